@@ -1,0 +1,49 @@
+"""Who a row, a file and a dataset are.
+
+Importing this room loads nothing heavy: names that need numpy, pyarrow or
+cryptography are loaded when they are first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from trueline.identity.dataset_id import DatasetId, DatasetKey
+from trueline.identity.multihash import Multihash
+from trueline.identity.physical import physical_hash
+from trueline.identity.rowid import RowId
+
+if TYPE_CHECKING:
+    from trueline.identity.logical import LogicalHasher, logical_hash
+    from trueline.identity.rowids import RowIds
+
+__all__ = [
+    "DatasetId",
+    "DatasetKey",
+    "LogicalHasher",
+    "Multihash",
+    "RowId",
+    "RowIds",
+    "logical_hash",
+    "physical_hash",
+]
+
+_LAZY = {
+    "LogicalHasher": "trueline.identity.logical",
+    "RowIds": "trueline.identity.rowids",
+    "logical_hash": "trueline.identity.logical",
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
