@@ -1,0 +1,62 @@
+# Everything works from a fresh clone: each target sets up what it needs, once.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.PHONY: help setup demo test bench soak lint docs contracts clean
+
+PYTHON ?= python3
+MINUTES ?= 5
+SEED ?=
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+BENCH_READY := $(VENV)/.ready-bench
+PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+
+help: ## show this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+setup: $(READY) ## create .venv with everything installed, once per change of what is needed
+
+$(READY): pyproject.toml constraints.txt tools/java_needed.py
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("Trueline needs Python 3.11 or newer, this is %d.%d.\n  → make setup PYTHON=python3.11" % v[:2])'
+	@echo "→ $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { echo "  → install the venv module of your Python (Debian: python3-venv)"; exit 1; }
+	@echo "→ packages (pyspark is a download of 456 MB, a few minutes the first time)"
+	@jdk=$$($(PYTHON) tools/java_needed.py); $(PIP) -e ".[spark,dev$${jdk:+,$$jdk}]"
+	@touch $(READY)
+
+demo: setup ## tell the story in a minute, on data made up for it
+	@$(BIN)/trueline demo
+
+test: setup ## lint, contracts and all tests: what a change must pass
+	@$(MAKE) --no-print-directory lint contracts
+	@$(BIN)/python -m pytest
+
+lint: setup ## style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+contracts: setup ## which numbered contracts have tests; fails on gaps in what is done
+	@$(BIN)/python tools/contracts.py
+
+bench: setup $(BENCH_READY) ## side by side with the peers, as a table
+	@$(BIN)/python -m bench
+
+$(BENCH_READY): $(READY)
+	@echo "→ the peers to measure against"
+	@$(PIP) -e ".[bench]"
+	@touch $(BENCH_READY)
+
+soak: setup ## explore the same properties for longer: make soak MINUTES=30 [SEED=1]
+	@$(BIN)/python tools/soak.py $(MINUTES) $(SEED)
+
+docs: setup ## build the documentation into site/, strictly
+	@$(BIN)/zensical build --clean --strict
+
+clean: ## remove everything that was made here
+	rm -rf $(VENV) site build dist .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
