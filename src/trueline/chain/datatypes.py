@@ -1,0 +1,299 @@
+"""The logical types of a dataset's columns, and its schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
+
+from trueline.chain.wire import U32, U64, Flag, I32, Record, ShortEnum, union
+from trueline.errors import InputError
+
+
+@dataclass(frozen=True, slots=True)
+class Extra(Record):
+    """Attributes outside the specification: `domain/name` → any JSON.
+
+    Kept as compact, key-sorted JSON text, which is what is hashed.
+
+    >>> Extra.of({"b/x": 1, "a/y": [True]}).entries
+    '{"a/y":[true],"b/x":1}'
+    """
+
+    entries: str
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> Extra:
+        """Make the canonical text of a mapping."""
+        try:
+            text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            text.encode()
+        except (TypeError, ValueError, RecursionError) as error:
+            raise InputError(
+                f"extra attributes are not JSON: {error}", remedy="use strings, finite numbers, lists and mappings"
+            ) from None
+        return cls(text)
+
+    @property
+    def value(self) -> dict[str, Any]:
+        """The attributes as a new dict."""
+        try:
+            value = json.loads(self.entries, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"extra attributes are not JSON: {error}", remedy="the block is damaged") from None
+        if not isinstance(value, dict):
+            raise InputError("extra attributes are not a mapping", remedy="write them as {domain/name: value}")
+        return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+class TimeUnit(ShortEnum):
+    """How finely a time is measured."""
+
+    Second = 0
+    Millisecond = 1
+    Microsecond = 2
+    Nanosecond = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Binary(Record):
+    """Bytes, of any length or a fixed one."""
+
+    KIND: ClassVar[str] = "Binary"
+    fixed_length: U64 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bool(Record):
+    """True or false."""
+
+    KIND: ClassVar[str] = "Bool"
+
+
+@dataclass(frozen=True, slots=True)
+class Date(Record):
+    """A day."""
+
+    KIND: ClassVar[str] = "Date"
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal(Record):
+    """A number of so many digits, so many of them after the point."""
+
+    KIND: ClassVar[str] = "Decimal"
+    precision: U32
+    scale: I32
+
+
+@dataclass(frozen=True, slots=True)
+class Duration(Record):
+    """A length of time."""
+
+    KIND: ClassVar[str] = "Duration"
+    unit: TimeUnit = TimeUnit.Millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class Float16(Record):
+    """A floating-point number of 16 bits."""
+
+    KIND: ClassVar[str] = "Float16"
+
+
+@dataclass(frozen=True, slots=True)
+class Float32(Record):
+    """A floating-point number of 32 bits."""
+
+    KIND: ClassVar[str] = "Float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Float64(Record):
+    """A floating-point number of 64 bits."""
+
+    KIND: ClassVar[str] = "Float64"
+
+
+@dataclass(frozen=True, slots=True)
+class Int8(Record):
+    """An integer of 8 bits."""
+
+    KIND: ClassVar[str] = "Int8"
+
+
+@dataclass(frozen=True, slots=True)
+class Int16(Record):
+    """An integer of 16 bits."""
+
+    KIND: ClassVar[str] = "Int16"
+
+
+@dataclass(frozen=True, slots=True)
+class Int32(Record):
+    """An integer of 32 bits."""
+
+    KIND: ClassVar[str] = "Int32"
+
+
+@dataclass(frozen=True, slots=True)
+class Int64(Record):
+    """An integer of 64 bits."""
+
+    KIND: ClassVar[str] = "Int64"
+
+
+@dataclass(frozen=True, slots=True)
+class UInt8(Record):
+    """A natural number of 8 bits."""
+
+    KIND: ClassVar[str] = "UInt8"
+
+
+@dataclass(frozen=True, slots=True)
+class UInt16(Record):
+    """A natural number of 16 bits."""
+
+    KIND: ClassVar[str] = "UInt16"
+
+
+@dataclass(frozen=True, slots=True)
+class UInt32(Record):
+    """A natural number of 32 bits."""
+
+    KIND: ClassVar[str] = "UInt32"
+
+
+@dataclass(frozen=True, slots=True)
+class UInt64(Record):
+    """A natural number of 64 bits."""
+
+    KIND: ClassVar[str] = "UInt64"
+
+
+@dataclass(frozen=True, slots=True)
+class List(Record):
+    """Values of one type, of any number or a fixed one."""
+
+    KIND: ClassVar[str] = "List"
+    item_type: DataType
+    fixed_length: U64 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Map(Record):
+    """Keys and their values."""
+
+    KIND: ClassVar[str] = "Map"
+    key_type: DataType
+    value_type: DataType
+    keys_sorted: Flag | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Null(Record):
+    """Nothing."""
+
+    KIND: ClassVar[str] = "Null"
+
+
+@dataclass(frozen=True, slots=True)
+class Option(Record):
+    """A value of a type, or missing."""
+
+    KIND: ClassVar[str] = "Option"
+    inner: DataType
+
+
+@dataclass(frozen=True, slots=True)
+class Struct(Record):
+    """Named fields."""
+
+    KIND: ClassVar[str] = "Struct"
+    fields: tuple[DataField, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Time(Record):
+    """A time of day."""
+
+    KIND: ClassVar[str] = "Time"
+    unit: TimeUnit = TimeUnit.Millisecond
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp(Record):
+    """A moment, shown in a time zone."""
+
+    KIND: ClassVar[str] = "Timestamp"
+    unit: TimeUnit = TimeUnit.Millisecond
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True)
+class String(Record):
+    """Text."""
+
+    KIND: ClassVar[str] = "String"
+
+
+DataType = Annotated[
+    Binary
+    | Bool
+    | Date
+    | Decimal
+    | Duration
+    | Float16
+    | Float32
+    | Float64
+    | Int8
+    | Int16
+    | Int32
+    | Int64
+    | UInt8
+    | UInt16
+    | UInt32
+    | UInt64
+    | List
+    | Map
+    | Null
+    | Option
+    | Struct
+    | Time
+    | Timestamp
+    | String,
+    union,
+]
+
+
+@dataclass(frozen=True, slots=True)
+class DataField(Record):
+    """A named column or member of a struct."""
+
+    name: str
+    type: DataType
+    extra: Extra | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DataSchema(Record):
+    """The columns of a dataset, system columns included, in order."""
+
+    fields: tuple[DataField, ...]
+    extra: Extra | None = None
+
+    def __getitem__(self, name: str) -> DataField:
+        for field in self.fields:
+            if field.name == name:
+                return field
+        raise KeyError(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The column names in order."""
+        return tuple(field.name for field in self.fields)

@@ -1,0 +1,188 @@
+"""How the fields of a record are stored: one declaration, read by every form.
+
+Events and their parts are frozen dataclasses. Their annotations say how a
+field is stored (`U64`, `Hash`, a nested record, a union …) and their order is
+the order of the format. The binary writer, the binary reader and the text
+form all follow the `Layout` derived here, so none of them can forget a field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cache
+from typing import Annotated, Any, ClassVar, Union
+
+from trueline.chain.instant import Instant
+from trueline.identity.dataset_id import DatasetId
+from trueline.identity.multihash import Multihash
+
+
+class ShortEnum(IntEnum):
+    """An enumeration stored in 16 bits; others take 32."""
+
+
+class Record:
+    """Base of everything that is stored in a block; `KIND` names it inside a union."""
+
+    __slots__ = ()
+    KIND: ClassVar[str] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number of fixed width, by its `struct` code."""
+
+    code: str
+
+    @property
+    def size(self) -> int:
+        return {"B": 1, "?": 1, "h": 2, "i": 4, "I": 4, "Q": 8, "q": 8}[self.code]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An enumeration stored as a number."""
+
+    of: type[IntEnum]
+    code: str
+
+
+@dataclass(frozen=True, slots=True)
+class Octets:
+    """A byte vector; `of` says what the bytes are: a hash, a dataset id, or themselves."""
+
+    of: type[Multihash] | type[DatasetId] | type[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A UTF-8 string."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A time, stored inline in 16 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """A record of one type."""
+
+    of: type[Record]
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A record of one of several types, told by its tag (position from 1)."""
+
+    of: tuple[type[Record], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """A vector of strings or records."""
+
+    of: Text | Nested | OneOf
+
+
+Kind = Scalar | Choice | Octets | Text | Moment | Nested | OneOf | Many
+
+U64 = Annotated[int, Scalar("Q")]
+U32 = Annotated[int, Scalar("I")]
+I32 = Annotated[int, Scalar("i")]
+Flag = Annotated[bool, Scalar("?")]
+union = object()
+"""Marks a field as a union even if it has one member today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record: its names, how it is stored, and what its absence means."""
+
+    name: str
+    key: str
+    kind: Kind
+    slot: int
+    required: bool
+    absent: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The fields of a record in stored order."""
+
+    of: type[Record]
+    fields: tuple[Field, ...]
+    slots: int
+
+    @property
+    def by_key(self) -> dict[str, Field]:
+        return {field.key: field for field in self.fields}
+
+
+@cache
+def layout(record: type[Record]) -> Layout:
+    """Derive how a record is stored from its annotations."""
+    hints = typing.get_type_hints(record, include_extras=True)
+    fields: list[Field] = []
+    slot = 0
+    for declared in dataclasses.fields(record):  # type: ignore[arg-type]
+        if declared.name.startswith("_"):
+            continue
+        hint, optional = _strip_none(hints[declared.name])
+        kind = _kind(hint)
+        has_default = declared.default is not dataclasses.MISSING
+        absent = declared.default if has_default else _zero(kind)
+        required = not optional and not has_default and absent is None
+        fields.append(Field(declared.name, _camel(declared.name), kind, slot, required, absent))
+        slot += 2 if isinstance(kind, OneOf) else 1
+    return Layout(record, tuple(fields), slot)
+
+
+def _zero(kind: Kind) -> Any:
+    """What a number that must not be missing is when it was left out: zero."""
+    if isinstance(kind, Scalar):
+        return 0
+    return kind.of(0) if isinstance(kind, Choice) else None
+
+
+def _strip_none(hint: Any) -> tuple[Any, bool]:
+    if typing.get_origin(hint) in (Union, types.UnionType):
+        rest = [part for part in typing.get_args(hint) if part is not types.NoneType]
+        if len(rest) < len(typing.get_args(hint)):
+            return (rest[0] if len(rest) == 1 else Union[tuple(rest)]), True  # noqa: UP007
+    return hint, False
+
+
+def _kind(hint: Any) -> Kind:
+    if typing.get_origin(hint) is Annotated:
+        inner, *notes = typing.get_args(hint)
+        for note in notes:
+            if isinstance(note, Scalar):
+                return note
+            if note is union:
+                return OneOf(typing.get_args(inner) or (inner,))
+    if typing.get_origin(hint) is tuple:
+        item = _kind(typing.get_args(hint)[0])
+        assert isinstance(item, (Text, Nested, OneOf)), hint
+        return Many(item)
+    assert isinstance(hint, type), hint
+    if issubclass(hint, (Multihash, DatasetId, bytes)):
+        return Octets(hint)
+    if issubclass(hint, Instant):
+        return Moment()
+    if issubclass(hint, IntEnum):
+        return Choice(hint, "h" if issubclass(hint, ShortEnum) else "i")
+    if issubclass(hint, Record):
+        return Nested(hint)
+    assert hint is str, hint
+    return Text()
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,160 @@
+"""One tree of errors: your input, retry, outcome unknown, corruption."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TruelineError(Exception):
+    """Root of every error raised here.
+
+    `code` is stable and may be matched on, `fields` holds the values the
+    message was made from (also readable as attributes), and the last line of
+    the message says what to do.
+
+    >>> error = DatasetNotFound("no dataset 'trade'", remedy="did you mean 'trades'?", name="trade")
+    >>> error.code, error.name
+    ('DatasetNotFound', 'trade')
+    >>> print(error)
+    no dataset 'trade'
+      → did you mean 'trades'?
+    """
+
+    def __init__(self, problem: str, *, remedy: str = "", code: str = "", **fields: object) -> None:
+        self.problem = problem
+        self.remedy = remedy
+        self.code = code or type(self).__name__
+        self.fields = fields
+        super().__init__(problem)
+
+    def __str__(self) -> str:
+        return f"{self.problem}\n  → {self.remedy}" if self.remedy else self.problem
+
+    def __getattr__(self, name: str) -> Any:
+        fields = self.__dict__.get("fields", {})
+        if name in fields:
+            return fields[name]
+        raise AttributeError(name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.problem, self.remedy, self.code, self.fields))
+
+
+def _rebuild(
+    kind: type[TruelineError], problem: str, remedy: str, code: str, fields: dict[str, object]
+) -> TruelineError:
+    """Restore an error that crossed a process boundary."""
+    return kind(problem, remedy=remedy, code=code, **fields)
+
+
+class InputError(TruelineError, ValueError):
+    """What was asked for cannot be done as asked; nothing was changed."""
+
+
+class RetryError(TruelineError):
+    """Tried and failed; nothing was changed and trying again is safe."""
+
+
+class OutcomeUnknown(TruelineError):
+    """It may or may not have happened; look before trying again."""
+
+
+class CorruptionError(TruelineError):
+    """Stored bytes are not what their names or neighbours say they are."""
+
+
+# --- your input -------------------------------------------------------------
+
+
+class NotPortable(InputError, TypeError):
+    """A type whose logical hash would not be the same for every reader."""
+
+
+class UnsupportedVersion(InputError):
+    """A format version that is not read here, older or newer."""
+
+
+class ManifestError(InputError):
+    """A YAML or JSON manifest that cannot be understood, with its place."""
+
+
+class SchemaError(InputError):
+    """Data that does not fit the schema it meets."""
+
+
+class ChainError(InputError):
+    """A block the chain's rules refuse: `code` is the error's name, `rule` the contract."""
+
+    rule: str
+
+
+class BadName(InputError):
+    """A name that is not allowed for a dataset."""
+
+
+class DatasetNotFound(InputError, KeyError):
+    """No dataset of that name or id in the workspace."""
+
+    __str__ = TruelineError.__str__
+
+
+class DatasetExists(InputError):
+    """A dataset of that name exists with another definition."""
+
+
+class WorkspaceNotFound(InputError, FileNotFoundError):
+    """The folder or address holds no workspace."""
+
+    __str__ = TruelineError.__str__
+
+
+class ConfigError(InputError):
+    """A configuration value that is not known or not valid."""
+
+
+class EnvironmentMissing(InputError):
+    """Something this machine lacks: Java, pyspark, an extra."""
+
+
+# --- retry ------------------------------------------------------------------
+
+
+class RefCASFailed(RetryError):
+    """The head moved while a commit was being prepared (rule chain:C8)."""
+
+    rule = "chain:C8"
+
+
+class StoreError(RetryError, OSError):
+    """The storage refused an operation; what was there before is still there."""
+
+    __str__ = TruelineError.__str__
+
+
+class StorageFull(StoreError):
+    """No space left where the dataset is stored."""
+
+
+class StorageReadOnly(StoreError):
+    """The place where the dataset is stored cannot be written to."""
+
+
+# --- corruption -------------------------------------------------------------
+
+
+class MalformedBlock(CorruptionError, ValueError):
+    """Bytes that are not a block of the format."""
+
+
+class HashMismatch(CorruptionError):
+    """Content that does not hash to its name (rule chain:C7)."""
+
+    rule = "chain:C7"
+
+
+class ObjectMissing(CorruptionError, LookupError):
+    """An object that something refers to is not in the store."""
+
+
+class HeadMissing(CorruptionError):
+    """A dataset that has blocks but no head."""
