@@ -16,7 +16,7 @@ BENCH_READY := $(VENV)/.ready-bench
 PIP := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
 
 help: ## show this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(READY) ## create .venv with everything installed, once per change of what is needed
 

@@ -1,0 +1,192 @@
+"""What can be shown on a console, and how it reads as plain text and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import date, datetime, time
+from enum import Enum
+from html import escape
+from math import isfinite
+from typing import Any, Literal, TypeAlias
+
+Style: TypeAlias = Literal["plain", "strong", "good", "bad", "faint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One status line."""
+
+    text: str
+    style: Style = "plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under named columns; columns that hold only numbers are set to the right."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    title: str = ""
+
+    def is_numeric(self, index: int) -> bool:
+        """Tell whether a column holds numbers (and gaps) only."""
+        cells = [row[index] for row in self.rows if row[index] is not None]
+        return bool(cells) and all(isinstance(c, int | float) and not isinstance(c, bool) for c in cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """Named values of one thing, one under the other."""
+
+    values: tuple[tuple[str, object], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A label with branches."""
+
+    label: str
+    children: tuple[Tree, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A warning or an error: what is wrong, what to do, and a stable code to search for."""
+
+    kind: Literal["warning", "error"]
+    problem: str
+    remedy: str = ""
+    code: str = ""
+
+
+Item: TypeAlias = Line | Table | Fields | Tree | Notice
+
+
+# --- text ---------------------------------------------------------------------
+
+# Control characters (a name may hold an escape sequence) are shown, never sent to the terminal.
+_UNSAFE = {code: f"\\x{code:02x}" for code in [*range(0x20), 0x7F, *range(0x80, 0xA0)] if code not in (9, 10)}
+
+
+def safe(text: str) -> str:
+    r"""Make text harmless to a terminal.
+
+    >>> safe("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    return text.translate(_UNSAFE)
+
+
+def cell(value: object) -> str:
+    """Write one value the way people read it.
+
+    >>> [cell(v) for v in (None, 1234567, True, 0.5, "x")]
+    ['–', '1,234,567', 'yes', '0.5', 'x']
+    """
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case int():
+            return f"{value:,}"
+        case float():
+            return f"{value:,.6g}"
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds")
+        case list() | tuple() | set() | frozenset():
+            return ", ".join(cell(v) for v in value)
+        case _:
+            return safe(str(value))
+
+
+def as_text(item: Item) -> str:
+    """Write an item as plain text, columns aligned, nothing cut off.
+
+    >>> print(as_text(Table(("name", "rows"), (("trades", 1200), ("x", 7)))))
+    name     rows
+    trades  1,200
+    x           7
+    """
+    match item:
+        case Line(text):
+            return safe(text)
+        case Table():
+            return _table_text(item)
+        case Fields(values, title):
+            width = max((len(name) for name, _ in values), default=0)
+            head = [safe(title)] if title else []
+            return "\n".join(
+                head + [f"{safe(name):<{width}}  {cell(value)}".rstrip() for name, value in values]
+            )
+        case Tree(label, children):
+            return "\n".join([safe(label), *_branches(children)])
+        case Notice(kind, problem, remedy, _):
+            return safe(f"{kind}: {problem}" + (f"\n  → {remedy}" if remedy else ""))
+
+
+def _table_text(table: Table) -> str:
+    grid = [[safe(name) for name in table.columns], *([cell(v) for v in row] for row in table.rows)]
+    widths = [max(len(row[i]) for row in grid) for i in range(len(table.columns))]
+    right = [table.is_numeric(i) for i in range(len(table.columns))]
+    lines = [
+        "  ".join(
+            c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in grid
+    ]
+    return "\n".join(([safe(table.title)] if table.title else []) + lines)
+
+
+def _branches(children: tuple[Tree, ...], indent: str = "") -> Iterator[str]:
+    for index, child in enumerate(children):
+        last = index == len(children) - 1
+        yield f"{indent}{'└─' if last else '├─'} {safe(child.label)}"
+        yield from _branches(child.children, indent + ("   " if last else "│  "))
+
+
+def as_html(item: Item) -> str:
+    """Write an item as self-contained HTML, everything escaped."""
+    if not isinstance(item, Table):
+        return f"<pre>{escape(as_text(item))}</pre>"
+    head = "".join(f"<th>{escape(safe(name))}</th>" for name in item.columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell(value))}</td>" for value in row) + "</tr>" for row in item.rows
+    )
+    title = f"<caption>{escape(safe(item.title))}</caption>" if item.title else ""
+    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def plain(value: object) -> Any:
+    r"""Turn a value into what JSON can hold.
+
+    >>> plain({"at": datetime(2026, 11, 13), "parts": (1, None), "raw": b"\x01"})
+    {'at': '2026-11-13T00:00:00', 'parts': [1, None], 'raw': '01'}
+    """
+    match value:
+        case Enum():
+            return plain(value.value)
+        case float():
+            return value if isfinite(value) else None
+        case None | bool() | int():
+            return value
+        case str():
+            return str(value)
+        case datetime() | date() | time():
+            return value.isoformat()
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {str(key): plain(item) for key, item in value.items()}
+        case set() | frozenset():
+            return sorted((plain(item) for item in value), key=repr)
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+        case _ if hasattr(value, "item"):  # a numpy scalar
+            return plain(value.item())
+        case _:
+            return str(value)
