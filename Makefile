@@ -32,7 +32,8 @@ demo: setup ## tell the story in a minute, on data made up for it
 	@$(BIN)/trueline demo
 
 test: setup ## lint, contracts and all tests: what a change must pass
-	@$(MAKE) --no-print-directory lint contracts
+	@$(MAKE) --no-print-directory lint
+	@$(BIN)/python -m tests.contracts --check
 	@$(BIN)/python -m pytest
 
 lint: setup ## style and types
@@ -41,7 +42,7 @@ lint: setup ## style and types
 	@$(BIN)/mypy
 
 contracts: setup ## which numbered contracts have tests; fails on gaps in what is done
-	@$(BIN)/python tools/contracts.py
+	@$(BIN)/python -m tests.contracts
 
 bench: setup $(BENCH_READY) ## side by side with the peers, as a table
 	@$(BIN)/python -m bench

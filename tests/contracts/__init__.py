@@ -1,0 +1,1 @@
+"""The numbered contracts, which tests hold them, and the page that lists them."""
