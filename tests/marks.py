@@ -41,6 +41,6 @@ def _marked(items: list[pytest.Item]) -> dict[str, list[str]]:
     marked: dict[str, list[str]] = {}
     for item in items:
         for mark in item.iter_markers("contract"):
-            for id in mark.args:
-                marked.setdefault(id, []).append(item.nodeid)
+            for name in mark.args:
+                marked.setdefault(name, []).append(item.nodeid)
     return marked

@@ -56,7 +56,7 @@ def done() -> frozenset[str]:
 
 def unknown(marked: Mapping[str, Sequence[str]]) -> list[str]:
     """Ids that tests name and no contract has, each with the test that names it."""
-    return [f"{id} in {tests[0]}" for id, tests in sorted(marked.items()) if id not in contracts()]
+    return [f"{name} in {tests[0]}" for name, tests in sorted(marked.items()) if name not in contracts()]
 
 
 def missing(marked: Mapping[str, Sequence[str]], pieces: frozenset[str]) -> list[Contract]:

@@ -48,7 +48,7 @@ def test_the_report_fails_and_names_each_gap():
 
 def test_the_report_passes_when_every_contract_has_a_test():
     console = CapturedConsole()
-    assert report(console, {id: ["tests/x.py::test"] for id in contracts()}, whole=False) == 0
+    assert report(console, {name: ["tests/x.py::test"] for name in contracts()}, whole=False) == 0
     assert [item for item in console.items if hasattr(item, "problem")] == []
 
 
@@ -88,7 +88,7 @@ def test_marks_are_collected_from_classes_parameters_and_modules(project):
     out = project.path / "out.json"
     project.runpytest_inprocess("--collect-only", f"--contracts-out={out}").assert_outcomes()
     marked = json.loads(out.read_text(encoding="utf-8"))
-    assert {id: len(tests) for id, tests in marked.items()} == {
+    assert {name: len(tests) for name, tests in marked.items()} == {
         "chain:C1": 2,
         "chain:C2": 2,
         "chain:C3": 2,

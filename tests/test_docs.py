@@ -1,0 +1,127 @@
+"""The documents tell the truth: examples run, links lead somewhere, lists are complete."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import ROOT
+from trueline import errors
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = "import sys; from trueline.cli import main; sys.exit(main())"
+
+
+def blocks(page: Path) -> list[tuple[str, str, int]]:
+    """The fenced blocks of a page that can be run: language, text, line."""
+    text = page.read_text(encoding="utf-8")
+    found = [(m[1], m[2], text[: m.start()].count("\n") + 1) for m in BLOCK.finditer(text)]
+    return [block for block in found if block[0] in {"python", "console"}]
+
+
+def shape(line: str) -> str:
+    """What stays of a line of output when hashes, numbers and spacing are taken away.
+
+    >>> shape("f1620ab12ff90   +10,412 rows  2026-11-13")
+    '# +0 rows 0-0-0'
+    """
+    line = re.sub(r"\b(?=[0-9a-f]*[0-9])[0-9a-f]{6,}\b", "#", line)
+    return " ".join(re.sub(r"\d[\d,.]*", "0", line).split())
+
+
+def differs(shown: list[str], output: str) -> str | None:
+    """Name the first shown line that the output does not have, in order; `…` stands for any lines."""
+    left = iter([shape(line) for line in output.splitlines()])
+    for line in shown:
+        if line.strip() not in {"…", "..."} and shape(line) not in left:
+            return line
+    return None
+
+
+def run_console(text: str, folder: Path) -> Path:
+    """Run the `$` lines of a console block; returns the folder it ends in."""
+    commands = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
+    for command in commands:
+        line, *shown = command.rstrip("\n").split("\n")
+        words = shlex.split(line, comments=True)
+        if words[0] == "cd":
+            folder = folder / words[1]
+            continue
+        assert words[0] == "trueline", f"only trueline and cd are run here: {line}"
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, *words[1:]], cwd=folder, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}"
+        missing = differs([s for s in shown if s.strip()], done.stdout)
+        assert missing is None, f"$ {line} does not show {missing!r} but\n{done.stdout}"
+    return folder
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_every_example_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "__main__"}
+    folder = tmp_path
+    for language, text, line in blocks(page):
+        if language == "console":
+            folder = run_console(text, folder)
+        elif ">>>" in text:
+            example = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), line)
+            assert doctest.DocTestRunner().run(example, clear_globs=False).failed == 0, (
+                capsys.readouterr().out
+            )
+        else:
+            # Lines of the page, so that a traceback points into it.
+            exec(compile("\n" * line + text, str(page), "exec"), names)
+
+
+def test_a_wrong_shape_is_found():
+    output = "sales  f1620ab12  10 rows\ndaily  f1620cd34  2 rows\n"
+    assert differs(["sales  f1620ffff  7 rows"], output) is None
+    assert differs(["…", "daily f1620ffff 9 rows"], output) is None
+    assert differs(["daily f16201 2 rows", "sales f16202 10 rows"], output) == "sales f16202 10 rows"
+    assert differs(["sales 10 rows"], output) == "sales 10 rows"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    text = page.read_text(encoding="utf-8")
+    targets = [t.split("#")[0] for t in re.findall(r"\]\(([^)]+)\)", text) if "://" not in t]
+    assert [t for t in targets if t and not (page.parent / t).exists()] == []
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    pages = [str(p.relative_to(ROOT / "docs")) for p in PAGES if p.is_relative_to(ROOT / "docs")]
+    assert [p for p in pages if f": {p.replace(os.sep, '/')}\n" not in navigation] == []
+
+
+def test_every_error_is_in_the_reference_and_no_other():
+    classes = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, errors.TruelineError)
+    }
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` ", page, flags=re.MULTILINE)) == classes
+
+
+def test_every_command_in_the_reference_has_a_help_text():
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\| `trueline (\w+)`", page, flags=re.MULTILINE)
+    assert {"init", "create", "list", "status", "log", "schema", "verify", "doctor", "gc", "config"} <= set(
+        commands
+    )
+    for command in commands:
+        done = subprocess.run([sys.executable, "-c", RUN, command, "--help"], capture_output=True, text=True)
+        assert done.returncode == 0, f"trueline {command} --help\n{done.stderr}"
+        assert "Usage" in done.stdout
