@@ -21,7 +21,14 @@ def command(seed: int) -> list[str]:
     """
     chosen = "soak or hypothesis"
     options = ["-q", "-x", "-p", "no:cacheprovider", "--timeout=0", "-m", chosen]
-    return [sys.executable, "-m", "pytest", *options, "--hypothesis-profile=soak", f"--hypothesis-seed={seed}"]
+    return [
+        sys.executable,
+        "-m",
+        "pytest",
+        *options,
+        "--hypothesis-profile=soak",
+        f"--hypothesis-seed={seed}",
+    ]
 
 
 def main(arguments: list[str]) -> int:
