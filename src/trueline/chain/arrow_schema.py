@@ -1,0 +1,185 @@
+"""The schema of a dataset as Arrow knows it, and back."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any
+
+from trueline.chain import datatypes as t
+from trueline.errors import InputError, SchemaError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_UNITS = {
+    "s": t.TimeUnit.Second,
+    "ms": t.TimeUnit.Millisecond,
+    "us": t.TimeUnit.Microsecond,
+    "ns": t.TimeUnit.Nanosecond,
+}
+_UNIT_NAMES = {unit: name for name, unit in _UNITS.items()}
+_PLAIN: tuple[tuple[str, type[t.Record]], ...] = (
+    ("bool", t.Bool),
+    ("int8", t.Int8),
+    ("int16", t.Int16),
+    ("int32", t.Int32),
+    ("int64", t.Int64),
+    ("uint8", t.UInt8),
+    ("uint16", t.UInt16),
+    ("uint32", t.UInt32),
+    ("uint64", t.UInt64),
+    ("halffloat", t.Float16),
+    ("float", t.Float32),
+    ("double", t.Float64),
+    ("string", t.String),
+    ("large_string", t.String),
+    ("string_view", t.String),
+    ("binary", t.Binary),
+    ("large_binary", t.Binary),
+    ("binary_view", t.Binary),
+    ("date32[day]", t.Date),
+    ("date64[ms]", t.Date),
+    ("null", t.Null),
+)
+_TO_ODF = dict(_PLAIN)
+_TO_ARROW = {
+    t.Bool: "bool",
+    t.Int8: "int8",
+    t.Int16: "int16",
+    t.Int32: "int32",
+    t.Int64: "int64",
+    t.UInt8: "uint8",
+    t.UInt16: "uint16",
+    t.UInt32: "uint32",
+    t.UInt64: "uint64",
+    t.Float16: "float16",
+    t.Float32: "float32",
+    t.Float64: "float64",
+    t.String: "string",
+    t.Date: "date32",
+    t.Null: "null",
+}
+
+
+def from_arrow(schema: pa.Schema) -> t.DataSchema:
+    """Describe an Arrow schema; nullable becomes `Option`, encodings are left out."""
+    names = schema.names
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SchemaError(f"column {twice[0]!r} occurs twice", remedy="rename one of them", column=twice[0])
+    return t.DataSchema(tuple(_field(field, field.name) for field in schema))
+
+
+def _field(field: pa.Field, path: str) -> t.DataField:
+    return t.DataField(field.name, _optional(field, path))
+
+
+def _optional(field: pa.Field, path: str) -> Any:
+    inner = _type(field.type, path)
+    return t.Option(inner) if field.nullable and not isinstance(inner, t.Null) else inner
+
+
+def _type(kind: pa.DataType, path: str) -> Any:
+    import pyarrow.types as is_
+
+    plain = _TO_ODF.get(str(kind))
+    if plain is not None:
+        return plain()
+    if is_.is_timestamp(kind):
+        return t.Timestamp(_UNITS[kind.unit], kind.tz or "")
+    if is_.is_decimal(kind):
+        return t.Decimal(kind.precision, kind.scale)
+    if is_.is_fixed_size_binary(kind):
+        return t.Binary(kind.byte_width)
+    if is_.is_time(kind):
+        return t.Time(_UNITS[kind.unit])
+    if is_.is_duration(kind):
+        return t.Duration(_UNITS[kind.unit])
+    if is_.is_fixed_size_list(kind):
+        return t.List(_optional(kind.value_field, f"{path}[]"), kind.list_size)
+    if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_list_view(kind) or is_.is_large_list_view(kind):
+        return t.List(_optional(kind.value_field, f"{path}[]"))
+    if is_.is_struct(kind):
+        members = (kind.field(index) for index in range(kind.num_fields))
+        return t.Struct(tuple(_field(member, f"{path}.{member.name}") for member in members))
+    if is_.is_map(kind):
+        key, item = _type(kind.key_type, f"{path}.key"), _optional(kind.item_field, f"{path}.value")
+        return t.Map(key, item, True if kind.keys_sorted else None)
+    if is_.is_dictionary(kind):
+        return _type(kind.value_type, path)
+    raise SchemaError(f"column {path!r} has the type {kind}, which cannot be stored", remedy="cast it", column=path)
+
+
+def to_arrow(schema: t.DataSchema) -> pa.Schema:
+    """Return the Arrow schema slices are written with."""
+    import pyarrow as pa
+
+    return pa.schema([_arrow_field(field.name, field.type) for field in schema.fields])
+
+
+def _arrow_field(name: str, kind: Any) -> pa.Field:
+    import pyarrow as pa
+
+    if isinstance(kind, t.Option):
+        return pa.field(name, _arrow_type(kind.inner), nullable=True)
+    return pa.field(name, _arrow_type(kind), nullable=isinstance(kind, t.Null))
+
+
+def _arrow_type(kind: Any) -> pa.DataType:
+    import pyarrow as pa
+
+    plain = _TO_ARROW.get(type(kind))
+    if plain is not None:
+        return getattr(pa, plain if plain != "bool" else "bool_")()
+    match kind:
+        case t.Binary(length):
+            return pa.binary() if length is None else pa.binary(length)
+        case t.Decimal(precision, scale):
+            return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
+        case t.Timestamp(unit, zone):
+            return pa.timestamp(_UNIT_NAMES[unit], zone or None)
+        case t.Time(unit):
+            name = _UNIT_NAMES[unit]
+            return pa.time32(name) if name in ("s", "ms") else pa.time64(name)
+        case t.Duration(unit):
+            return pa.duration(_UNIT_NAMES[unit])
+        case t.List(item, None):
+            return pa.list_(_arrow_field("item", item))
+        case t.List(item, length):
+            return pa.list_(_arrow_field("item", item), length)
+        case t.Struct(fields):
+            return pa.struct([_arrow_field(field.name, field.type) for field in fields])
+        case t.Map(key, value, keys_sorted):
+            return pa.map_(_arrow_type(key), _arrow_field("value", value), keys_sorted=bool(keys_sorted))
+        case t.Option(inner):
+            return _arrow_type(inner)
+    raise SchemaError(f"the type {kind} has no Arrow form", remedy="use another type")
+
+
+def read_raw(raw: bytes) -> t.DataSchema:
+    """Read the deprecated form: an Arrow schema as a bare flatbuffer.
+
+    Arrow's reader wants it inside a message. Offsets in a flatbuffer are
+    relative, so a message whose header points into the appended bytes will do.
+    """
+    import pyarrow as pa
+
+    if len(raw) < 8:
+        raise InputError("the raw Arrow schema is too short", remedy="the block is damaged")
+    root = struct.unpack_from("<I", raw)[0]
+    # Message: version i16 at 20, header type u8 at 22, header offset at 4, body length i64 at 8.
+    vtable = struct.pack("<HHHHHH", 12, 24, 20, 22, 4, 8)
+    body_start = 4 + len(vtable) + 24
+    body_start += -body_start % 8
+    table_at = 4 + len(vtable)
+    header_at = table_at + 4
+    message = bytearray(struct.pack("<I", table_at) + vtable)
+    message += struct.pack("<iIq", len(vtable), body_start + root - header_at, 0)
+    message += struct.pack("<4xhBx", 4, 1)
+    message += bytes(body_start - len(message)) + raw
+    message += bytes(-len(message) % 8)
+    framed = b"\xff\xff\xff\xff" + struct.pack("<i", len(message)) + bytes(message)
+    try:
+        return from_arrow(pa.ipc.read_schema(pa.BufferReader(framed)))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"the raw Arrow schema cannot be read: {error}", remedy="the block is damaged") from None

@@ -1,0 +1,113 @@
+"""How a schema may change: attributes, order, and new columns that may be missing (H1 to H3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trueline.chain import datatypes as t
+from trueline.chain.events import SetDataSchema, SetVocab
+
+Found = tuple[str, str, str]
+_ADD = "only optional columns may be added; write other changes into a new dataset"
+
+
+def schema_findings(before: SetDataSchema | None, after: SetDataSchema, vocab: SetVocab) -> Iterator[Found]:
+    """Yield (rule, problem, remedy) for what a new schema breaks."""
+    if before is not None:
+        if after == before:
+            yield "H1", "the new schema is identical to the current one", "do not append it"
+        else:
+            upgrade = before.schema is None and after.schema is not None
+            for difference in differences(fields_of(before), fields_of(after), "", optionality=not upgrade):
+                yield "H2", f"the new schema is not compatible with the current one: {difference}", _ADD
+    yield from _system_columns(fields_of(after), vocab)
+
+
+def fields_of(event: SetDataSchema) -> tuple[t.DataField, ...]:
+    """The columns of either form of a schema."""
+    if event.schema is not None:
+        return event.schema.fields
+    if event.raw_arrow_schema is None:
+        return ()
+    from trueline.chain.arrow_schema import read_raw
+
+    return read_raw(event.raw_arrow_schema).fields
+
+
+def differences(
+    old: tuple[t.DataField, ...], new: tuple[t.DataField, ...], path: str, *, optionality: bool = True
+) -> Iterator[str]:
+    """Yield what keeps data of the old columns from being read as the new ones."""
+    now = {field.name: field for field in new}
+    was = {field.name for field in old}
+    for field in old:
+        if field.name not in now:
+            yield f"column {path}{field.name} was removed"
+        else:
+            yield from _type_differences(field.type, now[field.name].type, f"{path}{field.name}", optionality)
+    for field in new:
+        if field.name not in was and not isinstance(field.type, t.Option | t.Null):
+            yield f"the new column {path}{field.name} is not optional"
+
+
+def _type_differences(old: Any, new: Any, path: str, optionality: bool) -> Iterator[str]:
+    if isinstance(old, t.Option) != isinstance(new, t.Option):
+        if optionality:
+            yield f"column {path} was {show(old)} and is {show(new)}"
+            return
+        old = old.inner if isinstance(old, t.Option) else old
+        new = new.inner if isinstance(new, t.Option) else new
+    match old, new:
+        case t.Option(inner_old), t.Option(inner_new):
+            yield from _type_differences(inner_old, inner_new, path, optionality)
+        case t.Struct(fields_old), t.Struct(fields_new):
+            yield from differences(fields_old, fields_new, f"{path}.", optionality=optionality)
+        case t.List(item_old, length_old), t.List(item_new, length_new) if length_old == length_new:
+            yield from _type_differences(item_old, item_new, f"{path}[]", optionality)
+        case _:
+            if old != new:
+                yield f"column {path} was {show(old)} and is {show(new)}"
+
+
+def show(kind: Any) -> str:
+    """Name a type as people write it."""
+    match kind:
+        case t.Option(inner):
+            return f"optional {show(inner)}"
+        case t.List(item, length):
+            return f"List<{show(item)}>" + (f"[{length}]" if length is not None else "")
+        case t.Struct(fields):
+            return "Struct<" + ", ".join(f"{field.name}: {show(field.type)}" for field in fields) + ">"
+        case t.Map(key, value, _):
+            return f"Map<{show(key)}, {show(value)}>"
+        case t.Decimal(precision, scale):
+            return f"Decimal({precision}, {scale})"
+        case t.Timestamp(unit, zone):
+            return f"Timestamp({unit.name}, {zone or 'no zone'})"
+        case t.Time(unit) | t.Duration(unit):
+            return f"{kind.KIND}({unit.name})"
+        case t.Binary(length) if length is not None:
+            return f"Binary({length})"
+    return str(kind.KIND)
+
+
+def _system_columns(fields: tuple[t.DataField, ...], vocab: SetVocab) -> Iterator[Found]:
+    """Yield H3 for system columns that are missing or of the wrong type."""
+    given = {field.name: field.type for field in fields}
+    wanted = (
+        (vocab.offset, "Int64", lambda kind: isinstance(kind, t.Int64)),
+        (vocab.op, "Int32", lambda kind: isinstance(kind, t.Int32)),
+        (vocab.system_time, "Timestamp", lambda kind: isinstance(kind, t.Timestamp)),
+        (vocab.event_time, "Timestamp or Date", _is_event_time),
+    )
+    for name, expected, fits in wanted:
+        if name not in given:
+            yield "H3", f"the schema lacks the system column {name!r} ({expected})", "add it, or name it by SetVocab"
+        elif not fits(given[name]):
+            yield "H3", f"system column {name!r} is {show(given[name])}, not {expected}", f"make it {expected}"
+
+
+def _is_event_time(kind: Any) -> bool:
+    inner = kind.inner if isinstance(kind, t.Option) else kind
+    return isinstance(inner, t.Timestamp | t.Date)

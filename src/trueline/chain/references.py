@@ -1,0 +1,97 @@
+"""What a block refers to: the one registry that verify, gc, push and clone follow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trueline.chain.block import Block
+from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile, is_ours
+from trueline.chain.events import AddData, ExecuteTransform
+from trueline.chain.store import Folder, Store
+from trueline.errors import ObjectMissing
+from trueline.identity.multihash import Multihash
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object something needs; `role` says what it is, in words for messages."""
+
+    folder: Folder
+    hash: Multihash
+    size: int | None
+    role: str
+
+
+Refers = Callable[[Any], Iterator[Reference]]
+Expands = Callable[[bytes], Iterator[Reference]]
+_REFERS: dict[type, list[Refers]] = {}
+_EXPANDS: dict[Folder, list[Expands]] = {}
+
+
+def refers(*events: type) -> Callable[[Refers], Refers]:
+    """Register what an event refers to."""
+
+    def register(function: Refers) -> Refers:
+        for event in events:
+            _REFERS.setdefault(event, []).append(function)
+        return function
+
+    return register
+
+
+def expands(folder: Folder) -> Callable[[Expands], Expands]:
+    """Register what an object of a folder refers to in turn."""
+
+    def register(function: Expands) -> Expands:
+        _EXPANDS.setdefault(folder, []).append(function)
+        return function
+
+    return register
+
+
+@refers(AddData, ExecuteTransform)
+def _slice_and_checkpoint(event: AddData | ExecuteTransform) -> Iterator[Reference]:
+    if event.new_data:
+        yield Reference(Folder.DATA, event.new_data.physical_hash, event.new_data.size, "slice")
+    if event.new_checkpoint:
+        yield Reference(
+            Folder.CHECKPOINTS, event.new_checkpoint.physical_hash, event.new_checkpoint.size, "checkpoint"
+        )
+
+
+@expands(Folder.CHECKPOINTS)
+def _state_files(raw: bytes) -> Iterator[Reference]:
+    if is_ours(raw):
+        for file in CheckpointFile.from_bytes(raw).files:
+            yield Reference(Folder.CHECKPOINTS, file.hash, file.size, "state")
+
+
+def direct(block: Block) -> Iterator[Reference]:
+    """Yield what a block names itself."""
+    for function in _REFERS.get(type(block.event), ()):
+        yield from function(block.event)
+
+
+def references(block: Block, store: Store, seen: set[Multihash] | None = None) -> Iterator[Reference]:
+    """Yield everything a block needs, each object once; `seen` is shared between blocks of a chain.
+
+    Only checkpoints are opened, and only those small enough to be lists; an
+    object that is missing is yielded and not followed.
+    """
+    seen = set() if seen is None else seen
+    waiting = list(direct(block))
+    while waiting:
+        reference = waiting.pop()
+        if reference.hash in seen:
+            continue
+        seen.add(reference.hash)
+        yield reference
+        if reference.role == "checkpoint" and (reference.size or 0) <= MAX_CHECKPOINT_BYTES:
+            try:
+                raw = store.get(reference.folder, reference.hash, limit=MAX_CHECKPOINT_BYTES)
+            except ObjectMissing:
+                continue
+            for function in _EXPANDS.get(reference.folder, ()):
+                waiting.extend(function(raw))

@@ -1,0 +1,184 @@
+"""Proof of a chain: every block hashes to its name, links to the one before, and keeps the rules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trueline.chain import rules
+from trueline.chain.block import Block
+from trueline.chain.chain import Chain
+from trueline.chain.references import Reference, references
+from trueline.chain.rules import Finding
+from trueline.chain.tail import Tail, follow
+from trueline.errors import ChainError, CorruptionError, InputError, ObjectMissing, TruelineError
+from trueline.identity.multihash import Multihash
+from trueline.identity.physical import physical_hash
+
+
+class ProblemKind(StrEnum):
+    """What is wrong: bytes changed, bytes gone, bytes removed on purpose, a replay that differs."""
+
+    CORRUPT = "corrupt"
+    MISSING = "missing"
+    REMOVED = "removed"
+    NOT_REPRODUCIBLE = "not_reproducible"
+    OTHER_ENGINE = "other_engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong, with the block it was found at."""
+
+    kind: ProblemKind
+    message: str
+    remedy: str = ""
+    block: Multihash | None = None
+    sequence_number: int | None = None
+    rule: str | None = None
+
+    def __str__(self) -> str:
+        where = f"block {self.sequence_number} ({self.block.short}): " if self.block else ""
+        return f"{self.kind}: {where}{self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a verification found; `findings` are stricter rules a foreign chain breaks, which is no fault."""
+
+    blocks: int = 0
+    objects: int = 0
+    bytes: int = 0
+    problems: tuple[Problem, ...] = ()
+    findings: tuple[tuple[Multihash, Finding], ...] = ()
+    not_checked: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __add__(self, other: Report) -> Report:
+        return Report(
+            self.blocks + other.blocks,
+            self.objects + other.objects,
+            self.bytes + other.bytes,
+            self.problems + other.problems,
+            self.findings + other.findings,
+            tuple(dict.fromkeys(self.not_checked + other.not_checked)),
+        )
+
+
+Progress = Callable[[int], None]
+
+
+def verify_blocks(
+    chain: Chain, after: Multihash | None = None, upto: Multihash | None = None, progress: Progress | None = None
+) -> Report:
+    """Fold the chain once, oldest first, in time linear in its length.
+
+    With `after` the part before it is taken as proven and only (after, upto]
+    is read. The index says which block comes next; links and hashes prove it.
+    """
+    try:
+        return _fold(chain, after, upto, progress)
+    except _IndexIsWrong:
+        chain.rebuild_index()
+        return _fold(chain, after, upto, progress)
+    except CorruptionError as error:
+        return Report(problems=(_problem(error, None, None),))
+
+
+class _IndexIsWrong(Exception):
+    """A block does not continue the one before it, so the index sent us astray."""
+
+
+def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progress: Progress | None) -> Report:
+    tail: Tail | None = chain.tail_at(after) if after is not None else None
+    count = 0
+    findings: list[tuple[Multihash, Finding]] = []
+    unchecked: dict[str, None] = {}
+    for entry in chain.entries(after, upto):
+        try:
+            block = chain.block(entry.hash)
+        except (TruelineError, OSError) as error:
+            return Report(count, problems=(_problem(error, entry.hash, entry.sequence_number),))
+        if block.prev_block_hash != (tail.head if tail else None):
+            raise _IndexIsWrong
+        for finding in rules.check(tail, block, chain.inputs):
+            if not finding.strict:
+                problem = Problem(
+                    ProblemKind.CORRUPT, finding.problem, finding.remedy, entry.hash, entry.sequence_number, finding.rule
+                )
+                return Report(count, problems=(problem,), findings=tuple(findings))
+            findings.append((entry.hash, finding))
+        if unproven := rules.not_checked(block, chain.inputs):
+            unchecked |= dict.fromkeys(unproven)
+        tail = follow(tail, block)
+        count += 1
+        if progress is not None and count % 1000 == 0:
+            progress(count)
+    end = upto if upto is not None else chain.head
+    if tail is not None and end is not None and tail.head != end and count:
+        raise _IndexIsWrong
+    return Report(count, findings=tuple(findings), not_checked=tuple(unchecked))
+
+
+def verify_objects(
+    chain: Chain, after: Multihash | None = None, upto: Multihash | None = None, progress: Progress | None = None
+) -> Report:
+    """Check that every object the blocks refer to is there, has its size and hashes to its name."""
+    problems: list[Problem] = []
+    count = size = 0
+    for name, block, reference in _referenced(chain, after, upto):
+        count += 1
+        size += reference.size or 0
+        problem = _check_object(chain, reference, name, block)
+        if problem is not None:
+            problems.append(problem)
+        if progress is not None:
+            progress(count)
+    return Report(objects=count, bytes=size, problems=tuple(problems))
+
+
+def _referenced(
+    chain: Chain, after: Multihash | None, upto: Multihash | None
+) -> Iterator[tuple[Multihash, Block, Reference]]:
+    seen: set[Multihash] = set()
+    for name, block in chain.between(after, upto):
+        for reference in references(block, chain.store, seen):
+            yield name, block, reference
+
+
+def _check_object(chain: Chain, reference: Reference, name: Multihash, block: Block) -> Problem | None:
+    what = f"{reference.role} {reference.hash}"
+
+    def problem(kind: ProblemKind, message: str) -> Problem:
+        remedy = "restore the file from a copy of the dataset"
+        return Problem(kind, message, remedy, name, block.sequence_number)
+
+    try:
+        size = chain.store.size(reference.folder, reference.hash)
+        if size is None:
+            return problem(ProblemKind.MISSING, f"{what} is not in {chain.store.location}")
+        if reference.size is not None and size != reference.size:
+            return problem(ProblemKind.CORRUPT, f"{what} has {size:,} bytes, the block says {reference.size:,}")
+        with chain.store.open(reference.folder, reference.hash) as file:
+            actual = physical_hash(file)
+    except ObjectMissing:
+        return problem(ProblemKind.MISSING, f"{what} is not in {chain.store.location}")
+    if actual != reference.hash:
+        return problem(ProblemKind.CORRUPT, f"{what} hashes to {actual}")
+    return None
+
+
+def _problem(error: Exception, block: Multihash | None, number: int | None) -> Problem:
+    if isinstance(error, TruelineError):
+        kind = ProblemKind.MISSING if isinstance(error, ObjectMissing) else ProblemKind.CORRUPT
+        rule = getattr(error, "rule", None) if isinstance(error, ChainError | CorruptionError | InputError) else None
+        return Problem(kind, error.problem, error.remedy, block, number, rule)
+    return Problem(ProblemKind.CORRUPT, str(error), "check the storage", block, number)

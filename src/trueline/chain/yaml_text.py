@@ -1,0 +1,110 @@
+"""YAML as manifests use it: no aliases, no tags, no dates, no repeated keys, bounded."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from trueline.errors import ManifestError
+
+MAX_TEXT_BYTES = 16 << 20
+MAX_DEPTH = 100
+
+
+def load(text: str | bytes) -> Any:
+    """Read one YAML (or JSON) document; anything but plain data raises `ManifestError` with its line.
+
+    >>> load("kind: Seed\\nat: 2020-01-01T00:00:00Z")
+    {'kind': 'Seed', 'at': '2020-01-01T00:00:00Z'}
+    """
+    documents = load_all(text)
+    if len(documents) != 1:
+        raise ManifestError(f"{len(documents)} documents where one is expected", remedy="split the file at ---")
+    return documents[0]
+
+
+def load_all(text: str | bytes) -> list[Any]:
+    """Read every document of a file."""
+    import yaml
+
+    if len(text) > MAX_TEXT_BYTES:
+        raise ManifestError(f"a manifest of {len(text):,} bytes is too large", remedy="keep data out of manifests")
+    try:
+        loader = _loader()(text)
+        try:
+            documents = []
+            while loader.check_data():
+                documents.append(loader.get_data())
+            return documents
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise ManifestError(f"{where}{problem}", remedy="correct the YAML there") from None
+    except (RecursionError, UnicodeDecodeError, ValueError) as error:
+        raise ManifestError(f"not YAML: {type(error).__name__}: {error}", remedy="correct the file") from None
+
+
+def dump(value: Any) -> str:
+    """Write plain data in the canonical form: keys in the given order, no wrapping."""
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=1 << 20)
+    return text
+
+
+def _loader() -> Any:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Plain data only."""
+
+        depth = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                event = self.get_event()
+                raise yaml.composer.ComposerError(None, None, "aliases are not allowed", event.start_mark)
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise yaml.composer.ComposerError(
+                    None, None, f"nested deeper than {MAX_DEPTH} levels", self.peek_event().start_mark
+                )
+            try:
+                return super().compose_node(parent, index)
+            finally:
+                self.depth -= 1
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            seen: set[Any] = set()
+            for key_node, _ in node.value:
+                key = self.construct_object(key_node, deep=True)
+                if not isinstance(key, str | int | float | bool | None):
+                    raise yaml.constructor.ConstructorError(None, None, "a key is not plain", key_node.start_mark)
+                if key in seen:
+                    raise yaml.constructor.ConstructorError(
+                        None, None, f"the key {key!r} occurs twice", key_node.start_mark
+                    )
+                seen.add(key)
+            mapping: dict[Any, Any] = super().construct_mapping(node, deep)
+            return mapping
+
+        def flatten_mapping(self, node: Any) -> None:
+            """Merge keys are an alias mechanism; leave `<<` as it is."""
+
+    Loader.yaml_implicit_resolvers = {}
+    plain = (
+        ("tag:yaml.org,2002:null", re.compile(r"^(?:~|null|Null|NULL|)$"), ["~", "n", "N", ""]),
+        ("tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")),
+        ("tag:yaml.org,2002:int", re.compile(r"^[-+]?(?:0|[1-9][0-9]{0,40})$"), list("-+0123456789")),
+        (
+            "tag:yaml.org,2002:float",
+            re.compile(r"^[-+]?(?:[0-9]{1,40}\.[0-9]{0,40}|[0-9]{1,40})(?:[eE][-+]?[0-9]{1,3})?$"),
+            list("-+0123456789"),
+        ),
+    )
+    for tag, pattern, first in plain:
+        Loader.add_implicit_resolver(tag, pattern, first)
+    return Loader
