@@ -1,0 +1,294 @@
+"""A dataset in a folder of a local file system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from trueline.chain.files import Files, refusal
+from trueline.chain.folders import Folders
+from trueline.chain.leases import GC_LOCK, HEAD_LOCK, Leases
+from trueline.chain.staging import StagedFile, Staging
+from trueline.chain.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
+from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StoreError, TruelineError
+from trueline.identity.multihash import Multihash
+
+REFS: Final = "refs"
+_REF_BYTES: Final = 4096
+_OBJECT_NAME: Final = re.compile(r"f[0-9a-f]{68,74}")
+_NOT_AN_OBJECT: Final = {errno.EFBIG, errno.EISDIR}
+
+
+class FileStore:
+    """Objects and head of one dataset as files, in the Open Data Fabric layout.
+
+    `blocks/ data/ checkpoints/` hold objects under their hashes, `refs/head`
+    the hash of the newest block; what is ours alone is under `private/`.
+    Bytes are durable before they get their name, and everything is durable
+    before the head moves. `durable=False` leaves out the syncing only.
+
+    One store may be used from several threads; those that commit at the same
+    time each hold a `lease()`. A forked child starts with nothing staged.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = FileStore(folder)
+    ...     block = store.put(Folder.BLOCKS, b"first")
+    ...     store.move_head(block, expected=None)
+    ...     again = FileStore(folder)
+    ...     again.get(Folder.BLOCKS, again.head())
+    b'first'
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, files: Files | None = None, durable: bool = True
+    ) -> None:
+        self.location = str(Path(path).absolute())
+        self._files = files or Files()
+        self._durable = durable
+        self._folders = Folders(self.location, self._files, durable=durable)
+        self._leases = Leases(self._folders, self._files)
+        self._staging = Staging(self._folders, self._leases, self._files, durable=durable)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_reopen, (self.location, self._durable))
+
+    def __repr__(self) -> str:
+        return f"FileStore({self.location!r})"
+
+    def __del__(self) -> None:
+        with suppress(AttributeError, OSError):
+            self.close()
+
+    # --- reading ----------------------------------------------------------
+
+    def get(self, folder: Folder, name: Multihash, *, limit: int | None = None) -> bytes:
+        try:
+            if staged := self._staging.find(folder, name):
+                with suppress(FileNotFoundError):
+                    return self._files.read(staged.name, staged.lease.staging, limit)
+            return self._files.read(name, self._existing(folder), limit)
+        except OSError as error:
+            raise self._unreadable(error, folder, name) from None
+
+    def open(self, folder: Folder, name: Multihash) -> BinaryIO:
+        try:
+            if staged := self._staging.find(folder, name):
+                with suppress(FileNotFoundError):
+                    return os.fdopen(self._files.open(staged.name, staged.lease.staging), "rb")
+            return os.fdopen(self._files.open(name, self._existing(folder)), "rb")
+        except OSError as error:
+            raise self._unreadable(error, folder, name) from None
+
+    def size(self, folder: Folder, name: Multihash) -> int | None:
+        if staged := self._staging.find(folder, name):
+            return staged.size
+        try:
+            return self._files.size(name, self._existing(folder))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise self._unreadable(error, folder, name) from None
+
+    def list(self, folder: Folder) -> Iterator[Stored]:
+        with self._refusing("list", folder):
+            within = self._folders.find(folder)
+            if within is None:
+                return
+            for entry in self._files.entries(within):
+                if not (_OBJECT_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False)):
+                    continue
+                try:
+                    name, found = Multihash(entry.name), entry.stat(follow_symlinks=False)
+                except (InputError, FileNotFoundError):
+                    continue
+                yield Stored(name, found.st_size, found.st_mtime)
+
+    def _existing(self, folder: str) -> int:
+        found = self._folders.find(folder)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, "no such folder", folder)
+        return found
+
+    def _unreadable(self, error: OSError, folder: Folder, name: Multihash) -> TruelineError:
+        if error.errno == errno.ENOENT:
+            return object_missing(folder, name, self.location)
+        path = self._folders.shown(folder, name)
+        if error.errno in _NOT_AN_OBJECT:
+            return CorruptionError(
+                f"{path} is not the object its name says: {error.strerror}",
+                remedy="move it away and restore the object from a copy of the dataset",
+                path=path,
+            )
+        return refusal(error, "read", path)
+
+    # --- writing objects --------------------------------------------------
+
+    def put(self, folder: Folder, data: bytes) -> Multihash:
+        name = Multihash.of(data)
+        with self._refusing("write to", folder):
+            file = self._staging.create()
+            try:
+                file.write(data)
+                self._staging.add(folder, name, file)
+            except BaseException:
+                self._staging.drop(file)
+                raise
+        return name
+
+    def writer(self, folder: Folder) -> NamingWriter:
+        with self._refusing("write to", folder):
+            file = self._staging.create()
+
+        def keep(name: Multihash, size: int) -> Stored:
+            with self._refusing("write to", folder):
+                self._staging.add(folder, name, file)
+            return Stored(name, size, file.modified)
+
+        return NamingWriter(_Refusing(self, folder, file), keep, lambda: self._staging.drop(file))
+
+    def sync(self) -> None:
+        with self._refusing("make durable", ""):
+            self._staging.sync()
+
+    def delete(self, folder: Folder, name: Multihash, *, unless_after: float | None = None) -> bool:
+        with self._refusing("remove from", folder):
+            within = self._folders.find(folder)
+            if within is None:
+                return False
+            with self._leases.locked(GC_LOCK, exclusive=True):
+                try:
+                    # Not earlier counts as after: a file system's clock stands still within a tick.
+                    if unless_after is not None and self._files.modified(name, within) >= unless_after:
+                        return False
+                    self._files.unlink(name, within)
+                except FileNotFoundError:
+                    return False
+            return True
+
+    # --- the head ---------------------------------------------------------
+
+    def head(self, ref: str = "head") -> Multihash | None:
+        check_ref(ref)
+        path = self._folders.shown(REFS, ref)
+        try:
+            text = self._files.read(ref, self._existing(REFS), _REF_BYTES)
+            return Multihash(text.decode("ascii").strip())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno not in _NOT_AN_OBJECT:
+                raise refusal(error, "read", path) from error
+            found = error.strerror
+        except ValueError:
+            found = f"it holds {text[:80]!r}"
+        raise CorruptionError(
+            f"{path} does not name a block: {found}",
+            remedy="write into it the hash of the newest block, as another copy of the dataset has it",
+            path=path,
+        )
+
+    def move_head(self, new: Multihash, *, expected: Multihash | None, ref: str = "head") -> None:
+        check_ref(ref)
+        with self.lease():
+            self.sync()
+            if self.size(Folder.BLOCKS, new) is None:
+                raise object_missing(Folder.BLOCKS, new, self.location)
+            with self._refusing("move", REFS, ref):
+                refs = self._folders.make(REFS)
+                with self._leases.locked(HEAD_LOCK, exclusive=True):
+                    found = self.head(ref)
+                    if found != expected:
+                        raise head_moved(ref, expected, found, self.location)
+                    self._replace(ref, new, expected, refs)
+            self._staging.settle()
+
+    def _replace(self, ref: str, new: Multihash, expected: Multihash | None, refs: int) -> None:
+        file = self._staging.create()
+        try:
+            file.write(new.encode("ascii"))
+            if self._durable:
+                file.fsync()
+            file.close()
+            try:
+                self._files.rename(file.name, file.lease.staging, ref, refs)
+            except OSError as error:
+                # Over a network a rename may have been done although it failed.
+                if self._is_still(ref, expected):
+                    raise
+                raise self._unknown(error, ref, new) from error
+        finally:
+            self._staging.drop(file)
+        try:
+            if self._durable:
+                self._files.fsync(refs)
+        except OSError as error:
+            raise self._unknown(error, ref, new) from error
+
+    def _is_still(self, ref: str, expected: Multihash | None) -> bool:
+        try:
+            return self.head(ref) == expected
+        except TruelineError:
+            return False
+
+    def _unknown(self, error: OSError, ref: str, new: Multihash) -> OutcomeUnknown:
+        path = self._folders.shown(REFS, ref)
+        return OutcomeUnknown(
+            f"{path} was set to {new.short}, but the disk did not confirm it: {error.strerror}",
+            remedy="check the disk; then see whether the head is the commit's before trying again",
+            path=path,
+            new=new,
+        )
+
+    # --- leases -----------------------------------------------------------
+
+    @contextmanager
+    def lease(self) -> Iterator[None]:
+        with self._refusing("write to", ""):
+            self._staging.hold()
+        try:
+            yield
+        finally:
+            self._staging.let_go()
+
+    def oldest_lease(self) -> float | None:
+        with self._refusing("clear leases in", "private"):
+            return self._leases.oldest()
+
+    def close(self) -> None:
+        self._staging.close()
+        self._leases.close()
+        self._folders.close()
+
+    @contextmanager
+    def _refusing(self, doing: str, folder: str, name: str = "") -> Iterator[None]:
+        """Turn errors of the operating system into ours."""
+        try:
+            yield
+        except StoreError:
+            raise
+        except OSError as error:
+            raise refusal(error, doing, self._folders.shown(folder, name)) from error
+
+
+class _Refusing:
+    """A staged file whose errors name the folder it is for."""
+
+    def __init__(self, store: FileStore, folder: Folder, file: StagedFile) -> None:
+        self._path = f"{store.location}/{folder}"
+        self._file = file
+
+    def write(self, data: bytes | memoryview) -> None:
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise refusal(error, "write to", self._path) from error
+
+
+def _reopen(location: str, durable: bool) -> FileStore:
+    return FileStore(location, durable=durable)

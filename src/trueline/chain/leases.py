@@ -1,0 +1,155 @@
+"""Leases on disk: who is writing to a dataset now, and what they have staged."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+from trueline.chain.files import Files
+from trueline.chain.folders import PRIVATE, Folders
+
+LEASES: Final = f"{PRIVATE}/leases"
+STAGING: Final = f"{PRIVATE}/staging"
+GC_LOCK: Final = "gc.lock"
+HEAD_LOCK: Final = "head.lock"
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """One writer's claim: a locked file whose name begins the names of what it stages."""
+
+    name: str
+    lock: int
+    staging: int  # the folder, shared by all: making one for each lease costs 2 to 3 ms on ext4
+    pid: int
+
+
+class Leases:
+    """The leases of one dataset.
+
+    A lease is a file that its writer keeps locked while a commit is in flight;
+    the lock goes with the process, so a lease nobody holds is one whose writer
+    has finished or died. Its time is when the commit began. Taking a lease and
+    clearing dead ones exclude each other by `private/gc.lock`: without it a
+    lease just made but not yet locked would look dead.
+    """
+
+    def __init__(self, folders: Folders, files: Files) -> None:
+        self._folders = folders
+        self._files = files
+        self._idle: Lease | None = None
+
+    @contextmanager
+    def locked(self, name: str, *, exclusive: bool) -> Iterator[None]:
+        """Hold one of the locks in `private/`.
+
+        The file is opened anew each time: a lock belongs to the open file, so
+        a descriptor kept for reuse would not exclude another thread, nor a forked child.
+        """
+        fd = self._files.open_lock(name, self._folders.make(PRIVATE))
+        try:
+            self._files.lock(fd, exclusive=exclusive)
+            yield
+        finally:
+            self._files.close(fd)
+
+    def begin(self) -> Lease:
+        """Take a lease.
+
+        Its file is kept for the next one: ext4 makes a new file slowly where
+        one was removed within the last seconds (0.3 ms after 200 commits).
+        """
+        leases, staging = self._folders.make(LEASES), self._folders.make(STAGING)
+        idle, self._idle = self._idle, None
+        with self.locked(GC_LOCK, exclusive=False):
+            if idle is not None and idle.pid == os.getpid():
+                if self._revive(idle, leases):
+                    return idle
+                self._files.close(idle.lock)
+            host = re.sub(r"[^A-Za-z0-9.]", "_", socket.gethostname())[:60]
+            name = f"{host}-{os.getpid()}-{time.time_ns()}-{secrets.token_hex(4)}"
+            lock = self._files.open_lock(name, leases)
+            try:
+                self._files.lock(lock, exclusive=True)
+            except BaseException:
+                with suppress(OSError):
+                    self._files.unlink(name, leases)
+                self._files.close(lock)
+                raise
+        return Lease(name, lock, staging, os.getpid())
+
+    def _revive(self, idle: Lease, leases: int) -> bool:
+        """Lock an idle lease's file again; False if it was cleared meanwhile."""
+        try:
+            self._files.lock(idle.lock, exclusive=True)
+            self._files.touch(idle.name, leases)
+        except OSError:
+            return False
+        return True
+
+    def end(self, lease: Lease) -> None:
+        """Give a lease back.
+
+        Nothing here may fail what went before: a lease without its lock counts as dead.
+        """
+        try:
+            self._files.unlock(lease.lock)
+            self._idle = lease
+        except OSError:
+            with suppress(OSError):
+                self._files.close(lease.lock)
+
+    def close(self) -> None:
+        """Remove the file that was kept for the next lease."""
+        idle, self._idle = self._idle, None
+        if idle is not None:
+            with suppress(OSError):
+                if idle.pid == os.getpid():
+                    self._files.unlink(idle.name, self._folders.make(LEASES))
+            with suppress(OSError):
+                self._files.close(idle.lock)
+
+    def oldest(self) -> float | None:
+        """Return when the oldest lease alive began; clear the dead ones and what they staged."""
+        leases, staging = self._folders.find(LEASES), self._folders.find(STAGING)
+        if leases is None or staging is None:
+            return None
+        alive: dict[str, float] = {}
+        with self.locked(GC_LOCK, exclusive=True):
+            for name in self._file_names(leases):
+                started = self._started_if_alive(name, leases)
+                if started is not None:
+                    alive[name] = started
+                    continue
+                # What cannot be removed is only untidy.
+                with suppress(OSError):
+                    self._files.unlink(name, leases)
+            for name in self._file_names(staging):
+                if name.rpartition(".")[0] not in alive:
+                    with suppress(OSError):
+                        self._files.unlink(name, staging)
+        return min(alive.values(), default=None)
+
+    def _file_names(self, folder: int) -> list[str]:
+        return [e.name for e in self._files.entries(folder) if e.is_file(follow_symlinks=False)]
+
+    def _started_if_alive(self, name: str, leases: int) -> float | None:
+        """Return when a lease began, by the clock that also stamps the objects; None if it is dead."""
+        try:
+            fd = self._files.open_lock(name, leases)
+        except PermissionError:
+            # Another user's: nobody can say that it is dead.
+            return self._files.modified(name, leases)
+        try:
+            if self._files.lock(fd, exclusive=True, wait=False):
+                return None
+            return os.fstat(fd).st_mtime
+        finally:
+            self._files.close(fd)

@@ -1,0 +1,277 @@
+"""Objects on their way into a file store: written, then made durable, then named."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from contextlib import suppress
+from itertools import count
+from typing import Final
+
+from trueline.chain.files import Files
+from trueline.chain.folders import Folders
+from trueline.chain.leases import GC_LOCK, Lease, Leases
+from trueline.chain.store import Folder
+from trueline.errors import CorruptionError
+from trueline.identity.multihash import Multihash
+
+# From here on one syncfs is cheaper than an fsync for each file.
+MANY: Final = 16
+# Bounds what is kept in memory about staged objects (about 300 bytes each).
+STAGED_AT_MOST: Final = 65_536
+_NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+
+
+class StagedFile:
+    """A file in the staging folder; it takes bytes until it is closed."""
+
+    def __init__(self, files: Files, lease: Lease, name: str) -> None:
+        self._files = files
+        self.lease = lease
+        self.name = name
+        self.size = 0
+        self._fd: int | None = files.create(name, lease.staging)
+
+    def write(self, data: bytes | memoryview) -> None:
+        assert self._fd is not None
+        self._files.write(self._fd, data)
+        self.size += len(data)
+
+    @property
+    def modified(self) -> float:
+        """When it was last written, by the file system's clock; now, if it has just got its name."""
+        try:
+            return self._files.modified(self.name, self.lease.staging)
+        except FileNotFoundError:
+            return time.time()
+
+    def fsync(self) -> None:
+        """Make the bytes durable."""
+        fd = self._fd
+        if fd is not None:
+            self._files.fsync(fd)
+            return
+        fd = self._files.open(self.name, self.lease.staging)
+        try:
+            self._files.fsync(fd)
+        finally:
+            self._files.close(fd)
+
+    def close(self) -> None:
+        """Take no more bytes; harmless when repeated."""
+        fd, self._fd = self._fd, None
+        if fd is not None:
+            self._files.close(fd)
+
+    def remove(self) -> None:
+        """Throw the file away, as far as that can be done."""
+        with suppress(OSError):
+            self.close()
+        with suppress(OSError):
+            self._files.unlink(self.name, self.lease.staging)
+
+
+class Staging:
+    """What one store instance has staged, and the lease it does so under.
+
+    The lease lasts while someone holds it, while something is staged, and
+    after a put outside any lease until `settle`.
+    """
+
+    def __init__(self, folders: Folders, leases: Leases, files: Files, *, durable: bool) -> None:
+        self._folders = folders
+        self._leases = leases
+        self._files = files
+        self._durable = durable
+        self._mutex = threading.RLock()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._pid = os.getpid()
+        self._lease: Lease | None = None
+        self._callers = 0
+        self._writers = 0
+        self._implicit = False
+        self._staged: dict[tuple[Folder, Multihash], StagedFile] = {}
+        self._unsynced: set[Folder] = set()
+        self._numbers = count()
+
+    # --- the lease --------------------------------------------------------
+
+    def hold(self) -> None:
+        """Take the lease, or join those who hold it."""
+        with self._mutex:
+            self._begin()
+            self._callers += 1
+
+    def let_go(self) -> None:
+        """Leave it; the last one ends it, unless something waits for the next `move_head`."""
+        with self._mutex:
+            if self._pid == os.getpid():
+                self._callers -= 1
+                self._implicit = self._implicit or bool(self._staged)
+                self._end_if_idle()
+
+    def settle(self) -> None:
+        """Say that the head has moved: puts outside a lease need it no longer."""
+        with self._mutex:
+            self._implicit = bool(self._staged)
+
+    def _begin(self) -> Lease:
+        # A forked child must not touch what its parent has staged or leased.
+        if self._pid != os.getpid():
+            self._forget()
+        if self._lease is None:
+            self._lease = self._leases.begin()
+        return self._lease
+
+    def _end_if_idle(self) -> None:
+        busy = self._callers or self._writers or self._implicit or self._staged
+        if self._lease is not None and not busy:
+            self._leases.end(self._lease)
+            self._lease = None
+
+    # --- staging ----------------------------------------------------------
+
+    def create(self) -> StagedFile:
+        """Start a file; it must come to `add` or `drop`."""
+        with self._mutex:
+            if len(self._staged) >= STAGED_AT_MOST:
+                self.sync()
+            lease = self._begin()
+            self._writers += 1
+            try:
+                return StagedFile(self._files, lease, f"{lease.name}.{next(self._numbers)}")
+            except BaseException:
+                self._writers -= 1
+                self._end_if_idle()
+                raise
+
+    def add(self, folder: Folder, name: Multihash, file: StagedFile) -> None:
+        """Close a file and stage it under its name."""
+        file.close()
+        with self._mutex:
+            if file.lease is not self._lease or self._pid != os.getpid():
+                raise OSError(errno.ESTALE, "the store was closed while an object was being written")
+            self._writers -= 1
+            self._implicit = self._implicit or not self._callers
+            if (folder, name) in self._staged:
+                file.remove()
+                return
+            self._staged[folder, name] = file
+
+    def drop(self, file: StagedFile) -> None:
+        """Throw away a file that was not added."""
+        file.remove()
+        with self._mutex:
+            if file.lease is self._lease and self._pid == os.getpid():
+                self._writers -= 1
+                self._end_if_idle()
+
+    def find(self, folder: Folder, name: Multihash) -> StagedFile | None:
+        """Return a staged object's file; it may get its name, and lose this one, at any time."""
+        return self._staged.get((folder, name)) if self._staged else None
+
+    def close(self) -> None:
+        """Give up what is staged and end the lease."""
+        with self._mutex:
+            if self._pid == os.getpid() and self._lease is not None:
+                self._discard()
+                self._leases.end(self._lease)
+            self._forget()
+
+    def _discard(self) -> None:
+        for file in self._staged.values():
+            file.remove()
+        self._staged.clear()
+
+    # --- naming -----------------------------------------------------------
+
+    def sync(self) -> None:
+        """Make everything staged durable, then give it its names, then make those durable."""
+        with self._mutex:
+            if self._pid != os.getpid():
+                self._forget()
+            if self._staged:
+                self._flush()
+                for (folder, name), file in list(self._staged.items()):
+                    self._publish(folder, name, file)
+                    del self._staged[folder, name]
+            for folder in sorted(self._unsynced):
+                if self._durable:
+                    self._files.fsync(self._folders.make(folder))
+                self._unsynced.discard(folder)
+
+    def _flush(self) -> None:
+        """Make the bytes of all staged objects durable.
+
+        When that fails they are all given up: the kernel reports a lost page
+        once, and a second fsync would succeed without having written it.
+        """
+        if not self._durable:
+            return
+        try:
+            # The dataset's own descriptor is older than anything staged, so that
+            # syncfs reports every failed write since (Linux 5.8 and later).
+            if len(self._staged) > MANY and self._files.syncfs(self._folders.make("")):
+                return
+            for file in self._staged.values():
+                file.fsync()
+        except OSError:
+            self._discard()
+            raise
+
+    def _publish(self, folder: Folder, name: Multihash, file: StagedFile) -> None:
+        """Give a staged object its name, durable once its folder is synced."""
+        within = self._folders.make(folder)
+        self._unsynced.add(folder)
+        try:
+            self._files.link(file.name, file.lease.staging, name, within)
+        except FileExistsError:
+            self._meet(folder, name, file, within)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # No hard links here: a rename replaces what is there by the same bytes.
+            self._files.rename(file.name, file.lease.staging, name, within)
+        else:
+            file.remove()
+
+    def _meet(self, folder: Folder, name: Multihash, file: StagedFile, within: int) -> None:
+        """Rely on an object that is there already, or replace it if it is damaged.
+
+        The lock keeps `delete` from removing it between the look and the new
+        time; from then on its time says that a commit in flight needs it.
+        """
+        with self._leases.locked(GC_LOCK, exclusive=False):
+            if self._is_intact(folder, name, file, within):
+                # Another user's file may refuse the new time; ours may take its place.
+                with suppress(PermissionError):
+                    self._files.touch(name, within)
+                    file.remove()
+                    return
+            self._files.rename(file.name, file.lease.staging, name, within)
+
+    def _is_intact(self, folder: Folder, name: Multihash, file: StagedFile, within: int) -> bool:
+        """Whether the object has the right size; blocks, which are small, the right bytes."""
+        try:
+            if folder is Folder.BLOCKS:
+                return self._files.read(name, within, file.size) == self._files.read(
+                    file.name, file.lease.staging
+                )
+            return self._files.size(name, within) == file.size
+        except FileNotFoundError:
+            return False
+        except IsADirectoryError:
+            path = self._folders.shown(folder, name)
+            raise CorruptionError(
+                f"{path} stands where an object should be, and is not a file",
+                remedy="move it away, then try again",
+                path=path,
+            ) from None
+        except OSError as error:
+            if error.errno == errno.EFBIG:
+                return False
+            raise

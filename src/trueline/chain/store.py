@@ -1,0 +1,194 @@
+"""Where the objects and the head of one dataset are kept: the protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import BinaryIO, Final, Protocol
+
+from trueline.errors import InputError, ObjectMissing, RefCASFailed
+from trueline.identity.multihash import Multihash
+from trueline.identity.physical import HashingWriter, Sink
+
+_REF: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+class Folder(StrEnum):
+    """The three kinds of objects of an Open Data Fabric dataset."""
+
+    BLOCKS = "blocks"
+    DATA = "data"
+    CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object in a store: its name, its size in bytes and when it was last written (epoch seconds)."""
+
+    hash: Multihash
+    size: int
+    modified: float
+
+
+class ObjectWriter(Protocol):
+    """A binary sink for one object; its name is known when all bytes are in."""
+
+    def write(self, data: bytes | memoryview) -> int: ...
+
+    def finish(self) -> Stored:
+        """Name the object by the sha3-256 of its bytes; it is durable after the next `sync`."""
+
+    def abandon(self) -> None:
+        """Throw away what was written; harmless after `finish`."""
+
+
+class Store(Protocol):
+    """Objects that are written once, and a head that moves by compare-and-set.
+
+    An object appears under its name only when its bytes are durable: `put` and
+    `finish` stage it, `sync` (which `move_head` calls first) makes everything
+    staged durable and visible. The instance that staged an object can read it
+    before that. Putting an object that exists changes nothing but its time.
+
+    If `sync` fails because bytes could not be made durable, what was staged is
+    given up: put the objects of the commit again.
+
+    `location` is what `open_store` takes to reach the same place from another process.
+    """
+
+    location: str
+
+    def get(self, folder: Folder, name: Multihash, *, limit: int | None = None) -> bytes:
+        """Return the bytes of an object (not verified: the caller hashes).
+
+        Raises `ObjectMissing`; `CorruptionError` if it is larger than `limit`.
+        """
+
+    def open(self, folder: Folder, name: Multihash) -> BinaryIO:
+        """Open an object for seekable reading."""
+
+    def size(self, folder: Folder, name: Multihash) -> int | None:
+        """Return an object's size in bytes, None if it is absent."""
+
+    def put(self, folder: Folder, data: bytes) -> Multihash:
+        """Stage an object and return its name."""
+
+    def writer(self, folder: Folder) -> ObjectWriter:
+        """Start an object of unknown length; `finish` or `abandon` it."""
+
+    def list(self, folder: Folder) -> Iterator[Stored]:
+        """Iterate over the visible objects, in no order; foreign files are passed over."""
+
+    def delete(self, folder: Folder, name: Multihash, *, unless_after: float | None = None) -> bool:
+        """Remove an object; keep it if it was written (or put again) at `unless_after` or later."""
+
+    def sync(self) -> None:
+        """Make everything staged durable and visible."""
+
+    def head(self, ref: str = "head") -> Multihash | None:
+        """Return where the ref points, None if it was never set."""
+
+    def move_head(self, new: Multihash, *, expected: Multihash | None, ref: str = "head") -> None:
+        """Make everything durable, then point the ref at `new` if it is still at `expected`.
+
+        Raises `RefCASFailed` if it is not (rule chain:C8); `ObjectMissing` if `new` is no
+        block of this store; `OutcomeUnknown` if the storage did not say whether the move happened.
+        """
+
+    def lease(self) -> AbstractContextManager[None]:
+        """Say that a commit is in flight: `gc` spares what is put from now on.
+
+        Leases nest. A `put` outside one takes a lease of its own, which ends
+        when `move_head` next succeeds, or at `close`.
+        """
+
+    def oldest_lease(self) -> float | None:
+        """Return when the oldest commit still in flight began, None if there is none.
+
+        Leases of dead processes are cleared, with what they had staged.
+        """
+
+    def close(self) -> None:
+        """Give up what is staged, end the leases, release what is open."""
+
+
+class NamingWriter(HashingWriter):
+    """A writer that hands what it has written to its store when it is finished.
+
+    A write that fails abandons the object: part of it may be in the sink, so
+    it could never be what its hash says.
+    """
+
+    def __init__(
+        self, sink: Sink, keep: Callable[[Multihash, int], Stored], drop: Callable[[], None]
+    ) -> None:
+        super().__init__(sink)
+        self._keep = keep
+        self._drop = drop
+        self._stored: Stored | None = None
+        self._settled = False
+
+    def write(self, data: bytes | memoryview) -> int:
+        try:
+            return super().write(data)
+        except BaseException:
+            self.abandon()
+            raise
+
+    def finish(self) -> Stored:
+        if self._stored is None:
+            if self._settled:
+                raise InputError(
+                    "this object was abandoned",
+                    remedy="write it again with a new writer",
+                    code="WriterClosed",
+                )
+            self.close()
+            try:
+                self._stored = self._keep(self.hash(), self.size)
+            except BaseException:
+                self.abandon()
+                raise
+            self._settled = True
+        return self._stored
+
+    def abandon(self) -> None:
+        self.close()
+        if not self._settled:
+            self._settled = True
+            self._drop()
+
+
+def check_ref(ref: str) -> None:
+    """Refuse a ref whose name could lead out of the folder of refs."""
+    if not _REF.fullmatch(ref):
+        raise InputError(
+            f"{ref!r} cannot name a ref", remedy="use letters, digits, - and _", code="BadRef", ref=ref
+        )
+
+
+def head_moved(ref: str, expected: Multihash | None, found: Multihash | None, location: str) -> RefCASFailed:
+    """The error of a compare-and-set that came too late."""
+    was, now = (value.short if value else "unset" for value in (expected, found))
+    return RefCASFailed(
+        f"refs/{ref} of {location} is {now}, not {was}: another commit came first",
+        remedy="read the head again, build the commit on it and try again",
+        ref=ref,
+        expected=expected,
+        found=found,
+        location=location,
+    )
+
+
+def object_missing(folder: Folder, name: Multihash, location: str) -> ObjectMissing:
+    """The error of a reference that leads nowhere."""
+    return ObjectMissing(
+        f"{folder}/{name} is not in {location}",
+        remedy="restore it from a copy of the dataset; if it was just written, put it again",
+        folder=folder,
+        hash=name,
+        location=location,
+    )
