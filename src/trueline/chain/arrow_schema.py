@@ -6,6 +6,7 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 from trueline.chain import datatypes as t
+from trueline.chain.wire import Record
 from trueline.errors import InputError, SchemaError
 
 if TYPE_CHECKING:
@@ -18,47 +19,31 @@ _UNITS = {
     "ns": t.TimeUnit.Nanosecond,
 }
 _UNIT_NAMES = {unit: name for name, unit in _UNITS.items()}
-_PLAIN: tuple[tuple[str, type[t.Record]], ...] = (
-    ("bool", t.Bool),
-    ("int8", t.Int8),
-    ("int16", t.Int16),
-    ("int32", t.Int32),
-    ("int64", t.Int64),
-    ("uint8", t.UInt8),
-    ("uint16", t.UInt16),
-    ("uint32", t.UInt32),
-    ("uint64", t.UInt64),
-    ("halffloat", t.Float16),
-    ("float", t.Float32),
-    ("double", t.Float64),
-    ("string", t.String),
-    ("large_string", t.String),
-    ("string_view", t.String),
-    ("binary", t.Binary),
-    ("large_binary", t.Binary),
-    ("binary_view", t.Binary),
-    ("date32[day]", t.Date),
-    ("date64[ms]", t.Date),
-    ("null", t.Null),
-)
-_TO_ODF = dict(_PLAIN)
-_TO_ARROW = {
-    t.Bool: "bool",
-    t.Int8: "int8",
-    t.Int16: "int16",
-    t.Int32: "int32",
-    t.Int64: "int64",
-    t.UInt8: "uint8",
-    t.UInt16: "uint16",
-    t.UInt32: "uint32",
-    t.UInt64: "uint64",
-    t.Float16: "float16",
-    t.Float32: "float32",
-    t.Float64: "float64",
-    t.String: "string",
-    t.Date: "date32",
-    t.Null: "null",
+_TO_ODF: dict[str, type[Record]] = {
+    "bool": t.Bool,
+    "int8": t.Int8,
+    "int16": t.Int16,
+    "int32": t.Int32,
+    "int64": t.Int64,
+    "uint8": t.UInt8,
+    "uint16": t.UInt16,
+    "uint32": t.UInt32,
+    "uint64": t.UInt64,
+    "halffloat": t.Float16,
+    "float": t.Float32,
+    "double": t.Float64,
+    "string": t.String,
+    "large_string": t.String,
+    "string_view": t.String,
+    "binary": t.Binary,
+    "large_binary": t.Binary,
+    "binary_view": t.Binary,
+    "date32[day]": t.Date,
+    "date64[ms]": t.Date,
+    "null": t.Null,
 }
+# Slices are written with one encoding per type: the first above, except Binary, which may have a length.
+_TO_ARROW = {kind: name for name, kind in reversed(_TO_ODF.items()) if kind is not t.Binary}
 
 
 def from_arrow(schema: pa.Schema) -> t.DataSchema:
@@ -107,7 +92,9 @@ def _type(kind: pa.DataType, path: str) -> Any:
         return t.Map(key, item, True if kind.keys_sorted else None)
     if is_.is_dictionary(kind):
         return _type(kind.value_type, path)
-    raise SchemaError(f"column {path!r} has the type {kind}, which cannot be stored", remedy="cast it", column=path)
+    raise SchemaError(
+        f"column {path!r} has the type {kind}, which cannot be stored", remedy="cast it", column=path
+    )
 
 
 def to_arrow(schema: t.DataSchema) -> pa.Schema:
@@ -130,7 +117,7 @@ def _arrow_type(kind: Any) -> pa.DataType:
 
     plain = _TO_ARROW.get(type(kind))
     if plain is not None:
-        return getattr(pa, plain if plain != "bool" else "bool_")()
+        return pa.type_for_alias(plain)
     match kind:
         case t.Binary(length):
             return pa.binary() if length is None else pa.binary(length)
@@ -182,4 +169,6 @@ def read_raw(raw: bytes) -> t.DataSchema:
     try:
         return from_arrow(pa.ipc.read_schema(pa.BufferReader(framed)))
     except (pa.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"the raw Arrow schema cannot be read: {error}", remedy="the block is damaged") from None
+        raise InputError(
+            f"the raw Arrow schema cannot be read: {error}", remedy="the block is damaged"
+        ) from None

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from trueline.chain.decode import decode
 from trueline.chain.encode import encode
 from trueline.chain.events import AddData, Event, ExecuteTransform
 from trueline.chain.instant import Instant
+from trueline.chain.shapes import Shapes
 from trueline.chain.wire import U64, Record
 from trueline.identity.multihash import Multihash
 
@@ -21,8 +21,13 @@ class Block(Record):
     Bytes that came from outside are kept and handed on as they are, whatever
     version they have; what is made here is written as manifest version 3.
 
-    >>> block = Block.from_dict({"systemTime": "2050-01-01T12:00:00Z", "sequenceNumber": 0,
-    ...                          "event": {"kind": "SetInfo", "description": "foo"}})
+    >>> block = Block.from_dict(
+    ...     {
+    ...         "systemTime": "2050-01-01T12:00:00Z",
+    ...         "sequenceNumber": 0,
+    ...         "event": {"kind": "SetInfo", "description": "foo"},
+    ...     }
+    ... )
     >>> block.hash.short, len(block.to_bytes())
     ('25f4f50f', 120)
     >>> Block.from_bytes(block.to_bytes()) == block
@@ -37,10 +42,14 @@ class Block(Record):
     _hash: Multihash | None = field(default=None, init=False, repr=False, compare=False)
 
     @classmethod
-    def from_bytes(cls, raw: bytes) -> Block:
-        """Read a block; raises `MalformedBlock` or `UnsupportedVersion`."""
-        block = decode(raw, cls)
-        object.__setattr__(block, "_raw", bytes(raw))
+    def from_bytes(cls, raw: bytes, *, name: Multihash | None = None) -> Block:
+        """Read a block; raises `MalformedBlock` or `UnsupportedVersion`.
+
+        `name` is its hash if the caller has just computed it.
+        """
+        block: Block = _SHAPES.read(raw)
+        object.__setattr__(block, "_raw", raw)
+        object.__setattr__(block, "_hash", name)
         return block
 
     @classmethod
@@ -75,3 +84,6 @@ class Block(Record):
     def data_event(self) -> AddData | ExecuteTransform | None:
         """The event if it is one that moves data on, else None."""
         return self.event if isinstance(self.event, AddData | ExecuteTransform) else None
+
+
+_SHAPES = Shapes(Block)

@@ -24,8 +24,8 @@ from trueline.chain.events import (
     SetTransform,
     SetVocab,
 )
+from trueline.chain.findings import Finding, InputChain
 from trueline.chain.index import Damaged, Entry, Index, Unusable
-from trueline.chain.rules import Finding, InputChain
 from trueline.chain.store import Folder, Store
 from trueline.chain.tail import NO_PUSH, Position, Tail, follow
 from trueline.errors import (
@@ -62,11 +62,13 @@ class Chain:
 
     >>> from trueline.chain import MemoryStore
     >>> chain = Chain(MemoryStore())
-    >>> chain.append(Block.from_dict({"systemTime": "2026-01-01T00:00:00Z", "sequenceNumber": 0,
-    ...     "event": {"kind": "SetInfo"}}))
+    >>> chain.append(
+    ...     Block.from_dict(
+    ...         {"systemTime": "2026-01-01T00:00:00Z", "sequenceNumber": 0, "event": {"kind": "SetInfo"}}
+    ...     )
+    ... )
     Traceback (most recent call last):
-    trueline.errors.ChainError: the first block has to be a Seed, this one is SetInfo and names no previous block
-      → set prevBlockHash to the head, or begin the chain with a Seed
+    trueline.errors.ChainError: the first block has to be a Seed, ...
     """
 
     def __init__(
@@ -117,10 +119,12 @@ class Chain:
                 expected=name,
                 actual=actual,
             )
-        return Block.from_bytes(raw)
+        return Block.from_bytes(raw, name=actual)
 
-    def walk(self, start: Multihash | None = None, stop: Multihash | None = None) -> Iterator[tuple[Multihash, Block]]:
-        """Iterate over blocks from the newest (or `start`) back to, not including, `stop`, following the links."""
+    def walk(
+        self, start: Multihash | None = None, stop: Multihash | None = None
+    ) -> Iterator[tuple[Multihash, Block]]:
+        """Follow the links from the newest block (or `start`) back to `stop`, which is not included."""
         name = start if start is not None else self.head
         while name is not None and name != stop:
             block = self.block(name)
@@ -144,11 +148,13 @@ class Chain:
         if first > last:
             raise InputError(f"block {after} comes after block {upto}", remedy="swap them")
         while first < last:
-            page = self._guarded(lambda: self._index.page(first, last))
+            page = self._guarded(lambda after=first: self._index.page(after, last))  # type: ignore[misc]
             yield from page
             first = page[-1].sequence_number
 
-    def between(self, after: Multihash | None, upto: Multihash | None = None) -> Iterator[tuple[Multihash, Block]]:
+    def between(
+        self, after: Multihash | None, upto: Multihash | None = None
+    ) -> Iterator[tuple[Multihash, Block]]:
         """Iterate over the blocks in the half-open interval (after, upto], oldest first."""
         for entry in self.entries(after, upto):
             yield entry.hash, self.block(entry.hash)
@@ -245,7 +251,9 @@ class Chain:
                     actual=tail.head,
                 )
             self._publish(blocks, before, tail)
-            return Appended(tail.head, tuple(block.hash for block in blocks), tuple(findings), tuple(unchecked))
+            return Appended(
+                tail.head, tuple(block.hash for block in blocks), tuple(findings), tuple(unchecked)
+            )
 
     def reset(self, block: Multihash) -> None:
         """Move the head to a block that exists (C9), normally an older one of this chain."""
@@ -283,7 +291,8 @@ class Chain:
             return
         if self.store.size(Folder.BLOCKS, previous) is None:
             raise ChainError(
-                f"the previous block {previous} does not exist in {self.store.location}; the head is {tail.head}",
+                f"the previous block {previous} does not exist in {self.store.location}; "
+                f"the head is {tail.head}",
                 remedy=f"append the blocks before it first, or continue {tail.head}",
                 code="PrevBlockNotFound",
                 rule="chain:C5",
@@ -387,7 +396,7 @@ class Chain:
                 number += 1
                 if block.sequence_number != number:
                     raise CorruptionError(
-                        f"block {block.hash} has sequence number {block.sequence_number} where {number} belongs",
+                        f"block {block.hash} has sequence number {block.sequence_number}, not {number}",
                         remedy="verify the dataset and restore it from a copy",
                     )
             self._index.extend(page, after=after)

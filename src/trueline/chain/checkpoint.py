@@ -78,7 +78,11 @@ def _parse(raw: bytes) -> dict[str, Any] | None:
 
 
 def _state_file(item: object) -> StateFile:
-    if not isinstance(item, dict) or not isinstance(item.get("hash"), str) or type(item.get("size")) is not int:
+    if (
+        not isinstance(item, dict)
+        or not isinstance(item.get("hash"), str)
+        or type(item.get("size")) is not int
+    ):
         raise InputError("a checkpoint lists a file without hash or size", remedy="the file is damaged")
     notes = {key: value for key, value in item.items() if key not in ("hash", "size")}
     return StateFile(Multihash.parse(item["hash"]), item["size"], notes)

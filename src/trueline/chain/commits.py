@@ -48,12 +48,15 @@ class CommitRecord:
     def from_value(cls, value: object) -> CommitRecord:
         """Read the stored form."""
         if not isinstance(value, Mapping):
-            raise InputError(f"{COMMIT_KEY} is not a mapping", remedy="the block was not written by this software")
+            raise InputError(
+                f"{COMMIT_KEY} is not a mapping", remedy="the block was not written by this software"
+            )
         notes = {str(key): item for key, item in value.items() if key not in ("part", "parts")}
         part, parts = value.get("part", 1), value.get("parts", 1)
         if type(part) is not int or type(parts) is not int or not 1 <= part <= parts < MAX_PARTS:
             raise InputError(
-                f"{COMMIT_KEY} says part {part!r} of {parts!r}", remedy="the block was not written by this software"
+                f"{COMMIT_KEY} says part {part!r} of {parts!r}",
+                remedy="the block was not written by this software",
             )
         return cls(part, parts, notes or None)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from trueline.chain.wire import U32, U64, Flag, I32, Record, ShortEnum, union
+from trueline.chain.wire import I32, U32, U64, Flag, Record, ShortEnum, union
 from trueline.errors import InputError
 
 
@@ -27,11 +27,14 @@ class Extra(Record):
     def of(cls, value: Mapping[str, Any]) -> Extra:
         """Make the canonical text of a mapping."""
         try:
-            text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+            text = json.dumps(
+                value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+            )
             text.encode()
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
-                f"extra attributes are not JSON: {error}", remedy="use strings, finite numbers, lists and mappings"
+                f"extra attributes are not JSON: {error}",
+                remedy="use strings, finite numbers, lists and mappings",
             ) from None
         return cls(text)
 
@@ -41,9 +44,13 @@ class Extra(Record):
         try:
             value = json.loads(self.entries, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"extra attributes are not JSON: {error}", remedy="the block is damaged") from None
+            raise InputError(
+                f"extra attributes are not JSON: {error}", remedy="the block is damaged"
+            ) from None
         if not isinstance(value, dict):
-            raise InputError("extra attributes are not a mapping", remedy="write them as {domain/name: value}")
+            raise InputError(
+                "extra attributes are not a mapping", remedy="write them as {domain/name: value}"
+            )
         return value
 
 

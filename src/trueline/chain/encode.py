@@ -10,7 +10,20 @@ import struct
 from typing import Any
 
 from trueline.chain.instant import Instant
-from trueline.chain.wire import Choice, Field, Layout, Many, Moment, Nested, Octets, OneOf, Record, Scalar, Text, layout
+from trueline.chain.wire import (
+    Choice,
+    Field,
+    Layout,
+    Many,
+    Moment,
+    Nested,
+    Octets,
+    OneOf,
+    Record,
+    Scalar,
+    Text,
+    layout,
+)
 from trueline.errors import InputError
 
 MANIFEST_KIND = 0x400000
@@ -27,7 +40,9 @@ def encode(block: Record, version: int = MANIFEST_VERSION) -> bytes:
     try:
         writer.builder.Finish(writer.table(block, layout(type(block)), MAX_DEPTH))
     except (TypeError, struct.error, flatbuffers.builder.BuilderSizeError) as error:
-        raise InputError(f"a value does not fit its field: {error}", remedy="check the numbers of the event") from None
+        raise InputError(
+            f"a value does not fit its field: {error}", remedy="check the numbers of the event"
+        ) from None
     content = bytes(writer.builder.Output())
     builder = flatbuffers.Builder(len(content) + 64)
     offset = builder.CreateByteVector(content)

@@ -7,6 +7,7 @@ from typing import Any
 
 from trueline.chain import datatypes as t
 from trueline.chain.events import SetDataSchema, SetVocab
+from trueline.chain.wire import Record
 
 Found = tuple[str, str, str]
 _ADD = "only optional columns may be added; write other changes into a new dataset"
@@ -95,19 +96,15 @@ def show(kind: Any) -> str:
 def _system_columns(fields: tuple[t.DataField, ...], vocab: SetVocab) -> Iterator[Found]:
     """Yield H3 for system columns that are missing or of the wrong type."""
     given = {field.name: field.type for field in fields}
-    wanted = (
-        (vocab.offset, "Int64", lambda kind: isinstance(kind, t.Int64)),
-        (vocab.op, "Int32", lambda kind: isinstance(kind, t.Int32)),
-        (vocab.system_time, "Timestamp", lambda kind: isinstance(kind, t.Timestamp)),
-        (vocab.event_time, "Timestamp or Date", _is_event_time),
+    wanted: tuple[tuple[str, tuple[type[Record], ...], str], ...] = (
+        (vocab.offset, (t.Int64,), "Int64"),
+        (vocab.op, (t.Int32,), "Int32"),
+        (vocab.system_time, (t.Timestamp,), "Timestamp"),
+        (vocab.event_time, (t.Timestamp, t.Date, t.Option), "Timestamp or Date, optional or not"),
     )
-    for name, expected, fits in wanted:
-        if name not in given:
-            yield "H3", f"the schema lacks the system column {name!r} ({expected})", "add it, or name it by SetVocab"
-        elif not fits(given[name]):
-            yield "H3", f"system column {name!r} is {show(given[name])}, not {expected}", f"make it {expected}"
-
-
-def _is_event_time(kind: Any) -> bool:
-    inner = kind.inner if isinstance(kind, t.Option) else kind
-    return isinstance(inner, t.Timestamp | t.Date)
+    for name, allowed, expected in wanted:
+        kind = given.get(name)
+        if kind is None:
+            yield "H3", f"the schema lacks the system column {name!r} ({expected})", "add it, or use SetVocab"
+        elif not isinstance(kind, allowed) or not isinstance(getattr(kind, "inner", kind), allowed[:2]):
+            yield "H3", f"system column {name!r} is {show(kind)}, not {expected}", f"make it {expected}"

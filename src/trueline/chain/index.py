@@ -34,7 +34,8 @@ CREATE UNIQUE INDEX event_hash ON event(hash);
 CREATE INDEX event_type ON event(type, seq);
 CREATE TABLE slice(start INTEGER PRIMARY KEY, stop INTEGER NOT NULL, seq INTEGER NOT NULL);
 CREATE TABLE taken(
-  input TEXT NOT NULL, seq INTEGER NOT NULL, block BLOB, last_offset INTEGER, PRIMARY KEY(input, seq)) WITHOUT ROWID;
+  input TEXT NOT NULL, seq INTEGER NOT NULL, block BLOB, last_offset INTEGER,
+  PRIMARY KEY(input, seq)) WITHOUT ROWID;
 CREATE INDEX taken_offset ON taken(input, last_offset, seq);
 CREATE TABLE token(key TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
 """
@@ -82,7 +83,7 @@ class Index:
         return self._one(f"SELECT {_COLUMNS} FROM event WHERE hash = ?", block.digest)
 
     def newest(self, *events: type[Event], upto: int, nth: int = 0) -> Entry | None:
-        """Return the n-th newest entry (0 is the newest) of the given events at or before a sequence number."""
+        """Return the n-th newest entry (0: the newest) of these events at or before a sequence number."""
         found: list[Entry] = []
         for event in events:
             query = f"SELECT {_COLUMNS} FROM event WHERE type = ? AND seq <= ? ORDER BY seq DESC LIMIT ?"
@@ -114,13 +115,16 @@ class Index:
             if entry is None:
                 raise Damaged(f"row {middle} is missing")
             low, high = (middle, high) if entry.time_us <= time_us else (low, middle - 1)
-        return self._one(f"SELECT {_COLUMNS} FROM event WHERE seq <= ? AND is_end ORDER BY seq DESC LIMIT 1", low)
+        return self._one(
+            f"SELECT {_COLUMNS} FROM event WHERE seq <= ? AND is_end ORDER BY seq DESC LIMIT 1", low
+        )
 
     def slices(self, first: int, last: int, upto: int) -> list[int]:
         """Return the sequence numbers of the blocks whose slices touch the offsets [first, last]."""
         query = (
             "SELECT seq FROM slice WHERE start >= coalesce("
-            "(SELECT max(start) FROM slice WHERE start <= ?), ?) AND start <= ? AND stop >= ? AND seq <= ? ORDER BY start"
+            "(SELECT max(start) FROM slice WHERE start <= ?), ?) "
+            "AND start <= ? AND stop >= ? AND seq <= ? ORDER BY start"
         )
         return [row[0] for row in self._rows(query, first, first, last, first, upto)]
 
@@ -142,7 +146,7 @@ class Index:
                 commits = self._insert(connection, block, commits)
 
     def truncate(self, after: int, *, if_still: Callable[[], bool]) -> None:
-        """Forget everything after a sequence number (-1: everything), if it is still so once nobody else writes."""
+        """Forget what follows a sequence number (-1: all), if that is still right once nobody else writes."""
         with self._writing() as connection:
             if not if_still():
                 return
@@ -184,13 +188,21 @@ class Index:
         data = event if isinstance(event, AddData | ExecuteTransform) else None
         last = data.last_offset if data else self._last_offset(connection)
         commits += record.is_end
-        values = (seq, block.hash.digest, TYPE_NUMBERS[type(event)], block.system_time // 1000, _signed(last), commits)
+        values = (
+            seq,
+            block.hash.digest,
+            TYPE_NUMBERS[type(event)],
+            block.system_time // 1000,
+            _signed(last),
+            commits,
+        )
         row = (*values, int(record.is_end))
         connection.execute(f"INSERT INTO event({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?)", (*row, _crc(row)))
         if data and data.new_data:
             interval = data.new_data.offset_interval
             connection.execute(
-                "INSERT OR REPLACE INTO slice VALUES (?,?,?)", (_signed(interval.start), _signed(interval.end), seq)
+                "INSERT OR REPLACE INTO slice VALUES (?,?,?)",
+                (_signed(interval.start), _signed(interval.end), seq),
             )
         if isinstance(event, ExecuteTransform):
             for taken in event.query_inputs:
@@ -267,7 +279,12 @@ def _as_damage() -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if "readonly" in str(error) or "unable to open" in str(error) or "full" in str(error) or "locked" in str(error):
+        if (
+            "readonly" in str(error)
+            or "unable to open" in str(error)
+            or "full" in str(error)
+            or "locked" in str(error)
+        ):
             raise Unusable(str(error)) from None
         raise Damaged(str(error)) from None
     except (sqlite3.Error, OverflowError) as error:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import re
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from typing import Self
 
 from trueline.errors import InputError
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _EPOCH_DAY = _EPOCH.toordinal()
 _DAY_NS = 86_400 * 1_000_000_000
-_MIN_NS = (datetime.min.toordinal() - _EPOCH_DAY) * _DAY_NS
-_MAX_NS = (datetime.max.toordinal() - _EPOCH_DAY + 1) * _DAY_NS - 1
+_MIN_NS = (1 - _EPOCH_DAY) * _DAY_NS
+_MAX_NS = (date.max.toordinal() - _EPOCH_DAY + 1) * _DAY_NS - 1
 _RFC3339 = re.compile(
     r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?\s*([Zz]|[+-]\d{2}:\d{2})"
 )
 # Day number (from the epoch) before the first day of each year that can occur.
-_YEAR_START = [0] + [datetime(year, 1, 1).toordinal() - 1 - _EPOCH_DAY for year in range(1, 10_000)]
+_YEAR_START = [0] + [date(year, 1, 1).toordinal() - 1 - _EPOCH_DAY for year in range(1, 10_000)]
 
 
 class Instant(int):
@@ -31,7 +32,7 @@ class Instant(int):
 
     __slots__ = ()
 
-    def __new__(cls, nanoseconds: int) -> Instant:
+    def __new__(cls, nanoseconds: int) -> Self:
         if not _MIN_NS <= nanoseconds <= _MAX_NS:
             raise InputError(
                 f"{nanoseconds} ns from 1970 is outside the years 1 to 9999",
@@ -48,7 +49,9 @@ class Instant(int):
     def of(cls, moment: datetime) -> Instant:
         """Convert an aware datetime."""
         if moment.tzinfo is None:
-            raise InputError(f"{moment} has no time zone", remedy="pass an aware datetime, e.g. with tzinfo=UTC")
+            raise InputError(
+                f"{moment} has no time zone", remedy="pass an aware datetime, e.g. with tzinfo=UTC"
+            )
         gap = moment - _EPOCH
         return cls(gap.days * _DAY_NS + gap.seconds * 1_000_000_000 + gap.microseconds * 1000)
 
@@ -58,7 +61,9 @@ class Instant(int):
         match = _RFC3339.fullmatch(text.strip()) if len(text) <= 64 else None
         if match is None:
             raise InputError(
-                f"{text[:64]!r} is not an RFC 3339 time", remedy="write it like 2026-11-13T09:30:00Z", text=text[:64]
+                f"{text[:64]!r} is not an RFC 3339 time",
+                remedy="write it like 2026-11-13T09:30:00Z",
+                text=text[:64],
             )
         year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
         zone = match[8].upper()
@@ -66,15 +71,21 @@ class Instant(int):
         if zone != "Z":
             shift = (int(zone[1:3]) * 60 + int(zone[4:6])) * (-1 if zone[0] == "-" else 1)
         try:
-            whole = cls.of(datetime(year, month, day, hour, minute, second, tzinfo=UTC) - timedelta(minutes=shift))
+            whole = cls.of(
+                datetime(year, month, day, hour, minute, second, tzinfo=UTC) - timedelta(minutes=shift)
+            )
         except (ValueError, OverflowError) as error:
-            raise InputError(f"{text!r} is not a moment: {error}", remedy="check day and hour", text=text) from None
+            raise InputError(
+                f"{text!r} is not a moment: {error}", remedy="check day and hour", text=text
+            ) from None
         return cls(whole + int((match[7] or "").ljust(9, "0")))
 
     @classmethod
     def from_parts(cls, year: int, ordinal: int, seconds: int, nanoseconds: int) -> Instant:
         """Build from the parts a block stores; the caller has checked the ranges with `parts_are_valid`."""
-        return int.__new__(cls, (_YEAR_START[year] + ordinal) * _DAY_NS + seconds * 1_000_000_000 + nanoseconds)
+        return int.__new__(
+            cls, (_YEAR_START[year] + ordinal) * _DAY_NS + seconds * 1_000_000_000 + nanoseconds
+        )
 
     @staticmethod
     def parts_are_valid(year: int, ordinal: int, seconds: int, nanoseconds: int) -> bool:
@@ -88,9 +99,9 @@ class Instant(int):
     def parts(self) -> tuple[int, int, int, int]:
         """Year, day of the year (from 1), second of the day, nanosecond."""
         day, rest = divmod(int(self), _DAY_NS)
-        date = datetime.fromordinal(day + _EPOCH_DAY)
+        year = date.fromordinal(day + _EPOCH_DAY).year
         seconds, nanoseconds = divmod(rest, 1_000_000_000)
-        return date.year, day - _YEAR_START[date.year], seconds, nanoseconds
+        return year, day - _YEAR_START[year], seconds, nanoseconds
 
     @property
     def datetime(self) -> datetime:
@@ -100,11 +111,17 @@ class Instant(int):
     def __str__(self) -> str:
         day, rest = divmod(int(self), _DAY_NS)
         seconds, nanoseconds = divmod(rest, 1_000_000_000)
-        text = f"{datetime.fromordinal(day + _EPOCH_DAY):%Y-%m-%d}".rjust(10, "0")
+        text = f"{date.fromordinal(day + _EPOCH_DAY):%Y-%m-%d}".rjust(10, "0")
         text += f"T{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
         if nanoseconds:
             digits = f"{nanoseconds:09}"
-            text += "." + (digits[:3] if nanoseconds % 1_000_000 == 0 else digits[:6] if nanoseconds % 1000 == 0 else digits)
+            text += "." + (
+                digits[:3]
+                if nanoseconds % 1_000_000 == 0
+                else digits[:6]
+                if nanoseconds % 1000 == 0
+                else digits
+            )
         return text + "Z"
 
     def __repr__(self) -> str:

@@ -38,8 +38,17 @@ _NOT_IN_A_SNAPSHOT = (Seed, AddData, ExecuteTransform, DisablePushSource, Disabl
 class DatasetSnapshot:
     """Name, kind and the events that define a dataset.
 
-    >>> snapshot = DatasetSnapshot.from_dict({"kind": "DatasetSnapshot", "version": 1, "content":
-    ...     {"name": "trades", "kind": "Root", "metadata": [{"kind": "SetInfo", "description": "All trades"}]}})
+    >>> snapshot = DatasetSnapshot.from_dict(
+    ...     {
+    ...         "kind": "DatasetSnapshot",
+    ...         "version": 1,
+    ...         "content": {
+    ...             "name": "trades",
+    ...             "kind": "Root",
+    ...             "metadata": [{"kind": "SetInfo", "description": "All trades"}],
+    ...         },
+    ...     }
+    ... )
     >>> snapshot.name, snapshot.kind.name, len(snapshot.events)
     ('trades', 'Root', 1)
     """
@@ -118,7 +127,9 @@ class DatasetSnapshot:
         ]
         if missing:
             raise ManifestError(
-                f"inputs that do not exist: {', '.join(missing)}", remedy="create them first", missing=tuple(missing)
+                f"inputs that do not exist: {', '.join(missing)}",
+                remedy="create them first",
+                missing=tuple(missing),
             )
 
 
@@ -146,11 +157,10 @@ def _queries(transform: TransformSql, index: int) -> TransformSql:
         nameless = [step for step in transform.queries or () if step.alias is None]
         if len(nameless) > 1:
             raise ManifestError(
-                f"metadata[{index}]: {len(nameless)} queries have no alias", remedy="name every query but the last"
+                f"metadata[{index}]: {len(nameless)} queries have no alias",
+                remedy="name every query but the last",
             )
         return transform
     if transform.queries:
         raise ManifestError(f"metadata[{index}]: both query and queries are given", remedy="keep queries")
     return replace(transform, query=None, queries=(SqlQueryStep(query=transform.query),))
-
-

@@ -62,7 +62,9 @@ def _interval(
     return ExecuteTransformInput(name, block, position.block, offset, new_offset)
 
 
-def next_execute_transform(tail: Tail, positions: Mapping[DatasetId, Position], **new: Any) -> ExecuteTransform:
+def next_execute_transform(
+    tail: Tail, positions: Mapping[DatasetId, Position], **new: Any
+) -> ExecuteTransform:
     """Fill in what an ExecuteTransform carries and takes; `new` holds what it adds."""
     before = tail.data if isinstance(tail.data, ExecuteTransform) else None
     carried = {

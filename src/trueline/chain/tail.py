@@ -99,8 +99,12 @@ def follow(tail: Tail | None, block: Block) -> Tail:
     event = block.event
     if tail is None:
         assert isinstance(event, Seed), "the rules let only a Seed begin a chain"
-        return Tail(block.hash, block.sequence_number, block.system_time, event.dataset_id, event.dataset_kind)
-    moved = tail._replace(head=block.hash, sequence_number=block.sequence_number, system_time=block.system_time)
+        return Tail(
+            block.hash, block.sequence_number, block.system_time, event.dataset_id, event.dataset_kind
+        )
+    moved = tail._replace(
+        head=block.hash, sequence_number=block.sequence_number, system_time=block.system_time
+    )
     match event:
         case AddData() | ExecuteTransform():
             return moved._replace(data=event)

@@ -12,7 +12,7 @@ import binascii
 from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from trueline.chain.datatypes import Extra
 from trueline.chain.decode import READ_VERSIONS, unsupported_version
@@ -56,14 +56,14 @@ def to_dict(record: Record) -> dict[str, Any]:
     out: dict[str, Any] = {"kind": record.KIND} if record.KIND else {}
     for field in layout(type(record)).fields:
         value = getattr(record, field.name)
-        if value is not None and (value != field.absent or isinstance(field.kind, Scalar | Choice) and _always(field)):
+        if value is not None and (value != field.absent or _always(field)):
             out[field.key] = _plain(field.kind, value)
     return out
 
 
 def _always(field: Field) -> bool:
-    """Numbers that must be there are written even when they are zero."""
-    return not field.required and field.absent == 0 and field.absent is not None
+    """Say whether a field is a number that must be there; in text it is written even when it is zero."""
+    return isinstance(field.kind, Scalar | Choice) and field.absent == 0
 
 
 def _plain(kind: Kind, value: Any) -> Any:
@@ -87,7 +87,7 @@ def block_from_dict(value: Mapping[str, Any]) -> Block:
     """Read a block, with or without its manifest wrapper."""
     from trueline.chain.block import Block
 
-    if isinstance(value, Mapping) and "content" in value:
+    if "content" in value:
         value = open_manifest(value, "MetadataBlock", READ_VERSIONS)
     block = record_from_dict(value, Block, "block")
     assert isinstance(block, Block)
@@ -98,16 +98,20 @@ def open_manifest(value: Mapping[str, Any], kind: str, versions: tuple[int, ...]
     """Check the `kind`, `version`, `content` wrapper of a manifest and return the content."""
     unknown = set(value) - {"kind", "version", "content"}
     if unknown:
-        _fail("manifest", f"unknown field {sorted(map(str, unknown))[0]!r}", "keep kind, version and content")
+        raise _bad("manifest", f"unknown field {min(map(str, unknown))!r}", "keep kind, version and content")
     if str(value.get("kind", "")).lower() != kind.lower():
-        _fail("manifest", f"kind {value.get('kind')!r} is not {kind}", f"write kind: {kind}")
+        raise _bad("manifest", f"kind {value.get('kind')!r} is not {kind}", f"write kind: {kind}")
     if value.get("version") not in versions:
         if kind == "MetadataBlock":
             raise unsupported_version(value.get("version"))
-        _fail("manifest", f"version {value.get('version')!r} of {kind} is not known", f"write version: {versions[-1]}")
+        raise _bad(
+            "manifest",
+            f"version {value.get('version')!r} of {kind} is not known",
+            f"write version: {versions[-1]}",
+        )
     content = value["content"]
     if not isinstance(content, Mapping):
-        _fail("content", "it is not a mapping", "write the fields of the resource below it")
+        raise _bad("content", "it is not a mapping", "write the fields of the resource below it")
     return content
 
 
@@ -119,29 +123,29 @@ def manifest(block: Block) -> dict[str, Any]:
 def record_from_dict(value: Any, record: type[Record], where: str, depth: int = MAX_DEPTH) -> Record:
     """Read a record from its JSON form; `where` names the place in messages."""
     if depth == 0:
-        _fail(where[:200], f"it is nested deeper than {MAX_DEPTH} levels", "flatten it")
+        raise _bad(where[:200], f"it is nested deeper than {MAX_DEPTH} levels", "flatten it")
     if record is Extra:
         if not isinstance(value, Mapping):
-            _fail(where, "extra attributes are a mapping", "write domain/name: value")
-        return _at(where, lambda: Extra.of(value))
+            raise _bad(where, "extra attributes are a mapping", "write domain/name: value")
+        extra: Extra = _at(where, lambda: Extra.of(value))
+        return extra
     if not isinstance(value, Mapping):
-        _fail(where, f"{_show(value)} is not a mapping", f"write the fields of {record.KIND or record.__name__}")
+        raise _bad(
+            where, f"{_show(value)} is not a mapping", f"write the fields of {record.KIND or record.__name__}"
+        )
     plan = layout(record)
     known = plan.by_key
     given = {key: item for key, item in value.items() if not (key == "kind" and record.KIND)}
     _old_spellings(given)
     for key in given:
         if key not in known:
-            _unknown(where, key, known)
+            raise _unknown(where, key, known)
     values: dict[str, Any] = {}
     for field in plan.fields:
         item = given.get(field.key)
         if item is None:
-            needed = field.required or (field.absent == 0 and isinstance(field.kind, Scalar | Choice))
-            if needed and field.absent is not None and field.name == "sequence_number":
-                needed = True
-            if needed:
-                _fail(where, f"{field.key} is missing", f"add {field.key}")
+            if field.required or _always(field):
+                raise _bad(where, f"{field.key} is missing", f"add {field.key}")
             values[field.name] = field.absent
         else:
             values[field.name] = _value(field.kind, item, f"{where}.{field.key}", depth - 1)
@@ -163,30 +167,32 @@ def _value(kind: Kind, item: Any, where: str, depth: int) -> Any:
             return _choice(of, item, where)
         case Text():
             if not isinstance(item, str):
-                _fail(where, f"{_show(item)} is not text", "put it in quotes")
+                raise _bad(where, f"{_show(item)} is not text", "put it in quotes")
             return _at(where, lambda: _utf8(item))
         case Octets(of):
             return _octets(of, item, where)
         case Moment():
-            return item if isinstance(item, Instant) else _at(where, lambda: Instant.parse(_text(item, where)))
+            return (
+                item if isinstance(item, Instant) else _at(where, lambda: Instant.parse(_text(item, where)))
+            )
         case Nested(of):
             return record_from_dict(item, of, where, depth)
         case OneOf(of):
             return _one_of(of, item, where, depth)
         case Many(of):
             if not isinstance(item, list | tuple):
-                _fail(where, f"{_show(item)} is not a list", "write it as a list")
+                raise _bad(where, f"{_show(item)} is not a list", "write it as a list")
             return tuple(_value(of, part, f"{where}[{index}]", depth) for index, part in enumerate(item))
 
 
 def _number(code: str, item: Any, where: str) -> Any:
     if code == "?":
         if not isinstance(item, bool):
-            _fail(where, f"{_show(item)} is neither true nor false", "write true or false")
+            raise _bad(where, f"{_show(item)} is neither true nor false", "write true or false")
         return item
     low, high = _RANGES[code]
     if isinstance(item, bool) or not isinstance(item, int) or not low <= item <= high:
-        _fail(where, f"{_show(item)} is not a whole number from {low} to {high}", "correct the number")
+        raise _bad(where, f"{_show(item)} is not a whole number from {low} to {high}", "correct the number")
     return int(item)
 
 
@@ -194,7 +200,9 @@ def _choice(of: type[IntEnum], item: Any, where: str) -> IntEnum:
     for member in of:
         if isinstance(item, str) and item.lower() == member.name.lower():
             return member
-    _fail(where, f"{_show(item)} is not one of {', '.join(member.name for member in of)}", "pick one of these")
+    raise _bad(
+        where, f"{_show(item)} is not one of {', '.join(member.name for member in of)}", "pick one of these"
+    )
 
 
 def _octets(of: Any, item: Any, where: str) -> Any:
@@ -204,7 +212,7 @@ def _octets(of: Any, item: Any, where: str) -> Any:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        _fail(where, "it is not base64", "encode the bytes as base64")
+        raise _bad(where, "it is not base64", "encode the bytes as base64") from None
 
 
 def _one_of(of: tuple[type[Record], ...], item: Any, where: str, depth: int) -> Record:
@@ -212,22 +220,24 @@ def _one_of(of: tuple[type[Record], ...], item: Any, where: str, depth: int) -> 
     if isinstance(item, str):
         item = {"kind": item}
     if not isinstance(item, Mapping) or not isinstance(item.get("kind"), str):
-        _fail(where, f"{_show(item)} has no kind", f"add kind: {' | '.join(member.KIND for member in of[:8])}")
+        raise _bad(
+            where, f"{_show(item)} has no kind", f"add kind: {' | '.join(member.KIND for member in of[:8])}"
+        )
     name = item["kind"].lower()
     if name in _REMOVED_KINDS:
-        _fail(where, f"{item['kind']} was removed from the format", _REMOVED_KINDS[name])
+        raise _bad(where, f"{item['kind']} was removed from the format", _REMOVED_KINDS[name])
     name = _OLD_KINDS.get(name, name).lower()
     for member in of:
         if member.KIND.lower() == name:
             return record_from_dict(item, member, where, depth)
     near = get_close_matches(item["kind"], [member.KIND for member in of], 1)
     hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(member.KIND for member in of)}"
-    _fail(where, f"unknown kind {_show(item['kind'])}", hint)
+    raise _bad(where, f"unknown kind {_show(item['kind'])}", hint)
 
 
 def _text(item: Any, where: str) -> str:
     if not isinstance(item, str):
-        _fail(where, f"{_show(item)} is not text", "put it in quotes")
+        raise _bad(where, f"{_show(item)} is not text", "put it in quotes")
     return item
 
 
@@ -244,14 +254,18 @@ def _at(where: str, read: Any) -> Any:
     try:
         return read()
     except InputError as error:
-        _fail(where, error.problem, error.remedy)
+        raise _bad(where, error.problem, error.remedy) from None
 
 
-def _unknown(where: str, key: Any, known: Mapping[str, Field]) -> NoReturn:
+def _unknown(where: str, key: Any, known: Mapping[str, Field]) -> ManifestError:
     if key in _REMOVED_FIELDS:
-        _fail(where, f"{key} was removed from the format", _REMOVED_FIELDS[key])
+        return _bad(where, f"{key} was removed from the format", _REMOVED_FIELDS[key])
     near = get_close_matches(str(key), list(known), 1)
-    _fail(where, f"unknown field {_show(key)}", f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}")
+    return _bad(
+        where,
+        f"unknown field {_show(key)}",
+        f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}",
+    )
 
 
 def _show(value: Any) -> str:
@@ -259,5 +273,5 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def _fail(where: str, problem: str, remedy: str) -> NoReturn:
-    raise ManifestError(f"{where}: {problem}", remedy=remedy, where=where)
+def _bad(where: str, problem: str, remedy: str) -> ManifestError:
+    return ManifestError(f"{where}: {problem}", remedy=remedy, where=where)

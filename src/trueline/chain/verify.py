@@ -9,8 +9,8 @@ from enum import StrEnum
 from trueline.chain import rules
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
+from trueline.chain.findings import Finding
 from trueline.chain.references import Reference, references
-from trueline.chain.rules import Finding
 from trueline.chain.tail import Tail, follow
 from trueline.errors import ChainError, CorruptionError, InputError, ObjectMissing, TruelineError
 from trueline.identity.multihash import Multihash
@@ -77,7 +77,10 @@ Progress = Callable[[int], None]
 
 
 def verify_blocks(
-    chain: Chain, after: Multihash | None = None, upto: Multihash | None = None, progress: Progress | None = None
+    chain: Chain,
+    after: Multihash | None = None,
+    upto: Multihash | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Fold the chain once, oldest first, in time linear in its length.
 
@@ -112,7 +115,12 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
         for finding in rules.check(tail, block, chain.inputs):
             if not finding.strict:
                 problem = Problem(
-                    ProblemKind.CORRUPT, finding.problem, finding.remedy, entry.hash, entry.sequence_number, finding.rule
+                    ProblemKind.CORRUPT,
+                    finding.problem,
+                    finding.remedy,
+                    entry.hash,
+                    entry.sequence_number,
+                    finding.rule,
                 )
                 return Report(count, problems=(problem,), findings=tuple(findings))
             findings.append((entry.hash, finding))
@@ -129,7 +137,10 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
 
 
 def verify_objects(
-    chain: Chain, after: Multihash | None = None, upto: Multihash | None = None, progress: Progress | None = None
+    chain: Chain,
+    after: Multihash | None = None,
+    upto: Multihash | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Check that every object the blocks refer to is there, has its size and hashes to its name."""
     problems: list[Problem] = []
@@ -166,7 +177,9 @@ def _check_object(chain: Chain, reference: Reference, name: Multihash, block: Bl
         if size is None:
             return problem(ProblemKind.MISSING, f"{what} is not in {chain.store.location}")
         if reference.size is not None and size != reference.size:
-            return problem(ProblemKind.CORRUPT, f"{what} has {size:,} bytes, the block says {reference.size:,}")
+            return problem(
+                ProblemKind.CORRUPT, f"{what} has {size:,} bytes, the block says {reference.size:,}"
+            )
         with chain.store.open(reference.folder, reference.hash) as file:
             actual = physical_hash(file)
     except ObjectMissing:
@@ -179,6 +192,10 @@ def _check_object(chain: Chain, reference: Reference, name: Multihash, block: Bl
 def _problem(error: Exception, block: Multihash | None, number: int | None) -> Problem:
     if isinstance(error, TruelineError):
         kind = ProblemKind.MISSING if isinstance(error, ObjectMissing) else ProblemKind.CORRUPT
-        rule = getattr(error, "rule", None) if isinstance(error, ChainError | CorruptionError | InputError) else None
+        rule = (
+            getattr(error, "rule", None)
+            if isinstance(error, ChainError | CorruptionError | InputError)
+            else None
+        )
         return Problem(kind, error.problem, error.remedy, block, number, rule)
     return Problem(ProblemKind.CORRUPT, str(error), "check the storage", block, number)

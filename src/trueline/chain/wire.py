@@ -13,7 +13,6 @@ import types
 import typing
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cache
 from typing import Annotated, Any, ClassVar, Union
 
 from trueline.chain.instant import Instant
@@ -55,7 +54,7 @@ class Choice:
 class Octets:
     """A byte vector; `of` says what the bytes are: a hash, a dataset id, or themselves."""
 
-    of: type[Multihash] | type[DatasetId] | type[bytes]
+    of: type[Multihash | DatasetId | bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +123,18 @@ class Layout:
         return {field.key: field for field in self.fields}
 
 
-@cache
 def layout(record: type[Record]) -> Layout:
-    """Derive how a record is stored from its annotations."""
+    """Return how a record is stored, derived once from its annotations."""
+    known = _LAYOUTS.get(record)
+    if known is None:
+        known = _LAYOUTS[record] = _derive(record)
+    return known
+
+
+_LAYOUTS: dict[type[Record], Layout] = {}
+
+
+def _derive(record: type[Record]) -> Layout:
     hints = typing.get_type_hints(record, include_extras=True)
     fields: list[Field] = []
     slot = 0

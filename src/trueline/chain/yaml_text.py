@@ -12,14 +12,16 @@ MAX_DEPTH = 100
 
 
 def load(text: str | bytes) -> Any:
-    """Read one YAML (or JSON) document; anything but plain data raises `ManifestError` with its line.
+    r"""Read one YAML (or JSON) document; anything but plain data raises `ManifestError` with its line.
 
-    >>> load("kind: Seed\\nat: 2020-01-01T00:00:00Z")
+    >>> load("kind: Seed\nat: 2020-01-01T00:00:00Z")
     {'kind': 'Seed', 'at': '2020-01-01T00:00:00Z'}
     """
     documents = load_all(text)
     if len(documents) != 1:
-        raise ManifestError(f"{len(documents)} documents where one is expected", remedy="split the file at ---")
+        raise ManifestError(
+            f"{len(documents)} documents where one is expected", remedy="split the file at ---"
+        )
     return documents[0]
 
 
@@ -28,7 +30,9 @@ def load_all(text: str | bytes) -> list[Any]:
     import yaml
 
     if len(text) > MAX_TEXT_BYTES:
-        raise ManifestError(f"a manifest of {len(text):,} bytes is too large", remedy="keep data out of manifests")
+        raise ManifestError(
+            f"a manifest of {len(text):,} bytes is too large", remedy="keep data out of manifests"
+        )
     try:
         loader = _loader()(text)
         try:
@@ -65,24 +69,27 @@ def _loader() -> Any:
 
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
-                event = self.get_event()
-                raise yaml.composer.ComposerError(None, None, "aliases are not allowed", event.start_mark)
+                raise yaml.composer.ComposerError(None, None, "aliases are not allowed", self._mark())
             self.depth += 1
             if self.depth > MAX_DEPTH:
-                raise yaml.composer.ComposerError(
-                    None, None, f"nested deeper than {MAX_DEPTH} levels", self.peek_event().start_mark
-                )
+                problem = f"nested deeper than {MAX_DEPTH} levels"
+                raise yaml.composer.ComposerError(None, None, problem, self._mark())
             try:
                 return super().compose_node(parent, index)
             finally:
                 self.depth -= 1
+
+        def _mark(self) -> Any:
+            return self.peek_event().start_mark  # type: ignore[no-untyped-call]
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
             seen: set[Any] = set()
             for key_node, _ in node.value:
                 key = self.construct_object(key_node, deep=True)
                 if not isinstance(key, str | int | float | bool | None):
-                    raise yaml.constructor.ConstructorError(None, None, "a key is not plain", key_node.start_mark)
+                    raise yaml.constructor.ConstructorError(
+                        None, None, "a key is not plain", key_node.start_mark
+                    )
                 if key in seen:
                     raise yaml.constructor.ConstructorError(
                         None, None, f"the key {key!r} occurs twice", key_node.start_mark

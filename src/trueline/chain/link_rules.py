@@ -1,0 +1,83 @@
+"""Rules on how a block continues the one before it (C1 to C6), and on where it may stand (R6)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trueline.chain.events import DatasetKind, ExecuteTransform, Seed, SetTransform
+from trueline.chain.findings import Findings, Rule, Step, breaks
+
+
+def c1_first_block_is_a_seed(step: Step, event: Any) -> Findings:
+    if step.block.prev_block_hash is None and not isinstance(event, Seed):
+        yield breaks(
+            "C1",
+            f"the first block has to be a Seed, this one is {event.KIND} and names no previous block",
+            "set prevBlockHash to the head, or begin the chain with a Seed",
+        )
+
+
+def c2_a_seed_is_the_first_block(step: Step, event: Any) -> Findings:
+    if isinstance(event, Seed) and (step.block.prev_block_hash is not None or step.tail is not None):
+        before = step.block.prev_block_hash or (step.tail.head if step.tail else None)
+        yield breaks("C2", f"a Seed cannot follow block {before}", "create a new dataset for a new Seed")
+
+
+def c3_the_first_number_is_zero(step: Step, event: Any) -> Findings:
+    number = step.block.sequence_number
+    if step.block.prev_block_hash is None and number != 0:
+        yield breaks("C3", f"block sequence has to start with zero, not {number}", "number the Seed 0")
+
+
+def c5_the_previous_block_exists(step: Step, event: Any) -> Findings:
+    if step.tail is None and step.block.prev_block_hash is not None and not isinstance(event, Seed):
+        yield breaks(
+            "C5",
+            f"the previous block {step.block.prev_block_hash} does not exist: the chain is empty",
+            "append the blocks before it first",
+        )
+
+
+def c4_numbers_follow_each_other(step: Step, event: Any) -> Findings:
+    assert step.tail
+    if step.block.sequence_number != step.tail.sequence_number + 1:
+        yield breaks(
+            "C4",
+            f"block {step.tail.head} with sequence number {step.tail.sequence_number} cannot be followed by "
+            f"a block with sequence number {step.block.sequence_number}",
+            f"number it {step.tail.sequence_number + 1}",
+        )
+
+
+def c6_system_time_does_not_go_back(step: Step, event: Any) -> Findings:
+    assert step.tail
+    if step.block.system_time < step.tail.system_time:
+        yield breaks(
+            "C6",
+            f"system time {step.block.system_time} is before {step.tail.system_time} of the block before it",
+            "use a later time; check the clock of this machine",
+        )
+
+
+def r6_events_fit_the_kind(step: Step, event: Any) -> Findings:
+    derivative = isinstance(event, SetTransform | ExecuteTransform)
+    fitting = DatasetKind.Derivative if derivative else DatasetKind.Root
+    if step.kind != fitting:
+        assert step.kind is not None
+        yield breaks(
+            "R6",
+            f"{event.KIND} belongs into a {fitting.name} dataset, this one is {step.kind.name}",
+            f"append it to a {fitting.name} dataset",
+        )
+
+
+BEGIN: tuple[Rule, ...] = (
+    c1_first_block_is_a_seed,
+    c2_a_seed_is_the_first_block,
+    c3_the_first_number_is_zero,
+)
+LINK: tuple[Rule, ...] = (
+    c5_the_previous_block_exists,
+    c4_numbers_follow_each_other,
+    c6_system_time_does_not_go_back,
+)
