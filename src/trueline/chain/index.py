@@ -6,6 +6,7 @@ hashes prove them; a row that does not check out means the file is damaged.
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
@@ -13,6 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,20 +28,28 @@ VERSION = 1
 _TYPES = next(field.kind for field in layout(Block).fields if field.name == "event")
 assert isinstance(_TYPES, OneOf)
 TYPE_NUMBERS: dict[type, int] = {event: number for number, event in enumerate(_TYPES.of, 1)}
+_DATA_TYPES = frozenset({TYPE_NUMBERS[AddData], TYPE_NUMBERS[ExecuteTransform]})
+# `before` links a row to the one before it of the same type, `data` to the newest data event, `rare` to
+# the newest other event, whose own row in `rare` lists the newest of every type. So whatever is asked for is
+# found by sequence number, and a row that was lost is missed.
 _SCHEMA = """
 CREATE TABLE event(
   seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, type INTEGER NOT NULL, time INTEGER NOT NULL,
-  last_offset INTEGER, commits INTEGER NOT NULL, is_end INTEGER NOT NULL, crc INTEGER NOT NULL);
+  last_offset INTEGER, commits INTEGER NOT NULL, is_end INTEGER NOT NULL,
+  before INTEGER, data INTEGER, rare INTEGER, crc INTEGER NOT NULL);
 CREATE UNIQUE INDEX event_hash ON event(hash);
-CREATE INDEX event_type ON event(type, seq);
-CREATE TABLE slice(start INTEGER PRIMARY KEY, stop INTEGER NOT NULL, seq INTEGER NOT NULL);
+CREATE TABLE rare(seq INTEGER PRIMARY KEY, latest TEXT NOT NULL, crc INTEGER NOT NULL);
+CREATE TABLE slice(
+  start INTEGER PRIMARY KEY, stop INTEGER NOT NULL, seq INTEGER NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE taken(
   input TEXT NOT NULL, seq INTEGER NOT NULL, block BLOB, last_offset INTEGER,
   PRIMARY KEY(input, seq)) WITHOUT ROWID;
 CREATE INDEX taken_offset ON taken(input, last_offset, seq);
 CREATE TABLE token(key TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
-_COLUMNS = "seq, hash, type, time, last_offset, commits, is_end, crc"
+_COLUMNS = "seq, hash, type, time, last_offset, commits, is_end, before, data, rare, crc"
+_INSERT = f"INSERT INTO event({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 
 
 class Damaged(Exception):
@@ -57,6 +67,9 @@ class Entry:
     last_offset: int | None
     commits: int
     is_end: bool
+    before: int | None
+    data: int | None
+    rare: int | None
 
 
 class Index:
@@ -84,18 +97,56 @@ class Index:
 
     def newest(self, *events: type[Event], upto: int, nth: int = 0) -> Entry | None:
         """Return the n-th newest entry (0: the newest) of these events at or before a sequence number."""
-        found: list[Entry] = []
-        for event in events:
-            query = f"SELECT {_COLUMNS} FROM event WHERE type = ? AND seq <= ? ORDER BY seq DESC LIMIT ?"
-            found += self._all(query, TYPE_NUMBERS[event], upto, nth + 1)
-        found.sort(key=lambda entry: -entry.sequence_number)
-        return found[nth] if nth < len(found) else None
+        here = self.required(upto)
+        fronts = [entry for event in events if (entry := self._latest(TYPE_NUMBERS[event], here))]
+        while fronts:
+            fronts.sort(key=lambda entry: entry.sequence_number)
+            newest = fronts.pop()
+            if nth == 0:
+                return newest
+            nth -= 1
+            if newest.before is not None:
+                fronts.append(self.required(newest.before))
+        return None
 
-    def every(self, *events: type[Event], upto: int) -> Iterator[Entry]:
-        """Iterate over the entries of rare events, oldest first."""
-        marks = ", ".join("?" * len(events))
-        query = f"SELECT {_COLUMNS} FROM event WHERE type IN ({marks}) AND seq <= ? ORDER BY seq"
-        yield from self._all(query, *(TYPE_NUMBERS[event] for event in events), upto)
+    def every(self, *events: type[Event], upto: int) -> list[Entry]:
+        """Return the entries of rare events at or before a sequence number, oldest first."""
+        found: list[Entry] = []
+        here = self.required(upto)
+        for event in events:
+            entry = self._latest(TYPE_NUMBERS[event], here)
+            while entry is not None:
+                found.append(entry)
+                entry = self.required(entry.before) if entry.before is not None else None
+        return sorted(found, key=lambda entry: entry.sequence_number)
+
+    def required(self, sequence_number: int) -> Entry:
+        """Return an entry that must be there."""
+        entry = self.at(sequence_number)
+        if entry is None:
+            raise Damaged(f"row {sequence_number} is missing")
+        return entry
+
+    def _latest(self, kind: int, here: Entry) -> Entry | None:
+        """Return the newest entry of a type at or before an entry."""
+        if here.type == kind:
+            return here
+        if kind in _DATA_TYPES and (data := self._data(here)) is not None and data.type == kind:
+            return data
+        number = self._rare(here.rare).get(kind) if here.rare is not None else None
+        return self.required(number) if number is not None else None
+
+    def _data(self, here: Entry) -> Entry | None:
+        """Return the newest data event at or before an entry."""
+        if here.data is None or here.data == here.sequence_number:
+            return here if here.data is not None else None
+        return self.required(here.data)
+
+    def _rare(self, sequence_number: int) -> dict[int, int]:
+        rows = self._rows("SELECT seq, latest, crc FROM rare WHERE seq = ?", sequence_number)
+        if not rows or _crc(tuple(rows[0][:2])) != rows[0][2]:
+            raise Damaged(f"row {sequence_number} of rare events is missing or does not check out")
+        return {int(kind): number for kind, number in json.loads(rows[0][1]).items()}
 
     def page(self, after: int, upto: int, size: int = 1000) -> list[Entry]:
         """Return the next entries with after < sequence number <= upto, oldest first."""
@@ -111,22 +162,27 @@ class Index:
         low, high = -1, (tip.sequence_number if (tip := self.tip()) else -1)
         while low < high:
             middle = (low + high + 1) // 2
-            entry = self.at(middle)
-            if entry is None:
-                raise Damaged(f"row {middle} is missing")
-            low, high = (middle, high) if entry.time_us <= time_us else (low, middle - 1)
-        return self._one(
-            f"SELECT {_COLUMNS} FROM event WHERE seq <= ? AND is_end ORDER BY seq DESC LIMIT 1", low
-        )
+            low, high = (middle, high) if self.required(middle).time_us <= time_us else (low, middle - 1)
+        while low >= 0 and not (entry := self.required(low)).is_end:
+            low -= 1
+        return entry if low >= 0 else None
 
     def slices(self, first: int, last: int, upto: int) -> list[int]:
         """Return the sequence numbers of the blocks whose slices touch the offsets [first, last]."""
+        end = self.required(upto).last_offset
+        last = min(last, -1 if end is None else end)
+        if first > last:
+            return []
         query = (
-            "SELECT seq FROM slice WHERE start >= coalesce("
-            "(SELECT max(start) FROM slice WHERE start <= ?), ?) "
-            "AND start <= ? AND stop >= ? AND seq <= ? ORDER BY start"
+            "SELECT start, stop, seq, crc FROM slice WHERE start <= ? AND start >= "
+            "(SELECT max(start) FROM slice WHERE start <= ?) ORDER BY start"
         )
-        return [row[0] for row in self._rows(query, first, first, last, first, upto)]
+        rows = self._rows(query, last, first)
+        # Offsets are dense, so a slice that was lost leaves a gap.
+        gaps = any(before[1] + 1 != after[0] for before, after in pairwise(rows))
+        if not rows or gaps or rows[-1][1] < last or any(_crc(tuple(row[:3])) != row[3] for row in rows):
+            raise Damaged(f"slices of the offsets {first} to {last} are missing or do not check out")
+        return [row[2] for row in rows]
 
     def token(self, key: str) -> int | None:
         """Return the sequence number of the block that carries an idempotency key."""
@@ -138,19 +194,18 @@ class Index:
     def extend(self, blocks: Iterable[Block], *, after: Multihash | None) -> None:
         """Add blocks that follow `after`; what another process added meanwhile is left as it is."""
         with self._writing() as connection:
-            tip = self._one(f"SELECT {_COLUMNS} FROM event ORDER BY seq DESC LIMIT 1")
+            tip = self.tip()
             if (tip.hash if tip else None) != after:
                 return
-            commits = tip.commits if tip else 0
             for block in blocks:
-                commits = self._insert(connection, block, commits)
+                tip = self._insert(connection, block, tip)
 
     def truncate(self, after: int, *, if_still: Callable[[], bool]) -> None:
         """Forget what follows a sequence number (-1: all), if that is still right once nobody else writes."""
         with self._writing() as connection:
             if not if_still():
                 return
-            for table in ("event", "slice", "taken", "token"):
+            for table in ("event", "rare", "slice", "taken", "token"):
                 connection.execute(f"DELETE FROM {table} WHERE seq > ?", (after,))
 
     def discard(self) -> None:
@@ -183,27 +238,38 @@ class Index:
 
     # --- inside ---------------------------------------------------------------
 
-    def _insert(self, connection: sqlite3.Connection, block: Block, commits: int) -> int:
+    def _insert(self, connection: sqlite3.Connection, block: Block, tip: Entry | None) -> Entry:
         record, event, seq = commit_record(block), block.event, block.sequence_number
         data = event if isinstance(event, AddData | ExecuteTransform) else None
-        last = data.last_offset if data else self._last_offset(connection)
-        commits += record.is_end
-        values = (
+        kind = TYPE_NUMBERS[type(event)]
+        last = data.last_offset if data else tip.last_offset if tip else None
+        before = self._latest(kind, tip) if tip else None
+        past = self._data(tip) if tip else None
+        # Only chains from elsewhere mix AddData and ExecuteTransform; a change is a rare event.
+        rare = data is None or (past is not None and past.type != kind)
+        entry = Entry(
             seq,
-            block.hash.digest,
-            TYPE_NUMBERS[type(event)],
+            block.hash,
+            kind,
             block.system_time // 1000,
-            _signed(last),
-            commits,
+            last,
+            (tip.commits if tip else 0) + record.is_end,
+            record.is_end,
+            before.sequence_number if before else None,
+            seq if data else tip.data if tip else None,
+            seq if rare else tip.rare if tip else None,
         )
-        row = (*values, int(record.is_end))
-        connection.execute(f"INSERT INTO event({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?)", (*row, _crc(row)))
+        row = _row(entry)
+        connection.execute(_INSERT, (*row, _crc(row)))
+        if rare:
+            latest = self._rare(tip.rare) if tip and tip.rare is not None else {}
+            latest |= {past.type: past.sequence_number} if past else {}
+            listed = (seq, json.dumps(latest | {kind: seq}))
+            connection.execute("INSERT INTO rare VALUES (?,?,?)", (*listed, _crc(listed)))
         if data and data.new_data:
             interval = data.new_data.offset_interval
-            connection.execute(
-                "INSERT OR REPLACE INTO slice VALUES (?,?,?)",
-                (_signed(interval.start), _signed(interval.end), seq),
-            )
+            held = (_signed(interval.start), _signed(interval.end), seq)
+            connection.execute("INSERT OR REPLACE INTO slice VALUES (?,?,?,?)", (*held, _crc(held)))
         if isinstance(event, ExecuteTransform):
             for taken in event.query_inputs:
                 block_digest = taken.last_block.digest if taken.last_block else None
@@ -214,11 +280,7 @@ class Index:
         key = (record.notes or {}).get("idempotency_key")
         if isinstance(key, str):
             connection.execute("INSERT OR IGNORE INTO token VALUES (?,?)", (key, seq))
-        return commits
-
-    def _last_offset(self, connection: sqlite3.Connection) -> int | None:
-        row = connection.execute("SELECT last_offset FROM event ORDER BY seq DESC LIMIT 1").fetchone()
-        return row[0] if row else None
+        return entry
 
     def _open(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
@@ -247,7 +309,21 @@ class Index:
         if version not in (0, VERSION):
             connection.close()
             raise Damaged(f"layout {version} is not {VERSION}")
+        self._check_after_a_crash(connection)
         return connection
+
+    def _check_after_a_crash(self, connection: sqlite3.Connection) -> None:
+        """Look through the file once after each start of the machine: being unsynced, a crash may tear it."""
+        boot = _boot()
+        row = connection.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
+        if row is not None and row[0] == boot and boot:
+            return
+        if row is not None:
+            answer = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+            if answer != "ok":
+                connection.close()
+                raise Damaged(str(answer))
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot,))
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -287,7 +363,7 @@ def _as_damage() -> Iterator[None]:
         ):
             raise Unusable(str(error)) from None
         raise Damaged(str(error)) from None
-    except (sqlite3.Error, OverflowError) as error:
+    except (sqlite3.Error, OverflowError, ValueError, TypeError) as error:
         raise Damaged(str(error)) from None
     except OSError as error:
         raise Unusable(str(error)) from None
@@ -310,8 +386,24 @@ def _crc(row: tuple[Any, ...]) -> int:
     return zlib.crc32(repr(row).encode())
 
 
-def _entry(row: Any) -> Entry:
-    if _crc(tuple(row[:7])) != row[7]:
+def _row(entry: Entry) -> tuple[Any, ...]:
+    """Return an entry as it is stored, but for its check sum."""
+    digest, last = entry.hash.digest, _signed(entry.last_offset)
+    head = (entry.sequence_number, digest, entry.type, entry.time_us, last, entry.commits, int(entry.is_end))
+    return (*head, entry.before, entry.data, entry.rare)
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    if _crc(tuple(row[:-1])) != row[-1]:
         raise Damaged(f"row {row[0]} does not check out")
-    seq, digest, kind, time_us, last, commits, is_end, _ = row
-    return Entry(seq, Multihash.sha3_256(digest), kind, time_us, _unsigned(last), commits, bool(is_end))
+    seq, digest, kind, time_us, last, commits, is_end, before, data, rare, _ = row
+    name = Multihash.sha3_256(digest)
+    return Entry(seq, name, kind, time_us, _unsigned(last), commits, bool(is_end), before, data, rare)
+
+
+def _boot() -> str:
+    """Tell one start of this machine from the next, empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
