@@ -1,0 +1,83 @@
+"""Processes that commit, die and collect: `python -m tests.chain.store.actors VERB PATH ...`."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import sys
+from pathlib import Path
+
+from tests.chain.store.ledger import commit, reachable
+from tests.chain.store.watched import killing
+from trueline.chain.file_store import FileStore
+from trueline.chain.gc import collect
+from trueline.errors import RefCASFailed
+from trueline.identity.multihash import Multihash
+
+CONTENTS = (b"slice " * 500, b"checkpoint " * 50)
+NOTE = "the commit that dies"
+
+
+def prepare(path: Path, *, first: bool) -> None:
+    """A dataset before the commit that dies: nothing at all, or one with a history."""
+    if not first:
+        store = FileStore(path, durable=False)
+        commit(store, b"earlier", note="before")
+        store.close()
+
+
+def die(path: str, first: str, torn: str) -> None:
+    """In PATH/1, PATH/2, … kill a commit before its first, second, … operation; say how many it has."""
+    for at in itertools.count(1):
+        dataset = Path(path, str(at))
+        prepare(dataset, first=first == "first")
+        child = os.fork()
+        if child == 0:
+            commit(FileStore(dataset, files=killing(at, torn=torn == "torn")), *CONTENTS, note=NOTE)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
+            assert status == 0
+            sys.stdout.write(str(at - 1))
+            return
+
+
+def append(path: str, who: str, times: str) -> None:
+    """Commit that many times, against whoever else does."""
+    store = FileStore(path, durable=False)
+    for number in range(int(times)):
+        while True:
+            try:
+                commit(store, note=f"{who}.{number}")
+                break
+            except RefCASFailed:
+                continue
+
+
+def rely(path: str, times: str) -> None:
+    """Commit data of which a half lies about already, old and unreferenced."""
+    store = FileStore(path, durable=False)
+    for number in range(int(times)):
+        for part in range(4):
+            content = b"leftover %d %d" % (number, part)
+            hidden = Path(path, "data", "hidden")
+            hidden.write_bytes(content)
+            os.utime(hidden, (1, 1))
+            hidden.rename(Path(path, "data", Multihash.of(content)))
+        contents = [b"%s %d %d" % (word, number, part) for word in (b"leftover", b"new") for part in range(4)]
+        commit(store, *contents, note=str(number))
+
+
+def sweep(path: str, stop: str) -> None:
+    """Collect again and again until the file `stop` exists; says how often and how much."""
+    store = FileStore(path, durable=False)
+    rounds = removed = 0
+    while not Path(stop).exists():
+        removed += len(collect(store, lambda: reachable(store), older_than=0).removed)
+        rounds += 1
+    sys.stdout.write(f"{rounds} {removed}")
+
+
+if __name__ == "__main__":
+    {"die": die, "append": append, "rely": rely, "sweep": sweep}[sys.argv[1]](*sys.argv[2:])
