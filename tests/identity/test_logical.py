@@ -64,6 +64,38 @@ def test_any_table_hashes_as_the_slow_reading_says(table):
     assert logical_hash(table) == oracle_hash(table)
 
 
+NUMBERS = range(1, 21)
+SLICED = {
+    **{str(kind): (kind, list(NUMBERS)) for kind in (pa.int8(), pa.uint16(), pa.int32(), pa.float64())},
+    **{
+        str(kind): (kind, list(NUMBERS)) for kind in (pa.date32(), pa.time64("us"), pa.timestamp("ms", "UTC"))
+    },
+    **{str(kind): (kind, list(NUMBERS)) for kind in (pa.decimal32(9), pa.decimal64(9), pa.decimal256(9))},
+    **{str(kind): (kind, [b"%03d" % n for n in NUMBERS]) for kind in (pa.binary(3), pa.binary_view())},
+    **{str(kind): (kind, ["x" * n for n in NUMBERS]) for kind in (pa.string(), pa.large_string())},
+    "bool": (pa.bool_(), [n % 3 == 0 for n in NUMBERS]),
+    "list": (pa.list_(pa.int8()), [[n, None] * (n % 4) for n in NUMBERS]),
+    "fixed list": (pa.list_(pa.string(), 2), [[str(n), None] for n in NUMBERS]),
+    "struct": (
+        pa.struct([("a", pa.binary(3)), ("b", pa.bool_())]),
+        [{"a": b"%03d" % n, "b": n % 3 == 0} for n in NUMBERS],
+    ),
+}
+
+
+@pytest.mark.parametrize("nulls", [False, True], ids=["no nulls", "nulls"])
+@pytest.mark.parametrize(("kind", "values"), SLICED.values(), ids=SLICED)
+def test_a_slice_hashes_as_its_rows_wherever_it_begins(kind, values, nulls):
+    if nulls and pa.types.is_struct(kind):
+        values = [{"a": None, "b": None} if i % 5 == 2 else value for i, value in enumerate(values)]
+    elif nulls:
+        values = [None if i % 5 == 2 else value for i, value in enumerate(values)]
+    table = pa.table({"x": pa.array(values, kind)})
+    for start in range(len(values)):
+        rows = table.slice(start, 9)
+        assert logical_hash(rows) == oracle_hash(rows) == one(values[start : start + 9], kind)
+
+
 @given(tables(), st.data())
 def test_the_split_into_batches_does_not_matter(table, data):
     hasher = LogicalHasher(table.schema)

@@ -78,6 +78,8 @@ def test_text_that_is_not_a_multihash_is_refused_and_nothing_else_happens(text):
         (b"\x16\x20" + bytes(31), "says 32 and has 31"),
         (b"\x16\x20" + bytes(33), "says 32 and has 33"),
         (b"\x16\x1f" + bytes(31), "says 31"),
+        (b"\x16\x1f" + bytes(32), "says 31 and has 32"),
+        (b"\x16\x21" + bytes(32), "says 33 and has 32"),
         (b"\x96\x00\x20" + bytes(32), "more bytes than it needs"),
         (b"\x1b\x20" + bytes(32), "0x1b is not known"),
         (b"\x00\x20" + bytes(32), "0x0 is not known"),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueline.errors import InputError
+from trueline.errors import InputError, StoreError
 from trueline.identity import Multihash, physical_hash
 from trueline.identity.physical import HashingWriter
 
@@ -19,13 +19,15 @@ class Narrow(io.RawIOBase):
 
     def __init__(self):
         self.taken = bytearray()
+        self.room = 1 << 30
 
     def writable(self):
         return True
 
     def write(self, data):
-        self.taken += bytes(data)[:3]
-        return min(3, len(data))
+        part = bytes(data)[: min(3, self.room - len(self.taken))]
+        self.taken += part
+        return len(part)
 
 
 @given(st.binary(max_size=3000))
@@ -57,6 +59,15 @@ def test_a_writer_names_exactly_what_the_sink_took(chunks):
         taken = sink.getvalue() if isinstance(sink, io.BytesIO) else bytes(sink.taken)
         assert taken == b"".join(chunks)
         assert (writer.size, writer.tell(), writer.hash()) == (len(taken), len(taken), Multihash.of(taken))
+
+
+def test_a_sink_that_stops_taking_bytes_is_an_error_and_not_a_loop():
+    sink = Narrow()
+    writer = HashingWriter(sink)
+    sink.room = 7
+    with pytest.raises(StoreError, match="after 7"):
+        writer.write(b"0123456789")
+    assert writer.hash() == Multihash.of(b"0123456") == Multihash.of(sink.taken)
 
 
 def test_parquet_is_named_while_it_is_written():

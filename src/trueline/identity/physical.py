@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import sha3_256
 from typing import BinaryIO, Final, Protocol
 
-from trueline.errors import InputError
+from trueline.errors import InputError, StoreError
 from trueline.identity.multihash import Multihash
 
 _CHUNK: Final = 1 << 18
@@ -72,6 +72,11 @@ class HashingWriter:
             self.size += count
             if count >= len(view):
                 return total
+            if not count:
+                raise StoreError(
+                    f"the sink stopped taking bytes after {self.size}",
+                    remedy="see whether its storage is full, then write again",
+                )
             view = view[count:]
 
     def hash(self) -> Multihash:
