@@ -6,7 +6,7 @@ import binascii
 
 from trueline.errors import InputError
 
-# Decoding base58 is quadratic in the length; this is ample for keys and hashes and costs about 2 ms.
+# Decoding base58 is quadratic in the length; this is ample for keys and hashes and costs less than 5 ms.
 MAX_TEXT = 4096
 
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
