@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Annotated, Any, ClassVar
 
 from trueline.chain.wire import I32, U32, U64, Flag, Record, ShortEnum, union
 from trueline.errors import InputError
+
+MAX_EXTRA_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,7 @@ class Extra(Record):
                 value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
             )
             text.encode()
+            _bounded(text, value)
         except (TypeError, ValueError, RecursionError) as error:
             raise InputError(
                 f"extra attributes are not JSON: {error}",
@@ -42,7 +46,11 @@ class Extra(Record):
     def value(self) -> dict[str, Any]:
         """The attributes as a new dict."""
         try:
-            value = json.loads(self.entries, parse_constant=_no_constant)
+            value = json.loads(self.entries, parse_constant=_no_constant, parse_float=_finite)
+            if "\\u" in self.entries:
+                # An escape can name half a character, which no text can hold.
+                json.dumps(value, ensure_ascii=False).encode()
+            _bounded(self.entries, value)
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"extra attributes are not JSON: {error}", remedy="the block is damaged"
@@ -56,6 +64,31 @@ class Extra(Record):
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(f"{text} is too large for a number")
+    return number
+
+
+def _bounded(text: str, value: Any) -> None:
+    """Refuse deep nesting here, so that it does not depend on how deep the caller's stack is."""
+    if text.count("[") + text.count("{") <= MAX_EXTRA_DEPTH:
+        return
+    level = [value]
+    for _ in range(MAX_EXTRA_DEPTH):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return
+    raise ValueError(f"nested deeper than {MAX_EXTRA_DEPTH} levels")
+
+
+def _children(item: Any) -> Iterable[Any]:
+    if isinstance(item, Mapping):
+        return item.values()
+    return item if isinstance(item, list | tuple) else ()
 
 
 class TimeUnit(ShortEnum):
