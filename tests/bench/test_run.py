@@ -1,0 +1,99 @@
+"""The benchmarks run: options are read, every scenario of our own side gives its rows."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench.__main__ import SCENARIOS, arguments, main
+from bench.chains import SLICES, Family, close, opened
+from bench.run import Run
+from bench.scale import FULL, NORMAL, QUICK, TINY
+from bench.table import Row, duration, markdown, plain, rate, verdict
+from bench.timing import Samples
+from trueline.chain.verify import verify_blocks
+
+
+def test_without_options_everything_is_measured_at_normal_scale():
+    options = arguments([])
+    assert (options.names, options.scale, options.peers) == ([], NORMAL, True)
+
+
+@pytest.mark.parametrize(("word", "scale"), [("--tiny", TINY), ("--quick", QUICK), ("--full", FULL)])
+def test_a_scale_is_chosen_by_name(word, scale):
+    assert arguments([word, "plan"]).scale is scale
+
+
+@pytest.mark.parametrize("words", [["speed"], ["--quick", "--full"]])
+def test_words_that_mean_nothing_are_refused(words, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        arguments(words)
+    assert stopped.value.code == 2
+    assert capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def test_a_scenario_gives_rows_with_numbers(name, tmp_path, capsys):
+    assert main(["--tiny", "--no-peers", "--results", str(tmp_path), name]) == 0
+    kept = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+    assert kept["machine"]["scale"] == "tiny"
+    assert kept["rows"]
+    assert all(row["ours"] or row["ratio"] for row in kept["rows"])
+    shown = capsys.readouterr().out
+    assert all(row["what"] in shown for row in kept["rows"])
+    assert (tmp_path / "table.md").read_text(encoding="utf-8").count("\n|") > len(kept["rows"])
+
+
+def test_a_scenario_that_fails_is_said_and_the_others_are_kept(tmp_path, monkeypatch, capsys):
+    def fails(run: Run):
+        yield Row("ids", "first", rate(1, "ids"))
+        raise RuntimeError("broken")
+
+    monkeypatch.setitem(SCENARIOS, "ids", fails)
+    assert main(["--tiny", "--results", str(tmp_path), "ids"]) == 1
+    shown = capsys.readouterr()
+    assert "ids failed: RuntimeError" in shown.out
+    assert "first" in shown.out
+    assert "broken" in shown.err
+
+
+def test_prepared_chains_are_chains_that_verify(tmp_path):
+    family = Family.write(tmp_path, 120)
+    for place in (family.root, family.slow, family.sparse, family.joined):
+        with opened(place) as chain:
+            report = verify_blocks(chain)
+            assert report.ok
+            assert report.not_checked == ()
+            tail = chain.tail()
+            assert tail is not None
+            assert report.blocks == tail.sequence_number + 1
+            # What is planned is what the rules allow.
+            assert chain.append(place.next_transaction(chain)).not_checked == ()
+
+
+def test_the_sparse_derivative_has_twelve_slices_and_the_pair_advances_at_two_rates(tmp_path):
+    family = Family.write(tmp_path, 600)
+    chain = family.sparse.open()
+    assert len(list(chain.slice_blocks(0, 10**9))) == SLICES
+    close(chain)
+    with opened(family.joined) as chain:
+        taken = [block.event.query_inputs for _, block in chain.between(None) if block.data_event]
+    fast = sum(inputs[0].new_block_hash is not None for inputs in taken)
+    slow = sum(inputs[1].new_block_hash is not None for inputs in taken)
+    assert fast > 50 * slow > 0
+
+
+def test_a_table_shows_medians_goals_and_losses():
+    samples = Samples((0.001, 0.002, 0.009))
+    rows = [
+        Row("x", "quick", duration(samples), duration(samples), 1.0, "≤ 1.2", True),
+        Row("x", "slow", rate(5_000, "blocks"), goal="≥ 20,000/s", met=False, note="on a busy machine"),
+    ]
+    assert "2.00 ms (p95 9.00, n=3)" in plain(rows)
+    assert "| slow | 5,000 blocks/s | – | – | ≥ 20,000/s | NO |" in markdown(rows)
+    assert "on a busy machine" in markdown(rows)
+    assert verdict(rows).splitlines() == [
+        "1 of 2 goals met.",
+        "  missed: slow: 5,000 blocks/s, goal ≥ 20,000/s",
+    ]
