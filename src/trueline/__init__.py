@@ -1,0 +1,49 @@
+"""Trueline: tables on Spark that can say how every number was made.
+
+The front door. Names are loaded when they are first used, so that a command
+which only reads metadata does not wait for Arrow.
+
+>>> import tempfile, pyarrow as pa, trueline as tl
+>>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+...     ws.create("sales").append(pa.table({"city": ["Bern", "Basel"]})).rows
+2
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trueline import console, errors, merge
+    from trueline.identity.rowid import RowId
+    from trueline.workspace import Commit, Dataset, Workspace, open  # noqa: A004 (the promised name)
+
+__version__ = "0.1.0"
+
+__all__ = ["Commit", "Dataset", "RowId", "Workspace", "__version__", "console", "errors", "merge", "open"]
+
+_LAZY = {
+    "Commit": "trueline.workspace.commit",
+    "Dataset": "trueline.workspace.dataset",
+    "RowId": "trueline.identity.rowid",
+    "Workspace": "trueline.workspace.workspace",
+    "open": "trueline.workspace.workspace",
+}
+_MODULES = frozenset({"console", "errors", "merge"})
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,143 @@
+"""The commands, and how they are run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from trueline import console as consoles
+from trueline.cli import checking, looking, making
+from trueline.cli.quick import QuickCommand, QuickGroup
+from trueline.cli.session import (
+    FAILED,
+    INTERRUPTED,
+    MISUSE,
+    TRACEBACK,
+    Directory,
+    Given,
+    Json,
+    examples,
+    session,
+    tell,
+)
+
+app = typer.Typer(
+    name="trueline",
+    help="Tables on Spark that can say how every number was made.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    cls=QuickGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+@examples(
+    "trueline init shop",
+    "trueline -C shop create sales --event-time day",
+    "trueline -C shop log sales --json",
+)
+def before(
+    context: typer.Context,
+    directory: Directory = None,
+    json: Json = False,
+    version: Annotated[  # noqa: ARG001 (`run` answers it; here it is for the help)
+        bool, typer.Option("--version", help="Show the version and stop.")
+    ] = False,
+) -> None:
+    """Tables on Spark that can say how every number was made.
+
+    -C and --json may stand before or after the command.
+    """
+    context.obj = Given(directory, json)
+
+
+app.command("init", cls=QuickCommand)(making.init)
+app.command("create", cls=QuickCommand)(making.create)
+app.command("list", cls=QuickCommand)(looking.list_)
+app.command("status", cls=QuickCommand)(looking.status)
+app.command("log", cls=QuickCommand)(looking.log)
+app.command("schema", cls=QuickCommand)(looking.schema)
+app.command("verify", cls=QuickCommand)(checking.verify)
+app.command("gc", cls=QuickCommand)(checking.gc)
+app.command("doctor", cls=QuickCommand)(checking.doctor)
+app.add_typer(making.config, name="config")
+
+
+@app.command(cls=QuickCommand)
+@examples(
+    "trueline demo",
+    "trueline demo --keep shop",
+)
+def demo(
+    context: typer.Context,
+    keep: Annotated[
+        str | None,
+        typer.Option("--keep", metavar="DIR", help="Tell it in this new folder and leave it there."),
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Tell the story in a few seconds.
+
+    It makes a workspace in a temporary folder, on data made up for it.
+    """
+    with session(context, directory, json) as here:
+        from trueline.cli.demo import tell_story
+
+        tell_story(here.console, keep)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return the exit code."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if "--version" in words:
+        return _version("--json" in words)
+    console: consoles.Console = consoles.JsonConsole() if "--json" in words else consoles.TerminalConsole()
+    try:
+        code: Any = app(words, prog_name="trueline", standalone_mode=False)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if os.environ.get(TRACEBACK) == "1":
+            raise
+        return _unexpected(console, error)
+    return code if isinstance(code, int) else 0
+
+
+def _version(as_json: bool) -> int:
+    import trueline
+
+    console: consoles.Console = consoles.JsonConsole() if as_json else consoles.TerminalConsole()
+    console.answer(
+        {"version": trueline.__version__}, lambda shown: shown.say(f"trueline {trueline.__version__}")
+    )
+    return 0
+
+
+def _unexpected(console: consoles.Console, error: Exception) -> int:
+    # The errors of typer's command-line parser; where they come from depends on its version.
+    message = getattr(error, "format_message", None)
+    if type(error).__name__ == "NoArgsIsHelpError" and isinstance(console, consoles.TerminalConsole):
+        consoles.TerminalConsole(out=console.err).say(str(error))
+        return MISUSE
+    if message is not None:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "trueline"
+        tell(console, "Usage", message(), f"{path} --help shows what is possible", {})
+        return MISUSE
+    if type(error).__name__ == "Abort":
+        return INTERRUPTED
+    tell(
+        console,
+        "Unexpected",
+        f"{type(error).__name__}: {error}",
+        f"this should not happen: please report it, with what {TRACEBACK}=1 shows",
+        {},
+    )
+    return FAILED

@@ -1,0 +1,153 @@
+"""Commands that check and tidy: verify, gc, doctor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trueline.cli.looking import Names
+from trueline.cli.session import MISSING, NO, Directory, Json, examples, session
+
+if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.workspace import Dataset
+
+
+@examples(
+    "trueline verify",
+    "trueline verify sales --json",
+)
+def verify(
+    context: typer.Context, names: Names = None, directory: Directory = None, json: Json = False
+) -> None:
+    """Prove datasets.
+
+    Every block, every rule, every file. Exit code 1 if something is wrong.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        found = [_proof(here.console, workspace[name]) for name in names or list(workspace)]
+        ok = all(each["ok"] for each in found)
+
+        def render(shown: Console) -> None:
+            for each in found:
+                counts = f"{each['blocks']:,} blocks, {each['objects']:,} files, {each['bytes']:,} bytes"
+                shown.say(
+                    f"{each['name']}: {'ok' if each['ok'] else 'WRONG'}, {counts}",
+                    "good" if each["ok"] else "bad",
+                )
+                for problem in each["problems"]:
+                    shown.error(problem["text"], remedy=problem["remedy"])
+            if not found:
+                shown.say("no datasets yet, so nothing is wrong")
+
+        here.console.answer({"ok": ok, "datasets": found}, render)
+        if not ok:
+            raise typer.Exit(NO)
+
+
+def _proof(console: Console, dataset: Dataset) -> dict[str, Any]:
+    with console.progress(f"verifying {dataset.name}") as bar:
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            # The count starts anew when the blocks are done and the files begin.
+            bar.advance(count - done if count >= done else count)
+            done = count
+
+        report = dataset.verify(progress=advance)
+    problems = [
+        {
+            "kind": str(problem.kind),
+            "message": problem.message,
+            "remedy": problem.remedy,
+            "block": problem.block,
+            "sequence_number": problem.sequence_number,
+            "rule": problem.rule,
+            "text": str(problem),
+        }
+        for problem in report.problems
+    ]
+    counts = {"blocks": report.blocks, "objects": report.objects, "bytes": report.bytes}
+    return {"name": dataset.name, "ok": report.ok, **counts, "problems": problems}
+
+
+@examples(
+    "trueline gc --dry-run",
+    "trueline gc --older-than 1d",
+)
+def gc(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="TIME", help="Spare what is newer: 90s, 1h, 7d.")
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Remove what nothing refers to.
+
+    That is what crashes and lost races have left. Commits in flight are spared.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        swept = workspace.gc(older_than=older_than, dry_run=dry_run)
+        verb = "would remove" if dry_run else "removed"
+
+        def render(shown: Console) -> None:
+            shown.say(f"{verb} {swept.objects:,} objects, {swept.bytes:,} bytes")
+            rows = [
+                (name, len(c.removed), c.bytes, c.kept_in_flight)
+                for name, c in swept.datasets.items()
+                if c.removed
+            ]
+            if rows:
+                shown.table(["dataset", "objects", "bytes", "too new"], rows)
+            for what, items in (("unfinished datasets", swept.unfinished), ("stale indexes", swept.indexes)):
+                if items:
+                    shown.say(f"{verb} {what}: {', '.join(items)}")
+            for name, reason in swept.skipped.items():
+                shown.warn(f"{name} was left alone: {reason}", remedy=f"`trueline status {name}` says more")
+
+        removed = {name: [str(stored.hash) for stored in c.removed] for name, c in swept.datasets.items()}
+        here.console.answer(
+            {
+                "dry_run": dry_run,
+                "objects": swept.objects,
+                "bytes": swept.bytes,
+                "kept_in_flight": swept.kept_in_flight,
+                "removed": removed,
+                "unfinished": swept.unfinished,
+                "indexes": swept.indexes,
+                "skipped": swept.skipped,
+            },
+            render,
+        )
+
+
+@examples(
+    "trueline doctor",
+    "trueline doctor --json",
+)
+def doctor(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+    """Check this machine.
+
+    Says how to mend what is wrong. Exit code 3 if something needed is missing.
+    """
+    with session(context, directory, json) as here:
+        from trueline.workspace.doctor import Verdict, examine
+
+        folder = "." if "://" in here.place else here.place
+        checks = examine(folder)
+        well = all(check.verdict is not Verdict.FAIL for check in checks)
+        styles: dict[Verdict, Any] = {Verdict.OK: "good", Verdict.WARN: "plain", Verdict.FAIL: "bad"}
+
+        def render(shown: Console) -> None:
+            for check in checks:
+                shown.say(f"{check.verdict:<4}  {check.name}: {check.detail}", styles[check.verdict])
+                if check.remedy:
+                    shown.say(f"      → {check.remedy}")
+
+        here.console.answer({"ok": well, "checks": checks}, render)
+        if not well:
+            raise typer.Exit(MISSING)

@@ -1,0 +1,192 @@
+"""A short true story: what a workspace does, and what it survives."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import trueline
+from trueline.errors import InputError
+
+if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.workspace import Commit, Dataset, Workspace
+
+# Runs in a process of its own, which is killed (as by `kill -9`) at the moment that is named.
+_DIES = """
+import datetime, os, signal, sys
+import trueline
+path, moment = sys.argv[1:]
+sales = trueline.open(path)["sales"]
+move = sales.chain.store.move_head
+def move_head(*arguments, **options):
+    sales.chain.store.sync()
+    if moment == "after":
+        move(*arguments, **options)
+    os.kill(os.getpid(), signal.SIGKILL)
+sales.chain.store.move_head = move_head
+sales.append([{"day": datetime.date(2026, 11, 16), "city": "Chur", "price": 7.0}])
+"""
+
+
+def tell_story(console: Console, keep: str | None) -> None:
+    """Tell it on a workspace in a temporary folder, or in a new folder that is kept."""
+    with _folder(keep) as folder, trueline.open(folder / "shop", create=True) as workspace:
+        story = Story(console, workspace)
+        story.tell()
+        if keep is not None:
+            console.say(
+                f"\nThe workspace is in {workspace.location}: trueline -C {folder / 'shop'} log", "strong"
+            )
+        console.answer(
+            {"ok": True, "kept": str(folder) if keep else None, "facts": story.facts}, lambda _: None
+        )
+
+
+@contextmanager
+def _folder(keep: str | None) -> Iterator[Path]:
+    if keep is None:
+        with tempfile.TemporaryDirectory(prefix="trueline-demo-") as made:
+            yield Path(made)
+        return
+    folder = Path(keep).expanduser().absolute()
+    if folder.exists() and any(folder.iterdir()):
+        raise InputError(f"{folder} is not empty", remedy="name a new folder for the demo")
+    folder.mkdir(parents=True, exist_ok=True)
+    yield folder
+
+
+class Story:
+    """The chapters; each says what it does, does it, and shows what came of it."""
+
+    def __init__(self, console: Console, workspace: Workspace) -> None:
+        self.console = console
+        self.workspace = workspace
+        self.facts: dict[str, Any] = {}
+
+    def tell(self) -> None:
+        """Tell all chapters."""
+        sales = self.commits()
+        self.race(sales)
+        self.proof()
+        self.deaths(sales)
+        self.damage(sales)
+
+    def chapter(self, title: str, words: str) -> None:
+        """Begin a chapter."""
+        self.console.say(f"\n{title}", "strong")
+        self.console.say(words)
+
+    def commits(self) -> Dataset:
+        """Three commits and their log."""
+        self.chapter(
+            "Commits", "A dataset is made, and rows are appended three times. Each append is one commit."
+        )
+        sales = self.workspace.create(
+            "sales", event_time="day", description="What was sold, where, for how much"
+        )
+        sales.append(_rows(13, ("Bern", 9.5), ("Basel", 12.0)))
+        sales.append(_rows(14, ("Bern", 11.0)))
+        sales.append(_rows(15, ("Zug", 30.0), ("Genf", 8.25), ("Bern", 10.0)))
+        self.log(sales.log())
+        self.facts["commits"] = sales.info.commits
+        return sales
+
+    def log(self, commits: Iterator[Commit]) -> None:
+        """Show commits, one line each."""
+        for commit in commits:
+            self.console.say(f"  {commit.short}  {commit.summary}", "faint")
+
+    def race(self, sales: Dataset) -> None:
+        """Two writers plan from the same head; both commit, one after the other."""
+        self.chapter(
+            "Two writers at once",
+            "A second writer commits while the first is still preparing. The first finds that the head has\n"
+            "moved, plans again behind it, and loses nothing.",
+        )
+        with trueline.open(self.workspace.location) as other:
+            won: list[Commit] = []
+            rows = _WhileWaiting(
+                _rows(15, ("Lugano", 21.0)),
+                lambda: won.append(other["sales"].append(_rows(15, ("Thun", 5.0)))),
+            )
+            lost = sales.append(rows)
+        self.console.say(f"  second writer  {won[0].short}  {won[0].summary}", "faint")
+        self.console.say(f"  first writer   {lost.short}  {lost.summary}", "faint")
+        self.facts["race"] = [won[0].offsets.start, lost.offsets.start]
+
+    def proof(self) -> None:
+        """The whole chain, checked."""
+        self.chapter("Proof", "verify reads every block and every file and checks each hash and each rule.")
+        report = self.workspace.verify()
+        self.console.say(
+            f"  {report.blocks} blocks and {report.objects} files: {'ok' if report.ok else 'WRONG'}", "good"
+        )
+        self.facts["verified"] = report.ok
+
+    def deaths(self, sales: Dataset) -> None:
+        """Processes killed inside a commit leave the old head or the new one."""
+        self.chapter(
+            "A process dies",
+            "Two processes are killed inside a commit, just before and just after its head moves.",
+        )
+        for moment in ("before", "after"):
+            head, rows = sales.head, sales.info.rows
+            self._die(moment)
+            which = "old" if sales.head == head else "new"
+            whole = "ok" if self.workspace.verify().ok else "WRONG"
+            self.console.say(
+                f"  killed {moment:<6}  the {which} head, {sales.info.rows - rows:+} rows, verify: {whole}",
+                "faint",
+            )
+            self.facts[f"killed {moment}"] = which
+        swept = self.workspace.gc(older_than=0)
+        self.console.say(
+            f"  gc removes what the lost race and the first of these left behind: {swept.objects} files",
+            "faint",
+        )
+        self.facts["swept"] = swept.objects
+
+    def _die(self, moment: str) -> None:
+        command = [sys.executable, "-c", _DIES, self.workspace.location, moment]
+        subprocess.run(command, capture_output=True, check=False, timeout=60)  # noqa: S603 (our own program)
+
+    def damage(self, sales: Dataset) -> None:
+        """One changed byte is found, with its file and its block."""
+        self.chapter("A byte changes", "One bit of the oldest file is flipped, behind the system's back.")
+        first = [commit for commit in sales.log() if commit.rows][-1]
+        folder = Path(self.workspace.location) / "datasets" / sales.name / "data"
+        damaged = next(path for path in folder.iterdir() if path.stat().st_size == first.size)
+        intact = damaged.read_bytes()
+        damaged.write_bytes(intact[:100] + bytes([intact[100] ^ 1]) + intact[101:])
+        report = self.workspace.verify()
+        damaged.write_bytes(intact)
+        for problem in report.problems:
+            self.console.say(f"  {problem}", "bad")
+        self.facts["found"] = [str(problem.block) for problem in report.problems]
+        again = "ok" if self.workspace.verify().ok else "WRONG"
+        self.console.say(f"  the file is put back; verify: {again}", "good")
+
+
+def _rows(day: int, *sold: tuple[str, float]) -> list[dict[str, Any]]:
+    return [{"day": date(2026, 11, day), "city": city, "price": price} for city, price in sold]
+
+
+class _WhileWaiting:
+    """Rows whose owner takes so long to hand them over that something else happens first."""
+
+    def __init__(self, rows: list[dict[str, Any]], happens: Callable[[], None]) -> None:
+        self._rows = rows
+        self._happens = happens
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        import pyarrow as pa
+
+        self._happens()
+        return pa.Table.from_pylist(self._rows).__arrow_c_stream__(requested_schema)

@@ -1,0 +1,154 @@
+"""Commands that make things: init, create, config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trueline.cli.quick import QuickCommand, QuickGroup
+from trueline.cli.session import Directory, Given, Json, examples, nearest, session
+from trueline.errors import InputError
+
+
+@examples(
+    "trueline init shop",
+    "trueline init s3://bucket/shop",
+)
+def init(
+    context: typer.Context,
+    folder: Annotated[
+        str | None, typer.Argument(help="A folder or URL (default: -C, or this folder).")
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Make a workspace.
+
+    Where there is one already, nothing changes.
+    """
+    with session(context, directory, json) as here:
+        import trueline
+
+        place = folder or here.place
+        with trueline.open(place, create=True) as workspace:
+            here.console.answer(
+                {"workspace": workspace.location, "datasets": list(workspace)},
+                lambda shown: shown.say(f"workspace {workspace.location}", "good"),
+            )
+
+
+@examples(
+    "trueline create sales",
+    'trueline create sales --event-time day --description "All sales"',
+    "trueline create -f sales.yaml",
+)
+def create(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="What to call the dataset.")] = None,
+    *,
+    event_time: Annotated[
+        str | None,
+        typer.Option("--event-time", metavar="COLUMN", help="The column that says when a row happened."),
+    ] = None,
+    description: Annotated[str | None, typer.Option("--description", help="What it holds, in words.")] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Make a root dataset.
+
+    The same definition again changes nothing, another is an error.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        if file is not None:
+            if name is not None or event_time is not None or description is not None:
+                raise InputError("a manifest says everything itself", remedy="give -f FILE alone")
+            dataset = workspace.create_from_manifest(_read(file))
+        elif name is not None:
+            dataset = workspace.create(name, event_time=event_time, description=description)
+        else:
+            raise InputError("no name was given", remedy="trueline create NAME, or trueline create -f FILE")
+        info = dataset.info
+        here.console.answer(
+            info.to_dict(),
+            lambda shown: shown.say(f"{info.name}  {info.kind}  {info.head.short}  {info.id}", "good"),
+        )
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}", remedy="check the path") from None
+
+
+config = typer.Typer(
+    name="config",
+    help="Show and change the settings of the workspace.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    cls=QuickGroup,
+)
+
+
+@config.callback()
+def before_config(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+    """Show and change the settings of the workspace."""
+    given = context.obj if isinstance(context.obj, Given) else Given()
+    context.obj = Given(directory if directory is not None else given.directory, json or given.json)
+
+
+@config.command("list", cls=QuickCommand)
+@examples(
+    "trueline config list",
+)
+def config_list(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+    """Show all settings."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        settings = workspace.config
+        rows = [(name, settings[name], settings.is_set(name), settings.meaning(name)) for name in settings]
+        here.console.answer(
+            dict(settings), lambda shown: shown.table(["setting", "value", "set here", "meaning"], rows)
+        )
+
+
+@config.command("get", cls=QuickCommand)
+@examples(
+    "trueline config get gc.older_than",
+)
+def config_get(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The setting, for example gc.older_than.")],
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show one setting."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        value = workspace.config[name]
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        here.console.answer({name: value}, lambda shown: shown.say(text))
+
+
+@config.command("set", cls=QuickCommand)
+@examples(
+    "trueline config set gc.older_than 1d",
+)
+def config_set(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The setting, for example gc.older_than.")],
+    value: Annotated[str, typer.Argument(help="Its new value.")],
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Change one setting, in trueline.toml."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        workspace.config.set(name, value)
+        here.console.answer(
+            {name: workspace.config[name]},
+            lambda shown: shown.say(f"{name} = {workspace.config[name]} in {nearest(here.place)}"),
+        )

@@ -1,0 +1,152 @@
+"""What every command has: the workspace it is about, a console, and one way to fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+import typer
+
+from trueline import console as consoles
+from trueline.errors import (
+    CorruptionError,
+    EnvironmentMissing,
+    InputError,
+    TruelineError,
+)
+
+if TYPE_CHECKING:
+    from trueline.workspace import Workspace
+
+VARIABLE: Final = "TRUELINE_WORKSPACE"
+TRACEBACK: Final = "TRUELINE_TRACEBACK"
+NO, MISUSE, MISSING, FAILED, INTERRUPTED = 1, 2, 3, 4, 130
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+Directory = Annotated[
+    str | None,
+    typer.Option(
+        "-C", metavar="DIR", help=f"The workspace: a folder or URL (default: ${VARIABLE}, or from here up)."
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document on stdout.")]
+
+
+def examples(*lines: str) -> Callable[[Command], Command]:
+    """Add examples to a command's help, each on a line of its own."""
+
+    def add(command: Command) -> Command:
+        # \\b tells the help not to rewrap what follows.
+        shown = "".join(f"\n      {line}" for line in lines)
+        command.__doc__ = f"{command.__doc__}\n\n    \b\n    Examples:{shown}"
+        return command
+
+    return add
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What was said before the verb."""
+
+    directory: str | None = None
+    json: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of a command."""
+
+    console: consoles.Console
+    directory: str | None
+
+    @property
+    def place(self) -> str:
+        """Where the command is to work, workspace or not."""
+        return self.directory or os.environ.get(VARIABLE) or "."
+
+    @contextmanager
+    def workspace(self) -> Iterator[Workspace]:
+        """Open the workspace: the one named, or the nearest from here upwards."""
+        import trueline
+
+        with trueline.open(nearest(self.place)) as workspace:
+            yield workspace
+
+
+def nearest(place: str) -> str:
+    """Return the folder of the workspace that holds a folder; the folder itself if there is none."""
+    if "://" in place:
+        return place
+    here = Path(place).expanduser().absolute()
+    for folder in (here, *here.parents):
+        if (folder / "trueline.toml").is_file():
+            return str(folder)
+    return place
+
+
+@contextmanager
+def session(context: typer.Context, directory: str | None, json: bool) -> Iterator[Session]:
+    """Run a command: errors become a message with its remedy, and an exit code."""
+    given = context.obj if isinstance(context.obj, Given) else Given()
+    as_json = json or given.json
+    console: consoles.Console = consoles.JsonConsole() if as_json else consoles.TerminalConsole()
+    with consoles.use(console), failing(console):
+        yield Session(console, directory if directory is not None else given.directory)
+
+
+@contextmanager
+def failing(console: consoles.Console) -> Iterator[None]:
+    """Turn errors into exit codes."""
+    try:
+        yield
+    except TruelineError as error:
+        _unless_traced()
+        tell(console, error.code, error.problem, error.remedy, error.fields)
+        raise typer.Exit(exit_code(error)) from None
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):
+            _hang_up()
+            raise typer.Exit(0) from None
+        _unless_traced()
+        tell(console, type(error).__name__, str(error), "mend the cause, then try again", {})
+        raise typer.Exit(FAILED) from None
+
+
+def exit_code(error: TruelineError) -> int:
+    """Return the exit code of an error: its kind decides."""
+    if isinstance(error, EnvironmentMissing):
+        return MISSING
+    if isinstance(error, InputError):
+        return MISUSE
+    return NO if isinstance(error, CorruptionError) else FAILED
+
+
+def tell(console: consoles.Console, code: str, problem: str, remedy: str, fields: Any) -> None:
+    """Show an error on stderr: to programs as one JSON document, to people with what to do."""
+    if isinstance(console, consoles.JsonConsole):
+        import json
+
+        from trueline.console.items import plain
+
+        told = {"code": code, "message": problem, "remedy": remedy, **plain(fields)}
+        console.err.write(json.dumps({"error": told}, ensure_ascii=False) + "\n")
+    else:
+        console.show(consoles.Notice("error", problem, remedy, code))
+
+
+def _unless_traced() -> None:
+    """Let the error go on with its traceback if that was asked for."""
+    if os.environ.get(TRACEBACK) == "1":
+        raise  # noqa: PLE0704 (called while an error is handled)
+
+
+def _hang_up() -> None:
+    """Whoever read the output is gone (`trueline log | head`): say nothing more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)

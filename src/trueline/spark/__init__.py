@@ -1,0 +1,1 @@
+"""The engine: the only room that imports pyspark."""

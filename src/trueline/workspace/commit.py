@@ -1,0 +1,165 @@
+"""A commit: what one move of a head did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trueline.chain.block import Block
+from trueline.chain.chain import Chain
+from trueline.chain.commits import commit_record
+from trueline.chain.events import Event
+from trueline.chain.instant import Instant
+from trueline.chain.planning import next_block
+from trueline.chain.tail import Tail, follow
+from trueline.identity.multihash import Multihash
+
+Linked = tuple[Multihash, Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What was recorded together, named by its last block.
+
+    `offsets` is the range of records it added (empty if none), `blocks` are
+    its blocks, oldest first, and `events` says what they are. An append that
+    had nothing to record has no blocks; its `block` is the head it found.
+    """
+
+    dataset: str
+    block: Multihash
+    sequence_number: int
+    system_time: Instant
+    offsets: range
+    watermark: Instant | None = None
+    events: tuple[str, ...] = ()
+    blocks: tuple[Multihash, ...] = ()
+    size: int = 0
+    idempotency_key: str | None = None
+    rounded: int = 0
+
+    @property
+    def rows(self) -> int:
+        """How many records it added."""
+        return self.offsets.stop - self.offsets.start
+
+    @property
+    def short(self) -> str:
+        """The last eight characters of its name, enough for people."""
+        return self.block.short
+
+    @classmethod
+    def of(cls, dataset: str, linked: Iterable[Linked]) -> Commit:
+        """Describe the blocks of one commit, oldest first."""
+        pairs = list(linked)
+        name, last = pairs[-1]
+        data = [block.data_event for _, block in pairs if block.data_event is not None]
+        slices = [event.new_data for event in data if event.new_data is not None]
+        notes: dict[str, Any] = dict(commit_record(last).notes or {})
+        if slices:
+            offsets = range(slices[0].offset_interval.start, slices[-1].offset_interval.end + 1)
+        else:
+            end = data[-1].last_offset if data else None
+            offsets = range(0) if end is None else range(end + 1, end + 1)
+        key, rounded = notes.get("idempotency_key"), notes.get("rounded")
+        return cls(
+            dataset,
+            name,
+            last.sequence_number,
+            last.system_time,
+            offsets,
+            data[-1].new_watermark if data else None,
+            tuple(block.event.KIND for _, block in pairs),
+            tuple(name for name, _ in pairs),
+            sum(piece.size for piece in slices),
+            key if isinstance(key, str) else None,
+            rounded if isinstance(rounded, int) else 0,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, for programs."""
+        return {
+            "dataset": self.dataset,
+            "commit": str(self.block),
+            "time": str(self.system_time),
+            "rows": self.rows,
+            "offsets": [self.offsets.start, self.offsets.stop - 1] if self.rows else None,
+            "watermark": None if self.watermark is None else str(self.watermark),
+            "bytes": self.size,
+            "sequence_number": self.sequence_number,
+            "events": list(self.events),
+            "blocks": [str(block) for block in self.blocks],
+            "idempotency_key": self.idempotency_key,
+        }
+
+    def __repr__(self) -> str:
+        return f"<Commit {self.short} of {self.dataset}: {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """What it did, in a few words."""
+        if self.rows:
+            ends = (
+                f"{self.offsets.start:,} to {self.offsets.stop - 1:,}"
+                if self.rows > 1
+                else f"{self.offsets.start:,}"
+            )
+            return f"+{self.rows:,} row{'s' * (self.rows != 1)}, offset{'s' * (self.rows != 1)} {ends}"
+        if not self.blocks:
+            return "nothing to record"
+        if self.events == ("AddData",):
+            return "watermark" if self.watermark is not None else "no rows"
+        return ", ".join(dict.fromkeys(self.events))
+
+    def _repr_html_(self) -> str:
+        from trueline.workspace.display import html
+
+        values = self.to_dict()
+        return html(
+            f"Commit {self.short}",
+            {key: values[key] for key in ("dataset", "commit", "time")} | {"did": self.summary},
+        )
+
+
+def linked(tail: Tail | None, events: Iterable[Event], system_time: Instant) -> list[Block]:
+    """Link the events of one commit to a tail; all have the same time."""
+    blocks: list[Block] = []
+    for event in events:
+        blocks.append(next_block(tail, event, system_time))
+        tail = follow(tail, blocks[-1])
+    return blocks
+
+
+def joined(older: Block, newer: Block) -> bool:
+    """Say whether two neighbours belong to one commit (DESIGN decision 10).
+
+    Metadata is recorded in one move with what follows it at the very same
+    time; a commit of several parts goes on until its last.
+    """
+    if older.data_event is not None:
+        return not commit_record(older).is_end
+    return older.system_time == newer.system_time
+
+
+def commits(dataset: str, newest_first: Iterable[Linked]) -> Iterator[Commit]:
+    """Group blocks into commits, newest first, reading no further than asked."""
+    group: list[Linked] = []
+    for name, block in newest_first:
+        if group and not joined(block, group[-1][1]):
+            yield Commit.of(dataset, reversed(group))
+            group = []
+        group.append((name, block))
+    if group:
+        yield Commit.of(dataset, reversed(group))
+
+
+def commit_at(dataset: str, chain: Chain, block: Multihash) -> Commit:
+    """Return the commit a block belongs to."""
+    end, found = block, chain.block(block)
+    while (following := chain.entry_number(found.sequence_number + 1)) is not None:
+        newer = chain.block(following.hash)
+        if not joined(found, newer):
+            break
+        end, found = following.hash, newer
+    return next(commits(dataset, chain.walk(end)))

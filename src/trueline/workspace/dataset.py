@@ -1,0 +1,297 @@
+"""One dataset of a workspace: what it is, what happened to it, and adding to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trueline.chain.block import Block
+from trueline.chain.chain import Chain
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.events import (
+    AddPushSource,
+    DatasetKind,
+    DisablePollingSource,
+    DisablePushSource,
+    Seed,
+    SetAttachments,
+    SetDataSchema,
+    SetInfo,
+    SetLicense,
+    SetPollingSource,
+    SetTransform,
+    SetVocab,
+)
+from trueline.chain.index import Damaged, Index, Unusable
+from trueline.chain.instant import Instant
+from trueline.chain.tail import Tail
+from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks, verify_objects
+from trueline.errors import CorruptionError, StoreError
+from trueline.identity.dataset_id import DatasetId
+from trueline.identity.multihash import Multihash
+from trueline.workspace.columns import Column, columns_of
+from trueline.workspace.commit import Commit, commit_at, commits, joined
+from trueline.workspace.definition import merge_of
+from trueline.workspace.lost_head import head_missing
+from trueline.workspace.positions import position
+
+if TYPE_CHECKING:
+    from trueline.workspace.workspace import Workspace
+
+_METADATA = (
+    Seed,
+    SetVocab,
+    SetInfo,
+    SetLicense,
+    SetAttachments,
+    SetDataSchema,
+    SetTransform,
+    SetPollingSource,
+    AddPushSource,
+    DisablePushSource,
+    DisablePollingSource,
+)
+# Looking metadata up one by one beats walking the chain while there is little of it.
+_FEW = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """Where a dataset stands."""
+
+    name: str
+    kind: str
+    id: DatasetId
+    head: Multihash
+    rows: int
+    commits: int
+    blocks: int
+    created: Instant
+    updated: Instant
+    watermark: Instant | None
+    event_time: str | None
+    merge: str | None
+    sources: tuple[str, ...]
+    description: str | None
+    last_slice_bytes: int
+    location: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, for programs."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        moments = {
+            name: None if values[name] is None else str(values[name])
+            for name in ("created", "updated", "watermark")
+        }
+        return values | moments | {"sources": list(self.sources)}
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What goes on around a dataset: the state of its index, and since when a commit is in flight."""
+
+    index: str
+    in_flight_since: float | None
+
+
+class Dataset:
+    """A dataset, by its name in a workspace; it always speaks of the newest commit."""
+
+    def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Path) -> None:
+        self.name = name
+        self.chain = chain
+        self._workspace = workspace
+        self._index = index
+
+    # --- what it is ---------------------------------------------------------------
+
+    @property
+    def kind(self) -> str:
+        """`root` if data enters from outside, `derived` if it is computed from others."""
+        return "root" if self._tail.dataset_kind is DatasetKind.Root else "derived"
+
+    @property
+    def id(self) -> DatasetId:
+        """Who the dataset is, wherever it is copied to and whatever it is called there."""
+        return self._tail.dataset_id
+
+    @property
+    def head(self) -> Multihash:
+        """The newest block; it stands for everything before it."""
+        return self._tail.head
+
+    @property
+    def schema(self) -> DataSchema | None:
+        """The columns people gave, without the system's; None before the first data."""
+        tail = self._tail
+        if tail.schema is None:
+            return None
+        return DataSchema(
+            tuple(field for field in self._fields(tail) if field.name not in self._hidden(tail))
+        )
+
+    @property
+    def system_schema(self) -> DataSchema | None:
+        """All columns of the slices, the system's first; None before the first data."""
+        tail = self._tail
+        return None if tail.schema is None else DataSchema(tuple(self._fields(tail)))
+
+    def columns(self, system: bool = False) -> list[Column]:
+        """Describe the columns, none before the first data; with `system` the system's too."""
+        return columns_of(self.system_schema if system else self.schema)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the datasets it is computed from (their ids, where they are elsewhere)."""
+        transform = self._tail.transform
+        if transform is None:
+            return ()
+        known = {str(other.id): other.name for other in self._workspace.datasets()}
+        return tuple(known.get(source.dataset_ref, source.dataset_ref) for source in transform.inputs)
+
+    @property
+    def info(self) -> Info:
+        """Where it stands, found by a few block reads whatever the length of the chain."""
+        tail = self._tail
+        seed = self.chain.entry_number(0)
+        described = self.chain.newest(SetInfo)
+        new = tail.data.new_data if tail.data else None
+        return Info(
+            name=self.name,
+            kind=self.kind,
+            id=tail.dataset_id,
+            head=tail.head,
+            rows=tail.next_offset,
+            commits=self._count_commits(tail),
+            blocks=tail.sequence_number + 1,
+            created=self.chain.block(seed.hash).system_time if seed else tail.system_time,
+            updated=tail.system_time,
+            watermark=tail.watermark,
+            event_time=tail.vocab.event_time_column,
+            merge=merge_of(tail),
+            sources=(*tail.push, *(["polling"] if tail.polling else [])),
+            description=described.event.description
+            if described and isinstance(described.event, SetInfo)
+            else None,
+            last_slice_bytes=new.size if new else 0,
+            location=self.chain.store.location,
+        )
+
+    def health(self) -> Health:
+        """Say how the index stands against the head, and whether a commit is in flight."""
+        try:
+            since = self.chain.store.oldest_lease()
+        except StoreError:
+            since = None  # a place that cannot be written has no commits in flight
+        return Health(self._index_state(), since)
+
+    def _index_state(self) -> str:
+        if not self._index.exists():
+            return "to be built"
+        peek = Index(self._index)
+        try:
+            tip = peek.tip()
+            return "up to date" if tip is not None and tip.hash == self.chain.head else "behind"
+        except (Damaged, Unusable):
+            return "to be rebuilt"
+        finally:
+            peek.close()
+
+    # --- adding -------------------------------------------------------------------
+
+    def append(self, data: object, watermark: object = None, idempotency_key: str | None = None) -> Commit:
+        """Add rows as one commit; when it returns they are durable and the head has moved.
+
+        `data` is an Arrow table or batch, anything with `__arrow_c_stream__`
+        (pandas, polars), or a list of dictionaries. The first table decides
+        the columns; later ones may leave out optional columns. `watermark`
+        says that nothing older is expected (by default the newest event time).
+        With `idempotency_key` the same append again returns the first commit.
+        """
+        from trueline.workspace.appending import append_rows
+
+        return append_rows(self.name, self.chain, self._tail, data, watermark=watermark, key=idempotency_key)
+
+    # --- what happened --------------------------------------------------------------
+
+    def log(self) -> Iterator[Commit]:
+        """Iterate over the commits, newest first."""
+        return commits(self.name, self.chain.walk(self.head))
+
+    def blocks(self) -> Iterator[tuple[Multihash, Block]]:
+        """Iterate over the blocks with their names, newest first."""
+        return self.chain.walk(self.head)
+
+    def commit(self, position_: str) -> Commit:
+        """Return the commit a hash, its beginning or its end (the short form) names."""
+        _ = self._tail
+        return commit_at(self.name, self.chain, position(self.chain, position_))
+
+    def verify(
+        self,
+        after: str | Commit | None = None,
+        upto: str | Commit | None = None,
+        progress: Progress | None = None,
+    ) -> Report:
+        """Prove the chain and every file it names; `after` and `upto` bound what is looked at.
+
+        `progress` is told how many blocks, then how many files, are done.
+        """
+        try:
+            _ = self._tail
+        except CorruptionError as error:
+            lost = Problem(ProblemKind.CORRUPT, f"{self.name}: {error.problem}", error.remedy)
+            return Report(problems=(lost,))
+        bounds = [None if place is None else position(self.chain, place) for place in (after, upto)]
+        # Blocks added meanwhile are not part of the question.
+        end = bounds[1] if bounds[1] is not None else self.head
+        report = verify_blocks(self.chain, bounds[0], end, progress)
+        if report.ok:
+            report += verify_objects(self.chain, bounds[0], end, progress)
+        named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
+        return replace(report, problems=named)
+
+    # --- inside -----------------------------------------------------------------------
+
+    @property
+    def _tail(self) -> Tail:
+        tail = self.chain.tail()
+        if tail is None:
+            raise head_missing(self.chain.store)
+        return tail
+
+    def _fields(self, tail: Tail) -> Iterator[Any]:
+        from trueline.chain.evolution import fields_of
+
+        assert tail.schema is not None
+        yield from fields_of(tail.schema)
+
+    def _hidden(self, tail: Tail) -> tuple[str, ...]:
+        names = tail.vocab.names
+        return names if tail.vocab.event_time_column is None else names[:3]
+
+    def _count_commits(self, tail: Tail) -> int:
+        """The index counts every block of metadata as a commit end; those joined to the next are not."""
+        entry = self.chain.entry(tail.head)
+        assert entry is not None
+        count = entry.commits
+        for nth in range(_FEW):
+            block = self.chain.newest(*_METADATA, nth=nth, upto=tail.head)
+            if block is None:
+                return count
+            following = self.chain.entry_number(block.sequence_number + 1)
+            if following is not None and joined(block, self.chain.block(following.hash)):
+                count -= 1
+        return sum(1 for _ in commits(self.name, self.chain.walk(tail.head)))
+
+    def __repr__(self) -> str:
+        return f"<Dataset {self.name} in {self._workspace.location}>"
+
+    def _repr_html_(self) -> str:
+        from trueline.workspace.display import html
+
+        info = self.info
+        shown = ("kind", "rows", "commits", "head", "updated", "watermark", "merge", "description")
+        return html(f"Dataset {self.name}", {name: getattr(info, name) for name in shown})

@@ -1,0 +1,174 @@
+"""What a root dataset is defined by, as events of its chain and back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trueline.chain import datatypes as t
+from trueline.chain.block import Block
+from trueline.chain.chain import Chain
+from trueline.chain.events import AddPushSource, DatasetKind, Event, Seed, SetDataSchema, SetInfo, SetVocab
+from trueline.chain.instant import Instant
+from trueline.chain.sources import MergeAppend, ReadParquet
+from trueline.chain.tail import Tail
+from trueline.errors import DatasetExists, InputError, SchemaError
+from trueline.identity.dataset_id import DatasetId
+from trueline.merge import Append, Strategy
+from trueline.workspace.commit import linked
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SOURCE = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """What `create` was asked for; None leaves a thing to the data, or as it is."""
+
+    merge: Strategy
+    event_time: str | None = None
+    schema: t.DataSchema | None = None
+    description: str | None = None
+
+    @classmethod
+    def of(
+        cls, schema: pa.Schema | t.DataSchema | None, merge: object, event_time: object, description: object
+    ) -> Definition:
+        """Check what was asked for."""
+        if not isinstance(merge, Append):
+            raise InputError(
+                f"merge is {merge!r}", remedy="use trueline.merge.append()", code="UnknownMergeStrategy"
+            )
+        for what, value in (("event_time", event_time), ("description", description)):
+            if value is not None and (not isinstance(value, str) or not value.strip()):
+                raise InputError(f"{what} is {value!r}", remedy="give text, or leave it out")
+        assert event_time is None or isinstance(event_time, str)
+        assert description is None or isinstance(description, str)
+        _not_a_system_column(event_time)
+        found = None
+        if schema is not None:
+            from trueline.workspace.intake import whole_schema
+
+            found = whole_schema(schema, vocabulary(event_time))
+        return cls(merge, event_time, found, description)
+
+    def events(self) -> Iterator[Event]:
+        """Yield the events that follow the Seed."""
+        if self.event_time is not None:
+            yield SetVocab(event_time_column=self.event_time)
+        yield AddPushSource(source_name=SOURCE, read=ReadParquet(), merge=to_odf(self.merge))
+        if self.description is not None:
+            yield SetInfo(description=self.description)
+        if self.schema is not None:
+            yield SetDataSchema(schema=self.schema)
+
+    def blocks(self, dataset_id: DatasetId) -> list[Block]:
+        """Return the blocks of the one commit that makes the dataset."""
+        return linked(None, (Seed(dataset_id, DatasetKind.Root), *self.events()), Instant.now())
+
+    def differences(self, chain: Chain) -> list[str]:
+        """Say how an existing dataset differs from this definition."""
+        tail = chain.tail()
+        assert tail is not None
+        found: list[str] = []
+        if tail.dataset_kind is not DatasetKind.Root:
+            found.append("kind: it is derived, create makes a root")
+        merge = merge_of(tail)
+        if merge != str(self.merge):
+            found.append(f"merge: it is {merge}, asked for is {self.merge}")
+        _compare(found, "event_time", tail.vocab.event_time_column, self.event_time, default="event_time")
+        if self.description is not None:
+            info = chain.newest(SetInfo)
+            before = info.event.description if info and isinstance(info.event, SetInfo) else None
+            _compare(found, "description", before, self.description)
+        if self.schema is not None:
+            found += _schema_differences(tail, self.schema)
+        return found
+
+
+def _compare(found: list[str], what: str, before: str | None, asked: str | None, default: str = "") -> None:
+    if (before or default) != (asked or default):
+        found.append(f"{what}: it is {before!r}, asked for is {asked!r}")
+
+
+def _schema_differences(tail: Tail, asked: t.DataSchema) -> list[str]:
+    from trueline.chain.evolution import differences, fields_of
+
+    if tail.schema is None:
+        return ["schema: it has none yet, asked for is one"]
+    now = fields_of(tail.schema)
+    return [f"schema: {text}" for text in differences(now, asked.fields, "")] + [
+        f"schema: column {field.name} is new"
+        for field in asked.fields
+        if field.name not in {f.name for f in now}
+    ]
+
+
+def exists_otherwise(name: str, differences: list[str]) -> DatasetExists:
+    """The error of creating a dataset again with another definition."""
+    return DatasetExists(
+        f"dataset {name!r} exists with another definition\n"
+        + "\n".join(f"    {line}" for line in differences),
+        remedy=f"use ws[{name!r}] to have it as it is, or choose another name",
+        name=name,
+        differences=tuple(differences),
+    )
+
+
+def vocabulary(event_time: str | None) -> SetVocab:
+    """Return the names of the system columns for a declared event time."""
+    return SetVocab(event_time_column=event_time)
+
+
+def _not_a_system_column(event_time: str | None) -> None:
+    if event_time in SetVocab().names[:3]:
+        raise SchemaError(
+            f"column {event_time!r} is a system column and cannot be the event time",
+            remedy="rename the column",
+            column=event_time,
+        )
+
+
+def to_odf(merge: Strategy) -> MergeAppend:
+    """Return a merge strategy as blocks store it."""
+    assert isinstance(merge, Append)
+    return MergeAppend()
+
+
+def merge_of(tail: Tail) -> str | None:
+    """Name the merge strategy in force, None if nothing was declared."""
+    source: Any = tail.push.get(SOURCE) or next(iter(tail.push.values()), None) or tail.polling
+    if source is None:
+        return None
+    if isinstance(source.merge, MergeAppend):
+        return str(Append())
+    key = ", ".join(getattr(source.merge, "primary_key", ()))
+    return f"{source.merge.KIND}({key})"
+
+
+def check_appendable(name: str, tail: Tail) -> None:
+    """Refuse to append where the dataset's own definition asks for more than adding rows."""
+    if tail.dataset_kind is not DatasetKind.Root:
+        raise InputError(
+            f"dataset {name!r} is derived: its rows are computed from its inputs",
+            remedy="append to the datasets it is made from",
+            code="NotARoot",
+        )
+    merge = merge_of(tail)
+    source = tail.push.get(SOURCE) or next(iter(tail.push.values()), None)
+    if merge is not None and merge != str(Append()):
+        raise InputError(
+            f"dataset {name!r} merges by {merge}, which this version cannot do",
+            remedy="append to a dataset whose strategy is append()",
+            code="UnknownMergeStrategy",
+        )
+    if source is not None and source.preprocess is not None:
+        raise InputError(
+            f"source {source.source_name!r} of dataset {name!r} has a preprocessing query, "
+            "which this version cannot run",
+            remedy="append prepared rows to a dataset without one",
+            code="UnknownPreprocess",
+        )

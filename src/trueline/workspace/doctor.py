@@ -1,0 +1,223 @@
+"""Looking at this machine: what is there, what is missing, and how to mend it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+_GIB: Final = 1 << 30
+_SPARK: Final = (4, 3)
+_HASHED: Final = 8 << 20
+
+
+class Verdict(StrEnum):
+    """How a check went."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+    remedy: str = ""
+
+
+def examine(folder: str | os.PathLike[str]) -> list[Check]:
+    """Check this machine for a workspace in a folder; the folder need not exist."""
+    path = Path(folder)
+    steps: tuple[Callable[[], Iterator[Check]], ...] = (
+        _python,
+        _packages,
+        _java,
+        _pyspark,
+        _pandas,
+        _memory,
+        lambda: _disk(path),
+        lambda: _writable(path),
+        _hashing,
+    )
+    return [check for step in steps for check in step()]
+
+
+def _python() -> Iterator[Check]:
+    shown = sys.version.split()[0]
+    good = sys.version_info >= (3, 11)
+    yield Check(
+        "Python",
+        Verdict.OK if good else Verdict.FAIL,
+        f"{shown} at {sys.executable}",
+        "" if good else "use Python 3.11 or newer",
+    )
+
+
+def _packages() -> Iterator[Check]:
+    wanted = ("pyarrow", "numpy", "flatbuffers", "cryptography", "pyyaml", "obstore")
+    missing = [name for name in wanted if _installed(name) is None]
+    if missing:
+        yield Check(
+            "packages", Verdict.FAIL, f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}"
+        )
+    else:
+        yield Check("packages", Verdict.OK, f"pyarrow {_installed('pyarrow')}, numpy {_installed('numpy')}")
+
+
+def _java() -> Iterator[Check]:
+    from trueline.spark import java
+
+    found = list(java.look())
+    best = next((each for each in found if each.is_good), None)
+    if best is not None:
+        yield Check("Java", Verdict.OK, str(best))
+        return
+    faults = "; ".join(f"{each}: {each.fault}" for each in found) or "none found"
+    yield Check(
+        "Java",
+        Verdict.FAIL,
+        faults,
+        f"install Java {java.WANTED} and set JAVA_HOME, or pip install 'trueline[jdk]'",
+    )
+
+
+def _pyspark() -> Iterator[Check]:
+    found = _installed("pyspark")
+    mend = "pip install 'trueline[spark]'"
+    if found is None:
+        yield Check("pyspark", Verdict.FAIL, "not installed", mend)
+    elif _numbers(found)[:2] != _SPARK:
+        yield Check("pyspark", Verdict.FAIL, f"{found}, but 4.3 is needed", mend)
+    else:
+        yield Check("pyspark", Verdict.OK, found)
+
+
+def _pandas() -> Iterator[Check]:
+    found = _installed("pandas")
+    if found is None:
+        yield Check(
+            "pandas", Verdict.WARN, "not installed; frames of pandas cannot be made", "pip install 'pandas<3'"
+        )
+    elif _numbers(found)[0] >= 3:
+        yield Check(
+            "pandas",
+            Verdict.WARN,
+            f"{found}: pyspark 4.3 does not fully support it",
+            "pip install 'pandas<3'",
+        )
+    else:
+        yield Check("pandas", Verdict.OK, found)
+
+
+def _memory() -> Iterator[Check]:
+    size = available_memory()
+    if size is None:
+        yield Check("memory", Verdict.WARN, "cannot be found out on this system")
+    elif size < 2 * _GIB:
+        yield Check(
+            "memory",
+            Verdict.WARN,
+            f"{size / _GIB:.1f} GiB available",
+            "Spark wants 2 GiB or more: close something",
+        )
+    else:
+        yield Check("memory", Verdict.OK, f"{size / _GIB:.1f} GiB available")
+
+
+def available_memory() -> int | None:
+    """Return how much memory a new process may use, the limit of a container included."""
+    found: list[int] = []
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        found += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    except (OSError, ValueError):
+        pass
+    try:
+        limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text(encoding="ascii"))
+        if limit != "max":
+            found.append(max(0, int(limit) - used))
+    except (OSError, ValueError):
+        pass
+    if not found and hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(found, default=None)
+
+
+def _existing(path: Path) -> Path:
+    path = path.absolute()
+    while not path.exists() and path.parent != path:
+        path = path.parent
+    return path
+
+
+def _disk(path: Path) -> Iterator[Check]:
+    place = _existing(path)
+    free = shutil.disk_usage(place).free
+    good = free >= _GIB
+    yield Check(
+        "disk",
+        Verdict.OK if good else Verdict.WARN,
+        f"{free / _GIB:.1f} GiB free at {place}",
+        "" if good else "free some space; `trueline gc` removes what nothing refers to",
+    )
+
+
+def _writable(path: Path) -> Iterator[Check]:
+    place = _existing(path)
+    try:
+        with tempfile.TemporaryFile(dir=place):
+            pass
+    except OSError as error:
+        yield Check(
+            "folder",
+            Verdict.FAIL,
+            f"{place} cannot be written: {error.strerror}",
+            "choose another folder, or its rights",
+        )
+    else:
+        yield Check("folder", Verdict.OK, f"{place} can be written")
+
+
+def _hashing() -> Iterator[Check]:
+    """OpenSSL hashes at 400 MB/s and more; Python's own fallback is several times slower."""
+    backed = "openssl" in getattr(hashlib.sha3_256, "__name__", "")
+    started = time.perf_counter()
+    hashlib.sha3_256(bytes(_HASHED)).digest()
+    speed = _HASHED / (time.perf_counter() - started) / 1e6
+    detail = f"sha3-256 {'by OpenSSL' if backed else 'without OpenSSL'}, {speed:,.0f} MB/s"
+    yield Check(
+        "hashing",
+        Verdict.OK if backed else Verdict.WARN,
+        detail,
+        "" if backed else "use a Python built with OpenSSL 1.1.1 or newer",
+    )
+
+
+def _installed(package: str) -> str | None:
+    """Return a package's version without importing it."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    parts = []
+    for part in text.split(".")[:3]:
+        digits = part[: next((i for i, c in enumerate(part) if not c.isdigit()), len(part))]
+        parts.append(int(digits or 0))
+    return tuple(parts)

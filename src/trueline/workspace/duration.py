@@ -1,0 +1,44 @@
+"""Lengths of time as people write them: `90s`, `1h`, `7d`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Final
+
+from trueline.errors import InputError
+
+_UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_TEXT: Final = re.compile(r"(\d{1,12}(?:\.\d{1,6})?)\s*([smhdw]?)")
+
+
+def seconds(value: str | float | timedelta) -> float:
+    """Return a duration in seconds; a bare number is seconds.
+
+    >>> seconds("1h"), seconds("1.5m"), seconds(10)
+    (3600.0, 90.0, 10.0)
+    """
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if 0 <= value < 1e15:
+            return float(value)
+    elif isinstance(value, str) and (match := _TEXT.fullmatch(value.strip())):
+        return float(match[1]) * _UNITS[match[2] or "s"]
+    raise InputError(
+        f"{value!r} is not a duration",
+        remedy="write a number and s, m, h, d or w, for example 90s, 1h or 7d",
+        code="BadDuration",
+    )
+
+
+def in_words(length: float) -> str:
+    """Say how long a time is, roughly.
+
+    >>> [in_words(s) for s in (0.4, 59, 3600, 200_000)]
+    ['0 s', '59 s', '1 h', '2 d']
+    """
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if length >= size:
+            return f"{int(length // size)} {unit}"
+    return f"{max(0, int(length))} s"

@@ -1,0 +1,313 @@
+"""From what people hand in to a table that fits the dataset it is for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trueline.chain import datatypes as t
+from trueline.chain.arrow_schema import from_arrow, to_arrow
+from trueline.chain.events import SetVocab
+from trueline.chain.evolution import fields_of, show
+from trueline.chain.tail import Tail
+from trueline.errors import InputError, SchemaError
+from trueline.identity.logical import LogicalHasher
+from trueline.workspace.nans import canonical
+
+EVENT_TIME = "event_time"
+_STEPS = {"us": 1_000, "ns": 1_000_000}
+# Casting a chunk at a time keeps large text within the 2 GiB that plain text can address.
+_CAST_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Fitted:
+    """Rows ready to be written: event time first, then the dataset's columns in its order.
+
+    `schema` is the whole schema of the slice; `vocab` is set where the data
+    brought the default event-time column for the first time; `rounded` counts
+    event times that had more than milliseconds.
+    """
+
+    table: pa.Table
+    schema: t.DataSchema
+    vocab: SetVocab | None = None
+    rounded: int = 0
+
+
+def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
+    """Take what was handed in, so that it can be looked at more than once.
+
+    >>> hold({"x": [1, 2]}).num_rows
+    2
+    """
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, Mapping):
+        return _converted(lambda: pa.table(dict(data)))
+    if hasattr(data, "__arrow_c_stream__"):
+        table = _converted(lambda: pa.table(data))
+        # pandas hands its unnamed row labels over as columns; they are not data.
+        labels = [name for name in table.column_names if name.startswith("__index_level_")]
+        return table.drop_columns(labels) if type(data).__module__.startswith("pandas.") else table
+    if isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray):
+        rows = list(data)
+        wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
+        if wrong is None:
+            return rows
+        raise InputError(f"a row is a {type(wrong).__name__}", remedy="give dictionaries, or an Arrow table")
+    raise InputError(
+        f"cannot append a {type(data).__name__}",
+        remedy="give an Arrow table, a pandas or polars frame, or a list of dictionaries",
+        code="NotATable",
+    )
+
+
+def _converted(make: Any) -> pa.Table:
+    try:
+        return make()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        raise InputError(
+            f"this is no table: {error}", remedy="give columns of equal length and one type each"
+        ) from None
+
+
+def fit(held: pa.Table | list[Mapping[str, Any]], tail: Tail) -> Fitted:
+    """Bring rows into the shape of a dataset, or say what keeps them from it."""
+    fields = fields_of(tail.schema) if tail.schema is not None else None
+    table = held if isinstance(held, pa.Table) else _from_rows(held, fields, tail.vocab)
+    vocab = tail.vocab
+    declares = vocab.event_time_column is None and EVENT_TIME in table.column_names
+    if declares:
+        vocab = replace(vocab, event_time_column=EVENT_TIME)
+    if fields is None:
+        schema = whole_schema(table.schema, vocab)
+    else:
+        schema = t.DataSchema(fields)
+        _check_fits(table, schema, vocab)
+    target = to_arrow(schema)
+    columns, rounded = [], 0
+    for field in target:
+        if field.name in vocab.names[:3]:
+            continue
+        column, lost = _column(table, field, is_event_time=field.name == vocab.event_time)
+        columns.append((field, column))
+        rounded += lost
+    columns.sort(key=lambda pair: pair[0].name != vocab.event_time)
+    ready = pa.Table.from_arrays([column for _, column in columns], schema=pa.schema([f for f, _ in columns]))
+    return Fitted(ready, schema, vocab if declares else None, rounded)
+
+
+def whole_schema(schema: pa.Schema | t.DataSchema, vocab: SetVocab) -> t.DataSchema:
+    """Return the schema of the slices for the columns people give: system columns first.
+
+    >>> whole_schema(pa.schema({"city": pa.large_string()}), SetVocab()).names
+    ('offset', 'op', 'system_time', 'event_time', 'city')
+    """
+    if isinstance(schema, pa.Schema):
+        schema = from_arrow(schema)
+    elif not isinstance(schema, t.DataSchema):
+        raise InputError(f"schema is a {type(schema).__name__}", remedy="give a pyarrow.schema([...])")
+    if not schema.fields:
+        raise SchemaError("there is no column", remedy="give at least one")
+    _no_system_columns(schema.names, vocab)
+    fields = [t.DataField(field.name, _storable(field.type), field.extra) for field in schema.fields]
+    untyped = [field.name for field in fields if isinstance(field.type, t.Null)]
+    if untyped:
+        raise SchemaError(
+            f"column {untyped[0]!r} has no type: every value is missing",
+            remedy="cast it to the type it will have, or create the dataset with a schema",
+            column=untyped[0],
+        )
+    given = next((field for field in fields if field.name == vocab.event_time), None)
+    if given is None and vocab.event_time_column is not None:
+        raise SchemaError(
+            f"the dataset's event time is column {vocab.event_time!r}, and there is no such column",
+            remedy=f"the columns are {', '.join(schema.names)}: name one of them as event_time, or add it",
+            column=vocab.event_time,
+        )
+    event_time = t.Option(t.Timestamp()) if given is None else _event_time_type(given)
+    system = (
+        t.DataField(vocab.offset, t.Int64()),
+        t.DataField(vocab.op, t.Int32()),
+        t.DataField(vocab.system_time, t.Timestamp()),
+        t.DataField(vocab.event_time, event_time),
+    )
+    whole = t.DataSchema(system + tuple(field for field in fields if field is not given))
+    LogicalHasher(to_arrow(whole))  # refuses what has no portable hash, before there is data
+    return whole
+
+
+def user_fields(schema: t.DataSchema, vocab: SetVocab) -> tuple[t.DataField, ...]:
+    """Return the columns people gave: without the system's, with the event time if it was declared."""
+    system = vocab.names[:3] if vocab.event_time_column is not None else vocab.names
+    return tuple(field for field in schema.fields if field.name not in system)
+
+
+def _no_system_columns(names: Sequence[str], vocab: SetVocab) -> None:
+    clash = [name for name in names if name in vocab.names[:3]]
+    if clash:
+        raise SchemaError(
+            f"column {clash[0]!r} has the name of a system column",
+            remedy=f"rename it, for example to {clash[0] + '_'!r}; every dataset has its own {clash[0]!r}",
+            column=clash[0],
+        )
+
+
+def _storable(kind: Any) -> Any:
+    """Parquet has no seconds: they become milliseconds, so that files read back as they were hashed."""
+    match kind:
+        case t.Timestamp(t.TimeUnit.Second, zone):
+            return t.Timestamp(t.TimeUnit.Millisecond, zone)
+        case t.Time(t.TimeUnit.Second):
+            return t.Time(t.TimeUnit.Millisecond)
+        case t.Option(inner):
+            return t.Option(_storable(inner))
+        case t.List(item, length):
+            return t.List(_storable(item), length)
+        case t.Struct(fields):
+            return t.Struct(tuple(replace(field, type=_storable(field.type)) for field in fields))
+        case t.Map(key, value, keys_sorted):
+            return t.Map(_storable(key), _storable(value), keys_sorted)
+    return kind
+
+
+def _event_time_type(field: t.DataField) -> Any:
+    inner = field.type.inner if isinstance(field.type, t.Option) else field.type
+    if isinstance(inner, t.Timestamp):
+        inner = t.Timestamp()
+    elif not isinstance(inner, t.Date):
+        raise SchemaError(
+            f"column {field.name!r} is the event time but its type is {show(inner)}",
+            remedy="cast it to a timestamp or a date, or rename it",
+            column=field.name,
+        )
+    return t.Option(inner) if isinstance(field.type, t.Option) else inner
+
+
+# --- rows that meet a schema ----------------------------------------------------
+
+
+def _from_rows(
+    rows: list[Mapping[str, Any]], fields: tuple[t.DataField, ...] | None, vocab: SetVocab
+) -> pa.Table:
+    """Make columns of dictionaries; keys that some rows lack are missing there."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    types = {field.name: field.type for field in to_arrow(t.DataSchema(fields))} if fields else {}
+    types.pop(vocab.event_time, None)  # its precision is looked at later
+    columns = {}
+    for name in names:
+        if not isinstance(name, str):
+            raise SchemaError(f"a column is named {name!r}", remedy="use text as the keys of rows")
+        try:
+            columns[name] = pa.array([row.get(name) for row in rows], type=types.get(name))
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            wanted = f" as {types[name]}" if name in types else " as one type"
+            raise SchemaError(
+                f"column {name!r} cannot be read{wanted}: {error}", remedy="mend the values", column=name
+            ) from None
+    return pa.table(columns) if columns else _no_rows(fields, vocab)
+
+
+def _no_rows(fields: tuple[t.DataField, ...] | None, vocab: SetVocab) -> pa.Table:
+    if fields is None:
+        raise SchemaError("there is no column", remedy="give at least one row, or create with a schema")
+    return to_arrow(t.DataSchema(user_fields(t.DataSchema(fields), vocab))).empty_table()
+
+
+def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab) -> None:
+    """Refuse a table with columns too many, too few or of another type; all of them in one message."""
+    given = {field.name: field for field in from_arrow(table.schema).fields}
+    _no_system_columns(tuple(given), vocab)
+    wanted = {field.name: field for field in schema.fields if field.name not in vocab.names[:3]}
+    found = [
+        f"+ {name}: {show(field.type)} is not a column of the dataset"
+        for name, field in given.items()
+        if name not in wanted
+    ]
+    for name, field in wanted.items():
+        if name not in given:
+            declared = name == vocab.event_time and vocab.event_time_column is not None
+            if declared or not isinstance(field.type, t.Option):
+                found.append(f"- {name}: {show(field.type)} is missing")
+            continue
+        kind = _event_time_type(given[name]) if name == vocab.event_time else _storable(given[name].type)
+        now, then = _bare(kind), _bare(field.type)
+        optional = isinstance(field.type, t.Option)
+        if now != then and not (optional and isinstance(now, t.Null)):
+            found.append(f"~ {name}: is {show(now)}, the dataset has {show(then)}")
+        elif not optional and table[name].null_count:
+            found.append(f"~ {name}: has {table[name].null_count:,} missing values, the dataset allows none")
+    if found:
+        raise SchemaError(
+            "the table does not fit the dataset\n" + "\n".join(f"    {line}" for line in found),
+            remedy="cast, rename or drop these columns, or append to a new dataset",
+            differences=tuple(found),
+        )
+
+
+def _bare(kind: Any) -> Any:
+    """A type without whether values may be missing, at every depth."""
+    match kind:
+        case t.Option(inner):
+            return _bare(inner)
+        case t.List(item, length):
+            return t.List(_bare(item), length)
+        case t.Struct(fields):
+            return t.Struct(tuple(t.DataField(field.name, _bare(field.type)) for field in fields))
+        case t.Map(key, value, _):
+            return t.Map(_bare(key), _bare(value))
+    return kind
+
+
+# --- columns ----------------------------------------------------------------------
+
+
+def _column(table: pa.Table, field: pa.Field, *, is_event_time: bool) -> tuple[pa.ChunkedArray, int]:
+    """Return a column with the type it is stored with, and how many values lost precision."""
+    if field.name not in table.column_names:
+        return pa.chunked_array([pa.nulls(table.num_rows, field.type)], type=field.type), 0
+    column, rounded = table[field.name], 0
+    if is_event_time and pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type):
+        column, rounded = _milliseconds(column)
+    if column.type != field.type:
+        column = _cast(column, field)
+    return canonical(column), rounded
+
+
+def _milliseconds(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, int]:
+    """Cut times to the millisecond they are in, and count those that were between two.
+
+    A time without a zone is taken as UTC.
+    """
+    step = _STEPS.get(column.type.unit)
+    if step is None:
+        return column.cast(pa.timestamp(column.type.unit, "UTC")), 0
+    numbers = column.cast(pa.int64())
+    cut = pc.divide(numbers, step)
+    rest = pc.subtract(numbers, pc.multiply(cut, step))
+    # Division cuts towards zero; before 1970 that is the wrong way.
+    cut = pc.subtract(cut, pc.less(rest, 0).cast(pa.int64()))
+    rounded = pc.sum(pc.not_equal(rest, 0)).as_py() or 0
+    return cut.cast(pa.timestamp("ms", "UTC")), rounded
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    pieces = []
+    try:
+        for chunk in column.chunks:
+            starts = range(0, len(chunk), _CAST_ROWS)
+            pieces += [chunk.slice(start, _CAST_ROWS).cast(field.type) for start in starts]
+    except pa.ArrowException as error:
+        raise SchemaError(
+            f"column {field.name!r} cannot be stored as {field.type}: {error}",
+            remedy="cast it before",
+            column=field.name,
+        ) from None
+    return pa.chunked_array(pieces, type=field.type)

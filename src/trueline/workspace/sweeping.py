@@ -1,0 +1,109 @@
+"""Tidying a workspace: objects nothing refers to, creations that never finished, maps of nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trueline.chain.gc import Collected, collect
+from trueline.chain.references import references
+from trueline.chain.store import Folder
+from trueline.identity.multihash import Multihash
+
+if TYPE_CHECKING:
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What was removed (or would be): objects by dataset, unfinished datasets, stale indexes."""
+
+    datasets: Mapping[str, Collected] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    dry_run: bool = False
+
+    @property
+    def objects(self) -> int:
+        """How many objects were removed."""
+        return sum(len(found.removed) for found in self.datasets.values())
+
+    @property
+    def bytes(self) -> int:
+        """How much room they took."""
+        return sum(found.bytes for found in self.datasets.values())
+
+    @property
+    def kept_in_flight(self) -> int:
+        """How many unreferenced objects are too new to be sure."""
+        return sum(found.kept_in_flight for found in self.datasets.values())
+
+
+def sweep(workspace: Workspace, older_than: float, dry_run: bool) -> Swept:
+    """Tidy every dataset; one whose head is lost loses nothing."""
+    now = time.time()
+    collected: dict[str, Collected] = {}
+    skipped: dict[str, str] = {}
+    for name in workspace:
+        dataset = workspace[name]
+        if dataset.chain.store.head() is None:
+            skipped[name] = "its head is missing"
+            continue
+        collected[name] = collect(
+            dataset.chain.store,
+            lambda dataset=dataset: _reached(workspace, dataset),  # type: ignore[misc]
+            older_than=older_than,
+            now=now,
+            dry_run=dry_run,
+        )
+    unfinished = _unfinished(workspace, now - older_than, dry_run)
+    indexes = _stale_indexes(workspace, now - older_than, dry_run)
+    return Swept(collected, unfinished, indexes, skipped, dry_run)
+
+
+def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multihash]]:
+    """Everything that is reached from any ref, by reading the blocks themselves."""
+    store = dataset.chain.store
+    reached: dict[Folder, set[Multihash]] = {folder: set() for folder in Folder}
+    seen: set[Multihash] = set()
+    for ref in workspace.place.refs(dataset.name):
+        head = store.head(ref)
+        if head is None:
+            continue
+        for name, block in dataset.chain.walk(head):
+            if name in reached[Folder.BLOCKS]:
+                break
+            reached[Folder.BLOCKS].add(name)
+            for reference in references(block, store, seen):
+                reached[reference.folder].add(reference.hash)
+    return reached
+
+
+def _unfinished(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
+    """Remove folders in which a creation died before its head was set."""
+    present = set(workspace)
+    found = [name for name in workspace.place.names() if name not in present]
+    return tuple(name for name in found if workspace.place.remove_unfinished(name, before, dry_run=dry_run))
+
+
+def _stale_indexes(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
+    """Remove indexes of datasets that are no longer there."""
+    removed = []
+    names = set(workspace.place.names())
+    for path in sorted(workspace.index_path("x").parent.glob("*.sqlite")):
+        if path.stem not in names and path.stat().st_mtime < before:
+            removed.append(path.stem)
+            if not dry_run:
+                forget_index(path)
+    return tuple(removed)
+
+
+def forget_index(path: Path) -> None:
+    """Remove an index and what SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)

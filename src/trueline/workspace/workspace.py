@@ -1,0 +1,280 @@
+"""A workspace: datasets that live together, by name."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from trueline import merge as merges
+from trueline.chain.block import Block
+from trueline.chain.chain import Chain
+from trueline.chain.verify import Progress, Report
+from trueline.errors import (
+    BadName,
+    ChainError,
+    CorruptionError,
+    InputError,
+    RefCASFailed,
+    RetryError,
+    WorkspaceNotFound,
+)
+from trueline.identity.dataset_id import DatasetId, DatasetKey
+from trueline.merge import Strategy
+from trueline.workspace import config
+from trueline.workspace.dataset import Dataset
+from trueline.workspace.definition import Definition, exists_otherwise
+from trueline.workspace.duration import seconds
+from trueline.workspace.lost_head import head_missing, is_lost
+from trueline.workspace.names import check_name, is_name, not_found, same_but_for_case
+from trueline.workspace.places import Place, keep_key, place_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from trueline.chain.datatypes import DataSchema
+    from trueline.workspace.sweeping import Swept
+
+
+def open(  # noqa: A001 (the promised name)
+    path: str | os.PathLike[str], create: bool = False, spark: Any = None, **options: Any
+) -> Workspace:
+    """Open a workspace: a folder, or an object-store URL with the `options` its provider needs.
+
+    With `create` it is made if it is not there; done twice it is the same
+    workspace. A Spark session handed in is never changed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, open(folder, create=True) as ws:
+    ...     list(ws)
+    []
+    """
+    place = place_of(path, **options)
+    text = place.read_config()
+    if text is None and create:
+        place.write_config(config.NEW, new=True)
+        text = place.read_config()
+    if text is None:
+        raise WorkspaceNotFound(
+            f"{place.location} is not a workspace: it has no {config.FILE}",
+            remedy="give the folder of one, or make one: trueline.open(path, create=True), `trueline init`",
+            path=place.location,
+        )
+    settings = config.Config(text, place.write_config, f"{place.location}/{config.FILE}")
+    return Workspace(place, settings, spark)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How to make a dataset, and how to tell whether an existing one is the same."""
+
+    blocks: Callable[[DatasetId], list[Block]]
+    differences: Callable[[Chain], list[str]]
+
+
+class Workspace:
+    """Datasets by name; made by `trueline.open`. Iterating gives the names, in order.
+
+    >>> import tempfile, trueline as tl
+    >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+    ...     sales = ws.create("sales")
+    ...     "sales" in ws, list(ws), ws["sales"].kind
+    (True, ['sales'], 'root')
+    """
+
+    def __init__(self, place: Place, settings: config.Config, spark: Any = None) -> None:
+        self.place = place
+        self.location = place.location
+        self.config = settings
+        self.spark = spark
+        self._open: dict[str, Dataset] = {}
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+
+    # --- finding ----------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([name for name in self.place.names() if self._is_present(name)])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, name: object) -> bool:
+        return is_name(name) and self.place.exists(str(name)) and self._is_present(str(name))
+
+    def __getitem__(self, name: str) -> Dataset:
+        if name not in self:
+            raise not_found(check_name(name), self, self.location)
+        return self._dataset(name)
+
+    def datasets(self) -> list[Dataset]:
+        """Return the datasets, by name."""
+        return [self._dataset(name) for name in self]
+
+    def index_path(self, name: str) -> Path:
+        """Where the private index of a dataset is; it may be deleted at any time."""
+        return self.place.private / "index" / f"{name}.sqlite"
+
+    def _dataset(self, name: str) -> Dataset:
+        with self._lock:
+            if self._pid != os.getpid():
+                # A forked child opens its own files.
+                self._open, self._pid = {}, os.getpid()
+            if name not in self._open:
+                store = self.place.store(name, durable=self.config["storage.durable"])
+                index = self.index_path(name)
+                self._open[name] = Dataset(self, name, Chain(store, index=index), index)
+            return self._open[name]
+
+    def _is_present(self, name: str) -> bool:
+        """A folder is a dataset once it has a head, or when it has lost one."""
+        try:
+            store = self._dataset(name).chain.store
+        except BadName:
+            return False
+        try:
+            return store.head() is not None or is_lost(store, self.index_path(name))
+        except CorruptionError:
+            return True
+
+    # --- making -----------------------------------------------------------------------
+
+    def create(
+        self,
+        name: str,
+        schema: pa.Schema | DataSchema | None = None,
+        merge: Strategy | None = None,
+        event_time: str | None = None,
+        description: str | None = None,
+    ) -> Dataset:
+        """Make a root dataset, in one commit; the same definition again returns it, another raises.
+
+        Without a schema the first table decides the columns. `event_time`
+        names the column that says when a row happened; without it a column
+        called `event_time` counts. `merge` is `trueline.merge.append()`.
+        """
+        check_name(name)
+        strategy = merges.append() if merge is None else merge
+        definition = Definition.of(schema, strategy, event_time, description)
+        return self._make(name, _Plan(definition.blocks, definition.differences))
+
+    def create_from_manifest(self, text: str | bytes) -> Dataset:
+        """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON."""
+        from trueline.chain.manifest import DatasetSnapshot
+
+        snapshot = DatasetSnapshot.from_yaml(text)
+        name = check_name(snapshot.name)
+
+        def resolve(other: str) -> DatasetId | None:
+            return self[other].id if other in self else None
+
+        def differences(chain: Chain) -> list[str]:
+            tail = chain.tail()
+            assert tail is not None
+            asked = [block.event for block in snapshot.blocks(tail.dataset_id, resolve)]
+            there = [chain.entry_number(number) for number in range(len(asked))]
+            events = [chain.block(entry.hash).event if entry else None for entry in there]
+            return [
+                f"event {number}: it is {now.KIND if now else 'absent'}, asked for is {event.KIND}"
+                + (" with other values" if now and now.KIND == event.KIND else "")
+                for number, (now, event) in enumerate(zip(events, asked, strict=True))
+                if now != event
+            ]
+
+        return self._make(name, _Plan(lambda dataset_id: snapshot.blocks(dataset_id, resolve), differences))
+
+    def _make(self, name: str, plan: _Plan) -> Dataset:
+        if name in self:
+            return self._same(name, plan)
+        twin = same_but_for_case(name, self.place.names())
+        if twin is not None:
+            raise BadName(
+                f"{name!r} and {twin!r} differ only by case, which some file systems cannot tell apart",
+                remedy="choose another name",
+                name=name,
+            )
+        key = DatasetKey.generate()
+        blocks = plan.blocks(key.id)
+        if not self.place.exists(name):
+            self._forget(name)
+        chain = self._dataset(name).chain
+        path = keep_key(self.place, key)
+        try:
+            chain.append(*blocks)
+        except (InputError, RetryError) as error:
+            with suppress(OSError):
+                path.unlink(missing_ok=True)
+            if not isinstance(error, RefCASFailed | ChainError) or chain.head is None:
+                raise
+            # Another process made it first.
+            return self._same(name, plan)
+        return self._dataset(name)
+
+    def _same(self, name: str, plan: _Plan) -> Dataset:
+        dataset = self._dataset(name)
+        if dataset.chain.tail() is None:
+            raise head_missing(dataset.chain.store)
+        found = plan.differences(dataset.chain)
+        if found:
+            raise exists_otherwise(name, found)
+        return dataset
+
+    def _forget(self, name: str) -> None:
+        """Drop what is remembered of a dataset whose folder somebody has removed."""
+        from trueline.workspace.sweeping import forget_index
+
+        with self._lock:
+            dataset = self._open.pop(name, None)
+        if dataset is not None:
+            dataset.chain.close()
+        with suppress(OSError):
+            forget_index(self.index_path(name))
+
+    # --- looking after ------------------------------------------------------------------
+
+    def verify(self, *names: str, progress: Progress | None = None) -> Report:
+        """Prove datasets (all of them, if none is named): every block, every rule, every file."""
+        report = Report()
+        for name in names or tuple(self):
+            report += self[name].verify(progress=progress)
+        return report
+
+    def gc(self, older_than: str | float | timedelta | None = None, dry_run: bool = False) -> Swept:
+        """Remove what nothing refers to and is older than a while (setting `gc.older_than`).
+
+        Commits in flight are spared, whatever their age.
+        """
+        from trueline.workspace.sweeping import sweep
+
+        age = seconds(self.config["gc.older_than"] if older_than is None else older_than)
+        return sweep(self, age, dry_run)
+
+    def close(self) -> None:
+        """Close what is open; it can be used again."""
+        with self._lock:
+            for dataset in self._open.values():
+                dataset.chain.close()
+            self._open.clear()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Workspace {self.location}>"
+
+    def _repr_html_(self) -> str:
+        from trueline.workspace.display import html_table
+
+        rows = [(name, self.place.store(name, durable=False).head()) for name in self]
+        return html_table(f"Workspace {self.location}", ("dataset", "head"), rows)
