@@ -29,6 +29,8 @@ class Extra(Record):
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Extra:
         """Make the canonical text of a mapping."""
+        if not all(isinstance(name, str) for name in value):
+            raise InputError("the names of extra attributes are text", remedy="put them in quotes")
         try:
             text = json.dumps(
                 value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False

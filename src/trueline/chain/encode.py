@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+from trueline.chain.datatypes import Extra
 from trueline.chain.instant import Instant
 from trueline.chain.wire import (
     Choice,
@@ -39,9 +40,9 @@ def encode(block: Record, version: int = MANIFEST_VERSION) -> bytes:
     writer = _Writer(flatbuffers.Builder(1024), time_alignment=1 if version == 2 else 4)
     try:
         writer.builder.Finish(writer.table(block, layout(type(block)), MAX_DEPTH))
-    except (TypeError, struct.error, flatbuffers.builder.BuilderSizeError) as error:
+    except (TypeError, UnicodeEncodeError, struct.error, flatbuffers.builder.BuilderSizeError) as error:
         raise InputError(
-            f"a value does not fit its field: {error}", remedy="check the numbers of the event"
+            f"a value does not fit its field: {error}", remedy="check the numbers and texts of the event"
         ) from None
     content = bytes(writer.builder.Output())
     builder = flatbuffers.Builder(len(content) + 64)
@@ -69,6 +70,8 @@ class _Writer:
         """Write a record depth first and return where it is."""
         if depth == 0:
             raise InputError(f"a schema nested deeper than {MAX_DEPTH} levels", remedy="flatten it")
+        if isinstance(record, Extra):
+            _ = record.value  # what a reader would refuse is not written
         present = []
         for field in plan.fields:
             value = getattr(record, field.name)

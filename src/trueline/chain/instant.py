@@ -15,7 +15,9 @@ _DAY_NS = 86_400 * 1_000_000_000
 _MIN_NS = (1 - _EPOCH_DAY) * _DAY_NS
 _MAX_NS = (date.max.toordinal() - _EPOCH_DAY + 1) * _DAY_NS - 1
 _RFC3339 = re.compile(
-    r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?\s*([Zz]|[+-]\d{2}:\d{2})"
+    r"(\d{4})-(\d{2})-(\d{2})[Tt ](\d{2}):(\d{2}):(\d{2})(?:\.(\d{1,9}))?\s*"
+    r"([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
+    re.ASCII,
 )
 # Day number (from the epoch) before the first day of each year that can occur.
 _YEAR_START = [0] + [date(year, 1, 1).toordinal() - 1 - _EPOCH_DAY for year in range(1, 10_000)]

@@ -83,11 +83,11 @@ def _plain(kind: Kind, value: Any) -> Any:
     return value
 
 
-def block_from_dict(value: Mapping[str, Any]) -> Block:
+def block_from_dict(value: Any) -> Block:
     """Read a block, with or without its manifest wrapper."""
     from trueline.chain.block import Block
 
-    if "content" in value:
+    if isinstance(value, Mapping) and "content" in value:
         value = open_manifest(value, "MetadataBlock", READ_VERSIONS)
     block = record_from_dict(value, Block, "block")
     assert isinstance(block, Block)
@@ -101,7 +101,7 @@ def open_manifest(value: Mapping[str, Any], kind: str, versions: tuple[int, ...]
         raise _bad("manifest", f"unknown field {min(map(str, unknown))!r}", "keep kind, version and content")
     if str(value.get("kind", "")).lower() != kind.lower():
         raise _bad("manifest", f"kind {value.get('kind')!r} is not {kind}", f"write kind: {kind}")
-    if value.get("version") not in versions:
+    if type(value.get("version")) is not int or value["version"] not in versions:
         if kind == "MetadataBlock":
             raise unsupported_version(value.get("version"))
         raise _bad(
@@ -136,7 +136,8 @@ def record_from_dict(value: Any, record: type[Record], where: str, depth: int = 
     plan = layout(record)
     known = plan.by_key
     given = {key: item for key, item in value.items() if not (key == "kind" and record.KIND)}
-    _old_spellings(given)
+    if "ddlSchema" in known:
+        _old_spellings(given, where)
     for key in given:
         if key not in known:
             raise _unknown(where, key, known)
@@ -152,10 +153,12 @@ def record_from_dict(value: Any, record: type[Record], where: str, depth: int = 
     return record(**values)
 
 
-def _old_spellings(given: dict[str, Any]) -> None:
+def _old_spellings(given: dict[str, Any], where: str) -> None:
     """Read what older versions called otherwise: a DDL list under `schema`."""
     schema = given.get("schema")
     if isinstance(schema, list) and all(isinstance(line, str) for line in schema):
+        if given.get("ddlSchema") is not None:
+            raise _bad(f"{where}.schema", "ddlSchema holds a list of columns too", "keep ddlSchema")
         given["ddlSchema"] = given.pop("schema")
 
 
@@ -245,7 +248,9 @@ def _utf8(item: str) -> str:
     try:
         item.encode()
     except UnicodeEncodeError as error:
-        raise InputError(f"text that is not Unicode: {error.reason}") from None
+        raise InputError(
+            f"text that is not Unicode: {error.reason}", remedy="remove the half character"
+        ) from None
     return item
 
 
