@@ -1,4 +1,4 @@
-"""`python -m trueline`: the command line."""
+"""`python -m trueline.cli`: the command line."""
 
 from __future__ import annotations
 
