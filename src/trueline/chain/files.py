@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import fcntl
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator
-from functools import cache
+from collections.abc import Iterator
 from typing import Final
 
 from trueline.errors import StorageFull, StorageReadOnly, StoreError
@@ -23,19 +21,6 @@ _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
-
-# statfs types whose syncfs is known to write everything through: ext, xfs, btrfs, tmpfs, overlay,
-# f2fs, zfs, bcachefs. FUSE is not among them: the kernel does not pass syncfs on to its servers.
-_SYNCFS_HOLDS: Final = {
-    0xEF53,
-    0x58465342,
-    0x9123683E,
-    0x01021994,
-    0x794C7630,
-    0xF2F52010,
-    0x2FC12FC1,
-    0xCA451A4E,
-}
 
 
 class Files:
@@ -101,13 +86,10 @@ class Files:
 
     def syncfs(self, fd: int) -> bool:
         """Do the same for everything on the file system of `fd`; False where that is not to be had."""
-        call = _syncfs()
-        if call is None or _file_system(fd) not in _SYNCFS_HOLDS:
-            return False
-        if call(fd) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
-        return True
+        # Only bulk loads come here; ctypes is not imported for the others.
+        from trueline.chain.syncfs import syncfs
+
+        return syncfs(fd)
 
     def link(self, name: str, within: int, to: str, to_within: int) -> None:
         """Give a file a second name; EEXIST if that is taken."""
@@ -168,27 +150,6 @@ class Files:
 def _regular(found: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "not a regular file", name)
-
-
-@cache
-def _syncfs() -> Callable[[int], int] | None:
-    try:
-        call = ctypes.CDLL(None, use_errno=True).syncfs
-    except (OSError, AttributeError):
-        return None
-    call.argtypes, call.restype = [ctypes.c_int], ctypes.c_int
-    return call
-
-
-def _file_system(fd: int) -> int | None:
-    """Return the type number of the file system that holds `fd`."""
-    try:
-        call = ctypes.CDLL(None, use_errno=True).fstatfs
-    except (OSError, AttributeError):
-        return None
-    # struct statfs begins with f_type, a long; 120 bytes on 64-bit Linux.
-    answer = (ctypes.c_ulong * 64)()
-    return int(answer[0]) & 0xFFFFFFFF if call(fd, ctypes.byref(answer)) == 0 else None
 
 
 _REMEDIES: Final = {

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -73,8 +71,8 @@ class Leases:
                 if self._revive(idle, leases):
                     return idle
                 self._files.close(idle.lock)
-            host = re.sub(r"[^A-Za-z0-9.]", "_", socket.gethostname())[:60]
-            name = f"{host}-{os.getpid()}-{time.time_ns()}-{secrets.token_hex(4)}"
+            host = re.sub(r"[^A-Za-z0-9.]", "_", os.uname().nodename)[:60]
+            name = f"{host}-{os.getpid()}-{time.time_ns()}-{os.urandom(4).hex()}"
             lock = self._files.open_lock(name, leases)
             try:
                 self._files.lock(lock, exclusive=True)

@@ -39,6 +39,12 @@ class RangeReader(io.RawIOBase):
         self._at = start + offset
         return self._at
 
+    def readall(self) -> bytes:
+        rest = max(0, self._size - self._at)
+        data = self._read(self._at, rest) if rest else b""
+        self._at += len(data)
+        return data
+
     def readinto(self, buffer: Any) -> int:
         length = min(len(buffer), self._size - self._at)
         if length <= 0:

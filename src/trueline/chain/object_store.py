@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _LEASES: Final = "private/leases"
 # Objects up to this size go out in one request, and only those are kept in memory while written.
 _SINGLE_PUT: Final = 8 << 20
+# A request costs tens of milliseconds whatever it asks for.
+_READ_AHEAD: Final = 256 << 10
 _ATTEMPTS: Final = 3
 _REF_BYTES: Final = 4096
 # An object store cannot tell whether a writer lives. A lease is renewed by the writes made under
@@ -92,7 +94,8 @@ class ObjectStore:
         size = self.size(folder, name)
         if size is None:
             raise object_missing(folder, name, self.location)
-        return cast("BinaryIO", io.BufferedReader(RangeReader(partial(self._range, folder, name), size)))
+        reader = RangeReader(partial(self._range, folder, name), size)
+        return cast("BinaryIO", io.BufferedReader(reader, _READ_AHEAD))
 
     def _range(self, folder: Folder, name: Multihash, start: int, length: int) -> bytes:
         import obstore

@@ -6,10 +6,12 @@ import itertools
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.chain.store.small_s3 import SmallS3, serving
 from trueline.chain.file_store import FileStore
 from trueline.chain.memory_store import MemoryStore
 from trueline.chain.object_store import ObjectStore
@@ -20,6 +22,7 @@ from trueline.identity.multihash import Multihash
 GAPS = {
     ("memory", "reopened"): "a memory store is one object: there is no second opener",
     ("object", "staged"): "a put to an object store is durable, and so visible, when it returns",
+    ("s3", "staged"): "a put to an object store is durable, and so visible, when it returns",
 }
 
 _numbers = itertools.count()
@@ -63,9 +66,26 @@ def _object(_path: Path) -> Place:
 PLACES = {"memory": _memory, "file": _file, "object": _object}
 
 
-@pytest.fixture(params=sorted(PLACES))
+@pytest.fixture(scope="session")
+def s3() -> Iterator[SmallS3]:
+    with serving() as server:
+        yield server
+
+
+def _s3(server: SmallS3) -> Place:
+    url = f"s3://bucket/suite-{next(_numbers)}/ds"
+
+    def make_old(folder: Folder, name: Multihash) -> None:
+        key = f"{url.removeprefix('s3://bucket/')}/{folder}/{name}"
+        server.objects[key] = (*server.objects[key][:2], datetime.fromtimestamp(1, UTC))
+
+    return Place("s3", lambda: ObjectStore(url, **server.options), make_old)
+
+
+@pytest.fixture(params=[*sorted(PLACES), "s3"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    place = PLACES[request.param](tmp_path)
+    made = PLACES.get(request.param)
+    place = made(tmp_path) if made else _s3(request.getfixturevalue("s3"))
 
     def needs(behaviour: str) -> None:
         if reason := GAPS.get((place.kind, behaviour)):

@@ -14,7 +14,9 @@ from tests.chain.store.ledger import commit, walk
 from tests.chain.store.watched import WatchedFiles
 from trueline.chain import staging
 from trueline.chain.file_store import FileStore
+from trueline.chain.files import Files
 from trueline.chain.store import Folder
+from trueline.chain.syncfs import syncfs
 from trueline.errors import ObjectMissing, StoreError
 from trueline.identity.multihash import Multihash
 
@@ -62,6 +64,21 @@ def test_a_store_that_need_not_last_syncs_nothing(tmp_path: Path) -> None:
     assert len(list(walk(store))) == 2
 
 
+@pytest.fixture
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system whose syncfs is trusted, whatever the tests run on."""
+    monkeypatch.setattr(Files, "syncfs", lambda _files, fd: syncfs(fd) or True)
+
+
+def test_a_file_system_can_be_synced_as_a_whole_or_says_that_it_cannot(tmp_path: Path) -> None:
+    fd = os.open(tmp_path, os.O_RDONLY)
+    assert syncfs(fd) in (True, False)
+    os.close(fd)
+    # A closed descriptor has no file system to be trusted.
+    assert syncfs(fd) is False
+
+
+@pytest.mark.usefixtures("trusted")
 def test_thousands_of_objects_cost_one_sync(tmp_path: Path) -> None:
     store, files = opened(tmp_path)
     head = store.head()
@@ -89,6 +106,7 @@ def test_where_syncfs_is_not_to_be_had_every_file_is_synced(tmp_path: Path) -> N
     assert files.counts["fsync"] == 41
 
 
+@pytest.mark.usefixtures("trusted")
 def test_what_is_staged_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging, "STAGED_AT_MOST", 50)
     store, files = opened(tmp_path)
@@ -154,6 +172,28 @@ def test_an_object_relied_on_is_renewed_while_nobody_can_remove_it(tmp_path: Pat
     commit(store, b"first")
     store.delete(Folder.DATA, Multihash.of(b"first"))
     assert free == {"touch": False, "unlink": False}
+
+
+def test_a_lease_is_not_taken_for_dead_before_it_is_locked(tmp_path: Path) -> None:
+    store, files = opened(tmp_path)
+    private = tmp_path / "ds" / "private"
+    store.close()
+    free: dict[str, bool] = {}
+
+    def before(_number: int, name: str, args: tuple[Any, ...]) -> None:
+        if name == "lock" and path_of(args[0]).startswith(str(private / "leases")):
+            free["taking"] = is_free(private / "gc.lock", fcntl.LOCK_EX)
+        if name == "unlink" and args[0] == "dead":
+            free["clearing"] = is_free(private / "gc.lock", fcntl.LOCK_SH)
+
+    files.before = before
+    with store.lease():
+        taking = dict(free)
+        (private / "leases" / "dead").touch()
+        assert store.oldest_lease() is not None
+    assert taking == {"taking": False}
+    assert free["clearing"] is False
+    assert not (private / "leases" / "dead").exists()
 
 
 def test_the_head_is_compared_and_replaced_under_one_lock(tmp_path: Path) -> None:
