@@ -48,11 +48,18 @@ _TO_ARROW = {kind: name for name, kind in reversed(_TO_ODF.items()) if kind is n
 
 def from_arrow(schema: pa.Schema) -> t.DataSchema:
     """Describe an Arrow schema; nullable becomes `Option`, encodings are left out."""
-    names = schema.names
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise SchemaError(f"column {twice[0]!r} occurs twice", remedy="rename one of them", column=twice[0])
-    return t.DataSchema(tuple(_field(field, field.name) for field in schema))
+    return t.DataSchema(_members(list(schema), ""))
+
+
+def _members(fields: list[pa.Field], path: str) -> tuple[t.DataField, ...]:
+    """Describe columns, or members of a struct, which are told apart by their names."""
+    seen: set[str] = set()
+    for field in fields:
+        if field.name in seen:
+            name = f"{path}{field.name}"
+            raise SchemaError(f"column {name!r} occurs twice", remedy="rename one of them", column=name)
+        seen.add(field.name)
+    return tuple(_field(field, f"{path}{field.name}") for field in fields)
 
 
 def _field(field: pa.Field, path: str) -> t.DataField:
@@ -85,8 +92,7 @@ def _type(kind: pa.DataType, path: str) -> Any:
     if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_list_view(kind) or is_.is_large_list_view(kind):
         return t.List(_optional(kind.value_field, f"{path}[]"))
     if is_.is_struct(kind):
-        members = (kind.field(index) for index in range(kind.num_fields))
-        return t.Struct(tuple(_field(member, f"{path}.{member.name}") for member in members))
+        return t.Struct(_members([kind.field(index) for index in range(kind.num_fields)], f"{path}."))
     if is_.is_map(kind):
         key, item = _type(kind.key_type, f"{path}.key"), _optional(kind.item_field, f"{path}.value")
         return t.Map(key, item, True if kind.keys_sorted else None)
@@ -101,7 +107,17 @@ def to_arrow(schema: t.DataSchema) -> pa.Schema:
     """Return the Arrow schema slices are written with."""
     import pyarrow as pa
 
-    return pa.schema([_arrow_field(field.name, field.type) for field in schema.fields])
+    fields = []
+    for field in schema.fields:
+        try:
+            fields.append(_arrow_field(field.name, field.type))
+        except (pa.ArrowException, ValueError, OverflowError) as error:
+            raise SchemaError(
+                f"column {field.name!r} cannot be held by Arrow: {error}",
+                remedy="use a type within Arrow's limits",
+                column=field.name,
+            ) from None
+    return pa.schema(fields)
 
 
 def _arrow_field(name: str, kind: Any) -> pa.Field:
@@ -151,9 +167,9 @@ def read_raw(raw: bytes) -> t.DataSchema:
     """
     import pyarrow as pa
 
-    if len(raw) < 8:
+    root = struct.unpack_from("<I", raw)[0] if len(raw) >= 8 else len(raw)
+    if root > len(raw) - 4:
         raise InputError("the raw Arrow schema is too short", remedy="the block is damaged")
-    root = struct.unpack_from("<I", raw)[0]
     # Message: version i16 at 20, header type u8 at 22, header offset at 4, body length i64 at 8.
     vtable = struct.pack("<HHHHHH", 12, 24, 20, 22, 4, 8)
     body_start = 4 + len(vtable) + 24
@@ -169,6 +185,7 @@ def read_raw(raw: bytes) -> t.DataSchema:
     try:
         return from_arrow(pa.ipc.read_schema(pa.BufferReader(framed)))
     except (pa.ArrowException, OSError, ValueError) as error:
+        problem = error.problem if isinstance(error, InputError) else error
         raise InputError(
-            f"the raw Arrow schema cannot be read: {error}", remedy="the block is damaged"
+            f"the raw Arrow schema cannot be read: {problem}", remedy="the block is damaged"
         ) from None

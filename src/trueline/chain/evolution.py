@@ -8,6 +8,7 @@ from typing import Any
 from trueline.chain import datatypes as t
 from trueline.chain.events import SetDataSchema, SetVocab
 from trueline.chain.wire import Record
+from trueline.errors import InputError
 
 Found = tuple[str, str, str]
 _ADD = "only optional columns may be added; write other changes into a new dataset"
@@ -15,14 +16,20 @@ _ADD = "only optional columns may be added; write other changes into a new datas
 
 def schema_findings(before: SetDataSchema | None, after: SetDataSchema, vocab: SetVocab) -> Iterator[Found]:
     """Yield (rule, problem, remedy) for what a new schema breaks."""
-    if before is not None:
-        if after == before:
-            yield "H1", "the new schema is identical to the current one", "do not append it"
-        else:
-            upgrade = before.schema is None and after.schema is not None
-            for difference in differences(fields_of(before), fields_of(after), "", optionality=not upgrade):
-                yield "H2", f"the new schema is not compatible with the current one: {difference}", _ADD
-    yield from _system_columns(fields_of(after), vocab)
+    try:
+        was, now = fields_of(before) if before is not None else None, fields_of(after)
+    except InputError as error:
+        yield "H2", error.problem, error.remedy
+        return
+    if before is not None and after == before:
+        yield "H1", "the new schema is identical to the current one", "do not append it"
+    elif before is not None and was is not None:
+        upgrade = before.schema is None and after.schema is not None
+        for difference in differences(was, now, "", optionality=not upgrade):
+            yield "H2", f"the new schema is not compatible with the current one: {difference}", _ADD
+    for name in repeated(now, ""):
+        yield "H2", f"the new schema names column {name} twice", "rename one of them"
+    yield from _system_columns(now, vocab)
 
 
 def fields_of(event: SetDataSchema) -> tuple[t.DataField, ...]:
@@ -50,6 +57,29 @@ def differences(
     for field in new:
         if field.name not in was and not isinstance(field.type, t.Option | t.Null):
             yield f"the new column {path}{field.name} is not optional"
+
+
+def repeated(fields: tuple[t.DataField, ...], path: str) -> Iterator[str]:
+    """Yield the names that stand for more than one column, or more than one member of a struct."""
+    seen: set[str] = set()
+    for field in fields:
+        if field.name in seen:
+            yield f"{path}{field.name}"
+        seen.add(field.name)
+        yield from _repeated_in(field.type, f"{path}{field.name}")
+
+
+def _repeated_in(kind: Any, path: str) -> Iterator[str]:
+    match kind:
+        case t.Struct(fields):
+            yield from repeated(fields, f"{path}.")
+        case t.Option(inner):
+            yield from _repeated_in(inner, path)
+        case t.List(item, _):
+            yield from _repeated_in(item, f"{path}[]")
+        case t.Map(key, value, _):
+            yield from _repeated_in(key, f"{path}.key")
+            yield from _repeated_in(value, f"{path}.value")
 
 
 def _type_differences(old: Any, new: Any, path: str, optionality: bool) -> Iterator[str]:
