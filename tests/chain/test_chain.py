@@ -136,16 +136,29 @@ def test_a_race_lost_at_the_last_moment_is_lost_cleanly(chain):
     assert chain.tail() == other.tail()
 
 
-def test_an_outcome_that_turns_out_well_is_no_error(chain):
+def test_an_unknown_outcome_is_raised_and_the_next_look_tells(chain):
+    """Visible is not durable: the caller must hear of it even where the head reads as new."""
     move_head = chain.store.move_head
 
     def moved_but_silent(*args, **kwargs):
         move_head(*args, **kwargs)
         raise OutcomeUnknown("the storage did not answer")
 
+    block = add_rows(chain)
     chain.store.move_head = moved_but_silent
-    done = chain.append(add_rows(chain))
-    assert chain.head == done.head
+    with pytest.raises(OutcomeUnknown):
+        chain.append(block)
+    assert chain.tail().head == block.hash
+    assert chain.entry(block.hash).sequence_number == block.sequence_number
+
+
+@pytest.mark.contract("chain:C8")
+def test_a_reset_does_not_cut_off_commits_its_caller_has_not_seen(chain):
+    seen, names = chain.head, hashes(chain)
+    grow_root(Chain(chain.store), 1)
+    with pytest.raises(RefCASFailed):
+        chain.reset(names[3], expected=seen)
+    assert chain.tail().last_offset == 59
 
 
 def test_an_outcome_that_stays_unknown_is_raised(chain):

@@ -34,7 +34,6 @@ from trueline.errors import (
     HashMismatch,
     HeadMissing,
     InputError,
-    OutcomeUnknown,
     RefCASFailed,
 )
 from trueline.identity.dataset_id import DatasetId
@@ -255,8 +254,12 @@ class Chain:
                 tail.head, tuple(block.hash for block in blocks), tuple(findings), tuple(unchecked)
             )
 
-    def reset(self, block: Multihash) -> None:
-        """Move the head to a block that exists (C9), normally an older one of this chain."""
+    def reset(self, block: Multihash, *, expected: Multihash | None = None) -> None:
+        """Move the head to a block that exists (C9), normally an older one of this chain.
+
+        `expected` is the head as the caller last saw it; if others have moved
+        it since, their commits are not cut off but `RefCASFailed` is raised.
+        """
         with self._lock:
             if self.store.size(Folder.BLOCKS, block) is None:
                 raise ChainError(
@@ -266,7 +269,7 @@ class Chain:
                     rule="chain:C9",
                 )
             self.block(block)
-            self.store.move_head(block, expected=self.store.head())
+            self.store.move_head(block, expected=self.store.head() if expected is None else expected)
             self._tail = None
 
     def rebuild_index(self) -> int:
@@ -309,11 +312,9 @@ class Chain:
         with self.store.lease():
             for block in blocks:
                 self.store.put(Folder.BLOCKS, block.to_bytes())
-            try:
-                self.store.move_head(after.head, expected=expected)
-            except OutcomeUnknown:
-                if self.store.head() != after.head:
-                    raise
+            # If the storage does not say whether the head moved, the next look at it will.
+            self._tail = None
+            self.store.move_head(after.head, expected=expected)
         self._tail = after
         try:
             self._index.extend(blocks, after=expected)
