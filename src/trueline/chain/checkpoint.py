@@ -44,7 +44,7 @@ class CheckpointFile:
 
     def to_bytes(self) -> bytes:
         """Return the canonical text: equal checkpoints have equal bytes."""
-        files = [{"hash": str(file.hash), "size": file.size, **file.notes} for file in self.files]
+        files = [{**file.notes, "hash": str(file.hash), "size": file.size} for file in self.files]
         return Extra.of({**self.notes, "format": FORMAT, "version": VERSION, "files": files}).entries.encode()
 
     @classmethod
@@ -53,7 +53,7 @@ class CheckpointFile:
         value = _parse(raw)
         if value is None:
             raise InputError("not a checkpoint of this software", remedy="it belongs to another engine")
-        if value.get("version") != VERSION:
+        if type(value.get("version")) is not int or value["version"] != VERSION:
             raise InputError(f"checkpoint version {value.get('version')!r} is not known", remedy="upgrade")
         files = value.get("files")
         if not isinstance(files, list):
@@ -82,6 +82,7 @@ def _state_file(item: object) -> StateFile:
         not isinstance(item, dict)
         or not isinstance(item.get("hash"), str)
         or type(item.get("size")) is not int
+        or item["size"] < 0
     ):
         raise InputError("a checkpoint lists a file without hash or size", remedy="the file is damaged")
     notes = {key: value for key, value in item.items() if key not in ("hash", "size")}

@@ -65,13 +65,19 @@ WHOLE = CommitRecord()
 
 
 def commit_record(block: Block) -> CommitRecord:
-    """Return what a block says of its commit; every block without a record is a whole one."""
+    """Return what a block says of its commit; every block without a record is a whole one.
+
+    So is one whose record is not ours: a block of another writer must not make its chain unreadable.
+    """
     extra = block.event.extra if isinstance(block.event, AddData) else None
     # The text is searched first: most blocks say nothing, and parsing costs 2 µs.
     if extra is None or COMMIT_KEY not in extra.entries:
         return WHOLE
     value = extra.value
-    return CommitRecord.from_value(value[COMMIT_KEY]) if COMMIT_KEY in value else WHOLE
+    try:
+        return CommitRecord.from_value(value[COMMIT_KEY]) if COMMIT_KEY in value else WHOLE
+    except InputError:
+        return WHOLE
 
 
 def is_commit_end(block: Block) -> bool:

@@ -10,7 +10,7 @@ from trueline.chain.block import Block
 from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile, is_ours
 from trueline.chain.events import AddData, ExecuteTransform
 from trueline.chain.store import Folder, Store
-from trueline.errors import ObjectMissing
+from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import Multihash
 
 
@@ -74,24 +74,39 @@ def direct(block: Block) -> Iterator[Reference]:
         yield from function(block.event)
 
 
-def references(block: Block, store: Store, seen: set[Multihash] | None = None) -> Iterator[Reference]:
-    """Yield everything a block needs, each object once; `seen` is shared between blocks of a chain.
+def references(block: Block, store: Store, seen: set[Any] | None = None) -> Iterator[Reference]:
+    """Yield everything a block needs, each object once; `seen` is the memory the blocks of a chain share.
 
-    Only checkpoints are opened, and only those small enough to be lists; an
-    object that is missing is yielded and not followed.
+    Only checkpoints are opened, and only those small enough to be lists; one
+    that is missing or damaged is yielded and not followed. One that is whole
+    but not understood raises `InputError`: what it lists must not be taken for
+    unneeded.
     """
     seen = set() if seen is None else seen
     waiting = list(direct(block))
     while waiting:
         reference = waiting.pop()
-        if reference.hash in seen:
-            continue
-        seen.add(reference.hash)
-        yield reference
-        if reference.role == "checkpoint" and (reference.size or 0) <= MAX_CHECKPOINT_BYTES:
-            try:
-                raw = store.get(reference.folder, reference.hash, limit=MAX_CHECKPOINT_BYTES)
-            except ObjectMissing:
-                continue
-            for function in _EXPANDS.get(reference.folder, ()):
-                waiting.extend(function(raw))
+        place = (reference.folder, reference.hash)
+        if place not in seen:
+            seen.add(place)
+            yield reference
+        # What one checkpoint lists as a state file may be a checkpoint of its own elsewhere.
+        if reference.role == "checkpoint" and (*place, "followed") not in seen:
+            seen.add((*place, "followed"))
+            waiting.extend(_listed(reference, store))
+
+
+def _listed(reference: Reference, store: Store) -> list[Reference]:
+    """Return what a checkpoint lists."""
+    if (reference.size or 0) > MAX_CHECKPOINT_BYTES:
+        return []
+    try:
+        raw = store.get(reference.folder, reference.hash, limit=MAX_CHECKPOINT_BYTES)
+    except CorruptionError:
+        return []
+    if Multihash.of(raw) != reference.hash:
+        return []
+    try:
+        return [listed for function in _EXPANDS.get(reference.folder, ()) for listed in function(raw)]
+    except InputError as error:
+        raise InputError(f"{reference.role} {reference.hash}: {error.problem}", remedy=error.remedy) from None
