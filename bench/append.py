@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bench.machine import lacks_room
-from bench.peers import PEERS, Peer, append_for
+from bench.peers import PEERS, Appended, Peer, append_for
 from bench.run import Run
 from bench.table import Row, Value, duration
 from bench.timing import Samples, alternate, settle, timed
@@ -99,18 +99,18 @@ def _beside_peers(run: Run, measured: dict[str, list[Point]]) -> Iterator[Row]:
             yield Row("append", f"append beside {peer.name}", note=note)
             continue
         with run.doing(f"{peer.name} {peer.version}: appending for {run.scale.peer_seconds:g} s"):
-            samples = append_for(peer, run.folder / f"peer-{peer.name}", run.scale.peer_seconds)
+            theirs = append_for(peer, run.folder / f"peer-{peer.name}", run.scale.peer_seconds)
         for level, points in measured.items():
-            yield from _held_against(peer, samples, level, points, window=run.scale.window)
+            yield from _held_against(peer, theirs, level, points, window=run.scale.window)
 
 
 def _held_against(
-    peer: Peer, samples: Samples, level: str, points: list[Point], *, window: int
+    peer: Peer, appended: Appended, level: str, points: list[Point], *, window: int
 ) -> Iterator[Row]:
-    first = points[0].number
+    first, samples = points[0].number, appended.samples
     early = samples.part(1, window + 1) if samples.count > 1 else samples
     late = samples.part(-window)
-    reached = samples.count
+    reached = appended.commits
     label = LEVELS[level].label
     # The first of ours that is at least as far on as the peer came: the choice that is harder for us.
     ours_late = next((point for point in points if point.number >= reached), points[-1])

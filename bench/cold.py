@@ -16,6 +16,7 @@ from bench.timing import alternate
 
 MOST = 0.3
 COMMITS = 20
+COMMAND = "import sys; from trueline.cli import main; sys.exit(main())"  # as the installed script does
 NOTE = "cold start: a new process each time, files in the page cache; the peer is `python -c pass`."
 
 
@@ -26,7 +27,7 @@ def run(run: Run) -> Iterator[Row]:
         dataset = workspace.create("rows")
         for _ in range(COMMITS):
             dataset.append(rows.table())
-    log = [sys.executable, "-m", "trueline", "-C", str(folder), "log", "rows", "--json"]
+    log = [sys.executable, "-c", COMMAND, "-C", str(folder), "log", "rows", "--json"]
     bare = [sys.executable, "-c", "pass"]
     taken = alternate(
         {"log": lambda: _called(log), "bare": lambda: _called(bare)}, run.scale.cold_starts, warmup=1
