@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import BinaryIO, Final
 
 from trueline.chain.files import Files, refusal
 from trueline.chain.folders import Folders
-from trueline.chain.leases import GC_LOCK, HEAD_LOCK, Leases
+from trueline.chain.leases import GC_LOCK, HEAD_LOCK, SCRATCH, TURN_LOCK, Leases
+from trueline.chain.scratch import FolderScratch
 from trueline.chain.staging import StagedFile, Staging
 from trueline.chain.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
 from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StoreError, TruelineError
@@ -259,6 +261,21 @@ class FileStore:
     def oldest_lease(self) -> float | None:
         with self._refusing("clear leases in", "private"):
             return self._leases.oldest()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        with self._refusing("wait to write to", "private"), self._leases.locked(TURN_LOCK, exclusive=True):
+            yield
+
+    @contextmanager
+    def scratch(self) -> Iterator[FolderScratch]:
+        with self.lease():
+            name = f"{self._staging.lease_name()}.{secrets.token_hex(4)}"
+            place = FolderScratch(Path(self._folders.shown(SCRATCH, name)))
+            try:
+                yield place
+            finally:
+                place.clear()
 
     def close(self) -> None:
         self._staging.close()

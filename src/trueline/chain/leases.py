@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +18,8 @@ LEASES: Final = f"{PRIVATE}/leases"
 STAGING: Final = f"{PRIVATE}/staging"
 GC_LOCK: Final = "gc.lock"
 HEAD_LOCK: Final = "head.lock"
+TURN_LOCK: Final = "turn.lock"
+SCRATCH: Final = f"{PRIVATE}/scratch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +136,15 @@ class Leases:
                 if name.rpartition(".")[0] not in alive:
                     with suppress(OSError):
                         self._files.unlink(name, staging)
+            self._clear_scratch(alive)
         return min(alive.values(), default=None)
+
+    def _clear_scratch(self, alive: dict[str, float]) -> None:
+        """Remove the scratch folders, named after their leases, of writers that are gone."""
+        scratch = self._folders.find(SCRATCH)
+        for entry in list(self._files.entries(scratch)) if scratch is not None else ():
+            if entry.name.rpartition(".")[0] not in alive and entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(self._folders.shown(SCRATCH, entry.name), ignore_errors=True)
 
     def _file_names(self, folder: int) -> list[str]:
         return [e.name for e in self._files.entries(folder) if e.is_file(follow_symlinks=False)]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
+from trueline.chain.scratch import MemoryScratch
 from trueline.chain.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
@@ -27,6 +28,7 @@ class MemoryStore:
     def __init__(self) -> None:
         self.location = f"memory store {id(self):#x}"
         self._mutex = threading.RLock()
+        self._turn = threading.Lock()
         self._objects: dict[Folder, dict[Multihash, tuple[bytes, float]]] = {f: {} for f in Folder}
         self._staged: dict[tuple[Folder, Multihash], bytes] = {}
         self._heads: dict[str, Multihash] = {}
@@ -142,6 +144,20 @@ class MemoryStore:
         with self._mutex:
             held = [*self._leases, *([] if self._implicit is None else [self._implicit])]
         return min(held, default=None)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        with self._turn:
+            yield
+
+    @contextmanager
+    def scratch(self) -> Iterator[MemoryScratch]:
+        with self.lease():
+            place = MemoryScratch()
+            try:
+                yield place
+            finally:
+                place.clear()
 
     def close(self) -> None:
         with self._mutex:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from trueline.chain.object_client import RangeReader, condition, connect, first_line, is_refusal
+from trueline.chain.scratch import ObjectScratch
 from trueline.chain.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
 from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StorageReadOnly, StoreError
 from trueline.identity.multihash import Multihash
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from obstore import ObjectMeta
 
 _LEASES: Final = "private/leases"
+_TURN: Final = "private/turn"
+_TURN_SECONDS: Final = 60.0
+_SCRATCH: Final = "private/scratch"
 # Objects up to this size go out in one request, and only those are kept in memory while written.
 _SINGLE_PUT: Final = 8 << 20
 # A request costs tens of milliseconds whatever it asks for.
@@ -356,6 +360,83 @@ class ObjectStore:
             except ValueError:
                 starts.append(written)
         return min(starts, default=None)
+
+    # --- turns and scratch ------------------------------------------------
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Hold the object `private/turn`; one that is older than a minute counts as forgotten."""
+        key, mine = self._key(_TURN), secrets.token_hex(8).encode("ascii")
+        self._wait_for_turn(key, mine)
+        try:
+            yield
+        finally:
+            self._end_turn(key, mine)
+
+    def _wait_for_turn(self, key: str, mine: bytes) -> None:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        pause = 0.02
+        while True:
+            with self._refusing("wait to write to", _TURN):
+                try:
+                    obstore.put(self._client, key, mine, mode="create")
+                    return
+                except AlreadyExistsError:
+                    meta = self._look(key)
+                    if meta is not None and time.time() - meta["last_modified"].timestamp() > _TURN_SECONDS:
+                        obstore.delete(self._client, key)
+                        continue
+            time.sleep(pause)
+            pause = min(pause * 1.5, 1.0)
+
+    def _end_turn(self, key: str, mine: bytes) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        try:
+            if obstore.get(self._client, key).bytes().to_bytes() == mine:
+                obstore.delete(self._client, key)
+        except (BaseError, OSError):
+            return  # it ages away
+
+    @contextmanager
+    def scratch(self) -> Iterator[ObjectScratch]:
+        with self.lease():
+            place = ObjectScratch(self, self._key(_SCRATCH, f"{time.time_ns()}-{secrets.token_hex(4)}"))
+            try:
+                yield place
+            finally:
+                place.clear()
+
+    def put_scratch(self, key: str, file: BinaryIO) -> None:
+        import obstore
+
+        with self._refusing("write", key):
+            obstore.put(self._client, key, file)
+
+    def get_scratch(self, key: str, start: int, length: int) -> bytes:
+        import obstore
+
+        with self._refusing("read", key):
+            return obstore.get_range(self._client, key, start=start, length=length).to_bytes()
+
+    def scratch_size(self, key: str) -> int:
+        meta = self._look(key)
+        if meta is None:
+            raise StoreError(f"{key} is not in {self.location}", remedy="start the work again", path=key)
+        return meta["size"]
+
+    def clear_scratch(self, prefix: str) -> None:
+        import obstore
+        from obstore.exceptions import BaseError
+
+        try:
+            for page in obstore.list(self._client, prefix):
+                obstore.delete(self._client, [meta["path"] for meta in page])
+        except (BaseError, OSError):
+            return  # only untidy
 
     def close(self) -> None:
         with self._mutex:

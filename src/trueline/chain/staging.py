@@ -116,6 +116,11 @@ class Staging:
                 self._implicit = self._implicit or bool(self._staged)
                 self._end_if_idle()
 
+    def lease_name(self) -> str:
+        """Return the name of the lease that is held, for what else it stands for."""
+        with self._mutex:
+            return self._begin().name
+
     def settle(self) -> None:
         """Say that the head has moved: puts outside a lease need it no longer."""
         with self._mutex:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import BinaryIO, Final, Protocol
 
+from trueline.chain.scratch import Scratch
 from trueline.errors import InputError, ObjectMissing, RefCASFailed
 from trueline.identity.multihash import Multihash
 from trueline.identity.physical import HashingWriter, Sink
@@ -110,6 +111,16 @@ class Store(Protocol):
 
         Leases of dead processes are cleared, with what they had staged.
         """
+
+    def turn(self) -> AbstractContextManager[None]:
+        """Wait for one's turn to commit.
+
+        Writers that take turns lose no race to each other. It is a courtesy,
+        not a lock: the head still moves by compare-and-set.
+        """
+
+    def scratch(self) -> AbstractContextManager[Scratch]:
+        """Open a place for files of work in flight, under a lease; it is cleared at the end."""
 
     def close(self) -> None:
         """Give up what is staged, end the leases, release what is open."""

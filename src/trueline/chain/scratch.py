@@ -1,0 +1,147 @@
+"""A place for the files of work in flight: rows read but not yet committed, sorted runs, spooled frames.
+
+Nothing here is named by its content or made durable, and all of it goes when
+the work ends. It can be handed to other processes.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+from trueline.chain.object_client import RangeReader
+from trueline.errors import BadName
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_IN_MEMORY = 8 << 20
+
+
+class Scratch(Protocol):
+    """Files by name; a file appears when it is closed."""
+
+    folder: Path | None
+    """Where it is on a file system, None if it is not on one."""
+
+    def create(self, name: str) -> BinaryIO: ...
+
+    def open(self, name: str) -> BinaryIO: ...
+
+    def clear(self) -> None: ...
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise BadName(
+            f"{name!r} cannot name a file", remedy="use letters, digits, dots and dashes", name=name
+        )
+    return name
+
+
+class FolderScratch:
+    """Scratch in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder: Path | None = folder
+        self._path = folder
+
+    def create(self, name: str) -> BinaryIO:
+        self._path.mkdir(parents=True, exist_ok=True)
+        return (self._path / _checked(name)).open("wb")
+
+    def open(self, name: str) -> BinaryIO:
+        return (self._path / _checked(name)).open("rb")
+
+    def clear(self) -> None:
+        shutil.rmtree(self._path, ignore_errors=True)
+
+
+class MemoryScratch:
+    """Scratch in the memory of one process."""
+
+    folder: Path | None = None
+
+    def __init__(self) -> None:
+        self._files: dict[str, bytes] = {}
+
+    def create(self, name: str) -> BinaryIO:
+        files, checked = self._files, _checked(name)
+
+        class Kept(io.BytesIO):
+            def close(self) -> None:
+                if not self.closed:
+                    files[checked] = self.getvalue()
+                super().close()
+
+        return Kept()
+
+    def open(self, name: str) -> BinaryIO:
+        return io.BytesIO(self._files[_checked(name)])
+
+    def clear(self) -> None:
+        self._files.clear()
+
+
+class ObjectScratch:
+    """Scratch in an object store, by the few requests it needs."""
+
+    folder: Path | None = None
+
+    def __init__(self, store: ScratchObjects, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+
+    def create(self, name: str) -> BinaryIO:
+        put, key = self._store.put_scratch, f"{self._prefix}/{_checked(name)}"
+        return cast("BinaryIO", _Spooled(lambda file: put(key, file)))
+
+    def open(self, name: str) -> BinaryIO:
+        key = f"{self._prefix}/{_checked(name)}"
+        size = self._store.scratch_size(key)
+        reader = RangeReader(lambda start, length: self._store.get_scratch(key, start, length), size)
+        return io.BufferedReader(reader, 1 << 20)
+
+    def clear(self) -> None:
+        self._store.clear_scratch(self._prefix)
+
+
+class ScratchObjects(Protocol):
+    """What an object store offers to its scratch."""
+
+    def put_scratch(self, key: str, file: BinaryIO) -> None: ...
+
+    def get_scratch(self, key: str, start: int, length: int) -> bytes: ...
+
+    def scratch_size(self, key: str) -> int: ...
+
+    def clear_scratch(self, prefix: str) -> None: ...
+
+
+class _Spooled(io.RawIOBase):
+    """Bytes gathered on this machine and sent as one object when closed."""
+
+    def __init__(self, send: Callable[[BinaryIO], None]) -> None:
+        self._send = send
+        self._file = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115 (closed with this)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                self._file.seek(0)
+                self._send(cast("BinaryIO", self._file))
+            finally:
+                self._file.close()
+                super().close()

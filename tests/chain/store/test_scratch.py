@@ -1,0 +1,81 @@
+"""Turns and scratch, for every store."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from trueline.chain.file_store import FileStore
+from trueline.chain.store import Store
+from trueline.errors import BadName
+
+
+def test_scratch_holds_files_until_the_work_ends(store: Store) -> None:
+    with store.scratch() as scratch:
+        with scratch.create("run-1") as file:
+            file.write(b"abc")
+            file.write(memoryview(b"def"))
+        with scratch.open("run-1") as file:
+            file.seek(2)
+            assert file.read(3) == b"cde"
+            assert file.read() == b"f"
+        assert store.oldest_lease() is not None
+    with pytest.raises(Exception, match=r"run-1|No such file"):
+        scratch.open("run-1").read()
+    assert store.oldest_lease() is None
+
+
+def test_two_works_do_not_see_each_other(store: Store) -> None:
+    with store.scratch() as one, store.scratch() as two:
+        for scratch, text in ((one, b"1"), (two, b"2")):
+            with scratch.create("same") as file:
+                file.write(text)
+        assert (one.open("same").read(), two.open("same").read()) == (b"1", b"2")
+
+
+@pytest.mark.parametrize("name", ["", "..", "../up", "a/b", ".hidden", "x" * 300, "a\0b"])
+def test_a_name_cannot_lead_elsewhere(store: Store, name: str) -> None:
+    with store.scratch() as scratch, pytest.raises(BadName):
+        scratch.create(name)
+
+
+def test_scratch_of_a_writer_that_died_is_cleared(tmp_path: Path) -> None:
+    dead = tmp_path / "private" / "scratch" / "host-1-2-3.abcd"
+    dead.mkdir(parents=True)
+    (dead / "run-1").write_bytes(b"x")
+    store = FileStore(tmp_path)
+    with store.scratch() as scratch:
+        with scratch.create("mine") as file:
+            file.write(b"y")
+        store.oldest_lease()
+        assert not dead.exists()
+        assert scratch.open("mine").read() == b"y"
+
+
+def test_turns_exclude_each_other(store: Store) -> None:
+    inside: list[int] = []
+    most: list[int] = []
+
+    def work() -> None:
+        for _ in range(5):
+            with store.turn():
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(most) == 20
+    assert max(most) == 1
+
+
+def test_a_turn_ends_with_an_error(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError), store.turn():
+        _ = 1 / 0
+    with store.turn():
+        pass
