@@ -144,6 +144,14 @@ def test_a_first_schema_names_each_column_once():
 
 
 @pytest.mark.contract("chain:H2")
+@pytest.mark.parametrize("side", ["keyType", "valueType"])
+def test_a_struct_in_a_map_names_each_member_once(side):
+    history = History()
+    twice = {"kind": "Map", "keyType": TEXT, "valueType": INT, side: struct(column(INT), column(TEXT))}
+    history.refuses(history.block(set_data_schema(column(twice, "outer"))), "chain:H2", holds=("outer", "x"))
+
+
+@pytest.mark.contract("chain:H2")
 def test_a_schema_is_held_against_the_newest_not_the_first():
     history = root(set_data_schema(column(optional(INT))), {"kind": "SetInfo", "description": "between"})
     history.refuses(history.block(set_data_schema()), "chain:H2", holds=("x",))
