@@ -9,6 +9,7 @@ from tests.chain.stores import CountingStore
 from trueline.chain import Block, Folder, MemoryStore
 from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile, StateFile
 from trueline.chain.references import Reference, references
+from trueline.chain.verify import verify_objects
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
 
@@ -170,6 +171,15 @@ def test_a_checkpoint_of_a_later_version_is_not_taken_for_one_that_lists_nothing
         found(history)
     assert kept["physicalHash"] in caught.value.problem
     assert "upgrade" in caught.value.remedy
+
+
+@pytest.mark.xfail(reason="verification raises what it should report", strict=True, raises=InputError)
+def test_a_checkpoint_that_is_not_understood_is_reported_by_verification():
+    store = MemoryStore()
+    later = CheckpointFile().to_bytes().replace(b'"version":1', b'"version":2')
+    history = root(add_data(newCheckpoint=put(store, Folder.CHECKPOINTS, later)), store=store)
+    (problem,) = verify_objects(history.chain).problems
+    assert "version" in problem.message
 
 
 def test_a_block_read_from_bytes_refers_to_the_same():

@@ -380,6 +380,16 @@ def test_an_input_without_a_block_has_no_interval():
     history.append(execute(taken("a"), watermark=1))
 
 
+@pytest.mark.xfail(reason="the index finds blocks by digest, whatever function the hash names", strict=True)
+def test_a_hash_of_another_function_names_no_block_although_its_digest_is_one():
+    source, history = read_input()
+    first = blocks_of(source)[0]
+    other = Multihash("f1220" + first.digest.hex())
+    assert source.chain.sequence_of(other) is None
+    bad = execute(taken("a", None, other, None, 9), watermark=1)
+    history.refuses(history.block(bad), "chain:R4", holds=(other,))
+
+
 # --- commits of several blocks ------------------------------------------------
 
 
