@@ -36,12 +36,13 @@ def append_rows(
     explicit = None if watermark is None else as_instant(watermark)
     held = hold(data)
     fitted: Fitted | None = None
+    digest: str | None = None
     before = tail
     while True:
         check_appendable(name, tail)
         if fitted is None or (before.schema, before.vocab) != (tail.schema, tail.vocab):
             fitted, before = fit(held, tail), tail
-        digest = str(logical_hash(fitted.table)) if key is not None else None
+            digest = str(logical_hash(fitted.table)) if key is not None else None
         if key is not None and (earlier := _earlier(name, chain, key, digest)) is not None:
             return earlier
         moved = _watermark(tail, fitted, explicit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -104,6 +105,7 @@ class Dataset:
         self.chain = chain
         self._workspace = workspace
         self._index = index
+        self._writing = threading.Lock()
 
     # --- what it is ---------------------------------------------------------------
 
@@ -194,8 +196,10 @@ class Dataset:
         try:
             tip = peek.tip()
             return "up to date" if tip is not None and tip.hash == self.chain.head else "behind"
-        except (Damaged, Unusable):
+        except Damaged:
             return "to be rebuilt"
+        except Unusable:
+            return "in memory: its folder cannot be written"
         finally:
             peek.close()
 
@@ -212,7 +216,11 @@ class Dataset:
         """
         from trueline.workspace.appending import append_rows
 
-        return append_rows(self.name, self.chain, self._tail, data, watermark=watermark, key=idempotency_key)
+        # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
+        with self._writing:
+            return append_rows(
+                self.name, self.chain, self._tail, data, watermark=watermark, key=idempotency_key
+            )
 
     # --- what happened --------------------------------------------------------------
 

@@ -55,7 +55,7 @@ def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
         table = _converted(lambda: pa.table(data))
         # pandas hands its unnamed row labels over as columns; they are not data.
         labels = [name for name in table.column_names if name.startswith("__index_level_")]
-        return table.drop_columns(labels) if type(data).__module__.startswith("pandas.") else table
+        return table.drop_columns(labels) if type(data).__module__.partition(".")[0] == "pandas" else table
     if isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray):
         rows = list(data)
         wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
@@ -237,11 +237,12 @@ def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab) -> None:
             if declared or not isinstance(field.type, t.Option):
                 found.append(f"- {name}: {show(field.type)} is missing")
             continue
-        kind = _event_time_type(given[name]) if name == vocab.event_time else _storable(given[name].type)
-        now, then = _bare(kind), _bare(field.type)
+        kind = _storable(given[name].type)
+        if name == vocab.event_time and not isinstance(kind, t.Null):
+            kind = _event_time_type(given[name])
         optional = isinstance(field.type, t.Option)
-        if now != then and not (optional and isinstance(now, t.Null)):
-            found.append(f"~ {name}: is {show(now)}, the dataset has {show(then)}")
+        if not _fits(_present(kind), field.type):
+            found.append(f"~ {name}: is {show(_present(kind))}, the dataset has {show(_present(field.type))}")
         elif not optional and table[name].null_count:
             found.append(f"~ {name}: has {table[name].null_count:,} missing values, the dataset allows none")
     if found:
@@ -252,18 +253,25 @@ def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab) -> None:
         )
 
 
-def _bare(kind: Any) -> Any:
-    """A type without whether values may be missing, at every depth."""
-    match kind:
-        case t.Option(inner):
-            return _bare(inner)
-        case t.List(item, length):
-            return t.List(_bare(item), length)
-        case t.Struct(fields):
-            return t.Struct(tuple(t.DataField(field.name, _bare(field.type)) for field in fields))
-        case t.Map(key, value, _):
-            return t.Map(_bare(key), _bare(value))
-    return kind
+def _present(kind: Any) -> Any:
+    """The type of the values that are there."""
+    return kind.inner if isinstance(kind, t.Option) else kind
+
+
+def _fits(given: Any, wanted: Any) -> bool:
+    """Say whether values of a type can be stored as another; only what is optional there may be missing."""
+    match given, wanted:
+        case t.Null(), t.Option():
+            return True
+        case _, t.Option(inner):
+            return _fits(_present(given), inner)
+        case t.List(item, length), t.List(wanted_item, wanted_length):
+            return length == wanted_length and _fits(item, wanted_item)
+        case t.Struct(fields), t.Struct(wanted_fields):
+            return [field.name for field in fields] == [field.name for field in wanted_fields] and all(
+                _fits(a.type, b.type) for a, b in zip(fields, wanted_fields, strict=True)
+            )
+    return bool(given == wanted)
 
 
 # --- columns ----------------------------------------------------------------------

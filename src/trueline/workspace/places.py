@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from trueline.chain.files import refusal
 from trueline.chain.open_store import below, open_store
-from trueline.chain.store import Folder, Store
+from trueline.chain.store import Folder, Store, check_ref
 from trueline.errors import BadName, ConfigError, InputError, StoreError
 from trueline.identity.dataset_id import DatasetKey
 from trueline.workspace import config
@@ -128,7 +128,8 @@ class FolderPlace:
 
     def refs(self, name: str) -> list[str]:
         try:
-            return sorted(entry.name for entry in (self.folder(name) / "refs").iterdir() if entry.is_file())
+            files = [entry.name for entry in (self.folder(name) / "refs").iterdir() if entry.is_file()]
+            return sorted(file for file in files if _is_ref(file))
         except FileNotFoundError:
             return []
 
@@ -138,6 +139,8 @@ class FolderPlace:
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         import shutil
 
+        if (self.path / DATASETS / name).is_symlink():
+            return False
         folder = self.folder(name)
         with _refusing("remove", folder):
             files = [path for path in folder.rglob("*") if not path.is_dir()]
@@ -154,6 +157,14 @@ class FolderPlace:
                     return False
                 shutil.rmtree(aside)
         return True
+
+
+def _is_ref(name: str) -> bool:
+    try:
+        check_ref(name)
+    except InputError:
+        return False
+    return True
 
 
 def _is_ours(path: str) -> bool:
@@ -295,7 +306,8 @@ class UrlPlace:
 
         folder = self._key(DATASETS, check_name(name), "refs")
         found = self._asked("list", lambda: obstore.list_with_delimiter(self._client, folder))
-        return sorted(meta["path"].rpartition("/")[2] for meta in found["objects"])
+        names = [meta["path"].rpartition("/")[2] for meta in found["objects"]]
+        return sorted(name for name in names if _is_ref(name))
 
     def exists(self, name: str) -> bool:
         return check_name(name) in self._folders(DATASETS)

@@ -108,11 +108,11 @@ class Workspace:
         return True
 
     def __contains__(self, name: object) -> bool:
-        return is_name(name) and self.place.exists(str(name)) and self._is_present(str(name))
+        return is_name(name) and self._is_present(str(name))
 
     def __getitem__(self, name: str) -> Dataset:
-        if name not in self:
-            raise not_found(check_name(name), self, self.location)
+        if not self.place.exists(check_name(name)) or not self._is_present(name):
+            raise not_found(name, self, self.location)
         return self._dataset(name)
 
     def datasets(self) -> list[Dataset]:
@@ -137,6 +137,8 @@ class Workspace:
     def _is_present(self, name: str) -> bool:
         """A folder is a dataset once it has a head, or when it has lost one."""
         try:
+            if not self.place.exists(name):
+                return False
             store = self._dataset(name).chain.store
         except BadName:
             return False

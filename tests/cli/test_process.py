@@ -1,0 +1,85 @@
+"""The command line as a process: what it loads, what it leaves, how it ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pyarrow as pa
+
+import trueline as tl
+
+HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "cryptography", "rich", "obstore", "yaml", "pydantic"}
+COUNT = """
+import json, sys
+from trueline.cli import main
+code = main(sys.argv[1:])
+print(json.dumps(sorted(set({heavy!r}) & set(sys.modules))), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+def trueline(*words, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "trueline.cli", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **options,
+    )
+
+
+def test_looking_at_metadata_as_json_loads_nothing_heavy(shop):
+    for words in (["log"], ["list"], ["status"], ["schema", "sales"], ["verify"], ["config", "list"], ["gc"]):
+        command = [sys.executable, "-c", COUNT.format(heavy=sorted(HEAVY)), "-C", str(shop), *words, "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)
+        assert json.loads(done.stderr.splitlines()[-1]) == [], words
+
+
+def test_exit_codes_reach_the_shell(shop, tmp_path):
+    assert trueline("list", "-C", shop).returncode == 0
+    assert trueline("list", "-C", tmp_path).returncode == 2
+    assert trueline("nonsense").returncode == 2
+    next((shop / "datasets" / "sales" / "data").iterdir()).unlink()
+    assert trueline("verify", "-C", shop).returncode == 1
+
+
+def test_a_reader_that_hangs_up_is_no_error(shop):
+    with tl.open(shop) as ws:
+        ws.config.set("storage.durable", False)
+        for n in range(200):
+            ws["sales"].append(pa.table({"city": ["x"], "price": [float(n)]}))
+    read, write = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trueline.cli", "-C", str(shop), "log", "-n", "0"],
+        stdout=write, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    os.close(write)
+    os.close(read)
+    _, err = process.communicate(timeout=60)
+    assert (process.returncode, err) == (0, "")
+
+
+INTERRUPTED = """
+import os, signal, sys
+import trueline as tl
+from trueline.cli import main
+def datasets(self):
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pause()
+import trueline.workspace.workspace
+trueline.workspace.workspace.Workspace.datasets = datasets
+sys.exit(main(["-C", sys.argv[1], "list"]))
+"""
+
+
+def test_ctrl_c_ends_quietly_with_130(shop):
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(shop)], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "")

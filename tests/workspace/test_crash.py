@@ -1,0 +1,97 @@
+"""Killed at any operation of a commit: the old head or the new one, and everything goes on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from tests.architecture import ROOT
+from tests.workspace.records import column
+from trueline.chain.chain import Chain
+from trueline.chain.open_store import open_store
+
+
+def killed(tmp_path, template, what, torn):
+    """Run `what` in copies of a workspace, killed at operation 1, 2, … until one is not; the copies."""
+    last, folder = 0, tmp_path / "copies"
+    folder.mkdir()
+    while True:
+        for number in range(last + 1, last + 41):
+            shutil.copytree(template, folder / str(number))
+        command = [
+            sys.executable,
+            "-m",
+            "tests.workspace.zygote",
+            str(folder),
+            what,
+            str(last + 1),
+            str(last + 40),
+            torn,
+        ]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        said = dict(line.split() for line in done.stdout.splitlines())
+        assert "failed" not in said.values(), done.stderr
+        last += 40
+        if "done" in said.values():
+            return [folder / number for number, how in said.items() if how == "killed"] + [
+                folder / str(number) for number in range(1, last - 39)
+            ]
+
+
+def entries(chain):
+    return list(chain.entries())
+
+
+@pytest.mark.parametrize("torn", ["whole", "torn"])
+def test_an_append_killed_at_any_operation_leaves_the_old_head_or_the_new_one(tmp_path, torn):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        ds = ws.create("trades")
+        for n in range(3):
+            ds.append(pa.table({"x": [n]}))
+        old = ds.head
+    outcomes = set()
+    copies = killed(tmp_path, tmp_path / "ws", "append", torn)
+    assert len(copies) > 20
+    for copy in copies:
+        with tl.open(copy) as ws:
+            ds = ws["trades"]
+            new = ds.head != old
+            outcomes.add(new)
+            assert column(ds, "x") == [0, 1, 2] + [100] * new
+            assert ds.verify().ok
+            fresh = Chain(open_store(copy / "datasets" / "trades"))
+            assert entries(ds.chain) == entries(fresh)
+            fresh.close()
+            # The same append again is done once, whatever had become of the first.
+            ds.append(pa.table({"x": [100]}), idempotency_key="k")
+            assert ds.append(pa.table({"x": [101]})).offsets == range(4, 5)
+            ws.gc(older_than=0)
+            assert column(ds, "x") == [0, 1, 2, 100, 101]
+            assert ds.verify().ok
+            private = copy / "datasets" / "trades" / "private"
+            assert list((private / "staging").iterdir()) == []
+    assert outcomes == {False, True}
+
+
+def test_a_creation_killed_at_any_operation_leaves_nothing_or_the_dataset(tmp_path):
+    tl.open(tmp_path / "ws", create=True).close()
+    outcomes = set()
+    for copy in killed(tmp_path, tmp_path / "ws", "create", "whole"):
+        with tl.open(copy) as ws:
+            there = "trades" in ws
+            outcomes.add(there)
+            assert [d.name for d in ws.datasets()] == ["trades"] * there
+            ds = ws.create("trades")
+            assert ds.info.blocks == 2
+            assert ds.append(pa.table({"x": [1]})).rows == 1
+            ws.gc(older_than=0)
+            assert ws.verify().ok
+    assert outcomes == {False, True}

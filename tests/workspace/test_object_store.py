@@ -1,0 +1,92 @@
+"""A workspace below a URL: the same, with what is private on this machine."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from tests.workspace.records import column
+from trueline.chain.store import Folder
+from trueline.errors import WorkspaceNotFound
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def url(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return f"memory://workspace-{next(_numbers)}/lake"
+
+
+def test_a_workspace_lives_below_a_url(url, tmp_path):
+    with pytest.raises(WorkspaceNotFound):
+        tl.open(url)
+    with tl.open(url, create=True) as ws:
+        ds = ws.create("trades", description="x")
+        ds.append(pa.table({"x": [1, 2]}))
+        ws.config.set("gc.older_than", "2h")
+    with tl.open(url, create=True) as ws:
+        assert list(ws) == ["trades"]
+        assert ws.config["gc.older_than"] == "2h"
+        ds = ws["trades"]
+        assert ds.append(pa.table({"x": [3]})).offsets == range(2, 3)
+        assert column(ds, "x") == [1, 2, 3]
+        assert ws.verify().ok
+        assert "other" not in ws
+        assert ws.create("trades").id == ds.id
+
+
+def test_indexes_lie_in_the_cache_and_keys_in_the_data_of_this_machine(url, tmp_path):
+    with tl.open(url, create=True) as ws:
+        ws.create("trades").append(pa.table({"x": [1]}))
+    assert [path.name for path in (tmp_path / "cache").rglob("*.sqlite")] == ["trades.sqlite"]
+    assert len(list((tmp_path / "data").rglob("*.key"))) == 1
+
+
+def test_two_workspaces_do_not_share_what_is_private(url):
+    with tl.open(url, create=True) as one, tl.open(url + "-two", create=True) as two:
+        assert one.index_path("x") != two.index_path("x")
+        one.create("x").append(pa.table({"a": [1]}))
+        two.create("x")
+        assert two["x"].info.rows == 0
+
+
+def test_a_relative_cache_home_counts_as_not_set(url, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with tl.open(url, create=True) as ws:
+        assert ws.index_path("x").is_relative_to(tmp_path / "home" / ".cache")
+
+
+def test_gc_follows_all_refs_and_removes_leftovers(url):
+    with tl.open(url, create=True) as ws:
+        ds = ws.create("trades")
+        ds.append(pa.table({"x": [1]}))
+        store = ds.chain.store
+        with store.lease():
+            store.put(Folder.DATA, b"left")
+        half = ws.place.store("half", durable=True)
+        half.put(Folder.BLOCKS, b"a seed")
+        half.close()
+        assert ws.gc().objects == 0
+        assert ws.gc().unfinished == ()
+        assert "half" not in ws
+        assert ws.place.refs("trades") == ["head"]
+        assert ws.verify().ok
+
+
+def test_a_lost_head_is_noticed(url):
+    import obstore
+
+    with tl.open(url, create=True) as ws:
+        ds = ws.create("trades")
+        head = ds.append(pa.table({"x": [1]})).block
+        obstore.delete(ws.place._client, ws.place._key("datasets", "trades", "refs", "head"))
+    with tl.open(url) as ws:
+        assert "trades" in ws
+        with pytest.raises(tl.errors.HeadMissing, match=head):
+            ws["trades"].append(pa.table({"x": [2]}))

@@ -1,0 +1,127 @@
+"""Slices as files: what other readers of the format expect, and bytes that do not depend on chance."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.workspace.records import slices
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.events import SetVocab
+from trueline.chain.instant import Instant
+from trueline.chain.memory_store import MemoryStore
+from trueline.chain.store import Folder
+from trueline.errors import SchemaError
+from trueline.identity import logical_hash
+from trueline.workspace import slices as writing
+from trueline.workspace.intake import fit, whole_schema
+
+NOW = Instant.parse("2026-01-01T00:00:00.123456789Z")
+
+
+class Empty:
+    """The tail of a dataset without data."""
+
+    schema = None
+    vocab = SetVocab()
+
+
+def write(table: pa.Table, first: int = 0):
+    store = MemoryStore()
+    fitted = fit(table, Empty)
+    told = writing.write_slice(store, fitted.table, fitted.schema, SetVocab(), first=first, system_time=NOW)
+    return told, store.get(Folder.DATA, told.physical_hash)
+
+
+def test_a_slice_is_laid_out_as_the_format_says():
+    told, raw = write(pa.table({"city": ["Bern", "Basel"]}), first=7)
+    file = pq.ParquetFile(io.BytesIO(raw))
+    assert file.metadata.format_version == "1.0"
+    assert file.schema_arrow.names == ["offset", "op", "system_time", "event_time", "city"]
+    assert [field.nullable for field in file.schema_arrow] == [False, False, False, True, True]
+    assert [str(field.type) for field in file.schema_arrow][:4] == [
+        "int64", "int32", "timestamp[ms, tz=UTC]", "timestamp[ms, tz=UTC]",
+    ]  # fmt: skip
+    group = file.metadata.row_group(0)
+    encodings = {group.column(i).path_in_schema: group.column(i).encodings for i in range(5)}
+    assert "RLE_DICTIONARY" in encodings["op"] or "PLAIN_DICTIONARY" in encodings["op"]
+    assert not {"RLE_DICTIONARY", "PLAIN_DICTIONARY"} & set(encodings["offset"])
+    assert {group.column(i).compression for i in range(5)} == {"SNAPPY"}
+    table = file.read()
+    assert table["offset"].to_pylist() == [7, 8]
+    assert set(table["system_time"].cast(pa.int64()).to_pylist()) == {int(NOW) // 1_000_000}
+    assert (told.offset_interval.start, told.offset_interval.end, told.size) == (7, 8, len(raw))
+
+
+TYPES = {
+    "bool": pa.array([True, None]),
+    "int8": pa.array([1, None], pa.int8()),
+    "uint16": pa.array([1, None], pa.uint16()),
+    "uint32": pa.array([2**32 - 1, None], pa.uint32()),
+    "uint64": pa.array([2**64 - 1, None], pa.uint64()),
+    "float16": pa.array([1.5, None], pa.float16()),
+    "float32": pa.array([1.5, None], pa.float32()),
+    "date32": pa.array([1, None], pa.date32()),
+    "date64": pa.array([86_400_000, None], pa.date64()),
+    "time32-s": pa.array([1, None], pa.time32("s")),
+    "time64-ns": pa.array([1001, None], pa.time64("ns")),
+    "timestamp-s": pa.array([1, None], pa.timestamp("s", "UTC")),
+    "timestamp-ns": pa.array([1001, None], pa.timestamp("ns", "UTC")),
+    "timestamp-us-no-zone": pa.array([1001, None], pa.timestamp("us")),
+    "timestamp-zone": pa.array([1, None], pa.timestamp("ms", "Europe/Zurich")),
+    "decimal": pa.array(["1.25", None]).cast(pa.decimal128(10, 2)),
+    "decimal32": pa.array(["1.25", None]).cast(pa.decimal128(5, 2)).cast(pa.decimal32(5, 2)),
+    "decimal256": pa.array(["1.25", None]).cast(pa.decimal256(50, 2)),
+    "string": pa.array(["a", None]),
+    "binary": pa.array([b"a", None]),
+    "fixed-binary": pa.array([b"ab", None], pa.binary(2)),
+    "list": pa.array([[1, 2], None], pa.list_(pa.int32())),
+    "large-list": pa.array([["a"], None], pa.large_list(pa.large_string())),
+    "fixed-list": pa.array([[1, 2], None], pa.list_(pa.int32(), 2)),
+    "list-of-seconds": pa.array([[1], [2]], pa.list_(pa.timestamp("s"))),
+    "dictionary": pa.array(["a", None]).dictionary_encode(),
+}
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_what_is_read_back_hashes_to_what_the_block_says(name):
+    told, raw = write(pa.table({"x": TYPES[name]}))
+    found = pq.read_table(io.BytesIO(raw))
+    assert logical_hash(found) == told.logical_hash
+    if pa.types.is_timestamp(TYPES[name].type):
+        moments = found["x"].cast(pa.timestamp("ns", TYPES[name].type.tz)).to_pandas().tolist()
+        assert moments == TYPES[name].cast(pa.timestamp("ns", TYPES[name].type.tz)).to_pandas().tolist()
+
+
+def test_bytes_do_not_depend_on_how_the_table_is_split(monkeypatch):
+    monkeypatch.setattr(writing, "ROWS_OF_A_GROUP", 1000)
+    rows = 2500
+    table = pa.table({"n": range(rows), "s": [f"row {i}" if i % 3 else None for i in range(rows)]})
+    split = pa.Table.from_batches(table.to_batches(max_chunksize=77))
+    offset = pa.concat_tables([table.slice(0, 3), table]).slice(3)
+    (one, raw), *others = (write(each) for each in (table, split, offset))
+    assert [told for told, _ in others] == [one, one]
+    assert pq.ParquetFile(io.BytesIO(raw)).metadata.num_row_groups == 3
+    assert pq.read_table(io.BytesIO(raw))["offset"].to_pylist() == list(range(rows))
+
+
+def test_what_a_table_carries_besides_rows_is_not_stored():
+    table = pa.table({"x": [1]})
+    other = table.replace_schema_metadata({"made by": "someone"})
+    assert write(table)[0] == write(other)[0]
+
+
+def test_the_schema_of_a_slice_is_the_one_in_the_chain(ds):
+    ds.append(pa.table({"x": pa.array([1], pa.timestamp("s"))}))
+    ((_, found),) = slices(ds)
+    assert isinstance(ds.system_schema, DataSchema)
+    assert whole_schema(pa.schema({"x": found.schema.field("x").type}), SetVocab()) == ds.system_schema
+
+
+def test_a_type_that_cannot_be_stored_is_refused_by_its_column():
+    runs = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), pa.array(["a", "b"]))
+    with pytest.raises(SchemaError, match="column 'x'"):
+        write(pa.table({"x": runs}))
