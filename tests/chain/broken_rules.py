@@ -685,7 +685,7 @@ def a_block_is_not_on_the_chain_of_the_input() -> Broken:
     first = blocks_of(source)[0]
     bad = execute(taken("a", None, "elsewhere", None, 9), watermark=1)
     good = execute(taken("a", None, first, None, 9), watermark=1)
-    return Broken(history, bad, good, (digest("elsewhere"), dataset_id("a")))
+    return Broken(history, bad, good, (f"{digest('elsewhere')} is not on its chain", dataset_id("a")))
 
 
 @breaks("R4")
@@ -707,7 +707,7 @@ def an_input_was_reset_under_its_reader() -> Broken:
     source.append(add_data((10, 39), prev=9))
     bad = execute(taken("a", third, source.head, 29, 39), watermark=2)
     good = execute(taken("a", third, None, 29), watermark=2)
-    return Broken(history, bad, good, (third, source.head))
+    return Broken(history, bad, good, (f"{third} is not on its chain", source.head))
 
 
 @breaks("R5")
