@@ -44,7 +44,7 @@ def test_metadata_of_its_own_is_a_commit_of_its_own(ds):
 
 
 def test_a_clock_that_stands_still_does_not_join_commits(ds, monkeypatch):
-    still = Instant.now()
+    still = ds.info.updated
     monkeypatch.setattr(Instant, "now", classmethod(lambda cls: still))
     for n in range(3):
         ds.append(pa.table({"x": [n]}))
