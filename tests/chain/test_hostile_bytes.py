@@ -229,7 +229,6 @@ def test_parts_shared_a_few_times_are_read():
     assert read(laughs(2, 2)) == block
 
 
-@pytest.mark.xfail(reason="a block without a shape is traced again at every reading", strict=True)
 def test_a_block_whose_parts_overlap_is_looked_through_for_a_shape_once(monkeypatch):
     traced = []
     monkeypatch.setattr(shapes, "trace", lambda raw, record: traced.append(raw) or trace(raw, record))
@@ -240,7 +239,6 @@ def test_a_block_whose_parts_overlap_is_looked_through_for_a_shape_once(monkeypa
 
 
 @pytest.mark.parametrize("view", [lambda changing: changing, memoryview], ids=["bytearray", "memoryview"])
-@pytest.mark.xfail(reason="bytes that may change are kept as they are, or not read at all", strict=True)
 def test_bytes_that_may_change_are_copied(view):
     raw = vectors()[5].raw
     changing = bytearray(raw)

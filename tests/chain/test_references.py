@@ -173,7 +173,6 @@ def test_a_checkpoint_of_a_later_version_is_not_taken_for_one_that_lists_nothing
     assert "upgrade" in caught.value.remedy
 
 
-@pytest.mark.xfail(reason="verification raises what it should report", strict=True, raises=InputError)
 def test_a_checkpoint_that_is_not_understood_is_reported_by_verification():
     store = MemoryStore()
     later = CheckpointFile().to_bytes().replace(b'"version":1', b'"version":2')

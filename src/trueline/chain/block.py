@@ -47,6 +47,7 @@ class Block(Record):
 
         `name` is its hash if the caller has just computed it.
         """
+        raw = bytes(raw)
         block: Block = _SHAPES.read(raw)
         object.__setattr__(block, "_raw", raw)
         object.__setattr__(block, "_hash", name)

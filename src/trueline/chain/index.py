@@ -93,7 +93,9 @@ class Index:
 
     def find(self, block: Multihash) -> Entry | None:
         """Return the entry of a block, None if it is not on the branch."""
-        return self._one(f"SELECT {_COLUMNS} FROM event WHERE hash = ?", block.digest)
+        entry = self._one(f"SELECT {_COLUMNS} FROM event WHERE hash = ?", block.digest)
+        # Rows hold the digest alone; a hash of another function may have the same.
+        return entry if entry is not None and entry.hash == block else None
 
     def newest(self, *events: type[Event], upto: int, nth: int = 0) -> Entry | None:
         """Return the n-th newest entry (0: the newest) of these events at or before a sequence number."""

@@ -20,6 +20,10 @@ MAX_LENGTHS = 512
 MAX_SHAPED_BYTES = 4096
 
 
+# A mask that lets nothing through: only hostile blocks have no shape, and one is reason to stop looking.
+_NO_SHAPE: tuple[int, int, Callable[[bytes], Any]] = (0, 1, bytes)
+
+
 class Shapes:
     """What is known of the shapes of one kind of record, by length."""
 
@@ -42,9 +46,8 @@ class Shapes:
         if len(shapes) == MAX_SHAPES_PER_LENGTH:
             return decode(raw, self.record)
         made, shape = trace(raw, self.record)
-        if shape is not None:
-            # A new list, so that readers in other threads never see one half changed.
-            self._known[len(raw)] = [*shapes, shape]
+        # A new list, so that readers in other threads never see one half changed.
+        self._known[len(raw)] = [*shapes, shape] if shape is not None else [_NO_SHAPE] * MAX_SHAPES_PER_LENGTH
         return made
 
 

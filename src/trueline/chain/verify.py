@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -145,24 +145,21 @@ def verify_objects(
     """Check that every object the blocks refer to is there, has its size and hashes to its name."""
     problems: list[Problem] = []
     count = size = 0
-    for name, block, reference in _referenced(chain, after, upto):
-        count += 1
-        size += reference.size or 0
-        problem = _check_object(chain, reference, name, block)
-        if problem is not None:
-            problems.append(problem)
-        if progress is not None:
-            progress(count)
-    return Report(objects=count, bytes=size, problems=tuple(problems))
-
-
-def _referenced(
-    chain: Chain, after: Multihash | None, upto: Multihash | None
-) -> Iterator[tuple[Multihash, Block, Reference]]:
     seen: set[Multihash] = set()
     for name, block in chain.between(after, upto):
-        for reference in references(block, chain.store, seen):
-            yield name, block, reference
+        try:
+            for reference in references(block, chain.store, seen):
+                count += 1
+                size += reference.size or 0
+                problem = _check_object(chain, reference, name, block)
+                if problem is not None:
+                    problems.append(problem)
+                if progress is not None:
+                    progress(count)
+        except InputError as error:
+            # A checkpoint that says it is ours but cannot be understood.
+            problems.append(_problem(error, name, block.sequence_number))
+    return Report(objects=count, bytes=size, problems=tuple(problems))
 
 
 def _check_object(chain: Chain, reference: Reference, name: Multihash, block: Block) -> Problem | None:
