@@ -285,3 +285,19 @@ def test_a_chain_that_mixes_data_events_is_found_through(path):
         found = [reader.newest(kind, nth=nth) for nth in range(len(expected) + 1)]
         assert [block and block.sequence_number for block in found] == [*expected, None]
     assert reader.newest(AddData, ExecuteTransform, nth=3).sequence_number == 5
+
+
+def test_files_are_found_by_content_and_by_name(path):
+    from trueline.chain.commits import CommitRecord
+
+    store = MemoryStore()
+    chain = grow_root(Chain(store, index=path), 1)
+    one, two = Multihash.of(b"one"), Multihash.of(b"two")
+    for content in (one, two):
+        notes = {"files": [{"name": "a.csv", "hash": str(content)}, "garbage", {"name": 3}]}
+        chain.append(add_rows(chain, extra=CommitRecord(notes=notes).to_extra()))
+    for reader in (chain, Chain(store), Chain(store, index=path)):
+        assert reader.file(one).sequence_number == 3
+        assert reader.file(Multihash.of(b"three")) is None
+        assert reader.file_named("a.csv") == (two, reader.entry_number(4))
+        assert reader.file_named("b.csv") is None

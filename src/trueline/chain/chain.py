@@ -212,6 +212,21 @@ class Chain:
         entry = self.entry_number(number) if number is not None else None
         return self.block(entry.hash) if entry else None
 
+    def file(self, content: Multihash) -> Entry | None:
+        """Return the newest block that took in a file with these bytes."""
+        if self.tail() is None:
+            return None
+        number = self._guarded(lambda: self._index.file(content))
+        return self.entry_number(number) if number is not None else None
+
+    def file_named(self, name: str) -> tuple[Multihash, Entry] | None:
+        """Return the hash of the newest file of a name that was taken in, and the block that did."""
+        if self.tail() is None:
+            return None
+        found = self._guarded(lambda: self._index.file_named(name))
+        entry = self.entry_number(found[1]) if found is not None else None
+        return (Multihash(found[0]), entry) if found is not None and entry is not None else None
+
     def at_time(self, time_us: int) -> Entry | None:
         """Return the last commit end recorded at or before a moment (microseconds from 1970)."""
         if self.tail() is None:

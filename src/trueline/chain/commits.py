@@ -37,6 +37,17 @@ class CommitRecord:
         """Whether a commit ends with this part."""
         return self.part >= self.parts
 
+    @property
+    def files(self) -> list[tuple[str, str]]:
+        """The name and hash of each file the commit took in; what is not of that form is passed over."""
+        listed = (self.notes or {}).get("files")
+        if not isinstance(listed, list):
+            return []
+        pairs = [(item.get("name"), item.get("hash")) for item in listed if isinstance(item, Mapping)]
+        return [
+            (name, content) for name, content in pairs if isinstance(name, str) and isinstance(content, str)
+        ]
+
     def to_extra(self) -> Extra | None:
         """Return the attributes to store, None if there is nothing to say."""
         value: dict[str, Any] = dict(self.notes or {})

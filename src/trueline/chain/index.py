@@ -24,7 +24,7 @@ from trueline.chain.events import AddData, Event, ExecuteTransform
 from trueline.chain.wire import OneOf, layout
 from trueline.identity.multihash import Multihash
 
-VERSION = 1
+VERSION = 2
 _TYPES = next(field.kind for field in layout(Block).fields if field.name == "event")
 assert isinstance(_TYPES, OneOf)
 TYPE_NUMBERS: dict[type, int] = {event: number for number, event in enumerate(_TYPES.of, 1)}
@@ -46,6 +46,9 @@ CREATE TABLE taken(
   PRIMARY KEY(input, seq)) WITHOUT ROWID;
 CREATE INDEX taken_offset ON taken(input, last_offset, seq);
 CREATE TABLE token(key TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE file(hash TEXT NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(hash, name, seq))
+  WITHOUT ROWID;
+CREATE INDEX file_name ON file(name, seq);
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _COLUMNS = "seq, hash, type, time, last_offset, commits, is_end, before, data, rare, crc"
@@ -191,6 +194,16 @@ class Index:
         rows = self._rows("SELECT seq FROM token WHERE key = ?", key)
         return rows[0][0] if rows else None
 
+    def file(self, content: str) -> int | None:
+        """Return the sequence number of the newest block that took in a file with these bytes."""
+        rows = self._rows("SELECT max(seq) FROM file WHERE hash = ?", content)
+        return rows[0][0] if rows else None
+
+    def file_named(self, name: str) -> tuple[str, int] | None:
+        """Return the hash of the newest file of a name, and the sequence number of its block."""
+        rows = self._rows("SELECT hash, seq FROM file WHERE name = ? ORDER BY seq DESC LIMIT 1", name)
+        return (rows[0][0], rows[0][1]) if rows else None
+
     # --- writing --------------------------------------------------------------
 
     def extend(self, blocks: Iterable[Block], *, after: Multihash | None) -> None:
@@ -207,7 +220,7 @@ class Index:
         with self._writing() as connection:
             if not if_still():
                 return
-            for table in ("event", "rare", "slice", "taken", "token"):
+            for table in ("event", "rare", "slice", "taken", "token", "file"):
                 connection.execute(f"DELETE FROM {table} WHERE seq > ?", (after,))
 
     def discard(self) -> None:
@@ -282,6 +295,8 @@ class Index:
         key = (record.notes or {}).get("idempotency_key")
         if isinstance(key, str):
             connection.execute("INSERT OR IGNORE INTO token VALUES (?,?)", (key, seq))
+        for name, content in record.files:
+            connection.execute("INSERT OR IGNORE INTO file VALUES (?,?,?)", (content, name, seq))
         return entry
 
     def _open(self) -> sqlite3.Connection:
