@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.chain.store.small_s3 import serving
 from tests.workspace.records import column
 from trueline.chain.store import Folder
 from trueline.errors import WorkspaceNotFound
@@ -77,6 +79,25 @@ def test_gc_follows_all_refs_and_removes_leftovers(url):
         assert "half" not in ws
         assert ws.place.refs("trades") == ["head"]
         assert ws.verify().ok
+        later = time.time() + 60
+        assert ws.place.remove_unfinished("half", later, dry_run=True)
+        assert list(ws.place.names()) == ["half", "trades"]
+        assert ws.place.remove_unfinished("half", later, dry_run=False)
+        assert list(ws.place.names()) == ["trades"]
+        assert not ws.place.remove_unfinished("trades", later, dry_run=False)
+
+
+def test_the_options_of_a_provider_reach_every_dataset(url):
+    with serving() as server:
+        with tl.open("s3://bucket/lake", create=True, **server.options) as ws:
+            ws.create("trades").append(pa.table({"x": [1]}))
+            assert (list(ws), ws.place.refs("trades")) == (["trades"], ["head"])
+        with tl.open("s3://bucket/lake", **server.options) as ws:
+            assert ws["trades"].append(pa.table({"x": [2]})).offsets == range(1, 2)
+            assert ws.gc(older_than=0).objects == 0
+            assert ws.verify().ok
+        assert "lake/trueline.toml" in server.objects
+    assert not any(".key" in key for key in server.objects), "private keys stay on this machine"
 
 
 def test_a_lost_head_is_noticed(url):

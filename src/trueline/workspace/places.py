@@ -146,13 +146,15 @@ class FolderPlace:
             files = [path for path in folder.rglob("*") if not path.is_dir()]
             if not all(_is_ours(path.relative_to(folder).as_posix()) for path in files):
                 return False
-            if any(path.lstat().st_mtime >= before for path in (folder, *files)) or _is_busy(folder):
+            if any(path.lstat().st_mtime >= before for path in (folder, *files)) or _is_busy(
+                open_store(folder)
+            ):
                 return False
             if not dry_run:
                 # Moved aside first: a creation that begins at this moment is seen there, and put back.
                 aside = folder.with_name(f".{name}.{os.urandom(4).hex()}")
                 folder.rename(aside)
-                if _is_busy(aside):
+                if _is_busy(open_store(aside)):
                     aside.rename(folder)
                     return False
                 shutil.rmtree(aside)
@@ -173,8 +175,7 @@ def _is_ours(path: str) -> bool:
     return folder == "private" or (folder in tuple(Folder) and _OBJECT.fullmatch(leaf) is not None)
 
 
-def _is_busy(location: str | Path) -> bool:
-    store = open_store(location)
+def _is_busy(store: Store) -> bool:
     try:
         return store.head() is not None or store.oldest_lease() is not None
     finally:
@@ -290,36 +291,41 @@ class UrlPlace:
             )
 
     def names(self) -> Iterator[str]:
-        yield from sorted(name for name in self._folders(DATASETS) if is_name(name))
+        yield from sorted(name for name in self._below(DATASETS)[0] if is_name(name))
 
-    def _folders(self, *parts: str) -> list[str]:
+    def _below(self, *parts: str) -> tuple[set[str], set[str]]:
+        """Return the folders and the objects directly below a folder."""
         import obstore
 
-        found = self._asked("list", lambda: obstore.list_with_delimiter(self._client, self._key(*parts)))
-        return [path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]]
+        within = self._key(*parts)
+        found = self._asked("list", lambda: obstore.list_with_delimiter(self._client, within))
+        folders = {path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]}
+        objects: set[str] = set()
+        for meta in found["objects"]:
+            # Servers that do not know delimiters list everything below.
+            name, _, deeper = meta["path"].removeprefix(f"{within}/").partition("/")
+            (folders if deeper else objects).add(name)
+        return folders, objects
 
     def store(self, name: str, *, durable: bool) -> Store:
         return open_store(below(self.location, DATASETS, check_name(name)), **self._options)
 
     def refs(self, name: str) -> list[str]:
-        import obstore
-
-        folder = self._key(DATASETS, check_name(name), "refs")
-        found = self._asked("list", lambda: obstore.list_with_delimiter(self._client, folder))
-        names = [meta["path"].rpartition("/")[2] for meta in found["objects"]]
-        return sorted(name for name in names if _is_ref(name))
+        return sorted(ref for ref in self._below(DATASETS, check_name(name), "refs")[1] if _is_ref(ref))
 
     def exists(self, name: str) -> bool:
-        return check_name(name) in self._folders(DATASETS)
+        return check_name(name) in self._below(DATASETS)[0]
 
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         import obstore
 
-        location, within = below(self.location, DATASETS, check_name(name)), self._key(DATASETS, name)
-        found = [meta for page in obstore.list(self._client, within) for meta in page]
+        within = self._key(DATASETS, check_name(name))
+        found = self._asked("list", lambda: [m for page in obstore.list(self._client, within) for m in page])
         if not all(_is_ours(meta["path"].removeprefix(f"{within}/")) for meta in found):
             return False
-        if any(meta["last_modified"].timestamp() >= before for meta in found) or _is_busy(location):
+        if any(meta["last_modified"].timestamp() >= before for meta in found) or _is_busy(
+            self.store(name, durable=True)
+        ):
             return False
         if not dry_run:
             self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
