@@ -488,6 +488,13 @@ def a_push_source_that_is_not_there_is_disabled() -> Broken:
 
 
 @breaks("S7")
+def a_push_source_is_disabled_where_none_is() -> Broken:
+    return Broken(
+        root(), {"kind": "DisablePushSource", "sourceName": "other"}, push_source(), ("other", "none")
+    )
+
+
+@breaks("S7")
 def polling_is_disabled_that_was_never_set() -> Broken:
     return Broken(root(), {"kind": "DisablePollingSource"}, polling_source(), ("polling",))
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.chain.golden import vector
 from tests.chain.hostile import cost_of
+from tests.chain.raw_schemas import bare
 from trueline.chain import datatypes as t
 from trueline.chain.arrow_schema import from_arrow, read_raw, to_arrow
 from trueline.errors import InputError, SchemaError
@@ -89,18 +90,6 @@ def test_a_schema_survives_arrow(schema):
 def test_the_raw_form_of_a_schema_is_read(schema):
     message = to_arrow(schema).serialize().to_pybytes()
     assert read_raw(bare(message)) == schema
-
-
-def bare(message: bytes) -> bytes:
-    """Cut the Schema table out of an IPC message: a root offset, and everything it points over."""
-    length = int.from_bytes(message[4:8], "little")
-    body = message[8 : 8 + length]
-    table = int.from_bytes(body[:4], "little")
-    vtable = table - int.from_bytes(body[table : table + 4], "little", signed=True)
-    slot = table + int.from_bytes(body[vtable + 8 : vtable + 10], "little")
-    header = slot + int.from_bytes(body[slot : slot + 4], "little")
-    # The root offset takes the first eight bytes, so that everything keeps its alignment.
-    return (header + 8).to_bytes(8, "little") + body
 
 
 @pytest.mark.parametrize(

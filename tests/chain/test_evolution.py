@@ -2,12 +2,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.chain.golden import vector
 from tests.chain.histories import SYSTEM_COLUMNS, History, root, set_data_schema
+from tests.chain.raw_schemas import bare
 from tests.chain.records import data_types
 from trueline.chain import Block
 from trueline.chain import datatypes as t
@@ -193,6 +195,18 @@ def test_the_raw_form_may_be_followed_by_the_present_one_with_or_without_its_opt
 
 
 @pytest.mark.contract("chain:H2")
+def test_between_two_raw_schemas_optionality_counts():
+    before, after = (
+        SetDataSchema(
+            bare(pa.schema([pa.field("a", pa.int64(), nullable=nullable)]).serialize().to_pybytes())
+        )
+        for nullable in (False, True)
+    )
+    found = {rule: problem for rule, problem, _ in schema_findings(before, after, SetVocab())}
+    assert "optional Int64" in found["H2"]
+
+
+@pytest.mark.contract("chain:H2")
 @pytest.mark.parametrize("raw", ["", "AAAA", "/////wAAAAA=", RAW[:-40], "AAAAAAAAAAAAAAAAAAAAAA=="])
 def test_a_raw_schema_that_cannot_be_read_is_a_finding_not_an_accident(raw):
     history = History()
@@ -277,3 +291,12 @@ def test_each_system_column_is_asked_for(place):
 )
 def test_event_time_may_be_a_day_or_a_moment_and_missing(kind):
     History("Root", set_data_schema(system=[*SYSTEM_COLUMNS[:3], column(kind, "event_time")]))
+
+
+@pytest.mark.contract("chain:H3")
+@pytest.mark.parametrize("place", range(3))
+def test_only_event_time_may_be_missing(place):
+    history = History()
+    columns = list(SYSTEM_COLUMNS)
+    columns[place] = column(optional(columns[place]["type"]), columns[place]["name"])
+    history.refuses(history.block(set_data_schema(system=columns)), "chain:H3", holds=("optional",))

@@ -304,6 +304,12 @@ def test_a_source_that_was_ended_may_be_set_again_or_make_room_for_the_other_kin
     history.append(polling_source())
 
 
+@pytest.mark.contract("chain:S5")
+def test_a_source_may_have_either_schema():
+    for read in ({"ddlSchema": ["a INT"]}, {"schema": {"fields": [{"name": "a", "type": "Int32"}]}}, {}):
+        root(push_source(read={"kind": "Csv", **read}))
+
+
 @pytest.mark.contract("chain:S6")
 def test_an_ethereum_source_may_have_either_origin():
     for origin in ({"chainId": 1}, {"nodeUrl": "wss://example.org"}, {"chainId": 0}):
