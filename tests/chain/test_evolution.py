@@ -300,3 +300,11 @@ def test_only_event_time_may_be_missing(place):
     columns = list(SYSTEM_COLUMNS)
     columns[place] = column(optional(columns[place]["type"]), columns[place]["name"])
     history.refuses(history.block(set_data_schema(system=columns)), "chain:H3", holds=("optional",))
+
+
+@pytest.mark.contract("chain:H3")
+def test_an_optional_event_time_is_still_a_time():
+    history = History()
+    for kind in (optional(TEXT), optional(optional({"kind": "Date"}))):
+        columns = [*SYSTEM_COLUMNS[:3], column(kind, "event_time")]
+        history.refuses(history.block(set_data_schema(system=columns)), "chain:H3", holds=("event_time",))
