@@ -82,6 +82,10 @@ class SchemaError(InputError):
     """Data that does not fit the schema it meets."""
 
 
+class BrokenFile(InputError):
+    """A source file that cannot be read to its end: torn, truncated, or not what it is said to be."""
+
+
 class ChainError(InputError):
     """A block the chain's rules refuse: `code` is the error's name, `rule` the contract."""
 
@@ -154,6 +158,10 @@ class HashMismatch(CorruptionError):
 
 class ObjectMissing(CorruptionError, LookupError):
     """An object that something refers to is not in the store."""
+
+
+class StateMissing(ObjectMissing):
+    """A file of a dataset's state is gone; state is a cache and can be rebuilt."""
 
 
 class HeadMissing(CorruptionError):

@@ -1,0 +1,228 @@
+"""Keys as bytes: values of any number of columns in a form whose order is the order of its bytes.
+
+A key is the concatenation of its columns, each of fixed length or terminated,
+so that no key is the beginning of another, and different values never give
+the same bytes. Comparison is of unsigned bytes; there is no collation.
+`docs/state.md` has the table of types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trueline.errors import InputError, SchemaError
+
+KEY: Final = "_key"
+_MOST_BYTES: Final = (1 << 31) - 1
+_SHOWN: Final = 20
+_TERMINATOR: Final = b"\x00\x00"
+
+Bytes = npt.NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Keys from `first` on, before `end`; None is no bound.
+
+    >>> b"b" in KeyRange(b"a", b"c"), b"c" in KeyRange(b"a", b"c"), b"x" in KeyRange(b"a")
+    (True, False, True)
+    """
+
+    first: bytes | None = None
+    end: bytes | None = None
+
+    def __contains__(self, key: bytes) -> bool:
+        return (self.first is None or self.first <= key) and (self.end is None or key < self.end)
+
+
+def ranges(splitters: Sequence[bytes]) -> list[KeyRange]:
+    """Return the ranges between ascending splitters; together they hold every key once.
+
+    >>> ranges([b"m"])
+    [KeyRange(first=None, end=b'm'), KeyRange(first=b'm', end=None)]
+    """
+    if any(a >= b for a, b in pairwise(splitters)):
+        raise InputError("splitters do not ascend", remedy="sort them and leave out repeated ones")
+    bounds = [None, *splitters, None]
+    return [KeyRange(first, end) for first, end in pairwise(bounds)]
+
+
+def encode_keys(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pa.BinaryArray:
+    r"""Return each row's key: order-preserving and injective for the types of the columns.
+
+    A missing value is refused with the rows that lack it; −0.0 and 0.0 are two
+    keys, all NaN are one, after every number.
+
+    >>> keys = encode_keys(pa.table({"n": [-1, 0, 258]}), ["n"])
+    >>> [key.hex() for key in keys.to_pylist()]
+    ['7fffffffffffffff', '8000000000000000', '8000000000000102']
+    >>> encode_keys(pa.table({"s": ["a", "ab"]}), ["s"]).to_pylist()
+    [b'a\x00\x00', b'ab\x00\x00']
+    """
+    arrays = [_plain(table, name) for name in columns]
+    if not arrays:
+        raise InputError("a key of no columns", remedy="name at least one column")
+    missing = null_rows(arrays)
+    if missing.any():
+        raise null_key(columns, np.flatnonzero(missing))
+    parts = _gathered([_encoded(array, name) for array, name in zip(arrays, columns, strict=True)])
+    if sum(part.nbytes for part in parts) > _MOST_BYTES:
+        raise InputError(
+            f"the keys of {table.num_rows:,} rows are more than 2 GiB", remedy="merge fewer rows at a time"
+        )
+    return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
+
+
+def null_rows(arrays: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    """Say which rows lack a value in any of the columns."""
+    found = np.zeros(len(arrays[0]), dtype=bool)
+    for array in arrays:
+        if array.null_count:
+            found |= array.is_null().to_numpy(zero_copy_only=False)
+    return found
+
+
+def rows_without_key(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
+    """Say which rows have no key, because a column of it is missing there."""
+    return null_rows([_plain(table, name) for name in columns])
+
+
+def null_key(columns: Sequence[str], rows: npt.NDArray[np.integer[Any]]) -> InputError:
+    """The error of rows without a key."""
+    shown = [int(row) for row in rows[:_SHOWN]]
+    more = f" and {len(rows) - len(shown):,} more" if len(rows) > len(shown) else ""
+    return InputError(
+        f"{len(rows):,} rows have no value in the key ({', '.join(columns)}): rows {shown}{more}",
+        remedy="mend these rows, or set them aside with null_keys='quarantine'",
+        code="NullKey",
+        rows=shown,
+        count=len(rows),
+    )
+
+
+def _plain(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
+    """Return a column as one array of a type that has an encoding."""
+    if name not in table.schema.names:
+        raise SchemaError(
+            f"missing primary key column {name!r}: the columns are {', '.join(table.schema.names)}",
+            remedy="name a column that is there",
+            code="MissingKeyColumn",
+            column=name,
+        )
+    column = table.column(name)
+    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if isinstance(array, pa.ChunkedArray):
+        raise InputError(
+            f"column {name!r} holds more than 2 GiB", remedy="merge fewer rows at a time", column=name
+        )
+    kind = array.type
+    if pa.types.is_dictionary(kind):
+        array, kind = array.cast(kind.value_type), kind.value_type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        return array.cast(pa.string()).cast(pa.binary())
+    if pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind):
+        return array.cast(pa.binary())
+    return array
+
+
+# --- one column ---------------------------------------------------------------
+
+
+def _encoded(array: pa.Array, name: str) -> pa.Array | Bytes:
+    """Return terminated bytes as an array, values of fixed length as a matrix of bytes."""
+    kind = array.type
+    if pa.types.is_binary(kind):
+        if pc.any(pc.match_substring(array, b"\x00")).as_py():
+            array = pc.replace_substring(array, b"\x00", b"\x00\xff")
+        return pc.binary_join_element_wise(array, _TERMINATOR, b"")
+    if pa.types.is_boolean(kind):
+        return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.uint8).reshape(-1, 1)
+    if pa.types.is_floating(kind):
+        return _floats(array)
+    if pa.types.is_fixed_size_binary(kind):
+        return _raw(array, kind.byte_width).copy()
+    if pa.types.is_decimal(kind) or _is_counted(kind):
+        width = kind.bit_width // 8
+        signed = not pa.types.is_unsigned_integer(kind)
+        found = _raw(array, width)[:, ::-1].copy()
+        if signed:
+            found[:, 0] ^= 0x80
+        return found
+    raise InputError(
+        f"column {name!r} is of type {kind}, which cannot be a key",
+        remedy="use text, numbers, dates, times, booleans or binary",
+        code="BadKeyType",
+        column=name,
+    )
+
+
+def _is_counted(kind: pa.DataType) -> bool:
+    """Whether values are whole numbers of something."""
+    return bool(
+        pa.types.is_integer(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_time(kind)
+        or pa.types.is_timestamp(kind)
+    )
+
+
+def _raw(array: pa.Array, width: int) -> Bytes:
+    """The bytes of fixed-length values as they lie in memory, one row each."""
+    buffer = array.buffers()[1]
+    if not len(array) or buffer is None:
+        return np.zeros((len(array), width), dtype=np.uint8)
+    found = np.frombuffer(buffer, dtype=np.uint8, count=len(array) * width, offset=array.offset * width)
+    return found.reshape(-1, width)
+
+
+def _floats(array: pa.Array) -> Bytes:
+    """Total order: negative numbers have all bits turned, others the sign; NaN becomes the quiet one."""
+    width = array.type.bit_width // 8
+    bits = canonical_bits(array)
+    top = bits.dtype.type(1 << (8 * width - 1))
+    ordered = np.where(bits & top, ~bits, bits | top)
+    return ordered.astype(f">u{width}").view(np.uint8).reshape(-1, width)
+
+
+def canonical_bits(array: pa.Array) -> npt.NDArray[Any]:
+    """The bits of floats, every NaN the same; what stands where a value is missing is not looked at."""
+    width = array.type.bit_width // 8
+    bits = _raw(array, width).reshape(-1).view(f"u{width}")
+    quiet = {2: 0x7E00, 4: 0x7FC0_0000, 8: 0x7FF8_0000_0000_0000}[width]
+    return np.where(np.isnan(bits.view(f"f{width}")), bits.dtype.type(quiet), bits)
+
+
+def _gathered(parts: Sequence[pa.Array | Bytes]) -> list[pa.Array]:
+    """Turn neighbouring matrices into one array of bytes each."""
+    found: list[pa.Array] = []
+    waiting: list[Bytes] = []
+    for part in [*parts, None]:
+        if isinstance(part, np.ndarray):
+            waiting.append(part)
+            continue
+        if waiting:
+            found.append(fixed_keys(waiting[0] if len(waiting) == 1 else np.hstack(waiting)))
+            waiting = []
+        if part is not None:
+            found.append(part)
+    return found
+
+
+def fixed_keys(matrix: Bytes) -> pa.BinaryArray:
+    """Make an array of keys of a matrix of bytes, one row each."""
+    rows, width = matrix.shape
+    if rows * width > _MOST_BYTES:
+        raise InputError(
+            f"the keys of {rows:,} rows are more than 2 GiB", remedy="merge fewer rows at a time"
+        )
+    offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
+    data = np.ascontiguousarray(matrix)
+    return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -1,0 +1,71 @@
+"""Finding rows by key through the generations of a state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trueline.workspace.state.keys import KEY
+from trueline.workspace.state.ordering import Bools, as_array, find, sorting, unified
+from trueline.workspace.state.reading import SegmentReader
+from trueline.workspace.state.segment import GONE
+
+# Reading a group and searching it leave Python: more than one keeps two cores busy.
+READERS: Final = 3
+_Hit = tuple[int, Bools, pa.Table]
+
+
+def found_rows(
+    newest_first: Sequence[Sequence[SegmentReader]], keys: pa.BinaryArray, wanted: pa.Schema
+) -> pa.Table:
+    """Return the rows of sorted, unique keys; each is looked for, newest first, until it is found."""
+    schema = pa.schema([pa.field(KEY, pa.binary()), pa.field(GONE, pa.bool_()), *wanted])
+    pieces = [schema.empty_table()]
+    for generation in newest_first:
+        if not len(keys):
+            break
+        seen = np.zeros(len(keys), dtype=bool)
+        for reader in generation:
+            for start, hit, rows in _in_segment(reader, keys, schema):
+                seen[start : start + len(hit)] |= hit
+                pieces.append(rows)
+        keys = keys.filter(pa.array(~seen))
+    rows = pa.concat_tables(pieces)
+    rows = rows.filter(pc.invert(rows[GONE])).drop_columns([GONE])
+    order = sorting(as_array(rows[KEY]))
+    return rows if order is None else rows.take(pa.array(order))
+
+
+def _in_segment(reader: SegmentReader, keys: pa.BinaryArray, schema: pa.Schema) -> Iterator[_Hit]:
+    groups = reader.groups_with(keys)
+    if len(groups) < 2 * READERS:
+        return iter(_in_groups(reader, groups, keys, schema))
+    with ThreadPoolExecutor(READERS) as pool:
+        shares = [groups[number::READERS] for number in range(READERS)]
+        return chain(*pool.map(lambda share: _in_groups(reader, share, keys, schema), shares))
+
+
+def _in_groups(
+    reader: SegmentReader, groups: Sequence[tuple[int, int, int]], keys: pa.BinaryArray, schema: pa.Schema
+) -> list[_Hit]:
+    """Search groups: first the keys alone, then the columns of those that have some."""
+    found: list[_Hit] = []
+    if not groups:
+        return found
+    columns = [name for name in schema.names if name != KEY]
+    with reader.groups() as read:
+        for number, start, end in groups:
+            here = keys[start:end]
+            places, hit = find(as_array(read(number, [KEY])[KEY]), here)
+            if not hit.any():
+                continue
+            rows = read(number, columns).take(pa.array(places[hit]))
+            rows = rows.add_column(0, KEY, here.filter(pa.array(hit)))
+            found.append((start, hit, unified(rows, schema)))
+    return found
