@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
+
+from trueline.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,57 @@ class Append:
         return "append()"
 
 
-Strategy = Append
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Rows are facts with a key: the first row of a key counts, later ones are ignored and counted."""
+
+    NAME: ClassVar[str] = "ledger"
+    key: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"ledger({_shown(self.key)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Each batch is everything there is: what is new, changed or gone becomes an event.
+
+    A row has changed if a column of `compare` has (None: any column but the key).
+    """
+
+    NAME: ClassVar[str] = "snapshot"
+    key: tuple[str, ...]
+    compare: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        compare = "" if self.compare is None else f", compare={_shown(self.compare)}"
+        return f"snapshot({_shown(self.key)}{compare})"
+
+
+@dataclass(frozen=True, slots=True)
+class Changelog:
+    """Rows are events already: the column `op` says which."""
+
+    NAME: ClassVar[str] = "changelog"
+    key: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"changelog({_shown(self.key)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Upsert:
+    """The last row of a key counts; a row whose `op` is 1 takes the key away."""
+
+    NAME: ClassVar[str] = "upsert"
+    key: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"upsert({_shown(self.key)})"
+
+
+Keyed = Ledger | Snapshot | Changelog | Upsert
+Strategy = Append | Keyed
 
 
 def append() -> Append:
@@ -26,3 +79,53 @@ def append() -> Append:
     'append()'
     """
     return Append()
+
+
+def ledger(key: str | Iterable[str]) -> Ledger:
+    """Keep the first row of every key; a row sent again is ignored.
+
+    >>> str(ledger("id")), str(ledger(["year", "city"]))
+    ("ledger('id')", "ledger(['year', 'city'])")
+    """
+    return Ledger(_names(key, "key"))
+
+
+def snapshot(key: str | Iterable[str], compare: str | Iterable[str] | None = None) -> Snapshot:
+    """Take each batch as the whole table, and keep what differs from the one before.
+
+    >>> str(snapshot("id", compare=["price"]))
+    "snapshot('id', compare='price')"
+    """
+    columns = _names(key, "key")
+    return Snapshot(columns, None if compare is None else _names(compare, "compare"))
+
+
+def changelog(key: str | Iterable[str]) -> Changelog:
+    """Take rows as events: `op` is 0 append, 1 retract, 2 correct from, 3 correct to.
+
+    >>> str(changelog("id"))
+    "changelog('id')"
+    """
+    return Changelog(_names(key, "key"))
+
+
+def upsert(key: str | Iterable[str]) -> Upsert:
+    """Keep the last row of every key; `op` 1, where the column is given, removes it.
+
+    >>> str(upsert("id"))
+    "upsert('id')"
+    """
+    return Upsert(_names(key, "key"))
+
+
+def _names(given: str | Iterable[str], what: str) -> tuple[str, ...]:
+    names: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given)
+    if not names or any(not isinstance(name, str) or not name for name in names):
+        raise InputError(f"{what} is {given!r}", remedy="name a column, or a list of columns")
+    if len(set(names)) != len(names):
+        raise InputError(f"{what} names a column twice: {', '.join(names)}", remedy="name each column once")
+    return names
+
+
+def _shown(names: tuple[str, ...]) -> str:
+    return repr(names[0]) if len(names) == 1 else repr(list(names))
