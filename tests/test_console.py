@@ -98,18 +98,17 @@ def test_json_mode_gives_one_document_on_stdout_and_the_rest_on_stderr():
     console.say("reading")
     console.warn("slow disk")
     console.answer({"rows": 3}, lambda c: c.say("never shown"))
-    console.error("too late to be the document")
     assert json.loads(out.getvalue()) == {"rows": 3}
-    assert err.getvalue() == "reading\nwarning: slow disk\nerror: too late to be the document\n"
+    assert err.getvalue() == "reading\nwarning: slow disk\n"
 
 
-def test_json_mode_answers_with_the_error_when_there_is_no_answer():
+def test_json_mode_tells_an_error_as_one_line_on_stderr():
     out, err = io.StringIO(), io.StringIO()
     tc.JsonConsole(out, err).error(DatasetNotFound("no dataset 'x'", remedy="trueline list"))
-    assert json.loads(out.getvalue()) == {
-        "error": {"code": "DatasetNotFound", "problem": "no dataset 'x'", "remedy": "trueline list"}
-    }
-    assert err.getvalue() == ""
+    told = {"code": "DatasetNotFound", "message": "no dataset 'x'", "remedy": "trueline list"}
+    assert json.loads(err.getvalue()) == {"error": told}
+    assert err.getvalue().count("\n") == 1
+    assert out.getvalue() == ""
 
 
 def test_a_second_answer_is_refused():

@@ -150,7 +150,7 @@ class FileStore:
         def keep(name: Multihash, size: int) -> Stored:
             with self._refusing("write to", folder):
                 self._staging.add(folder, name, file)
-            return Stored(name, size, file.modified)
+                return Stored(name, size, file.modified)
 
         return NamingWriter(_Refusing(self, folder, file), keep, lambda: self._staging.drop(file))
 

@@ -93,7 +93,8 @@ class Staging:
     def _forget(self) -> None:
         self._pid = os.getpid()
         self._lease: Lease | None = None
-        self._callers = 0
+        self._callers: dict[int, int] = {}
+        self._lost: dict[int, str] = {}
         self._writers = 0
         self._implicit = False
         self._staged: dict[tuple[Folder, Multihash], StagedFile] = {}
@@ -106,13 +107,18 @@ class Staging:
         """Take the lease, or join those who hold it."""
         with self._mutex:
             self._begin()
-            self._callers += 1
+            thread = threading.get_ident()
+            self._callers[thread] = self._callers.get(thread, 0) + 1
 
     def let_go(self) -> None:
         """Leave it; the last one ends it, unless something waits for the next `move_head`."""
         with self._mutex:
             if self._pid == os.getpid():
-                self._callers -= 1
+                thread = threading.get_ident()
+                self._callers[thread] -= 1
+                if not self._callers[thread]:
+                    del self._callers[thread]
+                    self._lost.pop(thread, None)
                 self._implicit = self._implicit or bool(self._staged)
                 self._end_if_idle()
 
@@ -201,6 +207,8 @@ class Staging:
         with self._mutex:
             if self._pid != os.getpid():
                 self._forget()
+            if lost := self._lost.get(threading.get_ident()):
+                raise OSError(errno.EIO, f"what was written could not be made durable ({lost})")
             if self._staged:
                 self._flush()
                 for (folder, name), file in list(self._staged.items()):
@@ -226,8 +234,10 @@ class Staging:
                 return
             for file in self._staged.values():
                 file.fsync()
-        except OSError:
+        except OSError as error:
             self._discard()
+            # Others staged with us: their commits must not move a head over what is gone.
+            self._lost = {thread: str(error) for thread in self._callers if thread != threading.get_ident()}
             raise
 
     def _publish(self, folder: Folder, name: Multihash, file: StagedFile) -> None:

@@ -178,10 +178,9 @@ class TerminalConsole(Console):
 
 
 class JsonConsole(Console):
-    """For programs: exactly one JSON document on stdout, everything else as text on stderr.
+    """For programs: the answer as one JSON document on stdout, everything else on stderr.
 
-    The document is the command's answer; a command that fails before it has one answers
-    `{"error": {"code", "problem", "remedy"}}`.
+    An error is a JSON document of one line there: `{"error": {"code", "message", "remedy"}}`.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
@@ -191,9 +190,12 @@ class JsonConsole(Console):
         self._beside = TerminalConsole(self.err, self.err)
 
     def show(self, item: Item) -> None:
-        """Show an item on stderr; an error is the document if there is none yet."""
-        if isinstance(item, Notice) and item.kind == "error" and not self.answered:
-            self._write({"error": {"code": item.code, "problem": item.problem, "remedy": item.remedy}})
+        """Show an item on stderr, an error as a document of its own."""
+        if isinstance(item, Notice) and item.kind == "error":
+            import json
+
+            told = {"code": item.code, "message": item.problem, "remedy": item.remedy}
+            self.err.write(json.dumps({"error": told}, ensure_ascii=False) + "\n")
         else:
             self._beside.show(item)
 

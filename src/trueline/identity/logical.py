@@ -3,7 +3,7 @@
 It depends on column names, order, nesting, types and values, and on the order
 of rows. It does not depend on nullability flags, metadata, encodings, how
 rows are split into batches, or whether text is Utf8, LargeUtf8 or Utf8View.
-Bytes are hashed as they are: whoever writes a slice makes NaN and -0.0 canonical first.
+Bytes are hashed as they are: whoever writes a slice gives NaN one bit pattern first; -0.0 stays.
 
 Each leaf column has its own sha3-256, over its type and then one byte form
 per value; `elements` builds those forms for a whole array at a time.

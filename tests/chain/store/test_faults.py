@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -116,6 +117,39 @@ def test_bytes_that_could_not_be_synced_are_given_up(tmp_path: Path) -> None:
     store.put(Folder.BLOCKS, b"block")
     store.move_head(block, expected=None)
     assert store.head() == block
+
+
+def test_a_sync_that_fails_for_one_thread_fails_the_commits_of_all_that_staged_with_it(
+    tmp_path: Path,
+) -> None:
+    """One store, two threads: the first one's failed fsync throws away the second one's slice too."""
+    store = FileStore(tmp_path, files=failing(1, errno.EIO, frozenset({"fsync"})))
+    staged_it, failed, outcome = threading.Event(), threading.Event(), []
+
+    def second() -> None:
+        with store.lease():
+            store.put(Folder.DATA, b"slice of the second")
+            staged_it.set()
+            failed.wait(10)
+            block = store.put(Folder.BLOCKS, b"block of the second, put after the failure")
+            try:
+                store.move_head(block, expected=None)
+            except StoreError as error:
+                outcome.append(error)
+
+    thread = threading.Thread(target=second)
+    thread.start()
+    staged_it.wait(10)
+    with store.lease():
+        store.put(Folder.BLOCKS, b"block of the first")
+        with pytest.raises(StoreError):
+            store.sync()
+    failed.set()
+    thread.join()
+    assert len(outcome) == 1
+    assert store.head() is None
+    commit(store, b"data", note="later")
+    assert [note for _, note, _ in walk(store)] == ["later"]
 
 
 def test_a_head_that_moved_without_the_disk_confirming_is_unknown(tmp_path: Path) -> None:
