@@ -1,0 +1,37 @@
+"""The door to Spark: what views ask of it, loaded when it is first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from trueline.errors import EnvironmentMissing
+
+if TYPE_CHECKING:
+    from trueline.view.source import Source
+    from trueline.view.view import View
+
+
+class Engine(Protocol):
+    """Implemented by `trueline.spark.views`."""
+
+    def freeze(self, frame: Any, order_by: Sequence[str] | None) -> Source:
+        """Return the rows of a frame in a fixed order: by these columns, or as they come the first time.
+
+        A frame is computed when its rows are first read, and once (decision 3).
+        """
+
+    def frame(self, view: View, session: Any = None) -> Any:
+        """Return a view as a frame of a session (ours, if none is given), in any order."""
+
+
+def engine() -> Engine:
+    """Return the engine, or say what this machine lacks."""
+    try:
+        return cast("Engine", import_module("trueline.spark.views"))
+    except ModuleNotFoundError as error:
+        raise EnvironmentMissing(
+            f"Spark is not installed here: {error}",
+            remedy="pip install 'trueline[spark]', then `trueline doctor`",
+        ) from error

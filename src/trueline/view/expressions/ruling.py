@@ -1,0 +1,70 @@
+"""Finding in a condition what it rules out by ranges of single columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil, floor, isfinite
+
+import pyarrow as pa
+
+from trueline.errors import TruelineError
+from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, both, step_of
+from trueline.view.expressions import tree as t
+from trueline.view.expressions.aligning import aligned
+
+_TURNED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
+
+
+def ruled(node: t.Node, schema: pa.Schema) -> Bounds:
+    """Return the ranges outside of which a condition cannot be true."""
+    match node:
+        case t.Both(left, right):
+            return both(ruled(left, schema), ruled(right, schema))
+        case t.Compare(op, t.Name(name), t.Value(scalar)) if op in _TURNED:
+            return _range(name, op, scalar, schema)
+        case t.Compare(op, t.Value(scalar), t.Name(name)) if op in _TURNED:
+            return _range(name, _TURNED[op], scalar, schema)
+        case t.Among(t.Name(name), values) if values:
+            found = [_range(name, "=", value.scalar, schema).get(name) for value in values]
+            known = [each for each in found if each is not None and each.low is not None]
+            if len(known) == len(values):
+                lows, highs = [each.low for each in known], [each.high for each in known]
+                return {
+                    name: Interval(
+                        min(x for x in lows if x is not None), max(x for x in highs if x is not None)
+                    )
+                }
+    return NO_BOUNDS
+
+
+def _range(name: str, op: str, scalar: pa.Scalar, schema: pa.Schema) -> Bounds:
+    kind = schema.field(name).type
+    if step_of(kind) is None or not scalar.is_valid:
+        return NO_BOUNDS
+    try:
+        low, high = _number(kind, scalar)
+    except (TruelineError, pa.ArrowException, OverflowError, ValueError):
+        return NO_BOUNDS
+    if op == "=":
+        return {name: Interval(low, high)}
+    return {name: Interval(low=low) if op in (">", ">=") else Interval(high=high)}
+
+
+def _number(kind: pa.DataType, scalar: pa.Scalar) -> tuple[int, int]:
+    """Return a constant in the units of bounds, rounded outwards."""
+    _, side = aligned(pa.scalar(None, kind), scalar, "compare")
+    if pa.types.is_null(side.type) or not side.is_valid:
+        raise ValueError("no constant")
+    if pa.types.is_floating(side.type):
+        value = side.as_py()
+        if not isfinite(value):
+            raise ValueError("not finite")
+        return floor(value), ceil(value)
+    if pa.types.is_decimal(side.type):
+        value = side.as_py()
+        return floor(value), ceil(value)
+    step = step_of(side.type)
+    if step is None:
+        raise ValueError("no bounds")
+    value = side.cast(pa.int32()).as_py() if pa.types.is_date32(side.type) else side.cast(pa.int64()).as_py()
+    return value * step, value * step

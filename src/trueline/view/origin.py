@@ -1,0 +1,24 @@
+"""Exactly which records a view was made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A dataset at the end of a commit: its name and id, the block, and the last offset there.
+
+    `after` is where the records begin, None for the dataset's first record.
+    """
+
+    dataset: str
+    id: str
+    block: str
+    offset: int | None
+    after: str | None = None
+
+    def __str__(self) -> str:
+        end = "no records" if self.offset is None else f"offset {self.offset:,}"
+        since = f", after {self.after[-8:]}" if self.after else ""
+        return f"{self.dataset}@{self.block[-8:]} ({end}{since})"
