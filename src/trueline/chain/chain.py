@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,7 +26,7 @@ from trueline.chain.events import (
     SetVocab,
 )
 from trueline.chain.findings import Finding, InputChain
-from trueline.chain.index import Damaged, Entry, Index, Unusable
+from trueline.chain.index import Damaged, Entry, Index, SliceEntry, Unusable
 from trueline.chain.store import Folder, Store
 from trueline.chain.tail import NO_PUSH, Position, Tail, follow
 from trueline.errors import (
@@ -203,6 +204,21 @@ class Chain:
             entry = self.entry_number(number)
             assert entry is not None
             yield self.block(entry.hash)
+
+    def slices(self, first: int, last: int, upto: Multihash | None = None) -> Iterator[SliceEntry]:
+        """Iterate over what the index knows of the slices that hold the offsets [first, last]."""
+        tail = self.tail()
+        if tail is None:
+            return
+        end = tail.sequence_number if upto is None else self._required(upto).sequence_number
+        while page := self._guarded(lambda after=first: self._index.slice_page(after, last, end)):  # type: ignore[misc]
+            yield from page
+            first = page[-1].last + 1
+
+    def keep_times(self, times: Mapping[Multihash, tuple[int | None, int | None]]) -> None:
+        """Remember between which event times the slices of blocks lie; forgetting it costs only time."""
+        with suppress(Damaged, Unusable):
+            self._index.keep_times(times)
 
     def token(self, key: str) -> Block | None:
         """Return the block that carries an idempotency key."""

@@ -188,7 +188,7 @@ class Reader:
         self.end = end
         # Tables may be shared by several parents; without a bound on what is
         # handed out, a small buffer could unfold into an endless tree.
-        self.budget = 4 * (end - begin) + 1024
+        self.budget = (end - begin) + 1024
 
     def root(self, record: type[Record]) -> Any:
         """Read the root table as a record."""

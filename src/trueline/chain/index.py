@@ -11,7 +11,7 @@ import os
 import sqlite3
 import threading
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,7 +24,7 @@ from trueline.chain.events import AddData, Event, ExecuteTransform
 from trueline.chain.wire import OneOf, layout
 from trueline.identity.multihash import Multihash
 
-VERSION = 2
+VERSION = 3
 _TYPES = next(field.kind for field in layout(Block).fields if field.name == "event")
 assert isinstance(_TYPES, OneOf)
 TYPE_NUMBERS: dict[type, int] = {event: number for number, event in enumerate(_TYPES.of, 1)}
@@ -49,6 +49,8 @@ CREATE TABLE token(key TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE file(hash TEXT NOT NULL, name TEXT NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY(hash, name, seq))
   WITHOUT ROWID;
 CREATE INDEX file_name ON file(name, seq);
+CREATE TABLE slice_time(block BLOB PRIMARY KEY, low INTEGER, high INTEGER, crc INTEGER NOT NULL)
+  WITHOUT ROWID;
 CREATE TABLE meta(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 """
 _COLUMNS = "seq, hash, type, time, last_offset, commits, is_end, before, data, rare, crc"
@@ -73,6 +75,20 @@ class Entry:
     before: int | None
     data: int | None
     rare: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SliceEntry:
+    """Where a slice is, and between which event times its records lie, if somebody has looked.
+
+    `times` are as the file stores them; (None, None) says that no record has one.
+    """
+
+    first: int
+    last: int
+    sequence_number: int
+    block: Multihash
+    times: tuple[int | None, int | None] | None
 
 
 class Index:
@@ -189,6 +205,34 @@ class Index:
             raise Damaged(f"slices of the offsets {first} to {last} are missing or do not check out")
         return [row[2] for row in rows]
 
+    def slice_page(self, first: int, last: int, upto: int, size: int = 1000) -> list[SliceEntry]:
+        """Return the first slices that touch the offsets [first, last], in order; none if there are none."""
+        end = self.required(upto).last_offset
+        last = min(last, -1 if end is None else end)
+        if first > last:
+            return []
+        query = (
+            "SELECT s.start, s.stop, s.seq, s.crc, e.hash, t.low, t.high, t.crc FROM slice s "
+            "JOIN event e ON e.seq = s.seq LEFT JOIN slice_time t ON t.block = e.hash "
+            "WHERE s.start <= ? AND s.start >= (SELECT max(start) FROM slice WHERE start <= ?) "
+            "ORDER BY s.start LIMIT ?"
+        )
+        rows = self._rows(query, last, first, size)
+        gaps = any(before[1] + 1 != after[0] for before, after in pairwise(rows))
+        torn = any(_crc(tuple(row[:3])) != row[3] for row in rows)
+        if not rows or gaps or torn or not rows[0][0] <= first <= rows[0][1]:
+            raise Damaged(f"slices of the offsets {first} to {last} are missing or do not check out")
+        if len(rows) < size and rows[-1][1] < last:
+            raise Damaged(f"slices of the offsets up to {last} are missing")
+        return [_slice_entry(row) for row in rows]
+
+    def keep_times(self, times: Mapping[Multihash, tuple[int | None, int | None]]) -> None:
+        """Remember between which event times the records of slices lie, by block."""
+        with self._writing() as connection:
+            for block, (low, high) in times.items():
+                row = (block.digest, low, high)
+                connection.execute("INSERT OR REPLACE INTO slice_time VALUES (?,?,?,?)", (*row, _crc(row)))
+
     def token(self, key: str) -> int | None:
         """Return the sequence number of the block that carries an idempotency key."""
         rows = self._rows("SELECT seq FROM token WHERE key = ?", key)
@@ -222,6 +266,7 @@ class Index:
                 return
             for table in ("event", "rare", "slice", "taken", "token", "file"):
                 connection.execute(f"DELETE FROM {table} WHERE seq > ?", (after,))
+            connection.execute("DELETE FROM slice_time WHERE block NOT IN (SELECT hash FROM event)")
 
     def discard(self) -> None:
         """Throw the index away, file and all."""
@@ -416,6 +461,13 @@ def _entry(row: tuple[Any, ...]) -> Entry:
     seq, digest, kind, time_us, last, commits, is_end, before, data, rare, _ = row
     name = Multihash.sha3_256(digest)
     return Entry(seq, name, kind, time_us, _unsigned(last), commits, bool(is_end), before, data, rare)
+
+
+def _slice_entry(row: tuple[Any, ...]) -> SliceEntry:
+    start, stop, seq, _, digest, low, high, crc = row
+    if crc is not None and _crc((digest, low, high)) != crc:
+        raise Damaged(f"the times of slice {seq} do not check out")
+    return SliceEntry(start, stop, seq, Multihash.sha3_256(digest), None if crc is None else (low, high))
 
 
 def _boot() -> str:

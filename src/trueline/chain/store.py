@@ -189,7 +189,7 @@ def head_moved(ref: str, expected: Multihash | None, found: Multihash | None, lo
         remedy="read the head again, build the commit on it and try again",
         ref=ref,
         expected=expected,
-        found=found,
+        actual=found,
         location=location,
     )
 

@@ -202,7 +202,7 @@ def test_the_head_moves_only_from_where_it_is_expected(store: Store) -> None:
     for expected in (None, third):
         with pytest.raises(RefCASFailed) as caught:
             store.move_head(second, expected=expected)
-        assert (caught.value.expected, caught.value.found) == (expected, first)
+        assert (caught.value.expected, caught.value.actual) == (expected, first)
         assert caught.value.rule == "chain:C8"
         assert store.head() == first
     store.move_head(second, expected=first)

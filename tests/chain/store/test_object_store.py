@@ -124,7 +124,7 @@ def test_a_head_moved_between_the_look_and_the_request_is_a_lost_race(
     HeadPuts(monkeypatch, lambda: winners.append(commit(other, b"winner")))
     with pytest.raises(RefCASFailed) as caught:
         commit(store, b"loser")
-    assert (caught.value.expected, caught.value.found) == (first, winners[0])
+    assert (caught.value.expected, caught.value.actual) == (first, winners[0])
     assert store.head() == winners[0]
 
 
