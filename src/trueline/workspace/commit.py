@@ -132,7 +132,7 @@ def linked(tail: Tail | None, events: Iterable[Event], system_time: Instant) -> 
 
 
 def joined(older: Block, newer: Block) -> bool:
-    """Say whether two neighbours belong to one commit (DESIGN decision 10).
+    """Say whether two neighbours belong to one commit (decision 10).
 
     Metadata is recorded in one move with what follows it at the very same
     time; a commit of several parts goes on until its last.
