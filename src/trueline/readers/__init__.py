@@ -1,0 +1,61 @@
+r"""Readers of CSV, JSON lines, Parquet and plain text: a bad cell is missing and counted, no row is lost.
+
+>>> import pyarrow as pa
+>>> reader, files = csv(separator=";"), find(b"day;price\n2026-11-13;9.5\n2026-02-30;9\n")
+>>> schema = pa.schema({"day": pa.date32(), "price": pa.float64()})
+>>> reading = reader.read(files[0], schema)
+>>> [batch.bad.to_pylist() for batch in reading]
+[[{'row': 1, 'line': 3, 'column': 'day', 'text': '2026-02-30'}]]
+>>> reading.stats.counts.shares
+{'day': 0.5}
+"""
+
+from __future__ import annotations
+
+from trueline.readers.batch import (
+    BAD_CELLS,
+    BATCH_ROWS,
+    EXTRA,
+    LINE,
+    MAX_LISTED,
+    BadCounts,
+    Batch,
+    Reading,
+    ReadStats,
+)
+from trueline.readers.csv_reader import CsvReader
+from trueline.readers.diagnosis import looks_wrong
+from trueline.readers.json_reader import JsonReader
+from trueline.readers.parquet_reader import ParquetReader
+from trueline.readers.reader import Reader
+from trueline.readers.source import Source, find
+from trueline.readers.text_reader import TextReader
+
+__all__ = [
+    "BAD_CELLS",
+    "BATCH_ROWS",
+    "EXTRA",
+    "LINE",
+    "MAX_LISTED",
+    "BadCounts",
+    "Batch",
+    "CsvReader",
+    "JsonReader",
+    "ParquetReader",
+    "ReadStats",
+    "Reader",
+    "Reading",
+    "Source",
+    "TextReader",
+    "csv",
+    "find",
+    "json",
+    "looks_wrong",
+    "parquet",
+    "text",
+]
+
+csv = CsvReader
+json = JsonReader
+parquet = ParquetReader
+text = TextReader

@@ -1,0 +1,119 @@
+"""One file of comma-separated text: its header, its blocks, its cells."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from trueline.errors import SchemaError
+from trueline.readers.blocks import Block, blocks, count_lines
+from trueline.readers.records import Dialect
+from trueline.readers.source import Source
+from trueline.readers.stream import TextStream
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which cells of a record are wanted: for each field its place in the file, None where it has none."""
+
+    names: tuple[str, ...]
+    schema: pa.Schema
+    places: tuple[int | None, ...]
+
+    @property
+    def width(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvText:
+    """How the text of a file is laid out."""
+
+    dialect: Dialect
+    header: bool = True
+    names: tuple[str, ...] | None = None
+    skip_lines: int = 0
+    block_bytes: int = 0
+    limit: int = 0
+
+    def open(self, stream: TextStream, source: Source) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
+        """The names of the columns, None where the file does not tell, and the blocks behind the header."""
+        found = blocks(
+            stream, source, self.dialect, size=self.block_bytes, limit=self.limit, skip=self.skip_lines
+        )
+        if not self.header:
+            return self.names, found
+        for block in found:
+            begin = self._header_end(block.text)
+            if begin is not None:
+                at, end, rest = begin
+                names = self.names or self._names(block.text[at:end], source)
+                return names, _behind(block, rest, found)
+        return self.names or (), iter(())
+
+    def _header_end(self, text: bytes) -> tuple[int, int, int] | None:
+        """Begin and end of the first record that is not an empty line, and the begin of the next."""
+        starts, ends = self.dialect.lex(text)
+        for number, (at, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
+            if end > at:
+                rest = int(starts[number + 1]) if number + 1 < len(starts) else len(text)
+                return at, end, rest
+        return None
+
+    def _names(self, record: bytes, source: Source) -> tuple[str, ...]:
+        try:
+            cells = [cell.decode() for cell in self.dialect.split(record)]
+        except UnicodeDecodeError:
+            raise SchemaError(
+                f"{source.path}: the header is not in the encoding that was said",
+                remedy="give encoding=, for example 'cp1252' or 'utf-16'",
+                path=source.path,
+            ) from None
+        names = tuple(cell or f"column_{number}" for number, cell in enumerate(cells, start=1))
+        twice = (
+            next((name for name in names if names.count(name) > 1), None)
+            if len(set(names)) < len(names)
+            else None
+        )
+        if twice is not None:
+            raise SchemaError(
+                f"{source.path}: the header has {twice!r} twice",
+                remedy="give the columns other names with names=[...]",
+                path=source.path,
+                column=twice,
+            )
+        return names
+
+
+def _behind(block: Block, rest: int, more: Iterator[Block]) -> Iterator[Block]:
+    """The blocks behind the header; lines keep their numbers."""
+    if rest < len(block.text):
+        yield Block(block.text[rest:], block.line + count_lines(block.text[:rest]))
+    yield from more
+
+
+@dataclass(slots=True)
+class Habits:
+    """What the blocks so far were like; only ever decides which way is tried first."""
+
+    as_text: dict[int, int] = field(default_factory=dict)
+    zoned: set[int] = field(default_factory=set)
+
+    def trusts(self, column: int) -> bool:
+        """Whether Arrow may give the column its type while it parses."""
+        left = self.as_text.get(column, 0)
+        if left:
+            self.as_text[column] = left - 1
+        return not left
+
+    def distrust(self, column: int, *, blocks: int = 8) -> None:
+        """Read the column as text for some blocks: one failed attempt costs a block parsed twice."""
+        self.as_text[column] = blocks
+
+    def zone(self, column: int, *, zoned: bool) -> None:
+        """Remember whether the times of a column name their zone."""
+        if zoned != (column in self.zoned):
+            self.zoned ^= {column}
+            self.as_text.pop(column, None)

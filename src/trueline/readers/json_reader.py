@@ -1,0 +1,147 @@
+"""JSON, one object a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from trueline.errors import InputError
+from trueline.readers import json_values
+from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
+from trueline.readers.blocks import BLOCK, LIMIT, Block, Lines, blocks
+from trueline.readers.inference import moment, number
+from trueline.readers.json_block import LineParser
+from trueline.readers.reader import SAMPLE_ROWS, Reader, chosen
+from trueline.readers.rules import CellRules, check_readable
+from trueline.readers.source import Source
+from trueline.readers.stream import encoding_name, opened
+
+_STEP = {"encoding": "encoding", "dateFormat": "date_format", "timestampFormat": "timestamp_format"}
+
+
+@dataclass(frozen=True)
+class JsonReader(Reader):
+    r"""Reads JSON lines; `docs/reference/readers.md` says exactly how.
+
+    >>> file = Source.memory(b'{"a": 1}\n{"a": "x", "b": [1, 2]}\nnonsense\n')
+    >>> batch = next(JsonReader().read(file, pa.schema({"a": pa.int64(), "b": pa.string()})))
+    >>> batch.table.to_pydict()
+    {'a': [1, None, None], 'b': [None, '[1,2]', None]}
+    >>> batch.bad["column"].to_pylist()
+    ['a', '(line)']
+    """
+
+    kind: ClassVar[str] = "json"
+
+    encoding: str = "utf-8"
+    date_format: str | None = None
+    timestamp_format: str | None = None
+    timezone: str = "UTC"
+    max_listed: int = MAX_LISTED
+    max_record_bytes: int = LIMIT
+    block_bytes: int = BLOCK
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "encoding", encoding_name(self.encoding))
+        if min(self.max_record_bytes, self.block_bytes) < 1 or self.max_listed < 0:
+            raise InputError("a limit is too small", remedy="give larger numbers")
+        _ = self.rules
+
+    @property
+    def rules(self) -> CellRules:
+        """How text becomes dates and times."""
+        return CellRules(
+            nulls=(),
+            date_format=self.date_format,
+            timestamp_format=self.timestamp_format,
+            timezone=self.timezone,
+        )
+
+    def read(
+        self,
+        source: Source,
+        schema: pa.Schema,
+        *,
+        columns: Sequence[str] | None = None,
+        batch_rows: int = BATCH_ROWS,
+        typed: bool = True,
+    ) -> Reading:
+        """Read one file; `typed=False` goes the slow way, with the same result."""
+        check_readable(schema, "a JSON file", nested=True)
+        stats = ReadStats()
+        parser = LineParser(self.rules, chosen(schema, columns), typed=typed)
+        pieces = self._pieces(source, schema, parser, stats)
+        return Reading(pieces, stats, batch_rows=batch_rows, max_listed=self.max_listed)
+
+    def _pieces(
+        self, source: Source, schema: pa.Schema, parser: LineParser, stats: ReadStats
+    ) -> Iterator[Piece]:
+        first: dict[str, Any] | None = None
+        for block in self._blocks(source):
+            if first is None:
+                # The keys of the first object tell a schema that speaks of another file.
+                first = next(_objects(block), None)
+                stats.unknown += [key for key in first or () if schema.get_field_index(key) < 0]
+            yield from parser.pieces(block, stats)
+
+    def _blocks(self, source: Source) -> Iterator[Block]:
+        with opened(source, self.encoding) as stream:
+            lines = Lines(universal=False)
+            yield from blocks(stream, source, lines, size=self.block_bytes, limit=self.max_record_bytes)
+
+    def infer(self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS) -> pa.Schema:
+        """All keys of the first rows, each with the narrowest type that loses nothing of them."""
+        sample: dict[str, list[Any]] = {}
+        for source in sources:
+            for block in self._blocks(source) if rows > 0 else ():
+                for found in _objects(block):
+                    for key, value in found.items():
+                        sample.setdefault(key, []).append(value)
+                    rows -= 1
+                    if rows <= 0:
+                        break
+                if rows <= 0:
+                    break
+        return pa.schema([(key, _guess(values, self.rules)) for key, values in sample.items()])
+
+    def to_read_step(self) -> dict[str, Any]:
+        step = {theirs: getattr(self, ours) for theirs, ours in _STEP.items()}
+        return {"kind": "NdJson", **{name: value for name, value in step.items() if value is not None}}
+
+    @classmethod
+    def from_read_step(cls, step: Mapping[str, Any]) -> Self:
+        if step.get("kind") != "NdJson":
+            super().from_read_step(step)
+        return cls(**{ours: step[theirs] for theirs, ours in _STEP.items() if step.get(theirs) is not None})
+
+
+def _objects(block: Block) -> Iterator[dict[str, Any]]:
+    """The objects of a block; a line that is none counts as an empty one."""
+    for line in block.text.split(b"\n"):
+        if line.strip(b" \t\r"):
+            try:
+                yield json_values.parse(line)
+            except json_values.NotAnObject:
+                yield {}
+
+
+def _guess(values: Sequence[Any], rules: CellRules) -> pa.DataType:
+    """Numbers, booleans, dates and timestamps where every value is one; else text."""
+    there = [value for value in values if value is not None]
+    if not there:
+        return pa.string()
+    if all(isinstance(value, bool) for value in there):
+        return pa.bool_()
+    if all(isinstance(value, json_values.Number) for value in there):
+        return number(pa.array([str(value) for value in there], pa.string()), rules) or pa.string()
+    texts = [value for value in there if isinstance(value, str) and not isinstance(value, json_values.Number)]
+    if len(texts) < len(there):
+        return pa.string()
+    try:
+        text = pa.array(texts, pa.string())
+    except UnicodeEncodeError:
+        return pa.string()
+    return moment(text, rules) or pa.string()

@@ -1,0 +1,237 @@
+"""Parquet: typed already, so a cell is bad only where it does not fit the declared type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trueline.errors import BrokenFile, InputError, SchemaError
+from trueline.readers.batch import (
+    BATCH_ROWS,
+    MAX_LISTED,
+    BadColumn,
+    Piece,
+    Reading,
+    ReadStats,
+    Rows,
+    table_of,
+)
+from trueline.readers.casting import cast_column, check_castable
+from trueline.readers.reader import SAMPLE_ROWS, Reader, chosen
+from trueline.readers.source import Source
+
+# Pages are read as they are needed, not a row group at once.
+_BUFFER = 1 << 20
+_LARGE = 1 << 28
+
+
+@dataclass(frozen=True)
+class ParquetReader(Reader):
+    """Reads Parquet, a few pages at a time, and only the columns asked for.
+
+    >>> from io import BytesIO
+    >>> file = BytesIO()
+    >>> pq.write_table(pa.table({"a": [1, 300]}), file)
+    >>> batch = next(ParquetReader().read(Source.memory(file.getvalue()), pa.schema({"a": pa.int8()})))
+    >>> batch.table.to_pydict(), batch.bad["text"].to_pylist()
+    ({'a': [1, None]}, ['300'])
+    """
+
+    kind: ClassVar[str] = "parquet"
+
+    max_listed: int = MAX_LISTED
+
+    def __post_init__(self) -> None:
+        if self.max_listed < 0:
+            raise InputError("a limit is too small", remedy="give larger numbers")
+
+    def infer(self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS) -> pa.Schema:
+        """The columns of all files, widened where they differ."""
+        found = pa.schema([])
+        for source in sources:
+            with _file(source) as file:
+                schema = pa.schema([field.with_type(_plain(field.type)) for field in file.schema_arrow])
+            _check_names(source, schema)
+            try:
+                found = pa.unify_schemas([found, schema], promote_options="permissive")
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                raise SchemaError(
+                    f"{source.path} has other columns than the files before it: {error}",
+                    remedy="declare a schema, or read the files separately",
+                    path=source.path,
+                ) from None
+        return found
+
+    def count_rows(self, source: Source) -> int:
+        """How many rows the footer says there are."""
+        with _file(source) as file:
+            return int(file.metadata.num_rows)
+
+    def read(
+        self,
+        source: Source,
+        schema: pa.Schema,
+        *,
+        columns: Sequence[str] | None = None,
+        batch_rows: int = BATCH_ROWS,
+        start: int = 0,
+        stop: int | None = None,
+    ) -> Reading:
+        """Read the rows from `start` up to `stop`; ranges that meet give every row once."""
+        if start < 0 or (stop is not None and stop < start):
+            raise InputError(f"no rows from {start} to {stop}", remedy="give 0 <= start <= stop")
+        stats, wanted = ReadStats(), chosen(schema, columns)
+        pieces = self._pieces(source, schema, wanted, stats, _Range(batch_rows, start, stop))
+        return Reading(pieces, stats, batch_rows=batch_rows, max_listed=self.max_listed, start=start)
+
+    def _pieces(
+        self,
+        source: Source,
+        schema: pa.Schema,
+        wanted: pa.Schema,
+        stats: ReadStats,
+        wish: _Range,
+    ) -> Iterator[Piece]:
+        with _file(source) as file:
+            there = file.schema_arrow
+            _check_names(source, there)
+            stats.absent += [name for name in schema.names if there.get_field_index(name) < 0]
+            stats.unknown += [name for name in there.names if schema.get_field_index(name) < 0]
+            if len(schema) and len(stats.absent) == len(schema):
+                raise SchemaError(
+                    f"{source.path} has none of the columns {', '.join(schema.names[:6])}",
+                    remedy=f"it has {', '.join(there.names[:6])}",
+                    path=source.path,
+                )
+            names = [name for name in wanted.names if there.get_field_index(name) >= 0]
+            for name in names:
+                check_castable(there.field(name).type, wanted.field(name), source.path)
+            for batch in _ranged(file, names, wish):
+                for part in _small(batch):
+                    yield _piece(part, wanted, stats)
+
+    def to_read_step(self) -> dict[str, Any]:
+        return {"kind": "Parquet"}
+
+    @classmethod
+    def from_read_step(cls, step: Mapping[str, Any]) -> Self:
+        if step.get("kind") != "Parquet":
+            super().from_read_step(step)
+        return cls()
+
+
+@contextmanager
+def _file(source: Source) -> Iterator[pq.ParquetFile]:
+    """Open a file; whatever Parquet does not understand is a broken file."""
+    with closing(source.open()) as raw:
+        try:
+            with pq.ParquetFile(
+                pa.PythonFile(raw, mode="r"),
+                buffer_size=_BUFFER,
+                pre_buffer=False,
+                page_checksum_verification=True,
+            ) as file:
+                yield file
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise BrokenFile(
+                f"{source.path} is broken or not Parquet: {str(error).splitlines()[0][:200]}",
+                remedy="fetch the file again",
+                path=source.path,
+            ) from error
+
+
+def _check_names(source: Source, schema: pa.Schema) -> None:
+    if len(set(schema.names)) < len(schema.names):
+        twice = next(name for name in schema.names if schema.names.count(name) > 1)
+        raise SchemaError(f"{source.path} has two columns {twice!r}", remedy="rename one", path=source.path)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+class _Range(NamedTuple):
+    """Which rows of a file, in batches of how many."""
+
+    batch_rows: int
+    start: int
+    stop: int | None
+
+
+def _ranged(file: pq.ParquetFile, names: list[str], wish: _Range) -> Iterator[pa.RecordBatch]:
+    """Batches of the rows asked for; row groups outside the range are not touched."""
+    at = 0
+    for group in range(file.metadata.num_row_groups):
+        rows = file.metadata.row_group(group).num_rows
+        low = max(wish.start - at, 0)
+        high = min(rows, wish.stop - at) if wish.stop is not None else rows
+        if low < high:
+            yield from _group(file, group, names, _Range(wish.batch_rows, low, high))
+        at += rows
+
+
+def _group(file: pq.ParquetFile, group: int, names: list[str], wish: _Range) -> Iterator[pa.RecordBatch]:
+    low, high = wish.start, wish.stop or 0
+    if not names:
+        yield table_of([], pa.schema([]), high - low)
+        return
+    at = 0
+    size = max(1, min(wish.batch_rows, high))
+    for batch in file.iter_batches(size, row_groups=[group], columns=names, use_threads=False):
+        begin, end = max(low - at, 0), min(high - at, batch.num_rows)
+        if begin < end:
+            yield batch.slice(begin, end - begin)
+        at += batch.num_rows
+        if at >= high:
+            return
+    raise ValueError(f"row group {group} ends after {at} rows")
+
+
+def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Halve a batch until it is far from the 2 GiB that plain text can address."""
+    if batch.num_rows > 1 and batch.num_columns and batch.nbytes > _LARGE:
+        half = batch.num_rows // 2
+        yield from _small(batch.slice(0, half))
+        yield from _small(batch.slice(half))
+    else:
+        yield batch
+
+
+def _piece(batch: pa.RecordBatch, wanted: pa.Schema, stats: ReadStats) -> Piece:
+    arrays, bad = [], []
+    for field in wanted:
+        if batch.schema.get_field_index(field.name) < 0:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        column = batch.column(field.name)
+        found = cast_column(column, field.type)
+        arrays.append(found.array)
+        stats.undecodable += found.undecodable
+        if found.rounded:
+            stats.rounded[field.name] = stats.rounded.get(field.name, 0) + found.rounded
+        if found.bad is not None and found.bad.any():
+            bad.append(BadColumn(field.name, np.flatnonzero(found.bad), partial(_shown, column)))
+    return Piece(table_of(arrays, wanted, batch.num_rows), bad)
+
+
+def _shown(column: pa.Array, rows: Rows) -> list[str | None]:
+    """Values as text; where even that fails, as bytes."""
+    texts: list[str | None] = []
+    for row in rows.tolist():
+        cell = column[row]
+        try:
+            value = cell.as_py()
+        except (UnicodeDecodeError, ValueError, OverflowError):
+            held = getattr(cell, "as_buffer", lambda: None)()
+            value = held.to_pybytes() if held is not None else "(not readable)"
+        texts.append(value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value))
+    return texts

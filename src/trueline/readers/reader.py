@@ -1,0 +1,109 @@
+"""What all readers are: frozen options, and the verbs `infer`, `read`, `count_rows`."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from trueline.errors import InputError, SchemaError
+from trueline.readers.batch import BATCH_ROWS, Reading
+from trueline.readers.source import Source
+
+SAMPLE_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class Reader(ABC):
+    """How files of one kind are read: plain options, equal and hashable by value."""
+
+    kind: ClassVar[str] = ""
+    _kinds: ClassVar[dict[str, type[Reader]]] = {}
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if cls.kind:
+            Reader._kinds[cls.kind] = cls
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All options, as JSON has them."""
+        return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """The reader as plain values, options that are not the default only."""
+        usual = {each.name: _plain(each.default) for each in fields(self)}
+        return {"kind": self.kind, **{k: v for k, v in self.options.items() if v != usual[k]}}
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> Reader:
+        """Undo `to_dict`."""
+        options = dict(values)
+        made = Reader._kinds.get(options.pop("kind", ""))
+        if made is None:
+            raise InputError(
+                f"no reader {values.get('kind')!r}", remedy=f"give one of {', '.join(sorted(Reader._kinds))}"
+            )
+        known = {each.name for each in fields(made)}
+        unknown = sorted(set(options) - known)
+        if unknown:
+            raise InputError(
+                f"the {made.kind} reader has no option {unknown[0]!r}",
+                remedy=f"it has {', '.join(sorted(known))}",
+            )
+        return made(**{name: tuple(v) if isinstance(v, list) else v for name, v in options.items()})
+
+    @abstractmethod
+    def infer(self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS) -> pa.Schema:
+        """The schema the first rows of the files suggest."""
+
+    @abstractmethod
+    def read(
+        self,
+        source: Source,
+        schema: pa.Schema,
+        *,
+        columns: Sequence[str] | None = None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Reading:
+        """Read one file as the schema says; with `columns` only these, in the order asked for."""
+
+    def count_rows(self, source: Source) -> int | None:
+        """How many rows a file has, where that can be told without reading it."""
+        return None
+
+    @abstractmethod
+    def to_read_step(self) -> dict[str, Any]:
+        """The reader as an Open Data Fabric `ReadStep`; it has fields for some of the options only."""
+
+    @classmethod
+    def from_read_step(cls, step: Mapping[str, Any]) -> Self:
+        """The reader a foreign dataset declares."""
+        raise InputError(f"a {step.get('kind')} source is not read here", remedy="use Csv, NdJson or Parquet")
+
+
+def chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    """Narrow a schema to the columns asked for, in that order.
+
+    >>> chosen(pa.schema({"a": pa.int8(), "b": pa.int8()}), ["b"]).names
+    ['b']
+    """
+    if columns is None:
+        return schema
+    if isinstance(columns, str):
+        raise InputError(f"columns is the text {columns!r}", remedy="give a list of names")
+    for name in columns:
+        if schema.get_field_index(name) < 0:
+            raise SchemaError(
+                f"no column {name!r}", remedy=f"there are {', '.join(schema.names)}", column=name
+            )
+    if len(set(columns)) < len(columns):
+        raise SchemaError("a column is asked for twice", remedy="ask once")
+    return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,111 @@
+"""Where bytes come from: files, globs, memory."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from glob import glob, has_magic
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from trueline.errors import InputError, StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One file to read: its name, a way to open it, and its size where it is known.
+
+    `open` may be called more than once and gives the bytes from the start each time.
+
+    >>> Source.memory(b"a,b").size
+    3
+    """
+
+    path: str
+    open: Callable[[], BinaryIO]
+    size: int | None = None
+
+    @classmethod
+    def memory(cls, data: bytes | bytearray | memoryview, path: str = "(memory)") -> Source:
+        """Read bytes that are already here."""
+        held = bytes(data)
+        return cls(path, partial(_open_memory, held), len(held))
+
+    @classmethod
+    def file(cls, path: str | os.PathLike[str]) -> Source:
+        """Pin a file by size and time: reading it after it changed is an error (decision 3)."""
+        name = os.fspath(path)
+        try:
+            stat = Path(name).stat()
+        except OSError as error:
+            raise _no_file(name, error) from None
+        if not Path(name).is_file():
+            raise InputError(
+                f"{name} is not a file", remedy=f"give a file, or a pattern such as {name}/*", path=name
+            )
+        return cls(name, partial(_open_file, name, stat.st_size, stat.st_mtime_ns), stat.st_size)
+
+
+def find(given: object) -> list[Source]:
+    """List the sources behind a path, a pattern, bytes, a source, or several of them, in order.
+
+    Several things are read in the order given; the files of a pattern in the
+    order of their names.
+
+    >>> [source.path for source in find([b"1", b"2"])]
+    ['(memory)', '(memory)']
+    """
+    if isinstance(given, Source):
+        return [given]
+    if isinstance(given, bytes | bytearray | memoryview):
+        return [Source.memory(given)]
+    if isinstance(given, str | os.PathLike):
+        return _matching(os.fspath(given))
+    if isinstance(given, Sequence):
+        return [source for each in given for source in find(each)]
+    raise InputError(
+        f"a {type(given).__name__} is not a source", remedy="give a path, a pattern, bytes, or a list of them"
+    )
+
+
+def _matching(path: str) -> list[Source]:
+    if has_magic(path) and not Path(path).exists():
+        found = sorted(name for name in glob(path, recursive=True) if Path(name).is_file())  # noqa: PTH207 - absolute or not
+        if not found:
+            raise InputError(
+                f"no file matches {path}", remedy="look at the pattern", code="NoSuchFile", path=path
+            )
+        return [Source.file(name) for name in found]
+    return [Source.file(path)]
+
+
+def _open_memory(data: bytes) -> BinaryIO:
+    return io.BytesIO(data)
+
+
+def _open_file(path: str, size: int, modified: int) -> BinaryIO:
+    try:
+        opened = Path(path).open("rb")  # noqa: SIM115 - the reader closes it
+    except OSError as error:
+        raise _no_file(path, error) from None
+    stat = os.fstat(opened.fileno())
+    if (stat.st_size, stat.st_mtime_ns) != (size, modified):
+        opened.close()
+        raise InputError(
+            f"{path} changed since it was listed",
+            remedy="list the files again",
+            code="FileChanged",
+            path=path,
+        )
+    return cast("BinaryIO", opened)
+
+
+def _no_file(path: str, error: OSError) -> InputError | StoreError:
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"no file {path}", remedy="look at the path", code="NoSuchFile", path=path)
+    return StoreError(
+        f"{path} cannot be opened: {error.strerror or error}", remedy="look at its rights", path=path
+    )

@@ -1,0 +1,138 @@
+"""Plain text, one row a line or one row a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from trueline.errors import InputError
+from trueline.readers.batch import (
+    BATCH_ROWS,
+    MAX_LISTED,
+    BadColumn,
+    Piece,
+    Reading,
+    ReadStats,
+    Rows,
+    table_of,
+)
+from trueline.readers.blocks import BLOCK, LIMIT, Block, Lines, blocks
+from trueline.readers.cells import convert
+from trueline.readers.reader import SAMPLE_ROWS, Reader, chosen
+from trueline.readers.rules import CellRules, check_readable
+from trueline.readers.source import Source
+from trueline.readers.stream import encoding_name, opened
+
+
+@dataclass(frozen=True)
+class TextReader(Reader):
+    r"""Reads lines of text; ``\n``, ``\r\n`` and ``\r`` end a line, an empty line is a row of empty text.
+
+    >>> file = Source.memory(b"one\r\n\ntwo")
+    >>> next(TextReader().read(file, TextReader().infer([]))).table.to_pydict()
+    {'text': ['one', '', 'two']}
+    """
+
+    kind: ClassVar[str] = "text"
+
+    column: str = "text"
+    whole: bool = False
+    encoding: str = "utf-8"
+    max_listed: int = MAX_LISTED
+    max_record_bytes: int = LIMIT
+    block_bytes: int = BLOCK
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "encoding", encoding_name(self.encoding))
+        if not self.column:
+            raise InputError("the column has no name", remedy="give one, or leave it at 'text'")
+        if min(self.max_record_bytes, self.block_bytes) < 1 or self.max_listed < 0:
+            raise InputError("a limit is too small", remedy="give larger numbers")
+
+    def infer(self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS) -> pa.Schema:
+        """One column of text."""
+        return pa.schema([(self.column, pa.string())])
+
+    def read(
+        self,
+        source: Source,
+        schema: pa.Schema,
+        *,
+        columns: Sequence[str] | None = None,
+        batch_rows: int = BATCH_ROWS,
+    ) -> Reading:
+        check_readable(schema, "a text file")
+        stats = ReadStats()
+        stats.absent += [name for name in schema.names if name != self.column]
+        stats.unknown += [] if self.column in schema.names else [self.column]
+        pieces = self._pieces(source, chosen(schema, columns), stats)
+        return Reading(pieces, stats, batch_rows=batch_rows, max_listed=self.max_listed)
+
+    def _pieces(self, source: Source, schema: pa.Schema, stats: ReadStats) -> Iterator[Piece]:
+        cut = _Whole() if self.whole else Lines()
+        with opened(source, self.encoding) as stream:
+            found = blocks(stream, source, cut, size=self.block_bytes, limit=self.max_record_bytes)
+            if self.whole:
+                # A file without a byte is a row too.
+                found = iter([next(found, Block(b"", 1))])
+            for block in found:
+                cells = pa.array([block.text], pa.binary()) if self.whole else lines_of(block.text)
+                yield self._piece(block, cells, schema, stats)
+
+    def _piece(self, block: Block, cells: pa.Array, schema: pa.Schema, stats: ReadStats) -> Piece:
+        arrays, bad = [], []
+        for field in schema:
+            if field.name != self.column:
+                arrays.append(pa.nulls(len(cells), field.type))
+                continue
+            found = convert(cells, field.type, CellRules(nulls=()))
+            stats.undecodable += found.undecodable
+            arrays.append(found.array)
+            if found.rounded:
+                stats.rounded[field.name] = stats.rounded.get(field.name, 0) + found.rounded
+            if found.bad is not None and found.bad.any():
+                bad.append(BadColumn(field.name, np.flatnonzero(found.bad), partial(_text, cells)))
+        return Piece(table_of(arrays, schema, len(cells)), bad, lambda rows: rows + block.line)
+
+    def to_read_step(self) -> dict[str, Any]:
+        raise InputError(
+            "Open Data Fabric knows no plain text source",
+            remedy="use csv with one column, or append the files",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """All of a file is one record."""
+
+    def whole(self, text: bytes, *, final: bool) -> int:
+        return len(text) if final else 0
+
+    def first(self, text: bytes) -> int:
+        return len(text)
+
+
+def lines_of(text: bytes) -> pa.Array:
+    r"""The lines of a text as bytes, without their ends.
+
+    >>> lines_of(b"a\r\n\rb").to_pylist()
+    [b'a', b'', b'b']
+    """
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    if not text.endswith(b"\n"):
+        text += b"\n"
+    array = np.frombuffer(text, np.uint8)
+    ends = np.flatnonzero(array == 10)
+    offsets = np.concatenate([[0], ends - np.arange(len(ends))]).astype(np.int32)
+    values = array[array != 10].tobytes()
+    return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
+
+
+def _text(cells: pa.Array, rows: Rows) -> list[str | None]:
+    return [cell.decode("utf-8", "replace") for cell in cells.take(pa.array(rows)).to_pylist()]
