@@ -16,16 +16,29 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trueline import console, errors, merge
     from trueline.identity.rowid import RowId
+    from trueline.view import View
     from trueline.workspace import Commit, Dataset, Workspace, open  # noqa: A004 (the promised name)
 
 __version__ = "0.1.0"
 
-__all__ = ["Commit", "Dataset", "RowId", "Workspace", "__version__", "console", "errors", "merge", "open"]
+__all__ = [
+    "Commit",
+    "Dataset",
+    "RowId",
+    "View",
+    "Workspace",
+    "__version__",
+    "console",
+    "errors",
+    "merge",
+    "open",
+]
 
 _LAZY = {
     "Commit": "trueline.workspace.commit",
     "Dataset": "trueline.workspace.dataset",
     "RowId": "trueline.identity.rowid",
+    "View": "trueline.view.view",
     "Workspace": "trueline.workspace.workspace",
     "open": "trueline.workspace.workspace",
 }

@@ -39,6 +39,8 @@ from trueline.workspace.lost_head import head_missing
 from trueline.workspace.positions import position
 
 if TYPE_CHECKING:
+    from trueline.view import View
+    from trueline.workspace.reading import At
     from trueline.workspace.workspace import Workspace
 
 _METADATA = (
@@ -222,6 +224,47 @@ class Dataset:
                 self.name, self.chain, self._tail, data, watermark=watermark, key=idempotency_key
             )
 
+    # --- reading ------------------------------------------------------------------
+
+    def view(self, at: At = None, system: bool = False) -> View:
+        """View the current rows: all records, or for keyed datasets the newest of each key, in key order.
+
+        `at` is a commit, a hash or part of one, an aware datetime, a day (its
+        end, UTC), a tag, or the offset a commit ends at; None is the newest
+        commit. The view stays at that commit. With `system` the columns of the
+        system are shown too.
+        """
+        from trueline.workspace.reading import view_of
+
+        return view_of(self.name, self._present, at, system=system)
+
+    def changes(self, after: At = None, upto: At = None, system: bool = False) -> View:
+        """View the events in (after, upto], with their offset, operation and time.
+
+        Operations are insert, delete, update_preimage and update_postimage.
+        With `system`, `late` says whether a record's event time was before the
+        watermark that was in force when it came.
+        """
+        from trueline.workspace.reading import changes_of
+
+        return changes_of(self.name, self._present, after, upto, system=system)
+
+    def diff(self, a: At, b: At = None) -> View:
+        """View the net change from one commit to another: per key, or the rows that were added."""
+        from trueline.workspace.reading import diff_of
+
+        return diff_of(self.name, self._present, a, b)
+
+    def get(self, key: object, at: At = None) -> dict[str, Any] | None:
+        """Return the current row of a key, None if there is none.
+
+        The key is a value, a tuple of values, or values by column; a dataset
+        without a key takes columns and returns the newest row that has them.
+        """
+        from trueline.workspace.reading import row_of
+
+        return row_of(self.name, self._present, key, at)
+
     # --- what happened --------------------------------------------------------------
 
     def log(self) -> Iterator[Commit]:
@@ -262,6 +305,12 @@ class Dataset:
         return replace(report, problems=named)
 
     # --- inside -----------------------------------------------------------------------
+
+    @property
+    def _present(self) -> Chain:
+        """The chain, once it is sure that it has a head."""
+        _ = self._tail
+        return self.chain
 
     @property
     def _tail(self) -> Tail:

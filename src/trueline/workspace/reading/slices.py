@@ -1,0 +1,243 @@
+"""Reading slices: only the columns and groups of rows asked for, each file checked as it is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trueline.chain.events import DataSlice
+from trueline.chain.store import Folder, Store
+from trueline.errors import CorruptionError, ObjectMissing, TruelineError
+from trueline.identity.multihash import Multihash
+from trueline.view.bounds import NO_BOUNDS, Bounds, step_of
+from trueline.view.source import ROWS_OF_A_BATCH
+
+_COUNTED: Final = ("INT32", "INT64")
+
+
+@dataclass(frozen=True, slots=True)
+class SliceFile:
+    """One slice of a dataset: its file, and the block that adds it."""
+
+    dataset: str
+    store: Store
+    block: Multihash
+    data: DataSlice
+
+    @property
+    def first(self) -> int:
+        """The offset of its first record."""
+        return self.data.offset_interval.start
+
+    @property
+    def last(self) -> int:
+        """The offset of its last record."""
+        return self.data.offset_interval.end
+
+    @property
+    def rows(self) -> int:
+        """How many records it holds."""
+        return self.last - self.first + 1
+
+    # --- opening ----------------------------------------------------------------
+
+    @contextmanager
+    def open(self, offset: str) -> Iterator[pq.ParquetFile]:
+        """Open the file and hold it against its block: as many records as offsets, and the same ones.
+
+        Whole files are hashed by `verify`; this looks at the footer only.
+        """
+        try:
+            with self.store.open(Folder.DATA, self.data.physical_hash) as raw:
+                parquet = pq.ParquetFile(raw, pre_buffer=True)
+                self._check(parquet.metadata, offset)
+                yield parquet
+        except ObjectMissing as error:
+            raise self._missing() from error
+        except TruelineError:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self.damaged(f"it cannot be read: {error}") from error
+
+    def _check(self, footer: pq.FileMetaData, offset: str) -> None:
+        if footer.num_rows != self.rows:
+            raise self.damaged(f"it holds {footer.num_rows:,} records, its block says {self.rows:,}")
+        place = _places(footer).get(offset)
+        if place is None:
+            raise self.damaged(f"it has no column {offset!r}")
+        expected = self.first
+        for number in range(footer.num_row_groups):
+            group = footer.row_group(number)
+            found = _range(group.column(place).statistics)
+            if found is not None and found != (expected, expected + group.num_rows - 1):
+                raise self.damaged(
+                    f"its group of rows {number} has the offsets {found[0]:,} to {found[1]:,}, "
+                    f"expected are {expected:,} to {expected + group.num_rows - 1:,}"
+                )
+            expected += group.num_rows
+
+    def _missing(self) -> ObjectMissing:
+        return ObjectMissing(
+            f"{self._named} is missing from {self.store.location}",
+            remedy=f"restore the file from a copy of the dataset; `trueline verify {self.dataset}` lists all",
+            code="SliceMissing",
+            **self._fields,
+        )
+
+    def damaged(self, why: str) -> CorruptionError:
+        """The error of a file that is not what its block says."""
+        return CorruptionError(
+            f"{self._named} is damaged: {why}",
+            remedy=f"restore the file from a copy of the dataset; `trueline verify {self.dataset}` lists all",
+            code="SliceDamaged",
+            **self._fields,
+        )
+
+    @property
+    def _named(self) -> str:
+        return (
+            f"{self.dataset}: data/{self.data.physical_hash} of block {self.block} "
+            f"(offsets {self.first:,} to {self.last:,})"
+        )
+
+    @property
+    def _fields(self) -> dict[str, Any]:
+        return {"dataset": self.dataset, "block": self.block, "file": f"data/{self.data.physical_hash}"}
+
+    # --- reading ----------------------------------------------------------------
+
+    def times(self, field: pa.Field, offset: str) -> tuple[int | None, int | None] | None:
+        """Return the smallest and largest stored value of a column of whole numbers; None if unknown.
+
+        (None, None) says that no record has a value.
+        """
+        with self.open(offset) as parquet:
+            place = _places(parquet.metadata).get(field.name)
+            if place is None:
+                return None, None
+            if parquet.schema_arrow.field(field.name).type != field.type:
+                return None
+            footer = parquet.metadata
+            groups = [footer.row_group(number).column(place) for number in range(footer.num_row_groups)]
+            filled = [group for group in groups if not _is_empty(group)]
+            found = [_range(group.statistics) for group in filled]
+        if None in found:
+            return None
+        known = [each for each in found if each is not None]
+        return (min(low for low, _ in known), max(high for _, high in known)) if known else (None, None)
+
+    def read(
+        self,
+        schema: pa.Schema,
+        offset: str,
+        *,
+        first: int,
+        last: int,
+        bounds: Bounds = NO_BOUNDS,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the columns of a schema of the records with offsets [first, last].
+
+        Columns that were added to the dataset later are missing in every row.
+        Groups of rows that the bounds rule out are not read.
+        """
+        with self.open(offset) as parquet:
+            there = [field.name for field in schema if field.name in parquet.schema_arrow.names]
+            start = self.first
+            for number in range(parquet.metadata.num_row_groups):
+                group = parquet.metadata.row_group(number)
+                end = start + group.num_rows - 1
+                if end >= first and start <= last and self._may_match(parquet, number, bounds):
+                    for batch in _batches(parquet, number, there):
+                        stop = start + batch.num_rows - 1
+                        if stop >= first and start <= last:
+                            fitted = self._fitted(batch, schema, start, offset)
+                            skip = max(0, first - start)
+                            yield fitted.slice(skip, min(stop, last) - start - skip + 1)
+                        start += batch.num_rows
+                start = end + 1
+
+    def _may_match(self, parquet: pq.ParquetFile, number: int, bounds: Bounds) -> bool:
+        places = _places(parquet.metadata) if bounds else {}
+        for name, interval in bounds.items():
+            if name not in places:
+                continue
+            group = parquet.metadata.row_group(number).column(places[name])
+            if _is_empty(group):
+                return False
+            step = step_of(parquet.schema_arrow.field(name).type)
+            found = _range(group.statistics)
+            if found and step and not interval.meets(found[0] * step, found[1] * step + step - 1):
+                return False
+        return True
+
+    def _fitted(self, batch: pa.RecordBatch, schema: pa.Schema, start: int, offset: str) -> pa.RecordBatch:
+        """Give a batch the dataset's columns."""
+        if not len(schema):
+            return batch.select([])
+        columns = []
+        for field in schema:
+            index = batch.schema.get_field_index(field.name)
+            if index < 0:
+                if not field.nullable:
+                    raise self.damaged(f"it lacks the column {field.name!r}, which is not optional")
+                columns.append(pa.nulls(batch.num_rows, field.type))
+                continue
+            column = batch.column(index)
+            if column.type != field.type:
+                column = self._cast(column, field)
+            if not field.nullable and column.null_count:
+                raise self.damaged(f"its column {field.name!r} has records without a value")
+            if field.name == offset and not _is_dense(column, start):
+                raise self.damaged(f"its offsets from {start:,} on are not dense")
+            columns.append(column)
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
+        try:
+            return column.cast(field.type)
+        except pa.ArrowException as error:
+            raise self.damaged(
+                f"its column {field.name!r} is of type {column.type}, the dataset's is {field.type}: {error}"
+            ) from None
+
+
+def _batches(parquet: pq.ParquetFile, number: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    if names:
+        yield from parquet.iter_batches(ROWS_OF_A_BATCH, row_groups=[number], columns=list(names))
+        return
+    rows = parquet.metadata.row_group(number).num_rows
+    yield pa.record_batch({"": pa.nulls(rows)}).select([])
+
+
+def _places(footer: pq.FileMetaData) -> dict[str, int]:
+    """The places of columns that are no parts of others."""
+    schema = footer.schema
+    found = [schema.column(index) for index in range(len(schema))]
+    return {column.path: index for index, column in enumerate(found) if column.path == column.name}
+
+
+def _range(statistics: Any) -> tuple[int, int] | None:
+    """The smallest and largest value as stored, None if the file does not say."""
+    if statistics is None or not statistics.has_min_max or statistics.physical_type not in _COUNTED:
+        return None
+    low, high = statistics.min_raw, statistics.max_raw
+    return (int(low), int(high)) if low <= high else None
+
+
+def _is_empty(group: Any) -> bool:
+    """Whether no row of a group has a value."""
+    statistics = group.statistics
+    return bool(
+        statistics is not None and statistics.has_null_count and statistics.null_count == group.num_values
+    )
+
+
+def _is_dense(column: pa.Array, start: int) -> bool:
+    values = np.asarray(column)
+    return bool(len(values) == 0 or (values[0] == start and (np.diff(values) == 1).all()))
