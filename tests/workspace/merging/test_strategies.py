@@ -97,8 +97,6 @@ def table_of(batch, strategy) -> pa.Table:
 
 def current_rows(state: State, strategy, new: pa.Table) -> pa.Table | None:
     """What the caller hands over: for a snapshot every current row, else those of the keys that came."""
-    if not state.generations:
-        return None
     if isinstance(strategy, merge.Snapshot):
         return pa.Table.from_batches(batches) if (batches := list(state.scan())) else None
     return state.lookup(encode_keys(new, KEY))

@@ -313,10 +313,11 @@ def test_several_states_share_a_checkpoint():
     assert content(State.open(store, checkpoint)) == {}
 
 
+@pytest.mark.parametrize("start", [b"\xff", b"m", b"m\xff"])
 @pytest.mark.parametrize("length", [100, 500, 5000])
-def test_long_keys_are_found_though_bounds_are_short(length, monkeypatch):
+def test_long_keys_are_found_though_bounds_are_short(length, start, monkeypatch):
     monkeypatch.setattr(segments.write_segment, "__kwdefaults__", {"rows_of_a_file": 4})
-    keys = [b"\xff" * 130 + b"%04d" % n + b"x" * length for n in range(10)] + [
+    keys = [start * 130 + b"%04d" % n + b"x" * length for n in range(10)] + [
         b"a" * 126 + b"%d" % n for n in range(9)
     ]
     table = pa.table({"_key": pa.array(keys, pa.binary()), "_gone": [False] * 19, "v": list(range(19))})

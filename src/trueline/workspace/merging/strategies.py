@@ -104,20 +104,19 @@ def _ledger(
     first = new.first_of_key
     places, known = find(kept_keys, new.keys)
     taken = first & ~known
-    again = np.flatnonzero(~taken)
-    # What a repeated row is held against: the current row, else the first row of its key in the batch.
-    leader = np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))
-    against = np.where(known, places, kept.num_rows + leader)[again]
-    both = pa.concat_tables([kept, new.rows]).combine_chunks()
-    columns = [
-        name
-        for name in new.rows.column_names
-        if name not in strategy.key and (old is None or name in old.column_names)
-    ]
-    differs = rows_differ(
-        both.take(pa.array(against)), new.rows.take(pa.array(again)), columns, vocab.event_time
+    differs = np.zeros(len(known), dtype=bool)
+    columns = [name for name in new.rows.column_names if name not in strategy.key]
+    # A state may keep the keys of a ledger alone: what it does not have cannot be held against a row.
+    held = [name for name in columns if old is not None and name in old.column_names]
+    differs[known] = rows_differ(
+        kept.take(pa.array(places[known])), new.rows.filter(pa.array(known)), held, vocab.event_time
     )
-    counts = {"duplicate": int((~differs).sum()), "conflicting": int(differs.sum())}
+    again = np.flatnonzero(~first & ~known)
+    leaders = np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))[again]
+    differs[again] = rows_differ(
+        new.rows.take(pa.array(leaders)), new.rows.take(pa.array(again)), columns, vocab.event_time
+    )
+    counts = {"duplicate": int((~taken & ~differs).sum()), "conflicting": int((~taken & differs).sum())}
     winners = new.take(taken)
     rows = _timed(winners.rows, vocab, source_time)
     order = np.argsort(winners.ranks, kind="stable")
