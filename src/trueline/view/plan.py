@@ -187,6 +187,9 @@ class Sort:
         return self.below.origins
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        if not columns:
+            yield from self.below.batches(columns, bounds)
+            return
         needed = list(dict.fromkeys((*columns, *self.by)))
         table = gathered(self.below, needed, bounds)
         direction = "descending" if self.descending else "ascending"

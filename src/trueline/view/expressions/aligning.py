@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import time
 from decimal import Decimal
 from math import isfinite
 from typing import Any, Final, TypeAlias
@@ -88,8 +89,8 @@ def _read(text: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
         return pa.scalar(None, kind)
     if pa.types.is_time(kind):
         try:
-            return pa.scalar(value).cast(pa.time64("ns")).cast(kind)
-        except pa.ArrowException:
+            return pa.scalar(time.fromisoformat(value.strip()), pa.time64("us"))
+        except ValueError:
             raise InputError(
                 f"{value[:80]!r} is not a time of day", remedy="write it as '12:00:00'", code="BadConstant"
             ) from None
@@ -151,6 +152,11 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
+def as_double(side: Side) -> Side:
+    """The nearest double: whole numbers beyond 2^53 are rounded."""
+    return side.cast(pa.float64(), safe=False)
+
+
 def _numbers(one: Side, other: Side) -> tuple[Side, Side] | None:
     kinds = (one.type, other.type)
     if not all(is_number(kind) for kind in kinds):
@@ -160,7 +166,7 @@ def _numbers(one: Side, other: Side) -> tuple[Side, Side] | None:
             return _with_decimal(one, other)
         if pa.types.is_decimal(other.type) and isinstance(one, pa.Scalar):
             return _with_decimal(other, one)[::-1]
-        return _cast(one, pa.float64()), _cast(other, pa.float64())
+        return as_double(one), as_double(other)
     if any(pa.types.is_decimal(kind) for kind in kinds):
         return _wide(one), _wide(other)
     if pa.types.is_uint64(one.type) or pa.types.is_uint64(other.type):
@@ -172,12 +178,12 @@ def _with_decimal(column: Side, constant: pa.Scalar) -> tuple[Side, Side]:
     """A constant such as 0.1 means the decimal it is written as, next to decimals."""
     value = constant.as_py()
     if value is None or not isfinite(value):
-        return _cast(column, pa.float64()), _cast(constant, pa.float64())
+        return as_double(column), as_double(constant)
     written = Decimal(repr(value))
     digits = len(written.as_tuple().digits)
     scale = max(0, -int(written.as_tuple().exponent))
     if max(digits, scale) > 38 or written.adjusted() > 37:
-        return _cast(column, pa.float64()), _cast(constant, pa.float64())
+        return as_double(column), as_double(constant)
     return _wide(column), _wide(pa.scalar(written))
 
 

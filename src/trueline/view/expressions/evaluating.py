@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from trueline.errors import SchemaError
 from trueline.view.expressions import tree as t
-from trueline.view.expressions.aligning import Side, aligned, exact, is_number, not_comparable, plain
+from trueline.view.expressions.aligning import Side, aligned, as_double, is_number, not_comparable, plain
 
 _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,
@@ -135,13 +135,15 @@ def _reckon(op: str, left: Side, right: Side) -> Side:
         raise not_comparable(left, right, f"reckon ({op}) with")
     if all(pa.types.is_null(kind) for kind in kinds):
         return pc.add(one.cast(pa.int64()), other.cast(pa.int64()))
+    if all(pa.types.is_integer(kind) for kind in kinds) and pa.uint64() in kinds:
+        one, other = (side.cast(pa.decimal256(20, 0)) for side in (one, other))
     one, other = aligned(one, other, f"reckon ({op}) with")
     if op in "/%":
         return _divided(op, one, other)
-    if pa.types.is_decimal(one.type) or pa.types.is_uint64(one.type):
-        return _decimals(op, exact(one), exact(other))
+    if pa.types.is_decimal(one.type):
+        return _decimals(op, one, other)
     if pa.types.is_floating(one.type):
-        return _LONGER[op](one.cast(pa.float64()), other.cast(pa.float64()))
+        return _LONGER[op](as_double(one), as_double(other))
     one, other = one.cast(pa.int64()), other.cast(pa.int64())
     try:
         return _CHECKED[op](one, other)
@@ -174,7 +176,7 @@ def _divided(op: str, one: Side, other: Side) -> Side:
         pa.types.is_floating(side.type) or pa.types.is_decimal(side.type) for side in (one, other)
     )
     kind = pa.int64() if whole else pa.float64()
-    one, other = one.cast(kind), other.cast(kind)
+    one, other = one.cast(kind, safe=whole), other.cast(kind, safe=whole)
     other = pc.if_else(pc.equal(other, pa.scalar(0, kind)), pa.scalar(None, kind), other)
     if op == "/":
         return pc.divide(one, other)

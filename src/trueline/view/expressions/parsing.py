@@ -35,6 +35,18 @@ _RECKON: Final[dict[type, t.Reckoning]] = {
     sql.Div: "/",
     sql.Mod: "%",
 }
+# What the parser may say of a part beside `this` and `expression`.
+_KNOWN: Final[dict[type, tuple[str, ...]]] = {
+    sql.Between: ("low", "high", "symmetric"),
+    sql.In: ("expressions", "field", "query", "unnest"),
+    sql.Like: ("negate",),
+    sql.ILike: ("negate",),
+    sql.Literal: ("is_string",),
+    sql.Cast: ("to",),
+    sql.TryCast: ("to",),
+    sql.Column: ("table", "db", "catalog"),
+    sql.Div: ("typed", "safe"),
+}
 LANGUAGE: Final = (
     "use columns, constants, :parameters, comparisons, and, or, not, in, between, like, is null and + - * / %"
 )
@@ -96,6 +108,7 @@ class _Reader:
         if depth > _DEEPEST:
             raise self.refused("more than 200 levels of nesting")
         kind = type(found)
+        self.check(found)
 
         def part(each: Any) -> t.Node:
             return self.read(each, depth + 1)
@@ -118,6 +131,13 @@ class _Reader:
             case sql.Column():
                 return self.column(found)
         return self.predicate(found, depth) or t.Value(self.constant(found))
+
+    def check(self, found: Any) -> None:
+        """Refuse what the parser has understood and we would pass over (it says `not like` with a flag)."""
+        known = {"this", "expression", *_KNOWN.get(type(found), ())}
+        for name, value in found.args.items():
+            if name not in known and value:
+                raise self.refused(found.sql("spark"))
 
     def predicate(self, found: Any, depth: int) -> t.Node | None:
         """`between`, `is`, `in` and `like`; None for anything else."""
@@ -142,10 +162,13 @@ class _Reader:
             parts.append(found.expression)
             found = found.this
         node = self.read(found, depth + 1)
-        for each in reversed(parts):
-            right = self.read(each, depth + 1)
-            node = t.Both(node, right) if kind is sql.And else t.Either(node, right)
-        return node
+        nodes = [node, *(self.read(each, depth + 1) for each in reversed(parts))]
+        while len(nodes) > 1:
+            # Joined in pairs, so that evaluating does not go down far either.
+            pairs = [nodes[at : at + 2] for at in range(0, len(nodes), 2)]
+            join = t.Both if kind is sql.And else t.Either
+            nodes = [join(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        return nodes[0]
 
     def negated(self, found: Any, depth: int) -> t.Node:
         # The smallest int64 has no positive counterpart: its sign is part of it.
@@ -192,11 +215,9 @@ class _Reader:
             raise self.refused(f"the pattern {text!r}")
         if text is not None and escape != "\\":
             text = _with_backslash(text, escape)
-        return t.Like(
-            self.read(found.this, depth + 1),
-            t.Value(pa.scalar(text, pa.string())),
-            isinstance(found, sql.ILike),
-        )
+        of = self.read(found.this, depth + 1)
+        node = t.Like(of, t.Value(pa.scalar(text, pa.string())), isinstance(found, sql.ILike))
+        return t.Not(node) if found.args.get("negate") else node
 
     def column(self, found: Any) -> t.Node:
         if not isinstance(found.this, sql.Identifier):
@@ -219,7 +240,7 @@ class _Reader:
                 return pa.scalar(bytes.fromhex(found.this))
             case sql.Placeholder():
                 return self.scalar(self.given(found), found.name)
-            case sql.Cast() if isinstance(found.this, sql.Literal):
+            case sql.Cast() if isinstance(found.this, sql.Literal):  # TryCast is one too
                 return self.typed(found)
         raise self.refused(found.sql("spark") if isinstance(found, sql.Expression) else repr(found))
 
