@@ -330,3 +330,13 @@ def test_long_keys_are_found_though_bounds_are_short(length, start, monkeypatch)
         *range(10),
     ]
     assert state.lookup(pa.array(keys, pa.binary())).num_rows == 19
+
+
+def test_a_scan_holds_one_group_of_each_generation():
+    state, rows = built([dict.fromkeys(range(100), "old"), dict.fromkeys(range(0, 100, 3), "new")])
+    batches = state.scan()
+    assert next(batches).num_rows <= 8
+    assert state.reads.groups == 2
+    assert sum(batch.num_rows for batch in batches) > 90
+    assert state.reads.groups == 25 + 9
+    assert len(rows) == 100
