@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trueline.errors import InputError, SchemaError
-from trueline.workspace.state import KeyRange, encode_keys, ranges
+from trueline.workspace.state import KeyRange, encode_keys, ranges, splitters_by_rank
 
 UTC = dt.UTC
 
@@ -173,6 +173,20 @@ def test_every_key_is_in_one_range(keys, cuts):
     found = ranges(sorted(cuts))
     assert len(found) == len(cuts) + 1
     assert [sum(key in each for each in found) for key in keys] == [1] * len(keys)
+
+
+@given(keys=st.sets(st.binary(max_size=2), max_size=30), parts=st.integers(1, 8))
+def test_splitters_by_rank_cut_keys_into_even_ranges(keys, parts):
+    keys = sorted(keys)
+    found = ranges(splitters_by_rank(keys, parts))
+    counts = [sum(key in each for key in keys) for each in found]
+    assert len(found) <= parts
+    assert sum(counts) == len(keys)
+    if len(keys) >= parts:
+        assert len(found) == parts
+        assert max(counts) - min(counts) <= 1
+    with pytest.raises(InputError):
+        splitters_by_rank(keys, 0)
 
 
 def test_splitters_that_do_not_ascend_are_refused():

@@ -340,3 +340,13 @@ def test_a_scan_holds_one_group_of_each_generation():
     assert sum(batch.num_rows for batch in batches) > 90
     assert state.reads.groups == 25 + 9
     assert len(rows) == 100
+
+
+def test_a_base_is_rewritten_range_by_range_to_the_same_rows():
+    state, rows = built([dict.fromkeys(range(100), "old"), {5: "new", 6: None, 200: "far"}])
+    cuts = ranges(state.splitters(4))
+    assert len(cuts) == 4
+    parts = [state.write_merged(0, cut) for cut in cuts]
+    assert [sum(info.rows for info in part) for part in parts] == [23, 24, 24, 29]
+    assert content(reopened(state.replaced(0, sum(parts, ())))) == rows
+    assert State.open(MemoryStore(), None).splitters(3) == []

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from trueline.workspace.state.keys import KEY, KeyRange, encode_keys, ranges
+from trueline.workspace.state.keys import KEY, KeyRange, encode_keys, ranges, splitters_by_rank
 from trueline.workspace.state.reading import Reads
 from trueline.workspace.state.segment import GONE, SegmentInfo
 from trueline.workspace.state.state import State
 
-__all__ = ["GONE", "KEY", "KeyRange", "Reads", "SegmentInfo", "State", "encode_keys", "ranges"]
+__all__ = [
+    "GONE",
+    "KEY",
+    "KeyRange",
+    "Reads",
+    "SegmentInfo",
+    "State",
+    "encode_keys",
+    "ranges",
+    "splitters_by_rank",
+]

@@ -55,6 +55,18 @@ def ranges(splitters: Sequence[bytes]) -> list[KeyRange]:
     return [KeyRange(first, end) for first, end in pairwise(bounds)]
 
 
+def splitters_by_rank(keys: Sequence[bytes], parts: int) -> list[bytes]:
+    """Return at most `parts` − 1 of the ascending keys that cut them into ranges of about equal numbers.
+
+    >>> splitters_by_rank([b"a", b"b", b"c", b"d"], 2)
+    [b'c']
+    """
+    if parts < 1:
+        raise InputError(f"{parts} ranges", remedy="ask for at least one")
+    places = sorted({len(keys) * number // parts for number in range(1, parts)} - {0})
+    return [keys[place] for place in places]
+
+
 def encode_keys(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pa.BinaryArray:
     r"""Return each row's key: order-preserving and injective for the types of the columns.
 

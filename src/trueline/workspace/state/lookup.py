@@ -16,8 +16,8 @@ from trueline.workspace.state.ordering import Bools, as_array, find, sorting, un
 from trueline.workspace.state.reading import SegmentReader
 from trueline.workspace.state.segment import GONE
 
-# Reading a group and searching it leave Python: more than one keeps two cores busy.
-READERS: Final = 3
+# Reading a group and searching it leave Python, so two at a time keep two cores busy.
+READERS: Final = 2
 _Hit = tuple[int, Bools, pa.Table]
 
 

@@ -141,6 +141,9 @@ def ascends(keys: pa.BinaryArray) -> bool:
     """Whether every key is there and greater than the one before."""
     if keys.null_count:
         return False
+    found = numbers(keys)
+    if found is not None:
+        return bool((found[1:] > found[:-1]).all())
     return len(keys) < 2 or bool(pc.all(pc.less(keys[:-1], keys[1:])).as_py())
 
 

@@ -65,6 +65,11 @@ class SegmentReader:
                 if end > first:
                     yield rows.slice(first, end - first)
 
+    def group_starts(self) -> list[bytes]:
+        """The first key of each group, as far as the footer has them."""
+        self._known()
+        return [first for first, _ in self._bounds or ()]
+
     def groups_with(self, keys: pa.BinaryArray) -> list[tuple[int, int, int]]:
         """Return the groups some of the sorted keys may be in, each with from where to where these are."""
         if not len(keys) or not self.info.overlaps(KeyRange(keys[0].as_py(), keys[-1].as_py() + b"\x00")):

@@ -19,7 +19,7 @@ from trueline.chain.store import Store
 from trueline.errors import CorruptionError, InputError, SchemaError
 from trueline.identity.multihash import Multihash
 from trueline.workspace.state.compaction import rewritten_from
-from trueline.workspace.state.keys import KEY, KeyRange
+from trueline.workspace.state.keys import KEY, KeyRange, splitters_by_rank
 from trueline.workspace.state.lookup import found_rows
 from trueline.workspace.state.ordering import as_array, ascends, repeats, sorting, unified
 from trueline.workspace.state.reading import Reads, SegmentReader
@@ -117,6 +117,12 @@ class State:
         ]
         return found_rows(newest_first, keys, wanted)
 
+    def splitters(self, parts: int) -> list[bytes]:
+        """Return keys that cut the base into about equal ranges, for work that is done range by range."""
+        base = self.generations[0] if self.generations else ()
+        starts = [start for info in base for start in self._readers[info.hash].group_starts()]
+        return splitters_by_rank(starts, parts)
+
     def scan(
         self, columns: Sequence[str] | None = None, key_range: KeyRange | None = None
     ) -> Iterator[pa.RecordBatch]:
@@ -202,15 +208,18 @@ class State:
             return self
         return self.replaced(start, self.write_merged(start))
 
-    def write_merged(self, start: int, key_range: KeyRange | None = None) -> tuple[SegmentInfo, ...]:
+    def write_merged(
+        self, start: int, key_range: KeyRange | None = None, *, verified: bool = False
+    ) -> tuple[SegmentInfo, ...]:
         """Stage the generations from `start` on as one, or that of it which lies in a key range.
 
-        The files it reads are hashed first: a rewrite must not give damaged rows a good name.
+        The files it reads are hashed first, as a rewrite must not give damaged rows a good name; where several
+        tasks each write a range, the caller may verify once and say so.
         """
-        for generation in self.generations[start:]:
-            for info in generation:
-                if info.overlaps(key_range):
-                    self._readers[info.hash].verify()
+        needed = [info for generation in self.generations[start:] for info in generation]
+        for info in needed:
+            if not verified and info.overlaps(key_range):
+                self._readers[info.hash].verify()
         schema = self.schema
         return write_segments(self.store, self._scan(schema, key_range, start, with_gone=start > 0), schema)
 
