@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from trueline import console, errors, merge
+    from trueline import console, errors, merge, readers
     from trueline.identity.rowid import RowId
+    from trueline.readers import csv, json, parquet, text
     from trueline.view import View
     from trueline.workspace import Commit, Dataset, Workspace, open  # noqa: A004 (the promised name)
 
@@ -29,9 +30,14 @@ __all__ = [
     "Workspace",
     "__version__",
     "console",
+    "csv",
     "errors",
+    "json",
     "merge",
     "open",
+    "parquet",
+    "readers",
+    "text",
 ]
 
 _LAZY = {
@@ -40,9 +46,13 @@ _LAZY = {
     "RowId": "trueline.identity.rowid",
     "View": "trueline.view.view",
     "Workspace": "trueline.workspace.workspace",
+    "csv": "trueline.readers",
+    "json": "trueline.readers",
     "open": "trueline.workspace.workspace",
+    "parquet": "trueline.readers",
+    "text": "trueline.readers",
 }
-_MODULES = frozenset({"console", "errors", "merge"})
+_MODULES = frozenset({"console", "errors", "merge", "readers"})
 
 
 def __getattr__(name: str) -> Any:

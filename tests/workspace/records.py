@@ -21,7 +21,8 @@ def slices(dataset):
 
 def records(dataset) -> pa.Table:
     """All records of a dataset."""
-    return pa.concat_tables([table for _, table in slices(dataset)])
+    tables = [table for _, table in slices(dataset)]
+    return pa.concat_tables(tables, promote_options="default")
 
 
 def column(dataset, name: str) -> list:

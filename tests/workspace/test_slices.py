@@ -32,7 +32,8 @@ class Empty:
 def write(table: pa.Table, first: int = 0):
     store = MemoryStore()
     fitted = fit(table, Empty)
-    told = writing.write_slice(store, fitted.table, fitted.schema, SetVocab(), first=first, system_time=NOW)
+    layout = writing.SliceLayout(fitted.schema, SetVocab(), NOW)
+    told = writing.write_slice(store, [fitted.table], layout, first).slice
     return told, store.get(Folder.DATA, told.physical_hash)
 
 

@@ -186,10 +186,10 @@ content:
         ws.create_from_manifest(text.replace("prices}", "nowhere}").replace("daily", "other"))
 
 
-def test_rows_are_not_appended_where_the_definition_asks_for_a_merge(ws):
+def test_a_manifest_may_ask_for_a_merge(ws):
     ledger = MANIFEST.replace("{kind: Append}", "{kind: Ledger, primaryKey: [id]}")
-    with pytest.raises(InputError, match="Ledger"):
-        ws.create_from_manifest(ledger).append(pa.table({"id": [1]}))
+    ds = ws.create_from_manifest(ledger)
+    assert ds.info.merge == "ledger('id')"
 
 
 def test_the_private_key_is_kept_for_its_owner_alone(ws):

@@ -80,7 +80,12 @@ def commit_record(block: Block) -> CommitRecord:
 
     So is one whose record is not ours: a block of another writer must not make its chain unreadable.
     """
-    extra = block.event.extra if isinstance(block.event, AddData) else None
+    return record_of(block.event) if isinstance(block.event, AddData) else WHOLE
+
+
+def record_of(event: AddData) -> CommitRecord:
+    """Return what an AddData says of its commit."""
+    extra = event.extra
     # The text is searched first: most blocks say nothing, and parsing costs 2 µs.
     if extra is None or COMMIT_KEY not in extra.entries:
         return WHOLE

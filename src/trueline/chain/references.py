@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from trueline.chain.block import Block
 from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile, is_ours
+from trueline.chain.commits import record_of
 from trueline.chain.events import AddData, ExecuteTransform
 from trueline.chain.store import Folder, Store
 from trueline.errors import CorruptionError, InputError
@@ -59,6 +60,21 @@ def _slice_and_checkpoint(event: AddData | ExecuteTransform) -> Iterator[Referen
         yield Reference(
             Folder.CHECKPOINTS, event.new_checkpoint.physical_hash, event.new_checkpoint.size, "checkpoint"
         )
+
+
+@refers(AddData)
+def _noted_objects(event: AddData) -> Iterator[Reference]:
+    """What the record of a commit names, such as the list of its bad cells."""
+    noted = (record_of(event).notes or {}).get("objects")
+    for role, item in noted.items() if isinstance(noted, Mapping) else ():
+        size = item.get("size") if isinstance(item, Mapping) else None
+        try:
+            name = Multihash.parse(str(item["hash"])) if isinstance(item, Mapping) else None
+        except (InputError, KeyError):
+            continue  # not ours
+        if name is not None:
+            known = size if type(size) is int and size >= 0 else None
+            yield Reference(Folder.DATA, name, known, str(role)[:80].replace("_", " "))
 
 
 @expands(Folder.CHECKPOINTS)

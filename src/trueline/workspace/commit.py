@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from trueline.chain.block import Block
@@ -38,6 +38,11 @@ class Commit:
     size: int = 0
     idempotency_key: str | None = None
     rounded: int = 0
+    late: int = 0
+    files: tuple[str, ...] = ()
+    bad: Mapping[str, int] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -75,6 +80,10 @@ class Commit:
             sum(piece.size for piece in slices),
             key if isinstance(key, str) else None,
             rounded if isinstance(rounded, int) else 0,
+            notes["late"] if isinstance(notes.get("late"), int) else 0,
+            tuple(name for name, _ in commit_record(last).files),
+            _counts(notes.get("bad")),
+            _counts(notes.get("ignored")),
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,6 +100,11 @@ class Commit:
             "events": list(self.events),
             "blocks": [str(block) for block in self.blocks],
             "idempotency_key": self.idempotency_key,
+            "files": list(self.files),
+            "bad": dict(self.bad),
+            "ignored": dict(self.ignored),
+            "skipped": list(self.skipped),
+            "late": self.late,
         }
 
     def __repr__(self) -> str:
@@ -120,6 +134,13 @@ class Commit:
             f"Commit {self.short}",
             {key: values[key] for key in ("dataset", "commit", "time")} | {"did": self.summary},
         )
+
+
+def _counts(noted: object) -> dict[str, int]:
+    """Read counts by name, as a commit noted them."""
+    if not isinstance(noted, Mapping):
+        return {}
+    return {str(name): count for name, count in noted.items() if type(count) is int}
 
 
 def linked(tail: Tail | None, events: Iterable[Event], system_time: Instant) -> list[Block]:

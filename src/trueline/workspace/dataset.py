@@ -28,7 +28,7 @@ from trueline.chain.events import (
 from trueline.chain.index import Damaged, Index, Unusable
 from trueline.chain.instant import Instant
 from trueline.chain.tail import Tail
-from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks, verify_objects
+from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
 from trueline.errors import CorruptionError, StoreError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
@@ -39,6 +39,7 @@ from trueline.workspace.lost_head import head_missing
 from trueline.workspace.positions import position
 
 if TYPE_CHECKING:
+    from trueline.readers import Reader
     from trueline.view import View
     from trueline.workspace.reading import At
     from trueline.workspace.workspace import Workspace
@@ -207,21 +208,44 @@ class Dataset:
 
     # --- adding -------------------------------------------------------------------
 
-    def append(self, data: object, watermark: object = None, idempotency_key: str | None = None) -> Commit:
+    def append(
+        self,
+        data: object,
+        reader: Reader | None = None,
+        *,
+        max_bad: float | None = None,
+        idempotency_key: str | None = None,
+        watermark: object = None,
+        resend: bool = False,
+    ) -> Commit:
         """Add rows as one commit; when it returns they are durable and the head has moved.
 
         `data` is an Arrow table or batch, anything with `__arrow_c_stream__`
-        (pandas, polars), or a list of dictionaries. The first table decides
-        the columns; later ones may leave out optional columns. `watermark`
-        says that nothing older is expected (by default the newest event time).
-        With `idempotency_key` the same append again returns the first commit.
+        (pandas, polars), a list of dictionaries, or files: a path, a glob, or
+        a list of them, read by `reader` (by default chosen by their ending).
+        The first rows decide the columns; later ones may leave out optional
+        columns and bring new ones. A file whose bytes were taken in before is
+        passed over; a known name with other bytes is refused unless `resend`.
+        Cells that cannot be read are missing and counted; more than `max_bad`
+        of them (a number, or below 1 a share of the rows) refuse the whole.
+        `watermark` says that nothing older is expected (by default the newest
+        event time). With `idempotency_key` the same append again returns the
+        first commit.
         """
         from trueline.workspace.appending import append_rows
 
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             return append_rows(
-                self.name, self.chain, self._tail, data, watermark=watermark, key=idempotency_key
+                self.name,
+                self.chain,
+                self._tail,
+                data,
+                reader=reader,
+                max_bad=max_bad,
+                watermark=watermark,
+                key=idempotency_key,
+                resend=resend,
             )
 
     # --- reading ------------------------------------------------------------------
@@ -284,12 +308,15 @@ class Dataset:
         self,
         after: str | Commit | None = None,
         upto: str | Commit | None = None,
+        replay: bool = True,
         progress: Progress | None = None,
     ) -> Report:
-        """Prove the chain and every file it names; `after` and `upto` bound what is looked at.
+        """Prove the chain, every file it names and the rows in them; `after` and `upto` bound the look.
 
-        `progress` is told how many blocks, then how many files, are done.
+        `replay` computes derived rows again, where there are some. `progress`
+        is told how many blocks, then how many files, are done.
         """
+        del replay  # nothing is derived yet
         try:
             _ = self._tail
         except CorruptionError as error:
@@ -300,7 +327,9 @@ class Dataset:
         end = bounds[1] if bounds[1] is not None else self.head
         report = verify_blocks(self.chain, bounds[0], end, progress)
         if report.ok:
-            report += verify_objects(self.chain, bounds[0], end, progress)
+            from trueline.workspace.data_verify import verify_data
+
+            report += verify_data(self.chain, bounds[0], end, progress=progress)
         named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
         return replace(report, problems=named)
 

@@ -11,11 +11,19 @@ from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.events import AddPushSource, DatasetKind, Event, Seed, SetDataSchema, SetInfo, SetVocab
 from trueline.chain.instant import Instant
-from trueline.chain.sources import MergeAppend, ReadParquet
+from trueline.chain.sources import (
+    MergeAppend,
+    MergeChangelogStream,
+    MergeLedger,
+    MergeSnapshot,
+    MergeStrategy,
+    MergeUpsertStream,
+    ReadParquet,
+)
 from trueline.chain.tail import Tail
 from trueline.errors import DatasetExists, InputError, SchemaError
 from trueline.identity.dataset_id import DatasetId
-from trueline.merge import Append, Strategy
+from trueline.merge import Append, Changelog, Ledger, Snapshot, Strategy, Upsert
 from trueline.workspace.commit import linked
 
 if TYPE_CHECKING:
@@ -38,9 +46,11 @@ class Definition:
         cls, schema: pa.Schema | t.DataSchema | None, merge: object, event_time: object, description: object
     ) -> Definition:
         """Check what was asked for."""
-        if not isinstance(merge, Append):
+        if not isinstance(merge, Append | Ledger | Snapshot | Changelog | Upsert):
             raise InputError(
-                f"merge is {merge!r}", remedy="use trueline.merge.append()", code="UnknownMergeStrategy"
+                f"merge is {merge!r}",
+                remedy="use trueline.merge.append(), or ledger, snapshot, changelog or upsert with a key",
+                code="UnknownMergeStrategy",
             )
         for what, value in (("event_time", event_time), ("description", description)):
             if value is not None and (not isinstance(value, str) or not value.strip()):
@@ -132,21 +142,45 @@ def _not_a_system_column(event_time: str | None) -> None:
         )
 
 
-def to_odf(merge: Strategy) -> MergeAppend:
+def to_odf(merge: Strategy) -> MergeStrategy:
     """Return a merge strategy as blocks store it."""
-    assert isinstance(merge, Append)
-    return MergeAppend()
+    match merge:
+        case Append():
+            return MergeAppend()
+        case Ledger(key):
+            return MergeLedger(key)
+        case Snapshot(key, compare):
+            return MergeSnapshot(key, compare)
+        case Changelog(key):
+            return MergeChangelogStream(key)
+        case Upsert(key):
+            return MergeUpsertStream(key)
+
+
+def from_odf(stored: MergeStrategy) -> Strategy:
+    """Return a merge strategy as people name it."""
+    match stored:
+        case MergeAppend():
+            return Append()
+        case MergeLedger(key):
+            return Ledger(key)
+        case MergeSnapshot(key, compare):
+            return Snapshot(key, compare)
+        case MergeChangelogStream(key):
+            return Changelog(key)
+        case MergeUpsertStream(key):
+            return Upsert(key)
+
+
+def strategy_of(tail: Tail) -> Strategy:
+    """Return the merge strategy in force; a dataset that declares none appends."""
+    source: Any = tail.push.get(SOURCE) or next(iter(tail.push.values()), None) or tail.polling
+    return from_odf(source.merge) if source is not None else Append()
 
 
 def merge_of(tail: Tail) -> str | None:
     """Name the merge strategy in force, None if nothing was declared."""
-    source: Any = tail.push.get(SOURCE) or next(iter(tail.push.values()), None) or tail.polling
-    if source is None:
-        return None
-    if isinstance(source.merge, MergeAppend):
-        return str(Append())
-    key = ", ".join(getattr(source.merge, "primary_key", ()))
-    return f"{source.merge.KIND}({key})"
+    return str(strategy_of(tail)) if tail.push or tail.polling else None
 
 
 def check_appendable(name: str, tail: Tail) -> None:
@@ -157,14 +191,7 @@ def check_appendable(name: str, tail: Tail) -> None:
             remedy="append to the datasets it is made from",
             code="NotARoot",
         )
-    merge = merge_of(tail)
     source = tail.push.get(SOURCE) or next(iter(tail.push.values()), None)
-    if merge is not None and merge != str(Append()):
-        raise InputError(
-            f"dataset {name!r} merges by {merge}, which this version cannot do",
-            remedy="append to a dataset whose strategy is append()",
-            code="UnknownMergeStrategy",
-        )
     if source is not None and source.preprocess is not None:
         raise InputError(
             f"source {source.source_name!r} of dataset {name!r} has a preprocessing query, "

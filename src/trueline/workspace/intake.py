@@ -89,7 +89,7 @@ def fit(held: pa.Table | list[Mapping[str, Any]], tail: Tail) -> Fitted:
     if fields is None:
         schema = whole_schema(table.schema, vocab)
     else:
-        schema = t.DataSchema(fields)
+        schema = t.DataSchema(fields + _new_columns(table, fields, vocab))
         _check_fits(table, schema, vocab)
     target = to_arrow(schema)
     columns, rounded = [], 0
@@ -221,13 +221,27 @@ def _no_rows(fields: tuple[t.DataField, ...] | None, vocab: SetVocab) -> pa.Tabl
     return to_arrow(t.DataSchema(user_fields(t.DataSchema(fields), vocab))).empty_table()
 
 
+def _new_columns(
+    table: pa.Table, fields: tuple[t.DataField, ...], vocab: SetVocab
+) -> tuple[t.DataField, ...]:
+    """Return the columns by which a table extends the schema: those it adds that may be missing."""
+    known = {field.name for field in fields} | set(vocab.names[:3])
+    added = [field for field in from_arrow(table.schema).fields if field.name not in known]
+    added = [
+        replace(field, type=_storable(field.type)) for field in added if isinstance(field.type, t.Option)
+    ]
+    if added:
+        LogicalHasher(to_arrow(t.DataSchema(tuple(added))))  # refuses what has no portable hash
+    return tuple(added)
+
+
 def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab) -> None:
     """Refuse a table with columns too many, too few or of another type; all of them in one message."""
     given = {field.name: field for field in from_arrow(table.schema).fields}
     _no_system_columns(tuple(given), vocab)
     wanted = {field.name: field for field in schema.fields if field.name not in vocab.names[:3]}
     found = [
-        f"+ {name}: {show(field.type)} is not a column of the dataset"
+        f"+ {name}: {show(field.type)} is not a column of the dataset; only optional columns can be added"
         for name, field in given.items()
         if name not in wanted
     ]

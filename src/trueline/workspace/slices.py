@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trueline.chain.arrow_schema import to_arrow
@@ -21,26 +24,47 @@ ROWS_OF_A_GROUP: Final = 262_144
 _GATHERED_BYTES: Final = 1 << 20
 
 
-def write_slice(
-    store: Store, table: pa.Table, schema: DataSchema, vocab: SetVocab, *, first: int, system_time: Instant
-) -> DataSlice:
-    """Stage rows (event time first, then data) as records from offset `first` on.
+@dataclass(frozen=True, slots=True)
+class SliceLayout:
+    """How the slices of a commit look: schema, names of the system columns, the one time they have.
 
-    Equal rows give equal bytes, however the table is split into chunks.
+    Rows whose event time is before `watermark` are late and counted.
     """
-    arrow = to_arrow(schema)
+
+    schema: DataSchema
+    vocab: SetVocab
+    system_time: Instant
+    watermark: Instant | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A slice that was staged, and how many of its rows were late."""
+
+    slice: DataSlice
+    late: int
+
+
+def write_slice(store: Store, rows: Iterable[pa.Table], layout: SliceLayout, first: int) -> Written:
+    """Stage rows (event time first, then data; `op` where it is not 0) as records from offset `first` on.
+
+    Equal rows give equal bytes, however they are split into tables.
+    """
+    arrow = to_arrow(layout.schema)
     hasher = LogicalHasher(arrow)
     writer = store.writer(Folder.DATA)
+    offset, late = first, 0
     try:
         with (
             pa.output_stream(writer, buffer_size=_GATHERED_BYTES) as sink,
-            pq.ParquetWriter(sink, arrow, **_layout(arrow, vocab)) as parquet,
+            pq.ParquetWriter(sink, arrow, **_layout(arrow, layout.vocab)) as parquet,
         ):
-            for start in range(0, table.num_rows, ROWS_OF_A_GROUP):
-                rows = table.slice(start, ROWS_OF_A_GROUP).combine_chunks()
-                group = _records(rows, arrow, vocab, first + start, system_time)
-                hasher.update(group)
-                parquet.write_table(group, row_group_size=ROWS_OF_A_GROUP)
+            for group in _groups(rows):
+                records = _records(group, arrow, layout, offset)
+                hasher.update(records)
+                parquet.write_table(records, row_group_size=ROWS_OF_A_GROUP)
+                offset += group.num_rows
+                late += _late(records, layout)
         stored = writer.finish()
     except pa.ArrowException as error:
         raise SchemaError(
@@ -48,22 +72,60 @@ def write_slice(
         ) from error
     finally:
         writer.abandon()
-    interval = OffsetInterval(first, first + table.num_rows - 1)
-    return DataSlice(hasher.finish(), stored.hash, interval, stored.size)
+    interval = OffsetInterval(first, offset - 1)
+    return Written(DataSlice(hasher.finish(), stored.hash, interval, stored.size), late)
 
 
-def _records(rows: pa.Table, arrow: pa.Schema, vocab: SetVocab, first: int, system_time: Instant) -> pa.Table:
-    count = rows.num_rows
+def _late(records: pa.Table, layout: SliceLayout) -> int:
+    """Count the rows that come after the watermark had passed their event time."""
+    if layout.watermark is None or layout.vocab.event_time_column is None:
+        return 0
+    limit = pa.scalar(int(layout.watermark) // 1_000_000, pa.int64()).cast(pa.timestamp("ms", "UTC"))
+    times = records[layout.vocab.event_time]
+    if pa.types.is_date(times.type):
+        times = times.cast(pa.timestamp("ms")).cast(pa.timestamp("ms", "UTC"))
+    late = pc.sum(pc.less(times, limit)).as_py()
+    return int(late or 0)
+
+
+def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Gather rows into row groups of equal size."""
+    waiting: list[pa.Table] = []
+    count = 0
+    for table in tables:
+        waiting.append(table)
+        count += table.num_rows
+        while count >= ROWS_OF_A_GROUP:
+            whole = pa.concat_tables(waiting)
+            yield whole.slice(0, ROWS_OF_A_GROUP).combine_chunks()
+            waiting, count = [whole.slice(ROWS_OF_A_GROUP)], count - ROWS_OF_A_GROUP
+    if count:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _records(rows: pa.Table, arrow: pa.Schema, layout: SliceLayout, first: int) -> pa.Table:
+    count, vocab = rows.num_rows, layout.vocab
     system = {
         vocab.offset: np.arange(first, first + count, dtype=np.int64),
         vocab.op: np.zeros(count, dtype=np.int32),
-        vocab.system_time: np.full(count, int(system_time) // 1_000_000, dtype=np.int64),
+        vocab.system_time: np.full(count, int(layout.system_time) // 1_000_000, dtype=np.int64),
     }
-    columns = [
-        pa.array(system[field.name]).cast(field.type) if field.name in system else rows[field.name]
-        for field in arrow
-    ]
+    if vocab.op in rows.column_names:
+        del system[vocab.op]
+    columns = [_column(rows, field, system, count) for field in arrow]
     return pa.Table.from_arrays(columns, schema=arrow)
+
+
+def _column(
+    rows: pa.Table, field: pa.Field, system: dict[str, Any], count: int
+) -> pa.Array | pa.ChunkedArray:
+    if field.name in system:
+        return pa.array(system[field.name]).cast(field.type)
+    if field.name in rows.column_names:
+        column = rows[field.name]
+        return column if column.type == field.type else column.cast(field.type)
+    # A column that another writer added while these rows were on their way.
+    return pa.nulls(count, field.type)
 
 
 def _layout(arrow: pa.Schema, vocab: SetVocab) -> dict[str, Any]:

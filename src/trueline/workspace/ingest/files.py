@@ -1,0 +1,232 @@
+"""Taking files in: each is hashed, known ones are passed over, the others are read into pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from trueline import readers
+from trueline.chain.arrow_schema import to_arrow
+from trueline.chain.chain import Chain
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.evolution import fields_of
+from trueline.chain.instant import Instant
+from trueline.chain.scratch import Scratch
+from trueline.chain.tail import Tail
+from trueline.errors import InputError, SchemaError
+from trueline.identity.multihash import Multihash
+from trueline.identity.physical import physical_hash
+from trueline.readers import Reader, ReadStats, Source
+from trueline.workspace.ingest.incoming import FileNote, Incoming, latest, newest_event, typed_for
+from trueline.workspace.ingest.pieces import Piece, PieceWriter
+from trueline.workspace.intake import fit, user_fields
+from trueline.workspace.tasks import Tasks
+
+# Of fewer rows it cannot be said that most are bad.
+FEW_ROWS = 10
+_BY_ENDING = {
+    ".csv": readers.csv(),
+    ".tsv": readers.csv(separator="\t"),
+    ".json": readers.json(),
+    ".jsonl": readers.json(),
+    ".ndjson": readers.json(),
+    ".parquet": readers.parquet(),
+    ".txt": readers.text(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """One file to read: where it is, how, as what, and where its rows go."""
+
+    source: Source
+    reader: Reader
+    columns: pa.Schema
+    tail: Tail
+    scratch: Scratch
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """What reading a file gave."""
+
+    piece: Piece
+    newest: Instant | None
+    rounded: int
+    stats: ReadStats
+    cells: pa.Table | None
+
+
+def hash_file(source: Source) -> tuple[Multihash, int]:
+    """Hash the bytes of a file."""
+    with source.open() as file:
+        name = physical_hash(file)
+        return name, file.tell()
+
+
+def read_file(task: FileTask) -> FileRead:
+    """Read one file into a piece; runs wherever there is room for it."""
+    empty = fit(task.columns.empty_table(), task.tail).table
+    writer = PieceWriter(task.scratch, task.name, empty.schema)
+    newest, rounded = None, 0
+    cells: list[pa.Table] = []
+    reading = task.reader.read(task.source, task.columns)
+    for batch in reading:
+        fitted = fit(pa.Table.from_batches([batch.table]), task.tail)
+        writer.write(fitted.table)
+        newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
+        if batch.bad.num_rows:
+            cells.append(_with_file(batch.bad, task.source.path))
+    return FileRead(
+        writer.finish(), newest, rounded, reading.stats, pa.concat_tables(cells) if cells else None
+    )
+
+
+def _with_file(cells: pa.RecordBatch, path: str) -> pa.Table:
+    names = pa.array([path] * cells.num_rows, pa.string())
+    return pa.Table.from_batches([cells]).add_column(0, "file", names)
+
+
+def reader_for(sources: Sequence[Source]) -> Reader:
+    """Choose a reader by the ending of the names; `.gz` is looked through."""
+    endings = {_ending(source.path) for source in sources}
+    if len(endings) == 1 and (reader := _BY_ENDING.get(next(iter(endings)))) is not None:
+        return reader
+    shown = ", ".join(sorted(ending or "(none)" for ending in endings))
+    raise InputError(
+        f"how to read files ending in {shown} is not known",
+        remedy="give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)",
+        code="UnknownFormat",
+    )
+
+
+def _ending(path: str) -> str:
+    name = PurePosixPath(path)
+    return (PurePosixPath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
+
+
+def take_files(
+    chain: Chain,
+    tail: Tail,
+    given: object,
+    reader: Reader | None,
+    max_bad: float | None,
+    *,
+    resend: bool,
+    scratch: Scratch,
+    tasks: Tasks,
+) -> Incoming:
+    """Read the files that are new, each as one piece, in the given order."""
+    sources = readers.find(given)
+    chosen = reader if reader is not None else reader_for(sources)
+    hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
+    new, skipped = _sort_out(chain, sources, hashes, resend=resend)
+    if not new:
+        return Incoming((), _schema_of(tail), tail.vocab, skipped=tuple(skipped))
+    columns = _columns(tail, [sources[index] for index in new], chosen)
+    typed = typed_for(columns, tail)
+    work = [FileTask(sources[index], chosen, columns, typed, scratch, f"file-{index}.arrow") for index in new]
+    done = dict(tasks.map(read_file, work, label="read files"))
+    reads = [done[index] for index in range(len(work))]
+    stats = _refuse_garbage(reads, max_bad)
+    cells = [read.cells for read in reads if read.cells is not None]
+    notes = tuple(
+        FileNote(sources[index].path, *hashes[index], read.piece.rows)
+        for index, read in zip(new, reads, strict=True)
+    )
+    return Incoming(
+        tuple(read.piece for read in reads),
+        _schema_of(typed),
+        typed.vocab,
+        latest([read.newest for read in reads]),
+        sum(read.rounded for read in reads),
+        notes,
+        tuple(skipped),
+        stats,
+        pa.concat_tables(cells).slice(0, readers.MAX_LISTED) if cells else None,
+    )
+
+
+def _sort_out(
+    chain: Chain, sources: Sequence[Source], hashes: Sequence[tuple[Multihash, int]], *, resend: bool
+) -> tuple[list[int], list[str]]:
+    """Tell files that are new from those that were taken in before.
+
+    Known bytes are passed over. A known name with other bytes is refused
+    unless it is sent again on purpose: it may be a correction or an accident.
+    """
+    new: list[int] = []
+    skipped: list[str] = []
+    here: set[Multihash] = set()
+    for index, (source, (content, _)) in enumerate(zip(sources, hashes, strict=True)):
+        if content in here or chain.file(content) is not None:
+            skipped.append(source.path)
+            continue
+        before = chain.file_named(source.path)
+        if before is not None and not resend:
+            raise InputError(
+                f"{source.path} was taken in before with other bytes, in commit {before[1].hash.short}",
+                remedy="give resend=True if the new content is to be added as well",
+                code="FileChanged",
+                path=source.path,
+                commit=before[1].hash,
+            )
+        here.add(content)
+        new.append(index)
+    return new, skipped
+
+
+def _refuse_garbage(reads: Sequence[FileRead], max_bad: float | None) -> dict[str, int]:
+    """Count bad cells by column; refuse more than were allowed, or what looks like a mistake in reading."""
+    bad: dict[str, int] = {}
+    for read in reads:
+        for column, count in read.stats.bad.items():
+            bad[column] = bad.get(column, 0) + count
+        suspicious = max_bad is None and read.stats.rows >= FEW_ROWS
+        if suspicious and (reason := readers.looks_wrong(read.stats.counts)) is not None:
+            raise InputError(
+                f"the files are mostly unreadable: {reason}",
+                remedy="mend the reader's options, or allow it with max_bad",
+                code="TooManyBadCells",
+                bad=dict(bad),
+            )
+    rows = sum(read.stats.rows for read in reads)
+    total = sum(bad.values())
+    if max_bad is not None:
+        too_many = (
+            total > max_bad if max_bad >= 1 or max_bad == 0 else any(n > max_bad * rows for n in bad.values())
+        )
+        if too_many:
+            shown = ", ".join(f"{column} {count:,}" for column, count in sorted(bad.items()))
+            raise InputError(
+                f"{total:,} cells in {rows:,} rows cannot be read ({shown}), more than max_bad={max_bad:g}",
+                remedy="look at the files and the reader's options, or raise max_bad",
+                code="TooManyBadCells",
+                bad=dict(bad),
+            )
+    return bad
+
+
+def _schema_of(tail: Tail) -> DataSchema:
+    return DataSchema(fields_of(tail.schema) if tail.schema is not None else ())
+
+
+def _columns(tail: Tail, sources: Sequence[Source], reader: Reader) -> pa.Schema:
+    """Return the columns to read: with the types the dataset has, else with those the files suggest."""
+    found = reader.infer(sources)
+    if tail.schema is None:
+        return found
+    known: dict[str, Any] = {
+        column.name: column for column in to_arrow(DataSchema(user_fields(_schema_of(tail), tail.vocab)))
+    }
+    if not any(column.name in known for column in found):
+        raise SchemaError(
+            f"the files have none of the dataset's columns: {', '.join(found.names)[:200]}",
+            remedy=f"the dataset has {', '.join(known)}; is the separator right, and is there a header?",
+        )
+    return pa.schema([known.get(column.name, column) for column in found])

@@ -1,0 +1,50 @@
+"""Slices of a commit, written side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from trueline.chain.store import Store
+from trueline.workspace.ingest.pieces import Part, Piece, cut
+from trueline.workspace.slices import SliceLayout, Written, write_slice
+from trueline.workspace.tasks import Tasks
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTask:
+    """One slice to write: its rows, how it looks, where it begins, and the store it goes to."""
+
+    store: Store
+    parts: tuple[Part, ...]
+    layout: SliceLayout
+    first: int
+
+
+def write_one(task: SliceTask) -> Written:
+    """Write one slice; it is durable under its name when this returns. Doing it twice does no harm."""
+    written = write_slice(task.store, _rows(task.parts), task.layout, task.first)
+    task.store.sync()
+    return written
+
+
+def _rows(parts: Sequence[Part]) -> Iterator[pa.Table]:
+    for part in parts:
+        yield from part.piece.read(part.start, part.stop)
+
+
+def write_all(
+    store: Store, pieces: Sequence[Piece], layout: SliceLayout, first: int, tasks: Tasks
+) -> list[Written]:
+    """Write the rows of the pieces as slices with dense offsets from `first` on."""
+    work: list[SliceTask] = []
+    for parts in cut(pieces):
+        work.append(SliceTask(store, parts, layout, first))
+        first += sum(part.rows for part in parts)
+    if len(work) == 1:
+        # The head moves next, which makes it durable together with the blocks.
+        return [write_slice(store, _rows(work[0].parts), layout, work[0].first)]
+    done = dict(tasks.map(write_one, work, label="write slices"))
+    return [done[index] for index in range(len(work))]
