@@ -213,8 +213,8 @@ class State:
     ) -> tuple[SegmentInfo, ...]:
         """Stage the generations from `start` on as one, or that of it which lies in a key range.
 
-        The files it reads are hashed first, as a rewrite must not give damaged rows a good name; where several
-        tasks each write a range, the caller may verify once and say so.
+        The files it reads are hashed first: a rewrite must not give damaged rows a good name. Where several
+        tasks write a range each, the caller may verify once and say so.
         """
         needed = [info for generation in self.generations[start:] for info in generation]
         for info in needed:
