@@ -8,6 +8,7 @@ import typer
 
 from trueline.cli.looking import Names
 from trueline.cli.session import MISSING, NO, Directory, Json, examples, session
+from trueline.errors import InputError
 
 if TYPE_CHECKING:
     from trueline.console import Console
@@ -17,16 +18,32 @@ if TYPE_CHECKING:
 @examples(
     "trueline verify",
     "trueline verify sales --json",
+    "trueline verify sales --after 9c1f03aa",
 )
 def verify(
-    context: typer.Context, names: Names = None, directory: Directory = None, json: Json = False
+    context: typer.Context,
+    names: Names = None,
+    *,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="COMMIT", help="Take what is before it as proven.")
+    ] = None,
+    upto: Annotated[
+        str | None, typer.Option("--upto", metavar="COMMIT", help="Stop at it (default: the newest).")
+    ] = None,
+    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Compute derived rows again.")] = True,
+    directory: Directory = None,
+    json: Json = False,
 ) -> None:
     """Prove datasets.
 
-    Every block, every rule, every file. Exit code 1 if something is wrong.
+    Every block, every rule, every file, every row. Exit code 1 if something
+    is wrong; what was removed on purpose is told, and is not.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        found = [_proof(here.console, workspace[name]) for name in names or list(workspace)]
+        if (after is not None or upto is not None) and len(names or ()) != 1:
+            raise InputError("--after and --upto name commits of one dataset", remedy="name the dataset")
+        bounds = {"after": after, "upto": upto, "replay": replay}
+        found = [_proof(here.console, workspace[name], bounds) for name in names or list(workspace)]
         ok = all(each["ok"] for each in found)
 
         def render(shown: Console) -> None:
@@ -37,7 +54,10 @@ def verify(
                     "good" if each["ok"] else "bad",
                 )
                 for problem in each["problems"]:
-                    shown.error(problem["text"], remedy=problem["remedy"])
+                    if problem["kind"] == "removed":
+                        shown.say(problem["text"])
+                    else:
+                        shown.error(problem["text"], remedy=problem["remedy"])
             if not found:
                 shown.say("no datasets yet, so nothing is wrong")
 
@@ -46,7 +66,7 @@ def verify(
             raise typer.Exit(NO)
 
 
-def _proof(console: Console, dataset: Dataset) -> dict[str, Any]:
+def _proof(console: Console, dataset: Dataset, bounds: dict[str, Any]) -> dict[str, Any]:
     with console.progress(f"verifying {dataset.name}") as bar:
         done = 0
 
@@ -56,7 +76,7 @@ def _proof(console: Console, dataset: Dataset) -> dict[str, Any]:
             bar.advance(count - done if count >= done else count)
             done = count
 
-        report = dataset.verify(progress=advance)
+        report = dataset.verify(progress=advance, **bounds)
     problems = [
         {
             "kind": str(problem.kind),
@@ -65,12 +85,16 @@ def _proof(console: Console, dataset: Dataset) -> dict[str, Any]:
             "block": problem.block,
             "sequence_number": problem.sequence_number,
             "rule": problem.rule,
+            "file": getattr(problem, "file", None),
+            "expected": getattr(problem, "expected", None),
+            "actual": getattr(problem, "actual", None),
             "text": str(problem),
         }
         for problem in report.problems
     ]
     counts = {"blocks": report.blocks, "objects": report.objects, "bytes": report.bytes}
-    return {"name": dataset.name, "ok": report.ok, **counts, "problems": problems}
+    well = all(problem["kind"] == "removed" for problem in problems)
+    return {"name": dataset.name, "ok": well, **counts, "problems": problems}
 
 
 @examples(
