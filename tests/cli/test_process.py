@@ -67,6 +67,8 @@ def test_a_reader_that_hangs_up_is_no_error(shop):
 
 INTERRUPTED = """
 import os, signal, sys
+# Started in the background, a process inherits that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 import trueline as tl
 from trueline.cli import main
 def datasets(self):
