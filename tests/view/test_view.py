@@ -153,8 +153,8 @@ def test_bounds_reach_the_source_through_other_names_but_not_through_a_limit(sou
     view = tl.View(source).rename(x="a").filter("x > 50").select("x", "b").filter("b < 170")
     assert view.count() == 19
     assert {name: (i.low, i.high) for name, i in source.asked[-1][1].items()} == {
-        "a": (50, None),
-        "b": (None, 170),
+        "a": (51, None),
+        "b": (None, 169),
     }
     assert tl.View(source).limit(60).filter("a > 50").count() == 9
     assert source.asked[-1][1] == {}

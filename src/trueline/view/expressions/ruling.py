@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import ceil, floor, isfinite
+from decimal import Decimal
+from math import ceil, floor
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -12,6 +14,7 @@ from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, both, step_of
 from trueline.view.expressions import tree as t
 from trueline.view.expressions.aligning import aligned
 
+_EXACT_DOUBLES: Final = 1 << 53
 _TURNED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
@@ -42,29 +45,32 @@ def _range(name: str, op: str, scalar: pa.Scalar, schema: pa.Schema) -> Bounds:
     if step_of(kind) is None or not scalar.is_valid:
         return NO_BOUNDS
     try:
-        low, high = _number(kind, scalar)
+        value = _number(kind, scalar)
     except (TruelineError, pa.ArrowException, OverflowError, ValueError):
         return NO_BOUNDS
-    if op == "=":
-        return {name: Interval(low, high)}
-    return {name: Interval(low=low) if op in (">", ">=") else Interval(high=high)}
+    match op:
+        case "=":
+            return {name: Interval(ceil(value), floor(value))}
+        case "<" | "<=":
+            return {name: Interval(high=ceil(value) - 1 if op == "<" else floor(value))}
+    return {name: Interval(low=floor(value) + 1 if op == ">" else ceil(value))}
 
 
-def _number(kind: pa.DataType, scalar: pa.Scalar) -> tuple[int, int]:
-    """Return a constant in the units of bounds, rounded outwards."""
+def _number(kind: pa.DataType, scalar: pa.Scalar) -> int | float | Decimal:
+    """Return a constant in the units of bounds."""
     _, side = aligned(pa.scalar(None, kind), scalar, "compare")
     if pa.types.is_null(side.type) or not side.is_valid:
         raise ValueError("no constant")
+    value: Any = side.as_py()
     if pa.types.is_floating(side.type):
-        value = side.as_py()
-        if not isfinite(value):
-            raise ValueError("not finite")
-        return floor(value), ceil(value)
+        # Beyond, a whole number is rounded before it is compared.
+        if not abs(value) < _EXACT_DOUBLES:
+            raise ValueError("too large")
+        return float(value)
     if pa.types.is_decimal(side.type):
-        value = side.as_py()
-        return floor(value), ceil(value)
+        return Decimal(value)
     step = step_of(side.type)
     if step is None:
         raise ValueError("no bounds")
-    value = side.cast(pa.int32()).as_py() if pa.types.is_date32(side.type) else side.cast(pa.int64()).as_py()
-    return value * step, value * step
+    number = side.cast(pa.int32()) if pa.types.is_date32(side.type) else side.cast(pa.int64())
+    return int(number.as_py()) * step

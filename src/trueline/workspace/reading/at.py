@@ -61,9 +61,10 @@ def _by_text(chain: Chain, text: str, tags: Tags | None) -> Position:
         return _by_hash(chain, tagged)
     if _DAY.fullmatch(text):
         try:
-            return _by_time(chain, _end_of(date.fromisoformat(text)), text)
+            day = date.fromisoformat(text)
         except ValueError:
             raise InputError(f"{text!r} is not a day", remedy=_HELP, code="BadPosition") from None
+        return _by_time(chain, _end_of(day), text)
     if _MOMENT.fullmatch(text):
         return _by_time(chain, Instant.parse(text), text)
     if match := _OFFSET.fullmatch(text):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +18,21 @@ from trueline.workspace.reading.folding import folded, last
 from trueline.workspace.reading.standing import Standing
 from trueline.workspace.state import KEY, State
 from trueline.workspace.state.ordering import as_array, find, unified
+
+# Under which name the state keeps the offset of the event that set a row.
+OFFSET: Final = "_offset"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state, and under which names it keeps what was asked for."""
+
+    state: State
+    names: Mapping[str, str]
+
+    def named(self, rows: pa.Table) -> pa.Table:
+        """Give rows of the state the names that were asked for, `_key` first."""
+        return rows.select([KEY, *self.names.values()]).rename_columns([KEY, *self.names])
 
 
 @dataclass(frozen=True)
@@ -46,25 +62,23 @@ class CurrentRows:
 
     def explain(self) -> list[str]:
         """Say where the rows come from."""
-        how = "the state kept there" if self._state(self.columns) is not None else "all its events"
+        how = "the state kept there" if self.kept(self.columns) is not None else "all its events"
         key = ", ".join(self.standing.key)
         return [f"current rows of {next(iter(self.origins.values()))} by {key}, from {how}"]
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the rows in key order."""
         del bounds  # an event outside of them may be the one that replaced a row inside
-        state = self._state(columns)
-        if state is None:
+        kept = self.kept(columns)
+        if kept is None:
             yield from self.from_events(columns)
             return
         schema = pa.schema([self.standing.schema.field(name) for name in columns])
-        kept = [name for name in columns if name in state.schema.names]
         found = False
         try:
-            for batch in state.scan(kept):
+            for batch in kept.state.scan(list(kept.names.values())):
                 found = True
-                table = pa.Table.from_batches([batch])
-                yield from _shaped(table, schema).to_batches()
+                yield from _shaped(kept.named(pa.Table.from_batches([batch])), schema).to_batches()
         except StateMissing:
             # Lost between looking and reading; what was given out cannot be taken back.
             if found:
@@ -104,23 +118,32 @@ class CurrentRows:
                 *(self.standing.schema.field(name) for name in columns),
             ]
         )
-        state = self._state(columns)
-        if state is not None:
-            kept = [name for name in columns if name in state.schema.names]
-            return _shaped(state.lookup(keys, kept), schema)
+        kept = self.kept(columns)
+        if kept is not None:
+            return _shaped(kept.named(kept.state.lookup(keys, list(kept.names.values()))), schema)
         pieces = [schema.empty_table()]
         for table in self.folded(columns):
             _, hit = find(keys, as_array(table[KEY]))
             pieces.append(_shaped(table.filter(pa.array(hit)), schema))
         return pa.concat_tables(pieces)
 
-    def _state(self, columns: Sequence[str]) -> State | None:
-        """The state, if it keeps what is asked for; it need not know all columns of the system."""
-        state = self.standing.state
+    def kept(self, columns: Sequence[str]) -> Kept | None:
+        """The state, if it keeps what is asked for.
+
+        It has the columns of its last update: optional ones may have come
+        since, and are missing. Of a ledger it may keep no columns at all, and
+        of the system's only the offset.
+        """
+        state, vocab = self.standing.state, self.standing.vocab
         if state is None:
             return None
-        system = set(self.standing.vocab.names) - set(state.schema.names)
-        return None if system & set(columns) else state
+        there = set(state.schema.names)
+        names = {name: OFFSET if name == vocab.offset else name for name in columns}
+        names = {name: own for name, own in names.items() if own in there}
+        lacking = [self.standing.schema.field(name) for name in columns if name not in names]
+        has_rows = bool(there & set(self.standing.data_columns))
+        is_new = all(field.nullable and field.name in self.standing.data_columns for field in lacking)
+        return Kept(state, names) if not lacking or (has_rows and is_new) else None
 
 
 def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:

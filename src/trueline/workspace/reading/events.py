@@ -131,4 +131,4 @@ class Events:
             return False
         name = self.standing.vocab.event_time
         step = step_of(self.standing.schema.field(name).type) or 1
-        return times[name].meets(low * step, high * step + step - 1)
+        return times[name].meets(low * step, high * step)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.errors import InputError, SchemaError
+from trueline.view.bounds import Interval
 from trueline.workspace.merging.merged import Op
 from trueline.workspace.reading.current import CurrentRows
 from trueline.workspace.reading.events import Events
@@ -27,12 +28,23 @@ def find_row(standing: Standing, key: object) -> Row | None:
     wanted = _wanted(standing, key)
     if standing.last_offset < 0:
         return None
-    columns = standing.data_columns
-    if standing.key and standing.state is not None:
-        keys = encode_keys(wanted, standing.key)
-        rows = CurrentRows(standing, columns).lookup(keys, columns).select(list(columns)).to_pylist()
+    columns, offset = standing.data_columns, standing.vocab.offset
+    current = CurrentRows(standing, columns)
+    if standing.key and current.kept(columns) is not None:
+        rows = current.lookup(encode_keys(wanted, standing.key), columns).select(list(columns)).to_pylist()
         return rows[0] if rows else None
+    if standing.key and current.kept([offset]) is not None:
+        places = current.lookup(encode_keys(wanted, standing.key), [offset])[offset].to_pylist()
+        return _at_offset(standing, places[0]) if places else None
     return _backwards(standing, wanted)
+
+
+def _at_offset(standing: Standing, offset: int) -> Row | None:
+    """Read one record: one group of rows of one slice."""
+    bounds = {standing.vocab.offset: Interval(offset, offset)}
+    for batch in Events(standing, standing.data_columns).batches(standing.data_columns, bounds):
+        return dict(batch.to_pylist()[0])
+    return None
 
 
 def _backwards(standing: Standing, wanted: pa.Table) -> Row | None:
@@ -54,9 +66,7 @@ def _backwards(standing: Standing, wanted: pa.Table) -> Row | None:
         offset, op = place
         if op == Op.RETRACT:
             return None
-        schema = events.schema_of(standing.data_columns)
-        for batch in file.read(schema, vocab.offset, first=offset, last=offset):
-            return dict(batch.to_pylist()[0])
+        return _at_offset(standing, offset)
     return None
 
 

@@ -172,7 +172,7 @@ class SliceFile:
                 return False
             step = step_of(parquet.schema_arrow.field(name).type)
             found = _range(group.statistics)
-            if found and step and not interval.meets(found[0] * step, found[1] * step + step - 1):
+            if found and step and not interval.meets(found[0] * step, found[1] * step):
                 return False
         return True
 
