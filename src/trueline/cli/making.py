@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -42,6 +42,7 @@ def init(
 @examples(
     "trueline create sales",
     'trueline create sales --event-time day --description "All sales"',
+    "trueline create customers --merge upsert --key id",
     "trueline create -f sales.yaml",
 )
 def create(
@@ -53,6 +54,16 @@ def create(
         typer.Option("--event-time", metavar="COLUMN", help="The column that says when a row happened."),
     ] = None,
     description: Annotated[str | None, typer.Option("--description", help="What it holds, in words.")] = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(
+            "--merge", help="append, ledger, snapshot, changelog or upsert (upsert if --key is given)."
+        ),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="COLUMN", help="A column of the key; may be repeated."),
+    ] = None,
     file: Annotated[
         Path | None,
         typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
@@ -66,11 +77,13 @@ def create(
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         if file is not None:
-            if name is not None or event_time is not None or description is not None:
+            if any(given is not None for given in (name, event_time, description, merge)) or key:
                 raise InputError("a manifest says everything itself", remedy="give -f FILE alone")
             dataset = workspace.create_from_manifest(_read(file))
         elif name is not None:
-            dataset = workspace.create(name, event_time=event_time, description=description)
+            dataset = workspace.create(
+                name, merge=_strategy(merge, key), event_time=event_time, description=description
+            )
         else:
             raise InputError("no name was given", remedy="trueline create NAME, or trueline create -f FILE")
         info = dataset.info
@@ -78,6 +91,24 @@ def create(
             info.to_dict(),
             lambda shown: shown.say(f"{info.name}  {info.kind}  {info.head.short}  {info.id}", "good"),
         )
+
+
+def _strategy(merge: str | None, key: list[str] | None) -> Any:
+    """Return the merge strategy that was asked for."""
+    import trueline
+
+    chosen = merge or ("upsert" if key else "append")
+    if chosen not in ("append", "ledger", "snapshot", "changelog", "upsert"):
+        raise InputError(
+            f"no merge strategy {chosen!r}", remedy="give append, ledger, snapshot, changelog or upsert"
+        )
+    if chosen == "append":
+        if key:
+            raise InputError("append has no key", remedy="leave out --key, or choose another --merge")
+        return trueline.merge.append()
+    if not key:
+        raise InputError(f"{chosen} needs a key", remedy="add --key COLUMN")
+    return getattr(trueline.merge, chosen)(key)
 
 
 def _read(file: Path) -> bytes:

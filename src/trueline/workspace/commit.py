@@ -126,6 +126,26 @@ class Commit:
             return "watermark" if self.watermark is not None else "no rows"
         return ", ".join(dict.fromkeys(self.events))
 
+    @property
+    def told(self) -> str:
+        """What it did and what was left out, in a line for people."""
+        parts = [self.summary]
+        if self.files:
+            parts.append(f"{len(self.files):,} file{'s' * (len(self.files) != 1)}")
+        if self.bad:
+            columns = ", ".join(f"{name} {count:,}" for name, count in self.bad.items())
+            parts.append(f"{sum(self.bad.values()):,} bad cells ({columns})")
+        if self.ignored:
+            reasons = ", ".join(f"{why} {count:,}" for why, count in self.ignored.items())
+            parts.append(f"ignored: {reasons}")
+        if self.late:
+            parts.append(f"{self.late:,} late")
+        if self.skipped:
+            parts.append(
+                f"known already: {', '.join(self.skipped[:3])}" + ("…" if len(self.skipped) > 3 else "")
+            )
+        return ", ".join(parts)
+
     def _repr_html_(self) -> str:
         from trueline.workspace.display import html
 

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from trueline.cli import main
+
+
+@pytest.fixture
+def shop(tmp_path, capsys):
+    assert main(["init", str(tmp_path / "shop")]) == 0
+    capsys.readouterr()
+    return str(tmp_path / "shop")
+
+
+@pytest.fixture
+def inbox(tmp_path):
+    (tmp_path / "a.csv").write_text("id,price\n1,9.5\n2,7\n")
+    (tmp_path / "b.csv").write_text("id;price\n3;1,5\n")
+    return tmp_path
+
+
+def run(capsys, shop, *words):
+    code = main(["-C", shop, *words])
+    shown = capsys.readouterr()
+    return code, shown.out, shown.err
+
+
+def test_files_are_taken_in_once(shop, inbox, capsys):
+    run(capsys, shop, "create", "sales")
+    code, out, _ = run(capsys, shop, "ingest", "sales", str(inbox / "a.csv"))
+    assert (code, "+2 rows" in out, "1 file" in out) == (0, True, True)
+    code, out, _ = run(capsys, shop, "ingest", "sales", str(inbox / "a.csv"))
+    assert code == 0
+    assert "known already" in out
+
+
+def test_the_answer_is_a_document_for_programs(shop, inbox, capsys):
+    run(capsys, shop, "create", "sales")
+    _, out, _ = run(capsys, shop, "ingest", "sales", str(inbox / "a.csv"), "--json")
+    answer = json.loads(out)
+    assert (answer["rows"], answer["bad"], answer["files"]) == (2, {}, [str(inbox / "a.csv")])
+
+
+def test_options_reach_the_reader(shop, inbox, capsys):
+    run(capsys, shop, "create", "sales")
+    code, _, _ = run(capsys, shop, "ingest", "sales", str(inbox / "b.csv"), "--separator", ";")
+    assert code == 0
+    code, _, err = run(capsys, shop, "ingest", "sales", str(inbox / "a.csv"), "--format", "xml")
+    assert (code, "csv, json, parquet, text" in err) == (2, True)
+    code, _, err = run(
+        capsys, shop, "ingest", "sales", str(inbox / "a.csv"), "--format", "parquet", "--no-header"
+    )
+    assert (code, "--header" in err) == (2, True)
+
+
+def test_a_file_that_is_not_there_is_misuse(shop, inbox, capsys):
+    run(capsys, shop, "create", "sales")
+    code, _, err = run(capsys, shop, "ingest", "sales", str(inbox / "none.csv"))
+    assert (code, "none.csv" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--key", "id"], "upsert('id')"),
+        (["--merge", "ledger", "--key", "id", "--key", "day"], "ledger(['id', 'day'])"),
+        ([], "append()"),
+    ],
+)
+def test_create_names_the_merge_strategy(shop, capsys, words, expected):
+    _, out, _ = run(capsys, shop, "create", "x", *words, "--json")
+    assert json.loads(out)["merge"] == expected
+
+
+@pytest.mark.parametrize(
+    "words", [["--merge", "upsert"], ["--merge", "append", "--key", "id"], ["--merge", "mix"]]
+)
+def test_a_merge_strategy_that_makes_no_sense_is_misuse(shop, capsys, words):
+    assert run(capsys, shop, "create", "x", *words)[0] == 2
