@@ -120,6 +120,10 @@ class EnvironmentMissing(InputError):
     """Something this machine lacks: Java, pyspark, an extra."""
 
 
+class QueryError(InputError):
+    """A query that Spark cannot understand or finish, with the line and column where it fails."""
+
+
 # --- retry ------------------------------------------------------------------
 
 
@@ -141,6 +145,14 @@ class StorageFull(StoreError):
 
 class StorageReadOnly(StoreError):
     """The place where the dataset is stored cannot be written to."""
+
+
+class SparkFailed(RetryError):
+    """Spark gave up on a job: out of memory, a lost worker or connection, cancelled."""
+
+
+class TaskFailed(RetryError):
+    """A function raised something unexpected while it worked on one piece; `traceback` says where."""
 
 
 # --- corruption -------------------------------------------------------------
