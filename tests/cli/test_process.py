@@ -33,7 +33,7 @@ def trueline(*words, **options):
 
 
 def test_looking_at_metadata_as_json_loads_nothing_heavy(shop):
-    for words in (["log"], ["list"], ["status"], ["schema", "sales"], ["verify"], ["config", "list"], ["gc"]):
+    for words in (["log"], ["list"], ["status"], ["schema", "sales"], ["config", "list"], ["gc"]):
         command = [sys.executable, "-c", COUNT.format(heavy=sorted(HEAVY)), "-C", str(shop), *words, "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
