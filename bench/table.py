@@ -104,8 +104,9 @@ def verdict(rows: Sequence[Row]) -> str:
     met, missed = [row for row in rows if row.met], [row for row in rows if row.met is False]
     lines = [f"{len(met)} of {len(met) + len(missed)} goals met."]
     for row in missed:
-        got = f"{row.ratio:.2f}" if row.ratio is not None else row.ours.text if row.ours else "–"
-        lines.append(f"  missed: {row.what}: {got}, goal {row.goal}")
+        got = [row.ours.text] if row.ours else []
+        got += [f"ratio {row.ratio_text}"] if row.ratio is not None else []
+        lines.append(f"  missed: {row.what}: {', '.join(got)}; goal {row.goal}")
     return "\n".join(lines)
 
 

@@ -89,11 +89,13 @@ def test_a_table_shows_medians_goals_and_losses():
     rows = [
         Row("x", "quick", duration(samples), duration(samples), 1.0, "≤ 1.2", True),
         Row("x", "slow", rate(5_000, "blocks"), goal="≥ 20,000/s", met=False, note="on a busy machine"),
+        Row("x", "steep", ratio=2.0, goal="≤ 1.2", met=False),
     ]
     assert "2.00 ms (p95 9.00, n=3)" in plain(rows)
     assert "| slow | 5,000 blocks/s | – | – | ≥ 20,000/s | NO |" in markdown(rows)
     assert "on a busy machine" in markdown(rows)
     assert verdict(rows).splitlines() == [
-        "1 of 2 goals met.",
-        "  missed: slow: 5,000 blocks/s, goal ≥ 20,000/s",
+        "1 of 3 goals met.",
+        "  missed: slow: 5,000 blocks/s; goal ≥ 20,000/s",
+        "  missed: steep: ratio 2.00; goal ≤ 1.2",
     ]
