@@ -1,11 +1,19 @@
-"""What every test has: profiles for hypothesis and the contract mark."""
+"""What every test has: profiles for hypothesis, the contract mark, one Spark for those that ask."""
 
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
+
+    from trueline.spark.session import SparkRoom
 
 pytest_plugins = ["tests.marks", "pytester"]
 
@@ -25,3 +33,21 @@ settings.load_profile("test")
 def soak_minutes() -> float:
     """How long a test marked `soak` may explore."""
     return float(os.environ.get("TRUELINE_SOAK_MINUTES", "0.2"))
+
+
+@pytest.fixture(scope="session")
+def spark_room() -> Iterator[SparkRoom]:
+    """The one Spark of the whole suite: started when a test first asks for it, ours and pinned."""
+    from trueline.spark.session import start
+    from trueline.spark.settings import Settings
+
+    small = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
+    room = start(Settings(master="local[2]", memory="1g", conf=small))
+    yield room
+    room.stop()
+
+
+@pytest.fixture(scope="session")
+def spark(spark_room: SparkRoom) -> SparkSession:
+    """A session as a user has it, in the Spark of the suite; to change settings, take a `newSession()`."""
+    return spark_room.given

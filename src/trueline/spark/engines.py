@@ -1,0 +1,94 @@
+"""Classic and Connect behind one adapter: threads, tags, cancelling."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from trueline.spark.progress import Counter, Handled, Tracked
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class Engine(ABC):
+    """What differs between the two kinds of session."""
+
+    is_connect: bool
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+
+    @abstractmethod
+    def thread(self, work: Callable[[], None]) -> threading.Thread:
+        """Return a thread that has inherited the caller's properties (scheduler pool, job group, tags)."""
+
+    @abstractmethod
+    def mark(self, tag: str, label: str) -> None:
+        """Tag and describe the jobs of the current thread, which is one of ours and ends with the job."""
+
+    @abstractmethod
+    def cancel(self, tag: str) -> None:
+        """Cancel the jobs with a tag, whichever thread started them."""
+
+    @abstractmethod
+    def counter(self, tag: str, thread: threading.Thread) -> Counter:
+        """Return something that counts the tasks of the jobs with a tag, run by a thread."""
+
+
+def engine_of(session: SparkSession) -> Engine:
+    """Return the adapter for a session."""
+    connect = type(session).__module__.startswith("pyspark.sql.connect")
+    return Connect(session) if connect else Classic(session)
+
+
+# --- classic ------------------------------------------------------------------------
+
+
+class Classic(Engine):
+    """A session with its JVM in reach."""
+
+    is_connect = False
+
+    def thread(self, work: Callable[[], None]) -> threading.Thread:
+        from pyspark import InheritableThread
+
+        return InheritableThread(target=work, daemon=True)
+
+    def mark(self, tag: str, label: str) -> None:
+        context = self.session.sparkContext
+        # Tags of the session itself cannot be cancelled from another thread; those of the context can.
+        context.addJobTag(tag)
+        context.setInterruptOnCancel(True)
+        context.setJobDescription(label)
+
+    def cancel(self, tag: str) -> None:
+        self.session.sparkContext.cancelJobsWithTag(tag)
+
+    def counter(self, tag: str, thread: threading.Thread) -> Counter:
+        return Tracked(self.session.sparkContext, tag)
+
+
+# --- Connect ------------------------------------------------------------------------
+
+
+class Connect(Engine):
+    """A session whose JVM is elsewhere."""
+
+    is_connect = True
+
+    def thread(self, work: Callable[[], None]) -> threading.Thread:
+        from pyspark import InheritableThread
+
+        return InheritableThread(target=work, session=self.session, daemon=True)
+
+    def mark(self, tag: str, label: str) -> None:
+        self.session.addTag(tag)
+
+    def cancel(self, tag: str) -> None:
+        self.session.interruptTag(tag)
+
+    def counter(self, tag: str, thread: threading.Thread) -> Counter:
+        return Handled(self.session, thread)

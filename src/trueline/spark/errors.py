@@ -1,0 +1,264 @@
+"""Spark's errors as ours: with the place in the query, without the JVM's stack."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, NamedTuple
+
+from trueline.errors import EnvironmentMissing, QueryError, SparkFailed, TaskFailed, TruelineError
+from trueline.spark.packing import pack, unpack
+
+# --- errors that cross from a task to the driver -------------------------------------
+
+_MARK: Final = re.compile(r"trueline-error:([A-Za-z0-9+/=]+):end")
+# Spark carries an exception from a task as text; 200 kB were seen to arrive whole, on Connect too.
+_MOST: Final = 128 * 1024
+
+
+class CarriedError(Exception):
+    """An error of ours on its way from a task to the driver, as text."""
+
+    def __init__(self, error: TruelineError) -> None:
+        super().__init__(f"{error.problem[:500]}\ntrueline-error:{_packed(error)}:end")
+
+
+def _packed(error: TruelineError) -> str:
+    bare = type(error)(error.problem[:10_000], remedy=error.remedy, code=error.code)
+    root = TruelineError(bare.problem, remedy=bare.remedy, code=bare.code)
+    for candidate in (error, bare, root):
+        try:
+            data = pack(candidate)
+        except Exception:  # noqa: BLE001, S112 (any field may refuse to be pickled, in its own way)
+            continue
+        if len(data) <= _MOST:
+            return base64.b64encode(data).decode("ascii")
+    raise AssertionError("a bare error can always be pickled")
+
+
+def carried(text: str) -> TruelineError | None:
+    """Return the error of ours that a task put into the text of its exception, if there is one."""
+    found = _MARK.search(text)
+    if found is None:
+        return None
+    error = unpack(base64.b64decode(found.group(1)))
+    return error if isinstance(error, TruelineError) else None
+
+
+# --- errors that Spark itself raises --------------------------------------------------
+
+# Classes of SQLSTATE that are about the query or its values: data, syntax, cardinality, constraint,
+# unsupported feature, raised by the query.
+_OF_THE_QUERY: Final = ("0A", "21", "22", "23", "42", "P0")
+_PLACE: Final = re.compile(r"\(line (\d+), (pos|position) (\d+)\)|; line (\d+) (pos) (\d+)")
+_END: Final = re.compile(
+    r"\n\nJVM stacktrace:|\n\s*at [\w.$]+\(|\n== (?:SQL|DataFrame)\b|; line \d+ pos \d+;|\nDriver stacktrace:"
+    r"|\n'?[A-Z]\w+ \[|\nCaused by:"
+)
+_STATE: Final = re.compile(r"\s*SQLSTATE: (\w{5})")
+_CONDITION: Final = re.compile(r"^\s*(?:\([\w.$]+\)\s*)?\[([A-Z][A-Z0-9_.]+)\]\s*")
+_PYTHON: Final = "Traceback (most recent call last):"
+
+
+class Place(NamedTuple):
+    """Where in a query: line and column from 1, and the text that stands there."""
+
+    line: int
+    column: int
+    fragment: str
+
+
+def translate(error: BaseException) -> TruelineError:
+    """Return the error of ours that says what an error of Spark says."""
+    if isinstance(error, TruelineError):
+        return error
+    text = _text(error)
+    ours = carried(text)
+    if ours is not None:
+        return ours
+    if "No module named 'trueline" in text:
+        return EnvironmentMissing(
+            "Spark's workers have no trueline",
+            remedy="install the same version of trueline where they run, in the interpreter they use",
+            code="WorkersLackTrueline",
+        )
+    if _PYTHON in text:
+        return _of_python(text)
+    known = _CONDITION.search(text)
+    condition = _asked(error, "getCondition") or (known.group(1) if known else "")
+    state = _asked(error, "getSqlState") or _first(_STATE, text)
+    message = _short(text)
+    cause = _gone(text, condition)
+    if cause is not None:
+        code, remedy = cause
+        return SparkFailed(message, remedy=remedy, code=code, condition=condition)
+    if state.startswith(_OF_THE_QUERY) or _is_analysis(error):
+        return _of_query(error, text, message, condition)
+    return SparkFailed(
+        message, remedy="try again; if it fails again, look at Spark's log", condition=condition
+    )
+
+
+def _of_query(error: BaseException, text: str, message: str, condition: str) -> QueryError:
+    place = _place(error, text)
+    if place is None:
+        return QueryError(message, remedy="correct the query or the frame", condition=condition)
+    shown = f"\n    {place.fragment}" if place.fragment else ""
+    return QueryError(
+        f"{message} (line {place.line}, column {place.column}){shown}",
+        remedy="correct the query there",
+        condition=condition,
+        line=place.line,
+        column=place.column,
+        fragment=place.fragment,
+    )
+
+
+def _of_python(text: str) -> TaskFailed:
+    """Shorten a traceback of a Python worker to the frames that are not Spark's."""
+    lines = _END.split(text[text.index(_PYTHON) :], maxsplit=1)[0].rstrip().splitlines()
+    lines = [_STATE.sub("", line) for line in lines]
+    kept: list[str] = []
+    theirs = False
+    for line in lines[1:]:
+        if line.startswith("  File "):
+            theirs = "pyspark.zip" in line or "/pyspark/" in line
+        elif not line.startswith(" "):
+            theirs = False
+        if not theirs:
+            kept.append(line)
+    last = next((line for line in reversed(kept) if line and not line.startswith(" ")), "an exception")
+    return TaskFailed(
+        f"a function failed in a Spark task: {last[:500]}",
+        remedy="see the attribute traceback",
+        error=last.partition(":")[0],
+        traceback="\n".join(kept).rstrip(),
+    )
+
+
+def _gone(text: str, condition: str) -> tuple[str, str] | None:
+    """Recognise what is neither the query's fault nor the data's: the code and what to do."""
+    if "OutOfMemoryError" in text or "maxResultSize" in text:
+        return "OutOfMemory", "give Spark more memory (spark.driver.memory) or use fewer, smaller pieces"
+    if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
+        return "WorkerLost", "a worker died, most often for lack of memory: give it more, or smaller pieces"
+    if condition in {"OPERATION_CANCELED", "SPARK_JOB_CANCELLED"} or re.search(r"\bcancelled\b", text):
+        return "Cancelled", "run it again if that was not meant"
+    if re.search(
+        r"UNAVAILABLE|Connection refused|Connection reset|Answer from Java side is empty|"
+        r"INVALID_HANDLE|SparkContext was shut down|Cannot call methods on a stopped",
+        text,
+    ):
+        return "SparkGone", "Spark has stopped or cannot be reached: start it and try again"
+    return None
+
+
+def _is_analysis(error: BaseException) -> bool:
+    from pyspark.errors import AnalysisException, PySparkException
+
+    if isinstance(error, AnalysisException):
+        return True
+    # What pyspark itself refuses, before a JVM is asked: a wrong argument, type or attribute.
+    return isinstance(error, PySparkException) and isinstance(
+        error, TypeError | ValueError | AttributeError | KeyError
+    )
+
+
+def _place(error: BaseException, text: str) -> Place | None:
+    fragment = ""
+    for context in _asked(error, "getQueryContext") or ():
+        if context.contextType().name == "SQL":
+            fragment = context.fragment()
+            text = context.summary() or text
+            break
+    found = _PLACE.search(text)
+    if found is None:
+        return None
+    line, kind, at = found.group(1, 2, 3) if found.group(1) else found.group(4, 5, 6)
+    # "pos" counts from 0, "position" from 1.
+    return Place(int(line), int(at) + (kind == "pos"), fragment or _near(text))
+
+
+def _near(text: str) -> str:
+    """Return what a syntax error is near to."""
+    found = re.search(r"at or near '([^']*)'", text)
+    return found.group(1) if found else ""
+
+
+def _asked(error: BaseException, method: str) -> Any:
+    """Ask an error of Spark for a detail; some answer only while their JVM lives."""
+    try:
+        return getattr(error, method)() or ""
+    except Exception:  # noqa: BLE001 (an error about an error helps nobody)
+        return ""
+
+
+def _text(error: BaseException) -> str:
+    """Return all that an error says, causes in the JVM included."""
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 (Py4J asks a JVM that may be gone)
+        text = type(error).__name__
+    return text or type(error).__name__
+
+
+def _short(text: str) -> str:
+    # Py4J's text is "An error occurred while calling …\n: class: message\n\tat …\nCaused by: class: message".
+    parts = re.split(r"\nCaused by: ", text) if text.startswith("An error occurred while calling") else [text]
+    causes = [re.sub(r"^An error occurred while calling [^\n]*\n: ", "", part) for part in parts]
+    told = [part for part in causes if "Exception thrown in awaitResult" not in part] or causes
+    short = _END.split(told[0].strip(), maxsplit=1)[0]
+    short = _CONDITION.sub("", _STATE.sub("", short))
+    short = re.sub(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ", "", short)
+    return short.strip()[:1000] or "Spark failed without saying why"
+
+
+def _first(pattern: re.Pattern[str], text: str) -> str:
+    found = pattern.search(text)
+    return found.group(1) if found else ""
+
+
+# --- quietly ----------------------------------------------------------------------------
+
+_quiet: ContextVar[bool] = ContextVar("trueline_spark_quiet", default=False)
+
+
+class _Silence(logging.Filter):
+    """Drops what pyspark logs of an error that we raise ourselves: one huge line of JSON on stderr."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not _quiet.get()
+
+
+_silence = _Silence()
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn errors of Spark that leave the block into ours, and keep pyspark from logging them."""
+    from pyspark.logger import PySparkLogger
+
+    logger = PySparkLogger.getLogger("SQLQueryContextLogger")
+    if _silence not in logger.filters:
+        logger.addFilter(_silence)
+    token = _quiet.set(True)
+    try:
+        yield
+    except TruelineError:
+        raise
+    except Exception as error:
+        if not _is_of_spark(error):
+            raise
+        raise translate(error) from None
+    finally:
+        _quiet.reset(token)
+
+
+def _is_of_spark(error: Exception) -> bool:
+    names = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
+    # grpc's and Py4J's errors of a lost connection; ConnectionError is what their sockets raise.
+    return bool(names & {"pyspark", "py4j", "grpc"}) or isinstance(error, ConnectionError)

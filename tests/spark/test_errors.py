@@ -1,0 +1,162 @@
+"""Spark's errors as ours, without a Spark: the texts are what classic and Connect were seen to say."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from trueline.errors import (
+    EnvironmentMissing,
+    HashMismatch,
+    QueryError,
+    SparkFailed,
+    StorageFull,
+    TaskFailed,
+    TruelineError,
+)
+from trueline.spark.errors import CarriedError, carried, translate, translated
+
+ABORTED = """An error occurred while calling o267.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult:
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:70)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 3 failed 4 times, \
+most recent failure: Lost task 3.3 in stage 2.0: {reason}
+\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1136)
+Driver stacktrace:
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2)
+"""
+PYTHON = """
+  An exception was thrown from the Python worker. Please see the stack trace below.
+[PYTHON_EXCEPTION] An exception was thrown from the Python worker: Traceback (most recent call last):
+  File "/x/pyspark/python/lib/pyspark.zip/pyspark/worker.py", line 4327, in invoke_udf
+    run_process()
+  File "/srv/job.py", line 7, in bad
+    raise ValueError("boom")
+ValueError: boom
+ SQLSTATE: 38000
+
+JVM stacktrace:
+org.apache.spark.api.python.PythonException
+\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:1136)
+"""
+
+
+class Said(Exception):
+    """An error that says something, as Spark's do."""
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (ABORTED.format(reason="java.lang.OutOfMemoryError: Java heap space"), "OutOfMemory"),
+        (ABORTED.format(reason="Python worker exited unexpectedly (crashed)."), "WorkerLost"),
+        (ABORTED.format(reason="ExecutorLostFailure (executor 1 exited)"), "WorkerLost"),
+        ("Job 3 cancelled because of tag trueline-1", "Cancelled"),
+        (
+            "(org.apache.spark.SparkSQLException) [OPERATION_CANCELED] Operation has been canceled.",
+            "Cancelled",
+        ),
+        ("Total size of results (2 GiB) is bigger than spark.driver.maxResultSize (1 GiB)", "OutOfMemory"),
+        ("status = StatusCode.UNAVAILABLE details = failed to connect", "SparkGone"),
+        ("Answer from Java side is empty", "SparkGone"),
+        (ABORTED.format(reason="java.io.IOException: No route"), "SparkFailed"),
+    ],
+)
+def test_a_job_that_failed_is_told_by_its_cause(text, code):
+    error = translate(Said(text))
+    assert isinstance(error, SparkFailed)
+    assert error.code == code
+    assert error.remedy
+    assert "\tat " not in str(error)
+    assert "Caused by" not in str(error)
+    assert "awaitResult" not in str(error)
+
+
+def test_a_traceback_of_a_worker_is_shortened_to_the_users_frames():
+    error = translate(Said(PYTHON))
+    assert isinstance(error, TaskFailed)
+    assert error.problem == "a function failed in a Spark task: ValueError: boom"
+    assert error.traceback == (
+        '  File "/srv/job.py", line 7, in bad\n    raise ValueError("boom")\nValueError: boom'
+    )
+
+
+def test_workers_without_trueline_are_recognised():
+    error = translate(
+        Said(PYTHON.replace("ValueError: boom", "ModuleNotFoundError: No module named 'trueline'"))
+    )
+    assert isinstance(error, EnvironmentMissing)
+    assert error.code == "WorkersLackTrueline"
+
+
+def test_an_error_of_ours_is_found_in_the_text_of_sparks():
+    sent = StorageFull("no space", remedy="make room", code="Quota", path="x", left=3)
+    text = PYTHON.replace("ValueError: boom", f"trueline.spark.errors.CarriedError: {CarriedError(sent)}")
+    error = translate(Said(text))
+    assert (type(error), error.problem, error.remedy, error.code) == (
+        StorageFull,
+        "no space",
+        "make room",
+        "Quota",
+    )
+    assert error.fields == {"path": "x", "left": 3}
+
+
+def test_a_class_that_cannot_travel_arrives_as_the_root():
+    class Odd(HashMismatch):
+        def __reduce__(self):
+            raise TypeError("not me")
+
+    error = carried(str(CarriedError(Odd("odd", remedy="r"))))
+    assert (type(error), error.problem, error.code) == (TruelineError, "odd", "Odd")
+
+
+@pytest.mark.parametrize("text", ["", "nothing here", "trueline-error::end"])
+def test_text_without_an_error_of_ours_holds_none(text):
+    assert carried(text) is None
+
+
+def test_errors_that_are_not_sparks_are_left_alone():
+    with pytest.raises(ZeroDivisionError), translated():
+        1 / 0  # noqa: B018
+    ours = HashMismatch("x")
+    with pytest.raises(HashMismatch) as caught, translated():
+        raise ours
+    assert caught.value is ours
+
+
+def test_what_pyspark_refuses_itself_is_the_callers_input(spark):
+    with pytest.raises(QueryError), translated():
+        spark.range(3).select(3.5)
+    with pytest.raises(QueryError) as caught, translated():
+        spark.range(3).select("nope")
+    assert caught.value.condition == "UNRESOLVED_COLUMN.WITH_SUGGESTION"
+
+
+def test_pyspark_logs_no_error_that_we_raise_and_every_other(spark, caplog):
+    logger = logging.getLogger("SQLQueryContextLogger")
+    seen = []
+    handler = logging.Handler()
+    handler.emit = seen.append
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(QueryError), translated():
+            spark.sql("select nope")
+        assert seen == []
+        with pytest.raises(Exception, match="nope"):
+            spark.sql("select nope")
+        assert len(seen) == 1
+    finally:
+        logger.removeHandler(handler)
+
+
+def test_a_query_error_shows_the_place_and_what_stands_there(spark):
+    with pytest.raises(QueryError) as caught, translated():
+        spark.sql("select id,\n  idd from range(3)")
+    assert str(caught.value) == (
+        "A column, variable, or function parameter with name `idd` cannot be resolved. "
+        "Did you mean one of the following? [`id`]. (line 2, column 3)\n    idd\n  → correct the query there"
+    )
+    assert caught.value.__suppress_context__
