@@ -1,0 +1,221 @@
+"""A Spark frame as ordered Parquet pieces: written by the executors, no row passes the driver."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trueline.errors import EnvironmentMissing, InputError
+from trueline.spark.engines import engine_of
+from trueline.spark.errors import CarriedError, translated
+from trueline.spark.jobs import run
+from trueline.spark.packing import pack, unpack
+from trueline.spark.types import arrow_schema_of
+from trueline.workspace.tasks import failure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Written = TypeVar("Written")
+
+# The values of a frame are made under its own session's settings; only how they are written is ours.
+_WRITE_SETTINGS: Final = {
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.files.maxRecordsPerFile": "0",
+    "spark.sql.timeType.enabled": "true",
+    # Columns that differ by case only are two columns.
+    "spark.sql.caseSensitive": "true",
+}
+# Pieces are read once and thrown away: compressing them costs more than it saves.
+_WRITE_OPTIONS: Final = {
+    "compression": "none",
+    "parquet.enable.dictionary": "false",
+    "parquet.block.size": str(16 << 20),
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+_ROWS_OF_A_GROUP: Final = 131_072
+_PART: Final = re.compile(r"part-(\d+)-.*-c(\d+)(?:\.\w+)*\.parquet")
+_SCHEMA: Final = "partition int, result binary"
+_ARROW: Final = pa.schema({"partition": pa.int32(), "result": pa.binary()})
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A Parquet file with some of the rows."""
+
+    path: str
+    rows: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Spooled:
+    """A frame on disk: pieces in the frame's order, and the schema its columns are to be read as."""
+
+    schema: pa.Schema
+    pieces: tuple[Piece, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows there are in all."""
+        return sum(piece.rows for piece in self.pieces)
+
+
+def spool(frame: DataFrame, folder: str | Path, *, label: str = "reading the frame") -> Spooled:
+    """Write a frame into a new folder below `folder`, which driver and executors share.
+
+    One file per partition, in the order of the partitions; empty ones are left out. A classic session
+    writes from the JVM, under a copy of the frame's session; on Connect the rows go through Python workers.
+    """
+    schema = _checked(frame)
+    target = Path(folder).absolute() / uuid.uuid4().hex
+    try:
+        if engine_of(frame.sparkSession).is_connect:
+            target.mkdir(parents=True)
+            written = write_pieces(frame, WritePiece(str(target), schema), label=label)
+            pieces = tuple(piece for piece in written if piece is not None)
+            return _all_there(Spooled(schema, pieces), target, sum(piece.rows for piece in pieces))
+        count = _written_by_jvm(frame, target, label)
+        return _all_there(Spooled(schema, _pieces(target)), target, count)
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _checked(frame: DataFrame) -> pa.Schema:
+    with translated():
+        if frame.isStreaming:
+            raise InputError(
+                "a streaming frame has no end", remedy="use foreachBatch, which gives frames that have one"
+            )
+        return arrow_schema_of(frame.schema)
+
+
+# --- by the JVM -------------------------------------------------------------------------
+
+
+def _written_by_jvm(frame: Any, target: Path, label: str) -> int:
+    """Write a frame from the JVM and return how many rows it had, counted in the same pass."""
+    from pyspark.sql import DataFrame, Observation, SparkSession
+    from pyspark.sql import functions as f
+
+    session = frame.sparkSession
+    java = frame._jdf  # noqa: SLF001 (no public way leads from a frame to another session)
+    copy = java.sparkSession().cloneSession()
+    for key, value in _WRITE_SETTINGS.items():
+        copy.conf().set(key, value)
+    dataset = getattr(session._jvm, "org.apache.spark.sql.classic.Dataset")  # noqa: SLF001
+    moved = DataFrame(
+        dataset.ofRows(copy, java.queryExecution().analyzed()), SparkSession(session.sparkContext, copy)
+    )
+    rows = Observation()
+    writer = moved.observe(rows, f.count(f.lit(1)).alias("rows")).write.options(**_WRITE_OPTIONS)
+    run(engine_of(session), lambda: writer.parquet(target.as_uri()), label=label)
+    return int(rows.get["rows"])
+
+
+def _pieces(target: Path) -> tuple[Piece, ...]:
+    """Return the files in the order of their part numbers, with their rows from the footers."""
+    found = []
+    for path in target.glob("*.parquet") if target.is_dir() else ():
+        part = _PART.fullmatch(path.name)
+        if part is not None:
+            found.append((int(part.group(1)), int(part.group(2)), path))
+    pieces = (
+        Piece(str(path), pq.read_metadata(path).num_rows, path.stat().st_size) for _, _, path in sorted(found)
+    )
+    return tuple(piece for piece in pieces if piece.rows)
+
+
+def _all_there(spooled: Spooled, target: Path, count: int) -> Spooled:
+    """Check that the driver sees every row: where a folder is not shared, some stay on other machines."""
+    missing = [piece.path for piece in spooled.pieces if not Path(piece.path).is_file()]
+    if spooled.rows != count or missing:
+        raise EnvironmentMissing(
+            f"{count:,} rows were written below {target}, but the driver sees {spooled.rows:,}"
+            if not missing
+            else f"{missing[0]} was written, but the driver does not see it",
+            remedy="choose a folder that all machines of the cluster share, or an object store",
+            code="FolderNotShared",
+            folder=str(target),
+        )
+    return spooled
+
+
+# --- by Python workers ------------------------------------------------------------------
+
+
+def write_pieces(
+    frame: DataFrame,
+    function: Callable[[int, Iterator[pa.RecordBatch]], Written],
+    *,
+    label: str = "reading the frame",
+) -> list[Written]:
+    """Hand each partition's rows to a function in its task; return the results in the partitions' order.
+
+    For Connect, and for object stores that Spark has no jars for: the function writes through a store of
+    ours and returns something small. It may run more than once for a partition and must be idempotent.
+    """
+    _checked(frame)
+    mapped = frame.mapInArrow(_PerPartition(function, label), _SCHEMA)
+    table = run(engine_of(frame.sparkSession), mapped.toArrow, label=label)
+    found: dict[int, Written] = {}
+    for partition, result in zip(table["partition"].to_pylist(), table["result"].to_pylist(), strict=True):
+        if partition not in found:
+            found[partition] = unpack(result)
+    return [found[partition] for partition in sorted(found)]
+
+
+class _PerPartition:
+    """What one task does with its partition."""
+
+    def __init__(self, function: Callable[[int, Iterator[pa.RecordBatch]], object], label: str) -> None:
+        self.function, self.label = function, label
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        context = TaskContext.get()
+        partition = context.partitionId() if context is not None else 0
+        try:
+            result = pack(self.function(partition, batches))
+        except Exception as error:  # noqa: BLE001 (whatever the function raises)
+            raise CarriedError(failure(error, label=self.label, index=partition)) from None
+        yield pa.record_batch([[partition], [result]], schema=_ARROW)
+
+
+@dataclass(frozen=True, slots=True)
+class WritePiece:
+    """Writes a partition as one Parquet file of a folder; nothing for an empty one."""
+
+    folder: str
+    schema: pa.Schema
+
+    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> Piece | None:
+        """Write the rows, in their order; a second attempt writes a file of its own."""
+        path = Path(self.folder) / f"part-{partition:05}-{uuid.uuid4().hex}-c000.parquet"
+        rows = 0
+        writer: pq.ParquetWriter | None = None
+        try:
+            for batch in batches:
+                if batch.num_rows:
+                    writer = writer or pq.ParquetWriter(
+                        path, self.schema, compression="none", use_dictionary=False
+                    )
+                    table = pa.Table.from_batches([batch]).cast(self.schema)
+                    writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
+                    rows += batch.num_rows
+        finally:
+            if writer is not None:
+                writer.close()
+        return Piece(str(path), rows, path.stat().st_size) if rows else None

@@ -1,0 +1,95 @@
+"""Functions in Spark tasks: descriptors in, small results out, on classic and on Connect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from trueline.errors import SparkFailed
+from trueline.spark.errors import CarriedError
+from trueline.spark.jobs import run
+from trueline.spark.packing import pack, unpack
+from trueline.workspace.tasks import Descriptor, Result, failure
+
+if TYPE_CHECKING:
+    from trueline.spark.session import SparkRoom
+
+# One job runs so many tasks at most, or as many as their descriptors fill so many bytes: each task is
+# sent all descriptors of its job.
+_TASKS: Final = 1_024
+_BYTES: Final = 4 << 20
+_SCHEMA: Final = "id long, result binary"
+_ARROW: Final = pa.schema({"id": pa.int64(), "result": pa.binary()})
+
+
+class SparkTasks:
+    """The protocol `workspace.Tasks`, one Spark task per descriptor.
+
+    Spark may run a function more than once for a descriptor (retries, speculation): it must be idempotent.
+    Exactly one result per descriptor is handed on.
+    """
+
+    def __init__(self, room: SparkRoom) -> None:
+        self.room = room
+
+    def map(
+        self, function: Callable[[Descriptor], Result], descriptors: Sequence[Descriptor], *, label: str
+    ) -> Iterator[tuple[int, Result]]:
+        """Yield (index, result), each index exactly once; results come when their job is done."""
+        for first, packed in _jobs(descriptors):
+            yield from self._job(function, first, packed, label)
+
+    def _job(
+        self, function: Callable[[Any], Result], first: int, packed: list[bytes], label: str
+    ) -> Iterator[tuple[int, Result]]:
+        count = len(packed)
+        frame = self.room.session.range(0, count, 1, count).mapInArrow(
+            Work(function, first, packed, label), _SCHEMA
+        )
+        table = run(self.room.engine, frame.toArrow, label=label, total=count)
+        seen: set[int] = set()
+        for index, result in zip(table["id"].to_pylist(), table["result"].to_pylist(), strict=True):
+            if index not in seen:
+                seen.add(index)
+                yield first + index, unpack(result)
+        if len(seen) != count:
+            raise SparkFailed(
+                f"{label}: {count - len(seen)} of {count} tasks gave no result", remedy="try again"
+            )
+
+
+def _jobs(descriptors: Sequence[Any]) -> Iterator[tuple[int, list[bytes]]]:
+    """Cut the descriptors, pickled, into jobs."""
+    first, size = 0, 0
+    packed: list[bytes] = []
+    for index, descriptor in enumerate(descriptors):
+        data = pack(descriptor)
+        if packed and (len(packed) >= _TASKS or size + len(data) > _BYTES):
+            yield first, packed
+            first, size, packed = index, 0, []
+        packed.append(data)
+        size += len(data)
+    if packed:
+        yield first, packed
+
+
+class Work:
+    """What one task does: finds its descriptor by number, applies the function, packs the result."""
+
+    def __init__(
+        self, function: Callable[[Any], object], first: int, packed: list[bytes], label: str
+    ) -> None:
+        self.function, self.first, self.packed, self.label = function, first, packed, label
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield pa.record_batch([[number], [self._one(number)]], schema=_ARROW)
+
+    def _one(self, number: int) -> bytes:
+        try:
+            return pack(self.function(unpack(self.packed[number])))
+        except Exception as error:  # noqa: BLE001 (whatever the function raises)
+            raise CarriedError(failure(error, label=self.label, index=self.first + number)) from None

@@ -1,0 +1,287 @@
+"""What must hold on every kind of Spark; run in a process of its own: `python -m tests.spark.smoke connect`.
+
+Prints one JSON object: the name of each check → "ok", or what went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.spark import deeds
+from trueline import console
+from trueline.errors import HashMismatch, QueryError, SparkFailed, TaskFailed
+from trueline.spark.frames import spool, write_pieces
+from trueline.spark.session import SparkRoom, adopt, start
+from trueline.spark.settings import SQL_SETTINGS, Settings
+from trueline.workspace.tasks import Inline
+
+LOCAL = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+
+
+class Impatient(console.CapturedConsole):
+    """Someone who presses Ctrl-C as soon as something is done."""
+
+    def progress(self, label, total=None):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def expect(self, total):
+        pass
+
+    def advance(self, steps=1):
+        raise KeyboardInterrupt
+
+
+def caught(kind, action):
+    try:
+        action()
+    except kind as error:
+        return error
+    raise AssertionError(f"no {kind.__name__}")
+
+
+def all_settings(session) -> dict[str, str]:
+    return {row[0]: row[1] for row in session.sql("SET -v").collect()} | {
+        row[0]: row[1] for row in session.sql("SET").collect()
+    }
+
+
+def check_the_session_handed_in_keeps_its_settings(user, room):
+    user.conf.set("spark.sql.session.timeZone", "America/New_York")
+    user.conf.set("spark.sql.ansi.enabled", "false")
+    user.conf.set("spark.sql.shuffle.partitions", "3")
+    before = all_settings(user)
+    other = adopt(user)
+    assert dict(other.tasks().map(deeds.square, [2], label="t")) == {0: 4}
+    spool(user.range(3), tempfile.mkdtemp())
+    other.stop()
+    after = all_settings(user)
+    assert after == before, {k: (before.get(k), v) for k, v in after.items() if before.get(k) != v}
+    assert user.range(2).count() == 2
+
+
+def check_our_session_is_pinned(user, room):
+    for session in (room.session, room.new_session()):
+        assert {key: session.conf.get(key) for key in SQL_SETTINGS} == SQL_SETTINGS
+        assert session.sql("select cast(timestamp'2020-01-01' as string)").first()[0] == "2020-01-01 00:00:00"
+
+
+def check_views_of_ours_are_not_seen_by_the_user(user, room):
+    room.session.range(1).createOrReplaceTempView("ours")
+    assert "ours" not in {table.name for table in user.catalog.listTables()}
+
+
+def check_every_task_answers_once_and_as_inline_does(user, room):
+    work = [deeds.Sum(n, 100 * n) for n in range(7)]
+    answers = list(room.tasks().map(deeds.add, work, label="adding"))
+    assert sorted(answers) == sorted(Inline().map(deeds.add, work, label="adding"))
+    assert list(room.tasks().map(deeds.add, [], label="adding")) == []
+
+
+def check_each_descriptor_ran_once(user, room):
+    folder = tempfile.mkdtemp()
+    paths = [f"{folder}/{n}" for n in range(5)]
+    list(room.tasks().map(deeds.note, paths, label="noting"))
+    assert [Path(path).read_bytes() for path in paths] == [b"x"] * 5
+
+
+def check_workers_use_the_drivers_interpreter(user, room):
+    [(_, (executable, _zone))] = room.tasks().map(deeds.interpreter, [0], label="asking")
+    assert Path(executable).resolve() == Path(sys.executable).resolve(), executable
+
+
+def check_an_error_of_ours_comes_back_with_its_fields(user, room):
+    work = room.tasks().map(deeds.refuse_three, [1, 2, 3, 4], label="checking")
+    error = caught(HashMismatch, lambda: list(work))
+    assert (error.problem, error.remedy) == ("slice f1620 is damaged", "restore it")
+    assert error.fields == {"expected": "f1620a", "found": [1, {"b": 2}]}
+    assert type(error) is HashMismatch
+    assert "\tat " not in "".join(traceback.format_exception(error))
+
+
+def check_an_error_that_is_too_large_or_cannot_be_packed_still_has_its_kind(user, room):
+    for function in (deeds.carry_much, deeds.carry_a_lock):
+        error = caught(HashMismatch, lambda f=function: list(room.tasks().map(f, [10_000_000], label="c")))
+        assert (error.remedy, error.fields) == ("r", {})
+    small = caught(HashMismatch, lambda: list(room.tasks().map(deeds.carry_much, [60_000], label="c")))
+    assert len(small.text) == 60_000
+
+
+def check_another_exception_is_named_with_its_place(user, room):
+    error = caught(TaskFailed, lambda: list(room.tasks().map(deeds.divide, [1, 0], label="dividing")))
+    assert (error.label, error.index, error.error) == ("dividing", 1, "ZeroDivisionError")
+    assert "in divide" in error.traceback
+    assert "return 1 / number" in error.traceback
+    assert "pyspark" not in error.traceback
+    for text in (str(error), "".join(traceback.format_exception(error))):
+        assert "java" not in text.lower().replace("javascript", ""), text
+    caught(TaskFailed, lambda: list(room.tasks().map(deeds.unpackable, [1], label="locking")))
+
+
+def check_a_lost_worker_is_told_and_the_next_job_works(user, room):
+    error = caught(SparkFailed, lambda: list(room.tasks().map(deeds.die, [0, 1], label="dying")))
+    assert error.code == "WorkerLost", (error.code, str(error))
+    assert "\tat " not in str(error)
+    assert dict(room.tasks().map(deeds.square, [3], label="t")) == {0: 9}
+
+
+def check_giving_up_cancels_the_job(user, room):
+    pipe = f"{tempfile.mkdtemp()}/pipe"
+    os.mkfifo(pipe)
+    with console.use(Impatient()):
+        caught(KeyboardInterrupt, lambda: list(room.tasks().map(deeds.wait_at, ["", pipe], label="waiting")))
+    assert dict(room.tasks().map(deeds.square, [3, 4], label="t")) == {0: 9, 1: 16}
+
+
+def check_nothing_stays_with_the_callers_thread(user, room):
+    tags = set(room.session.getTags())
+    list(room.tasks().map(deeds.square, [1], label="t"))
+    caught(TaskFailed, lambda: list(room.tasks().map(deeds.divide, [0], label="t")))
+    assert set(room.session.getTags()) == tags == set()
+    if not room.is_connect:
+        context = room.session.sparkContext
+        assert set(context.getJobTags()) == set()
+        assert context.getLocalProperty("spark.job.description") is None
+
+
+def check_progress_reaches_the_console(user, room):
+    with console.use(console.CapturedConsole()) as seen:
+        list(room.tasks().map(deeds.square, [1, 2, 3], label="squaring"))
+    [work] = seen.work
+    assert (work.label, work.total, work.done, work.closed) == ("squaring", 3, 3, True), work
+
+
+def check_a_query_that_is_wrong_names_the_place(user, room):
+    from trueline.spark.errors import translated
+
+    def ask(query):
+        with translated():
+            room.session.sql(query).collect()
+
+    for query, line, column, fragment, condition in (
+        ("selec 1 +\n  from from", 1, 1, "selec", "PARSE_SYNTAX_ERROR"),
+        ("select 1,\n  nope from range(3)", 2, 3, "nope", "UNRESOLVED_COLUMN.WITH_SUGGESTION"),
+        ("select *\nfrom nothing_here", 2, 6, "nothing_here", "TABLE_OR_VIEW_NOT_FOUND"),
+        ("select id,\n 1/(id-1) x from range(3)", 2, 2, "1/(id-1)", "DIVIDE_BY_ZERO"),
+        ("select cast('abc' as int)", 1, 8, "cast('abc' as int)", "CAST_INVALID_INPUT"),
+    ):
+        error = caught(QueryError, lambda query=query: ask(query))
+        found = (error.line, error.column, error.fragment, error.condition)
+        assert found == (line, column, fragment, condition), (query, found, str(error))
+        for unwanted in ("\tat ", "JVM", "SQLSTATE", "Project [", "org.apache"):
+            assert unwanted not in str(error), str(error)
+    raised = caught(QueryError, lambda: ask("select raise_error('too bad')"))
+    assert raised.problem == "too bad", raised.problem
+
+
+def check_a_frame_is_spooled_in_order(user, room):
+    for frame, partitions in (
+        (user.range(0, 1000, 1, 4), 4),
+        (user.range(0, 1000, 1, 3).selectExpr("999 - id as id").orderBy("id"), None),
+        (user.range(0, 1000, 1, 5).where("id < 200 or id >= 600"), 3),
+    ):
+        spooled = spool(frame, tempfile.mkdtemp())
+        numbers = [n for p in spooled.pieces for n in pq.read_table(p.path)["id"].to_pylist()]
+        assert numbers == sorted(numbers)
+        assert len(numbers) == spooled.rows == frame.count()
+        assert [piece.rows for piece in spooled.pieces] == [
+            pq.read_metadata(piece.path).num_rows for piece in spooled.pieces
+        ]
+        assert partitions in (None, len(spooled.pieces)), spooled.pieces
+    assert spool(user.range(5).where("id > 9"), tempfile.mkdtemp()).pieces == ()
+
+
+def check_partitions_are_handed_over_in_order(user, room):
+    frame = user.range(0, 10, 1, 3)
+    assert write_pieces(frame, deeds.count_rows) == [(0, [0, 1, 2]), (1, [3, 4, 5]), (2, [6, 7, 8, 9])]
+    error = caught(Exception, lambda: write_pieces(frame, deeds.fail_on_partition))
+    assert (type(error).__name__, error.fields) == ("StorageFull", {"partition": 1})
+
+
+def check_values_are_spooled_as_they_are(user, room):
+    frame = user.sql(VALUES)
+    spooled = spool(frame, tempfile.mkdtemp())
+    [row] = pa.concat_tables(pq.read_table(p.path).cast(spooled.schema) for p in spooled.pieces).to_pylist()
+    shown = {name: str(value) for name, value in row.items()}
+    assert shown == EXPECTED, {k: v for k, v in shown.items() if EXPECTED.get(k) != v}
+
+
+VALUES = """
+select true b, 1Y i8, -2S i16, 3 i32, 4L i64, 1.5F f32, double('nan') f64, 12.340BD d, 'é' s, X'00ff' y,
+  date'0001-01-01' old, timestamp'1500-01-01 00:00:00.000001Z' t, timestamp_ntz'2020-01-01 00:00:00.5' n,
+  array(1, null) a, named_struct('x', 1, 'y', null :: string) st, null :: int missing
+"""
+EXPECTED = {
+    "b": "True",
+    "i8": "1",
+    "i16": "-2",
+    "i32": "3",
+    "i64": "4",
+    "f32": "1.5",
+    "f64": "nan",
+    "d": "12.340",
+    "s": "é",
+    "y": r"b'\x00\xff'",
+    "old": "0001-01-01",
+    "t": "1500-01-01 00:00:00.000001+00:00",
+    "n": "2020-01-01 00:00:00.500000",
+    "a": "[1, None]",
+    "st": "{'x': 1, 'y': None}",
+    "missing": "None",
+}
+
+
+def check_a_room_can_be_left(user, room):
+    """Last: nothing else works in this room after it."""
+    room.stop()
+    if room.is_connect:
+        assert user.range(3).count() == 3
+        return
+    again = start(Settings(master="local[1]", memory="1g", conf=LOCAL))
+    assert again is not room
+    assert again.session.range(3).count() == 3
+    again.stop()
+
+
+def rooms(kind: str) -> tuple[object, SparkRoom]:
+    """Start a Spark of this kind, and a room in it."""
+    if kind == "classic":
+        room = start(Settings(master="local[2]", memory="1g", conf=LOCAL))
+        assert start() is room
+        assert room.is_ours
+        return room.given, room
+    from pyspark.sql import SparkSession
+
+    user = SparkSession.builder.remote("local[2]").config(map=LOCAL).getOrCreate()
+    return user, adopt(user)
+
+
+def main(kind: str) -> dict[str, str]:
+    user, room = rooms(kind)
+    assert room.is_connect == (kind == "connect")
+    said: dict[str, str] = {}
+    for name, check in list(globals().items()):
+        if name.startswith("check_"):
+            try:
+                check(user, room)
+                said[name] = "ok"
+            except BaseException:  # noqa: BLE001 (every check is told)
+                said[name] = traceback.format_exc()[-3000:]
+    return said
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(sys.argv[1])))

@@ -1,0 +1,67 @@
+"""Classic and Connect: the same checks on both, each kind in one process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.architecture import ROOT
+from tests.spark import smoke
+
+CHECKS = [name for name in vars(smoke) if name.startswith("check_")]
+
+
+@cache
+def outcome(kind: str, folder: str) -> tuple[dict[str, str], str, list[str]]:
+    """What each check said, what came on stderr, and what was left in the current folder."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    environment.pop("PYTHONWARNINGS", None)
+    if kind == "connect":
+        environment["SPARK_TESTING"] = "1"  # pyspark then takes a free port instead of 15002
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.smoke", kind],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout), done.stderr, sorted(path.name for path in Path(folder).iterdir())
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    folders: dict[str, str] = {}
+
+    def ask(kind: str):
+        if kind == "connect" and find_spec("grpc") is None:
+            pytest.skip("Spark Connect needs grpcio: pip install 'pyspark[connect]'")
+        folder = folders.setdefault(kind, str(tmp_path_factory.mktemp(kind)))
+        return outcome(kind, folder)
+
+    return ask
+
+
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("kind", ["classic", "connect"])
+def test_it_holds_on_both(kind, check, ran):
+    said = ran(kind)[0]
+    assert list(said) == CHECKS
+    assert said[check] == "ok", said[check]
+
+
+def test_a_spark_started_here_says_nothing_and_leaves_nothing(ran):
+    _, stderr, left = ran("classic")
+    assert stderr == ""
+    assert left == []
