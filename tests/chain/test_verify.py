@@ -180,3 +180,19 @@ def test_objects_are_checked_by_size_and_hash(store):
         problems = verify_objects(chain).problems
         assert [(problem.kind, problem.sequence_number) for problem in problems] == [(kind, 2)]
         assert str(name) in problems[0].message
+
+
+def test_an_input_is_asked_by_the_page(monkeypatch):
+    """Blocks of an input are found in pages read ahead; those outside them one by one, with the same answer."""
+    from trueline.chain.pinned import Pinned
+
+    source = grow_root(Chain(MemoryStore()), 30, number=7)
+    names = [entry.hash for entry in source.entries()]
+    positions = source._index.positions
+    monkeypatch.setattr(source._index, "positions", lambda after, upto: positions(after, upto, 5))
+    pinned = Pinned(source)
+    for name in (*names[::3], names[1], Multihash.of(b"elsewhere"), *names[::-1]):
+        assert pinned.sequence_of(name) == source.sequence_of(name)
+    assert [pinned.last_offset_at(name) for name in names] == [source.last_offset_at(name) for name in names]
+    other = Multihash("f1220" + names[3].digest.hex())
+    assert pinned.sequence_of(other) is None

@@ -189,6 +189,10 @@ class Chain:
         """Return the last offset of the dataset at a block."""
         return self._required(block).last_offset
 
+    def positions(self, after: int, upto: int) -> list[tuple[bytes, int, int | None]]:
+        """Return digest, sequence number and last offset of the next blocks, a page of them, as hints."""
+        return self._guarded(lambda: self._index.positions(after, upto))
+
     def is_ancestor(self, older: Multihash, newer: Multihash) -> bool:
         """Say whether both blocks are on the present branch, the first not after the second."""
         first, second = self.sequence_of(older), self.sequence_of(newer)

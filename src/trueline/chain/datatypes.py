@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Annotated, Any, ClassVar
 
-from trueline.chain.wire import I32, U32, U64, Flag, Record, ShortEnum, union
+from trueline.chain.wire import I32, U32, U64, Flag, Plain, Record, ShortEnum, union
 from trueline.errors import InputError
 
 MAX_EXTRA_DEPTH = 100
@@ -110,17 +110,17 @@ class Binary(Record):
     fixed_length: U64 | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Bool(Record):
+class Bool(Plain):
     """True or false."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Bool"
 
 
-@dataclass(frozen=True, slots=True)
-class Date(Record):
+class Date(Plain):
     """A day."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Date"
 
 
@@ -141,80 +141,80 @@ class Duration(Record):
     unit: TimeUnit = TimeUnit.Millisecond
 
 
-@dataclass(frozen=True, slots=True)
-class Float16(Record):
+class Float16(Plain):
     """A floating-point number of 16 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Float16"
 
 
-@dataclass(frozen=True, slots=True)
-class Float32(Record):
+class Float32(Plain):
     """A floating-point number of 32 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Float32"
 
 
-@dataclass(frozen=True, slots=True)
-class Float64(Record):
+class Float64(Plain):
     """A floating-point number of 64 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Float64"
 
 
-@dataclass(frozen=True, slots=True)
-class Int8(Record):
+class Int8(Plain):
     """An integer of 8 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Int8"
 
 
-@dataclass(frozen=True, slots=True)
-class Int16(Record):
+class Int16(Plain):
     """An integer of 16 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Int16"
 
 
-@dataclass(frozen=True, slots=True)
-class Int32(Record):
+class Int32(Plain):
     """An integer of 32 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Int32"
 
 
-@dataclass(frozen=True, slots=True)
-class Int64(Record):
+class Int64(Plain):
     """An integer of 64 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Int64"
 
 
-@dataclass(frozen=True, slots=True)
-class UInt8(Record):
+class UInt8(Plain):
     """A natural number of 8 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "UInt8"
 
 
-@dataclass(frozen=True, slots=True)
-class UInt16(Record):
+class UInt16(Plain):
     """A natural number of 16 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "UInt16"
 
 
-@dataclass(frozen=True, slots=True)
-class UInt32(Record):
+class UInt32(Plain):
     """A natural number of 32 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "UInt32"
 
 
-@dataclass(frozen=True, slots=True)
-class UInt64(Record):
+class UInt64(Plain):
     """A natural number of 64 bits."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "UInt64"
 
 
@@ -237,10 +237,10 @@ class Map(Record):
     keys_sorted: Flag | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Null(Record):
+class Null(Plain):
     """Nothing."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Null"
 
 
@@ -277,10 +277,10 @@ class Timestamp(Record):
     timezone: str = "UTC"
 
 
-@dataclass(frozen=True, slots=True)
-class String(Record):
+class String(Plain):
     """Text."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "String"
 
 

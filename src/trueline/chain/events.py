@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from trueline.chain.datatypes import DataSchema, Extra
 from trueline.chain.instant import Instant
 from trueline.chain.sources import FetchStep, MergeStrategy, PrepStep, ReadStep, Transform
-from trueline.chain.wire import U64, Record, union
+from trueline.chain.wire import U64, Plain, Record, union
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 
@@ -259,10 +259,10 @@ class DisablePushSource(Record):
     source_name: str
 
 
-@dataclass(frozen=True, slots=True)
-class DisablePollingSource(Record):
+class DisablePollingSource(Plain):
     """The polling source ends."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "DisablePollingSource"
 
 

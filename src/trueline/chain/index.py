@@ -178,6 +178,11 @@ class Index:
             raise Damaged(f"rows after {after} are missing")
         return page
 
+    def positions(self, after: int, upto: int, size: int = 10_000) -> list[tuple[bytes, int, int | None]]:
+        """Return digest, sequence number and last offset of the next entries, unchecked: for hints only."""
+        query = "SELECT hash, seq, last_offset FROM event WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        return self._rows(query, after, upto, size)
+
     def at_time(self, time_us: int) -> Entry | None:
         """Return the last commit end recorded at or before a moment; times do not go back along a chain."""
         low, high = -1, (tip.sequence_number if (tip := self.tip()) else -1)

@@ -19,8 +19,12 @@ _RFC3339 = re.compile(
     r"([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)",
     re.ASCII,
 )
-# Day number (from the epoch) before the first day of each year that can occur.
-_YEAR_START = [0] + [date(year, 1, 1).toordinal() - 1 - _EPOCH_DAY for year in range(1, 10_000)]
+
+
+def _before_year(year: int) -> int:
+    """Return the day number (from the epoch) of the last day before a year."""
+    past = year - 1
+    return past * 365 + past // 4 - past // 100 + past // 400 - _EPOCH_DAY
 
 
 class Instant(int):
@@ -86,7 +90,7 @@ class Instant(int):
     def from_parts(cls, year: int, ordinal: int, seconds: int, nanoseconds: int) -> Instant:
         """Build from the parts a block stores; the caller has checked the ranges with `parts_are_valid`."""
         return int.__new__(
-            cls, (_YEAR_START[year] + ordinal) * _DAY_NS + seconds * 1_000_000_000 + nanoseconds
+            cls, (_before_year(year) + ordinal) * _DAY_NS + seconds * 1_000_000_000 + nanoseconds
         )
 
     @staticmethod
@@ -103,7 +107,7 @@ class Instant(int):
         day, rest = divmod(int(self), _DAY_NS)
         year = date.fromordinal(day + _EPOCH_DAY).year
         seconds, nanoseconds = divmod(rest, 1_000_000_000)
-        return year, day - _YEAR_START[year], seconds, nanoseconds
+        return year, day - _before_year(year), seconds, nanoseconds
 
     @property
     def datetime(self) -> datetime:

@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import Annotated, ClassVar
 
 from trueline.chain.datatypes import DataSchema
-from trueline.chain.wire import I32, U64, Flag, Record, union
+from trueline.chain.wire import I32, U64, Flag, Plain, Record, union
 
 
 class SourceOrdering(IntEnum):
@@ -32,10 +32,10 @@ class MqttQos(IntEnum):
     ExactlyOnce = 2
 
 
-@dataclass(frozen=True, slots=True)
-class FromMetadata(Record):
+class FromMetadata(Plain):
     """Event time from the source's metadata."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "FromMetadata"
 
 
@@ -48,20 +48,20 @@ class FromPath(Record):
     timestamp_format: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FromSystemTime(Record):
+class FromSystemTime(Plain):
     """Event time from the clock."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "FromSystemTime"
 
 
 EventTimeSource = Annotated[FromMetadata | FromPath | FromSystemTime, union]
 
 
-@dataclass(frozen=True, slots=True)
-class CacheForever(Record):
+class CacheForever(Plain):
     """A source that never changes once read."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Forever"
 
 
@@ -287,10 +287,10 @@ class TransformSql(Record):
 Transform = Annotated[TransformSql, union]
 
 
-@dataclass(frozen=True, slots=True)
-class MergeAppend(Record):
+class MergeAppend(Plain):
     """Every row is new."""
 
+    __slots__ = ()
     KIND: ClassVar[str] = "Append"
 
 

@@ -9,7 +9,8 @@ from enum import StrEnum
 from trueline.chain import rules
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
-from trueline.chain.findings import Finding
+from trueline.chain.findings import Finding, InputChain
+from trueline.chain.pinned import Pinned
 from trueline.chain.references import Reference, references
 from trueline.chain.tail import Tail, follow
 from trueline.errors import ChainError, CorruptionError, InputError, ObjectMissing, TruelineError
@@ -105,6 +106,7 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
     count = 0
     findings: list[tuple[Multihash, Finding]] = []
     unchecked: dict[str, None] = {}
+    inputs = {name: _pinned(source) for name, source in (chain.inputs or {}).items()} or None
     for entry in chain.entries(after, upto):
         try:
             block = chain.block(entry.hash)
@@ -112,7 +114,7 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
             return Report(count, problems=(_problem(error, entry.hash, entry.sequence_number),))
         if block.prev_block_hash != (tail.head if tail else None):
             raise _IndexIsWrong
-        for finding in rules.check(tail, block, chain.inputs):
+        for finding in rules.check(tail, block, inputs):
             if not finding.strict:
                 problem = Problem(
                     ProblemKind.CORRUPT,
@@ -124,7 +126,7 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
                 )
                 return Report(count, problems=(problem,), findings=tuple(findings))
             findings.append((entry.hash, finding))
-        if unproven := rules.not_checked(block, chain.inputs):
+        if unproven := rules.not_checked(block, inputs):
             unchecked |= dict.fromkeys(unproven)
         tail = follow(tail, block)
         count += 1
@@ -134,6 +136,10 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
     if tail is not None and end is not None and tail.head != end and count:
         raise _IndexIsWrong
     return Report(count, findings=tuple(findings), not_checked=tuple(unchecked))
+
+
+def _pinned(source: InputChain) -> InputChain:
+    return Pinned(source) if isinstance(source, Chain) else source
 
 
 def verify_objects(

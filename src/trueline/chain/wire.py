@@ -31,6 +31,25 @@ class Record:
     KIND: ClassVar[str] = ""
 
 
+class Plain(Record):
+    """A record without fields; all of one type are equal.
+
+    Made without the machinery of dataclasses, which costs half a millisecond per class at import.
+    """
+
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self)
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
 @dataclass(frozen=True, slots=True)
 class Scalar:
     """A number of fixed width, by its `struct` code."""
@@ -138,7 +157,7 @@ def _derive(record: type[Record]) -> Layout:
     hints = typing.get_type_hints(record, include_extras=True)
     fields: list[Field] = []
     slot = 0
-    for declared in dataclasses.fields(record):  # type: ignore[arg-type]
+    for declared in () if issubclass(record, Plain) else dataclasses.fields(record):  # type: ignore[arg-type]
         if declared.name.startswith("_"):
             continue
         hint, optional = _strip_none(hints[declared.name])
