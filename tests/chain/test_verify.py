@@ -183,7 +183,7 @@ def test_objects_are_checked_by_size_and_hash(store):
 
 
 def test_an_input_is_asked_by_the_page(monkeypatch):
-    """Blocks of an input are found in pages read ahead; those outside them one by one, with the same answer."""
+    """Blocks of an input are found in pages read ahead; those outside them one by one, with equal answers."""
     from trueline.chain.pinned import Pinned
 
     source = grow_root(Chain(MemoryStore()), 30, number=7)
