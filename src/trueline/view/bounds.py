@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -40,7 +39,8 @@ class Interval:
 
 
 Bounds = Mapping[str, Interval]
-NO_BOUNDS: Final[Bounds] = MappingProxyType({})
+# A plain dictionary: bounds travel to tasks in other processes.
+NO_BOUNDS: Final[Bounds] = {}
 
 
 def both(one: Bounds, other: Bounds) -> Bounds:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from trueline.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
+    from trueline.view.origin import Origin
     from trueline.view.source import Source
     from trueline.view.view import View
 
@@ -16,7 +17,12 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """Implemented by `trueline.spark.views`."""
 
-    def freeze(self, frame: Any, order_by: Sequence[str] | None) -> Source:
+    def freeze(
+        self,
+        frame: Any,
+        order_by: Sequence[str] | None = None,
+        origins: Mapping[str, Origin] | None = None,
+    ) -> Source:
         """Return the rows of a frame in a fixed order: by these columns, or as they come the first time.
 
         A frame is computed when its rows are first read, and once (decision 3).
@@ -24,6 +30,15 @@ class Engine(Protocol):
 
     def frame(self, view: View, session: Any = None) -> Any:
         """Return a view as a frame of a session (ours, if none is given), in any order."""
+
+    def session(self, given: Any = None) -> Any:
+        """Return a new session of ours, beside one that is given or in the Spark of this process."""
+
+    def register(self, session: Any, name: str, view: View) -> None:
+        """Give a view a name that queries of a session can use."""
+
+    def answer(self, session: Any, query: str, parameters: Mapping[str, object]) -> Any:
+        """Return the frame of a query, parameters bound; errors are ours and say where."""
 
 
 def engine() -> Engine:

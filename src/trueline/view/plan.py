@@ -201,6 +201,21 @@ class Sort:
         return [f"sorted by {', '.join(self.by)}{how} (in memory)", *_indented(self.below)]
 
 
+def divided(step: Step) -> list[Step] | None:
+    """Return steps over pieces that together have the same rows, in order; None if rows depend on others."""
+    match step:
+        case Scan(source):
+            pieces = source.pieces() if hasattr(source, "pieces") else None
+            return None if pieces is None else [Scan(piece) for piece in pieces]
+        case Project(below, of):
+            parts = divided(below)
+            return None if parts is None else [Project(part, of) for part in parts]
+        case Filter(below, where):
+            parts = divided(below)
+            return None if parts is None else [Filter(part, where) for part in parts]
+    return None
+
+
 def gathered(step: Step, columns: Sequence[str], bounds: Bounds = NO_BOUNDS) -> pa.Table:
     """Return the rows of a step as one table."""
     schema = pa.schema([step.schema.field(name) for name in columns])

@@ -40,6 +40,19 @@ class Source(Protocol):
         """Say in a few lines what reading it means."""
 
 
+class Divisible(Source, Protocol):
+    """A source that can be read by several processes at once."""
+
+    def pieces(self) -> Sequence[Source] | None:
+        """Return sources that together hold the same rows, in order, and can be pickled; None if not."""
+
+    def files(self) -> Sequence[str] | None:
+        """Return Parquet files on a file system that together hold the same rows; None if there are none.
+
+        Columns are found in them by name; one that a file lacks is missing there.
+        """
+
+
 @dataclass(frozen=True)
 class TableSource:
     """Rows in memory."""

@@ -233,6 +233,11 @@ class View:
 
     # --- inside ---------------------------------------------------------------------------
 
+    @property
+    def step(self) -> Step:
+        """What it does, for engines that do it elsewhere."""
+        return self._step
+
     def _check(self, names: Sequence[str]) -> None:
         for name in names:
             if name not in self._schema:

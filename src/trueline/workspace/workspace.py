@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from trueline.chain.datatypes import DataSchema
+    from trueline.view import View
     from trueline.workspace.sweeping import Swept
 
 
@@ -143,9 +144,15 @@ class Workspace:
         except BadName:
             return False
         try:
-            return store.head() is not None or is_lost(store, self.index_path(name))
+            if store.head() is not None:
+                return True
+            if not is_lost(store, self.index_path(name)):
+                return False
         except CorruptionError:
             return True
+        from trueline.workspace.transfer.origin import is_unfinished
+
+        return not is_unfinished(self.place, name)
 
     # --- making -----------------------------------------------------------------------
 
@@ -196,18 +203,9 @@ class Workspace:
     def _make(self, name: str, plan: _Plan) -> Dataset:
         if name in self:
             return self._same(name, plan)
-        twin = same_but_for_case(name, self.place.names())
-        if twin is not None:
-            raise BadName(
-                f"{name!r} and {twin!r} differ only by case, which some file systems cannot tell apart",
-                remedy="choose another name",
-                name=name,
-            )
+        chain = self.unborn(name).chain
         key = DatasetKey.generate()
         blocks = plan.blocks(key.id)
-        if not self.place.exists(name):
-            self._forget(name)
-        chain = self._dataset(name).chain
         path = keep_key(self.place, key)
         try:
             chain.append(*blocks)
@@ -219,6 +217,38 @@ class Workspace:
             # Another process made it first.
             return self._same(name, plan)
         return self._dataset(name)
+
+    def unborn(self, name: str) -> Dataset:
+        """Return the place of a dataset that is yet to come; its name must not be too like another's."""
+        twin = same_but_for_case(check_name(name), self.place.names())
+        if twin is not None:
+            raise BadName(
+                f"{name!r} and {twin!r} differ only by case, which some file systems cannot tell apart",
+                remedy="choose another name",
+                name=name,
+            )
+        if not self.place.exists(name):
+            self._forget(name)
+        return self._dataset(name)
+
+    def clone(
+        self,
+        url: str | os.PathLike[str],
+        name: str | None = None,
+        *,
+        force: bool = False,
+        **options: Any,
+    ) -> Dataset:
+        """Bring a dataset here from a folder, an object store or a static file server (http, https).
+
+        It is called `name`, or as it is there. Nothing is visible before all
+        of it is here and proven. Done again it brings what is new; `force`
+        throws away blocks the source does not have. `options` are for the
+        provider of an object store.
+        """
+        from trueline.workspace.transfer import clone
+
+        return self[clone(self, url, name, force=force, **options).dataset]
 
     def _same(self, name: str, plan: _Plan) -> Dataset:
         dataset = self._dataset(name)
@@ -239,6 +269,20 @@ class Workspace:
             dataset.chain.close()
         with suppress(OSError):
             forget_index(self.index_path(name))
+
+    # --- reading ------------------------------------------------------------------------
+
+    def sql(self, query: str, /, at: Any = None, **parameters: object) -> View:
+        """Answer a query over the current rows of datasets, by Spark.
+
+        Datasets are tables by their names; `` `name@commit` `` in back-ticks reads
+        one as it was, `at` all of them (a moment, a day, a tag, or a dictionary by
+        name). `:name` stands for a parameter. The view is computed when it is
+        first read.
+        """
+        from trueline.workspace.reading.sql import query as answer
+
+        return answer(self, query, at, parameters)
 
     # --- looking after ------------------------------------------------------------------
 

@@ -247,17 +247,17 @@ class _Reader:
     def typed(self, found: Any) -> pa.Scalar:
         """`date'…'`, `timestamp'…'`, and numbers with a letter behind them."""
         text, kind = str(found.this.this), found.to.this
-        if found.this.is_string and kind == sql.DType.DATE:
+        if found.this.is_string and kind == sql.DataType.Type.DATE:
             return as_date(text)
         if found.this.is_string and kind in (
-            sql.DType.TIMESTAMP,
-            sql.DType.TIMESTAMPTZ,
-            sql.DType.TIMESTAMPLTZ,
-            sql.DType.TIMESTAMPNTZ,
+            sql.DataType.Type.TIMESTAMP,
+            sql.DataType.Type.TIMESTAMPTZ,
+            sql.DataType.Type.TIMESTAMPLTZ,
+            sql.DataType.Type.TIMESTAMPNTZ,
         ):
             return as_timestamp(text)
-        if not found.this.is_string and kind in (sql.DType.DOUBLE, sql.DType.BIGINT):
-            return pa.scalar(float(text)) if kind == sql.DType.DOUBLE else _number(text)
+        if not found.this.is_string and kind in (sql.DataType.Type.DOUBLE, sql.DataType.Type.BIGINT):
+            return pa.scalar(float(text)) if kind == sql.DataType.Type.DOUBLE else _number(text)
         raise self.refused(found.sql("spark"))
 
     def given(self, found: Any) -> object:

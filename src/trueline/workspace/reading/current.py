@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trueline.chain.checkpoint import CheckpointFile, StateFile
+from trueline.chain.store import Store
 from trueline.errors import StateMissing
 from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.origin import Origin
+from trueline.view.source import Source
 from trueline.workspace.merging.merged import Op
 from trueline.workspace.reading.events import Events
 from trueline.workspace.reading.folding import folded, last
 from trueline.workspace.reading.standing import Standing
-from trueline.workspace.state import KEY, State
+from trueline.workspace.state import KEY, KeyRange, State, ranges
 from trueline.workspace.state.ordering import as_array, find, unified
 
 # Under which name the state keeps the offset of the event that set a row.
 OFFSET: Final = "_offset"
+_BYTES_OF_A_PIECE: Final = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,21 @@ class CurrentRows:
                 raise
             yield from self.from_events(columns)
 
+    def pieces(self) -> Sequence[Source] | None:
+        """Return ranges of keys of the state; without one the rows are folded in this process."""
+        kept = self.kept(self.columns)
+        if kept is None:
+            return None
+        parts = max(1, -(-kept.state.size // _BYTES_OF_A_PIECE))
+        return [
+            StateRange(kept.state.store, kept.state.files, kept.names, self.schema, key_range)
+            for key_range in ranges(kept.state.splitters(parts))
+        ]
+
+    def files(self) -> Sequence[str] | None:
+        """No file holds the current rows as they are."""
+        return None
+
     def from_events(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield the same rows without the state."""
         schema = pa.schema([self.standing.schema.field(name) for name in columns])
@@ -144,6 +163,32 @@ class CurrentRows:
         has_rows = bool(there & set(self.standing.data_columns))
         is_new = all(field.nullable and field.name in self.standing.data_columns for field in lacking)
         return Kept(state, names) if not lacking or (has_rows and is_new) else None
+
+
+@dataclass(frozen=True)
+class StateRange:
+    """The current rows in a range of keys, as a source that can be sent to another process."""
+
+    store: Store
+    files: tuple[StateFile, ...]
+    names: Mapping[str, str]
+    schema: pa.Schema
+    key_range: KeyRange
+    row_count: int | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in key order."""
+        del bounds
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        state = State.open(self.store, CheckpointFile(self.files))
+        kept = Kept(state, {name: self.names[name] for name in columns if name in self.names})
+        for batch in state.scan(list(kept.names.values()), self.key_range):
+            yield from _shaped(kept.named(pa.Table.from_batches([batch])), schema).to_batches()
+
+    def explain(self) -> list[str]:
+        """Say what it is."""
+        return [f"current rows of {self.key_range}"]
 
 
 def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:

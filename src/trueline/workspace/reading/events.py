@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from trueline.chain.file_store import FileStore
 from trueline.chain.index import SliceEntry
+from trueline.chain.store import Folder
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
 from trueline.view.bounds import Bounds, Interval, step_of
 from trueline.view.origin import Origin
-from trueline.workspace.reading.slices import SliceFile
+from trueline.view.source import Source
+from trueline.workspace.reading.slices import SliceFile, Slices
 from trueline.workspace.reading.standing import Standing
 
 _KEPT_AT_ONCE: Final = 256
+_ROWS_OF_A_PIECE: Final = 1 << 20
 Times = tuple[int | None, int | None]
 
 
@@ -53,6 +58,33 @@ class Events:
         end = self.standing.last_offset
         span = f"offsets {self.first:,} to {end:,}" if end >= self.first else "no records"
         return [f"slices of {', '.join(map(str, self.origins.values()))}: {span}"]
+
+    def pieces(self) -> Sequence[Source] | None:
+        """Return the slices in groups of about a million records."""
+        found: list[Source] = []
+        group: list[SliceFile] = []
+        for entry in self.entries(self.first, self.standing.last_offset):
+            group.append(self.file(entry))
+            if entry.last - group[0].first + 1 >= _ROWS_OF_A_PIECE:
+                found.append(self._piece(group))
+                group = []
+        return [*found, self._piece(group)] if group else found
+
+    def _piece(self, files: Sequence[SliceFile]) -> Source:
+        vocab = self.standing.vocab
+        return Slices(tuple(files), self.schema, vocab.offset, vocab.event_time)
+
+    def files(self) -> Sequence[str] | None:
+        """Return the files of the slices if they lie in a folder; a missing one is an error now."""
+        chain = self.standing.chain
+        if not isinstance(chain.store, FileStore):
+            return None
+        found = []
+        for entry in self.entries(self.first, self.standing.last_offset):
+            file = self.file(entry)
+            file.check_present()
+            found.append(str(Path(chain.store.location) / Folder.DATA / file.data.physical_hash))
+        return found
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the records in order, leaving out slices and groups of rows that the bounds rule out."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +16,7 @@ from trueline.chain.store import Folder, Store
 from trueline.errors import CorruptionError, ObjectMissing, TruelineError
 from trueline.identity.multihash import Multihash
 from trueline.view.bounds import NO_BOUNDS, Bounds, step_of
+from trueline.view.origin import Origin
 from trueline.view.source import ROWS_OF_A_BATCH
 
 _COUNTED: Final = ("INT32", "INT64")
@@ -81,6 +82,11 @@ class SliceFile:
                     f"expected are {expected:,} to {expected + group.num_rows - 1:,}"
                 )
             expected += group.num_rows
+
+    def check_present(self) -> None:
+        """Raise if the file is not there."""
+        if self.store.size(Folder.DATA, self.data.physical_hash) is None:
+            raise self._missing()
 
     def _missing(self) -> ObjectMissing:
         return ObjectMissing(
@@ -181,19 +187,19 @@ class SliceFile:
         if not len(schema):
             return batch.select([])
         columns = []
-        for field in schema:
-            index = batch.schema.get_field_index(field.name)
+        for wanted in schema:
+            index = batch.schema.get_field_index(wanted.name)
             if index < 0:
-                if not field.nullable:
-                    raise self.damaged(f"it lacks the column {field.name!r}, which is not optional")
-                columns.append(pa.nulls(batch.num_rows, field.type))
+                if not wanted.nullable:
+                    raise self.damaged(f"it lacks the column {wanted.name!r}, which is not optional")
+                columns.append(pa.nulls(batch.num_rows, wanted.type))
                 continue
             column = batch.column(index)
-            if column.type != field.type:
-                column = self._cast(column, field)
-            if not field.nullable and column.null_count:
-                raise self.damaged(f"its column {field.name!r} has records without a value")
-            if field.name == offset and not _is_dense(column, start):
+            if column.type != wanted.type:
+                column = self._cast(column, wanted)
+            if not wanted.nullable and column.null_count:
+                raise self.damaged(f"its column {wanted.name!r} has records without a value")
+            if wanted.name == offset and not _is_dense(column, start):
                 raise self.damaged(f"its offsets from {start:,} on are not dense")
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -205,6 +211,33 @@ class SliceFile:
             raise self.damaged(
                 f"its column {field.name!r} is of type {column.type}, the dataset's is {field.type}: {error}"
             ) from None
+
+
+@dataclass(frozen=True)
+class Slices:
+    """Some slices one after another, as a source that can be sent to another process."""
+
+    files: tuple[SliceFile, ...]
+    schema: pa.Schema
+    offset: str
+    event_time: str
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    @property
+    def row_count(self) -> int | None:
+        """Offsets are dense, so it is known."""
+        return sum(file.rows for file in self.files)
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the records in order."""
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        times = {name: bounds[name] for name in (self.event_time,) if name in bounds}
+        for file in self.files:
+            yield from file.read(schema, self.offset, first=file.first, last=file.last, bounds=times)
+
+    def explain(self) -> list[str]:
+        """Say how many there are."""
+        return [f"{len(self.files)} slices"]
 
 
 def _batches(parquet: pq.ParquetFile, number: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

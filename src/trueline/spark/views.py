@@ -1,0 +1,213 @@
+"""Views and frames: what `trueline.view.engine` asks of Spark."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trueline.errors import SchemaError
+from trueline.spark.errors import CarriedError, translated
+from trueline.spark.frames import Spooled, spool
+from trueline.spark.packing import pack, unpack
+from trueline.spark.session import SparkRoom, adopt, start
+from trueline.spark.types import arrow_schema_of, to_spark_schema
+from trueline.view.bounds import NO_BOUNDS, Bounds
+from trueline.view.origin import Origin
+from trueline.view.plan import Project, Scan, Step, divided
+from trueline.view.schema import unknown_column
+from trueline.view.source import ROWS_OF_A_BATCH
+from trueline.workspace.tasks import failure
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from trueline.view.view import View
+
+_LABEL: Final = "reading the view"
+_lock = threading.Lock()
+_rooms: dict[int, SparkRoom] = {}
+
+
+# --- from a frame -------------------------------------------------------------------------
+
+
+def freeze(
+    frame: DataFrame, order_by: Sequence[str] | None = None, origins: Mapping[str, Origin] | None = None
+) -> FrozenFrame:
+    """Return the rows of a frame as a source, sorted by columns or as they come the first time."""
+    with translated():
+        schema = arrow_schema_of(frame.schema)
+        for name in order_by or ():
+            if name not in schema.names:
+                raise unknown_column(name, tuple(schema.names))
+        ordered = (
+            frame.orderBy(*[frame[f"`{name.replace('`', '``')}`"] for name in order_by])
+            if order_by
+            else frame
+        )
+    return FrozenFrame(ordered, schema, dict(origins or {}))
+
+
+class FrozenFrame:
+    """A frame computed when its rows are first read, and once: into Parquet files in a folder of ours.
+
+    The folder goes with the last view that rests on it.
+    """
+
+    def __init__(self, frame: DataFrame, schema: pa.Schema, origins: Mapping[str, Origin]) -> None:
+        self.frame = frame
+        self.schema = schema
+        self.origins = origins
+        self.row_count: int | None = None
+        self._lock = threading.Lock()
+        self._spooled: Spooled | None = None
+
+    def frozen(self) -> Spooled:
+        """Compute the frame, the first time."""
+        with self._lock:
+            if self._spooled is None:
+                folder = tempfile.mkdtemp(prefix="trueline-frame-")
+                weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+                self._spooled = spool(self.frame, folder)
+            return self._spooled
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in the order they were frozen in."""
+        del bounds
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        for piece in self.frozen().pieces:
+            if not columns:
+                yield pa.record_batch({"": pa.nulls(piece.rows)}).select([])
+                continue
+            with pq.ParquetFile(piece.path) as file:
+                for batch in file.iter_batches(ROWS_OF_A_BATCH, columns=list(columns)):
+                    yield batch.select(list(columns)).cast(schema)
+
+    def explain(self) -> list[str]:
+        """Say whether it was computed."""
+        known = self._spooled
+        how = "not computed yet" if known is None else f"frozen, {known.rows:,} rows"
+        made_from = f" of {', '.join(map(str, self.origins.values()))}" if self.origins else ""
+        return [f"Spark frame{made_from} ({how})"]
+
+
+# --- to a frame ---------------------------------------------------------------------------
+
+
+def frame(view: View, session: SparkSession | None = None) -> DataFrame:
+    """Return a view as a frame.
+
+    Slices that are files Spark reads itself are read by it; other rows are read in its tasks by the view's
+    own code. Only where rows depend on each other (a limit, a sort) they pass this process.
+    """
+    session = start().session if session is None else session
+    step = view.step
+    if not step.schema.names:
+        raise SchemaError("a view without columns is no table of Spark", remedy="select at least one column")
+    with translated():
+        schema = to_spark_schema(step.schema)
+        files = _files(step)
+        if files is not None:
+            return _from_files(session, step, files)
+        parts = divided(step)
+        target = arrow_schema_of(schema)
+        if not parts:
+            rows = view.to_arrow().cast(target) if parts is None else target.empty_table()
+            return session.createDataFrame(rows, schema)
+        read = _Read([pack(part) for part in parts], target)
+        return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
+
+
+class _Read:
+    """What one task does: reads its piece of the view."""
+
+    def __init__(self, parts: list[bytes], schema: pa.Schema) -> None:
+        self.parts, self.schema = parts, schema
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                try:
+                    part: Step = unpack(self.parts[number])
+                    for rows in part.batches(self.schema.names, NO_BOUNDS):
+                        yield rows.cast(self.schema)
+                except Exception as error:  # noqa: BLE001 (whatever reading raises)
+                    raise CarriedError(failure(error, label=_LABEL, index=number)) from None
+
+
+def _files(step: Step) -> Sequence[str] | None:
+    """Return the files of a view that is nothing but columns of them, of types Spark reads as they are."""
+    while isinstance(step, Project):
+        step = step.below
+    if not isinstance(step, Scan) or not hasattr(step.source, "files"):
+        return None
+    names = [name.lower() for name in step.schema.names]
+    if len(set(names)) != len(names) or not all(_is_plain(field.type) for field in step.schema):
+        return None
+    return step.source.files() or None
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_boolean(kind)
+        or pa.types.is_signed_integer(kind)
+        or pa.types.is_float32(kind)
+        or pa.types.is_float64(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_date32(kind)
+        or pa.types.is_decimal128(kind)
+        or (pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"))
+    )
+
+
+def _from_files(session: SparkSession, step: Step, files: Sequence[str]) -> DataFrame:
+    names = {name: name for name in step.schema.names}
+    while isinstance(step, Project):
+        below = step
+        names = {new: below.of[old] for new, old in names.items()}
+        step = below.below
+    needed = pa.schema([step.schema.field(name) for name in dict.fromkeys(names.values())])
+    rows = session.read.schema(to_spark_schema(needed)).parquet(*files)
+    return rows.select([rows[_quoted(old)].alias(new) for new, old in names.items()])
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+# --- queries ------------------------------------------------------------------------------
+
+
+def session(given: SparkSession | None = None) -> SparkSession:
+    """Return a session for one query: names that are registered there meet no others."""
+    room = start() if given is None else _adopted(given)
+    return room.new_session()
+
+
+def _adopted(given: SparkSession) -> SparkRoom:
+    """Return the room in someone's session; one for each."""
+    with _lock:
+        known = _rooms.get(id(given))
+        if known is None or known.given is not given:
+            known = _rooms[id(given)] = adopt(given)
+        return known
+
+
+def answer(session: SparkSession, query: str, parameters: Mapping[str, object]) -> DataFrame:
+    """Return the frame of a query, parameters bound."""
+    with translated():
+        return session.sql(query, args=dict(parameters)) if parameters else session.sql(query)
+
+
+def register(session: SparkSession, name: str, view: View) -> None:
+    """Give a view a name that queries of a session can use."""
+    with translated():
+        frame(view, session).createOrReplaceTempView(_quoted(name))
