@@ -36,9 +36,11 @@ class Unterminated(Exception):
     pass
 
 
-def records(text: bytes, reader: CsvReader) -> list[Record]:
+def records(text: bytes, reader: CsvReader) -> list[Record]:  # noqa: C901, PLR0912 - one state machine
     """A character at a time: quotes open at the start of a cell only, the escape works everywhere."""
-    separator, quote, escape = (mark.encode() if mark else None for mark in (reader.separator, reader.quote, reader.escape))
+    separator, quote, escape = (
+        mark.encode() if mark else None for mark in (reader.separator, reader.quote, reader.escape)
+    )
     out: list[Record] = []
     at, line = 0, 1
     while at < len(text):
@@ -97,7 +99,9 @@ def decoded(data: bytes, encoding: str) -> bytes:
     return data.decode(encoding).removeprefix("\ufeff").encode()
 
 
-def csv(reader: CsvReader, data: bytes, schema: pa.Schema, columns: list[str] | None = None) -> dict[str, Any]:
+def csv(
+    reader: CsvReader, data: bytes, schema: pa.Schema, columns: list[str] | None = None
+) -> dict[str, Any]:
     """What reading comma-separated text gives."""
     found = records(decoded(data, reader.encoding), reader)
     names: list[str] = list(reader.names or schema.names)
@@ -106,11 +110,19 @@ def csv(reader: CsvReader, data: bytes, schema: pa.Schema, columns: list[str] | 
             found.pop(0)
         if found:
             header = found.pop(0)
-            names = list(reader.names or [cell.text.decode() or f"column_{i}" for i, cell in enumerate(header.cells, 1)])
+            names = list(
+                reader.names
+                or [cell.text.decode() or f"column_{i}" for i, cell in enumerate(header.cells, 1)]
+            )
     if len(names) > 1:
         found = [record for record in found if not record.blank]
     wanted = columns if columns is not None else schema.names
-    out: dict[str, Any] = {"rows": len(found), "columns": {name: [] for name in wanted}, "bad": [], "rounded": {}}
+    out: dict[str, Any] = {
+        "rows": len(found),
+        "columns": {name: [] for name in wanted},
+        "bad": [],
+        "rounded": {},
+    }
     out |= {"short": 0, "undecodable": 0}
     for row, record in enumerate(found):
         out["short"] += len(record.cells) < len(names)
@@ -244,7 +256,9 @@ def moment(text: str, kind: pa.DataType, out: dict[str, Any], name: str) -> Any:
         return BAD
     day, hour, minute, second, fraction, zone = found.groups()
     try:
-        at = dt.datetime.fromisoformat(day).replace(hour=int(hour or 0), minute=int(minute or 0), second=int(second or 0))
+        at = dt.datetime.fromisoformat(day).replace(
+            hour=int(hour or 0), minute=int(minute or 0), second=int(second or 0)
+        )
     except ValueError:
         return BAD
     if zone and kind.tz is None:
@@ -272,8 +286,12 @@ def moment(text: str, kind: pa.DataType, out: dict[str, Any], name: str) -> Any:
 class Raw(str):
     """A number as written."""
 
+    __slots__ = ()
 
-def json_lines(reader: JsonReader, data: bytes, schema: pa.Schema, columns: list[str] | None = None) -> dict[str, Any]:
+
+def json_lines(
+    reader: JsonReader, data: bytes, schema: pa.Schema, columns: list[str] | None = None
+) -> dict[str, Any]:
     """What reading JSON lines gives."""
     wanted = columns if columns is not None else schema.names
     out: dict[str, Any] = {"rows": 0, "columns": {name: [] for name in wanted}, "bad": [], "rounded": {}}
@@ -320,12 +338,17 @@ def json_typed(cell: Any, kind: pa.DataType, reader: JsonReader, out: dict[str, 
     if types.is_struct(kind):
         if not isinstance(cell, dict):
             return BAD
-        parts = {f.name: None if cell.get(f.name) is None else json_typed(cell[f.name], f.type, reader, out, name) for f in kind}
+        parts = {
+            f.name: None if cell.get(f.name) is None else json_typed(cell[f.name], f.type, reader, out, name)
+            for f in kind
+        }
         return BAD if BAD in parts.values() else parts
     if types.is_list(kind):
         if not isinstance(cell, list):
             return BAD
-        items = [None if item is None else json_typed(item, kind.value_type, reader, out, name) for item in cell]
+        items = [
+            None if item is None else json_typed(item, kind.value_type, reader, out, name) for item in cell
+        ]
         return BAD if any(item is BAD for item in items) else items
     if types.is_string(kind):
         text = str(cell) if isinstance(cell, str) else shown_json(cell)

@@ -35,14 +35,65 @@ KINDS = st.sampled_from(
     ]
 )
 WORDS = st.sampled_from(
-    [b"", b" ", b"1", b" 7\t", b"+5", b"-0", b"0x1F", b"300", b"99999999999999999999", b"1.5", b"1.500", b"12345.6"]
-    + [b"1e400", b"1e-400", b"nan", b"-nan", b"nan(x)", b"INF", b"+inf", b".5", b"5.", b"1,5", b"1e2", b"NA"]
-    + [b"true", b"T", b"no", b" yes", b"2026-02-28", b"2026-02-30", b"0000-01-01", b"9999-12-31", b"1600-01-01"]
-    + [b"2026-02-03 10:11:12", b"2026-02-03T10:11:12.123456789", b"2026-02-03T10:11Z", b"2026-02-03 10+0130"]
-    + [b"2026-02-03 24:00:00", b"x", b"\xff", b"\xc3\xa9", b"\xef\xbb\xbf1", b'"1"', b'""', b'"a,b"', b'"a""b"']
-    + [b'"two\nlines"', b'"cr\r\nlf"', b'a"b', b'"a"b', b'"NA"', b"\\,", b"\\"]
+    [
+        b"",
+        b" ",
+        b"1",
+        b" 7\t",
+        b"+5",
+        b"-0",
+        b"0x1F",
+        b"300",
+        b"99999999999999999999",
+        b"1.5",
+        b"1.500",
+        b"12345.6",
+        b"1e400",
+        b"1e-400",
+        b"nan",
+        b"-nan",
+        b"nan(x)",
+        b"INF",
+        b"+inf",
+        b".5",
+        b"5.",
+        b"1,5",
+        b"1e2",
+        b"NA",
+        b"true",
+        b"T",
+        b"no",
+        b" yes",
+        b"2026-02-28",
+        b"2026-02-30",
+        b"0000-01-01",
+        b"9999-12-31",
+        b"1600-01-01",
+        b"2026-02-03 10:11:12",
+        b"2026-02-03T10:11:12.123456789",
+        b"2026-02-03T10:11Z",
+        b"2026-02-03 10+0130",
+        b"2026-02-03 24:00:00",
+        b"x",
+        b"\xff",
+        b"\xc3\xa9",
+        b"\xef\xbb\xbf1",
+        b'"1"',
+        b'""',
+        b'"a,b"',
+        b'"a""b"',
+        b'"two\nlines"',
+        b'"cr\r\nlf"',
+        b'a"b',
+        b'"a"b',
+        b'"NA"',
+        b"\\,",
+        b"\\",
+    ]
 )
-NOISE = st.lists(st.sampled_from([b'"', b",", b"\n", b"\r", b"\r\n", b"a", b"1", b" ", b"\\", b";"]), max_size=24)
+NOISE = st.lists(
+    st.sampled_from([b'"', b",", b"\n", b"\r", b"\r\n", b"a", b"1", b" ", b"\\", b";"]), max_size=24
+)
 LINE_ENDS = st.sampled_from([b"\n", b"\n", b"\r\n", b"\r", b"\n\n"])
 
 
@@ -155,7 +206,11 @@ def test_what_python_writes_is_read_back(rows):
 
 
 @settings(max_examples=100)
-@given(st.text('aé€"\n,ő', max_size=30), st.sampled_from(["utf-16", "utf-16-be", "utf-32", "utf-8-sig"]), st.integers(1, 9))
+@given(
+    st.text('aé€"\n,ő', max_size=30),
+    st.sampled_from(["utf-16", "utf-16-be", "utf-32", "utf-8-sig"]),
+    st.integers(1, 9),
+)
 def test_an_encoding_changes_nothing_but_the_bytes(text, encoding, block):
     text = "a,b,c\n" + text
     schema = pa.schema(dict.fromkeys(NAMES, pa.string()))
@@ -196,7 +251,11 @@ def test_a_sample_fits_the_types_inferred_from_it_however_it_is_split(rows, cut,
 @pytest.mark.parametrize("typed", [True, False])
 def test_bad_cells_among_many_good_ones_are_found_the_fast_way_too(block, typed):
     lines = [b"a,b,c"] + [b"%d,%d.5,2026-01-%02d" % (n, n, n % 28 + 1) for n in range(700)]
-    for row, text in ((3, b"x,1.5,2026-01-01"), (200, b"1,1e400,2026-02-30"), (699, b"99999999999999999999,,")):
+    for row, text in (
+        (3, b"x,1.5,2026-01-01"),
+        (200, b"1,1e400,2026-02-30"),
+        (699, b"99999999999999999999,,"),
+    ):
         lines[row + 1] = text
     data = b"\n".join(lines)
     schema = pa.schema({"a": pa.int64(), "b": pa.float64(), "c": pa.date32()})

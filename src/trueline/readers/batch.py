@@ -204,23 +204,29 @@ def _batches(
 
 def _listed(piece: Piece, room: int, start: int) -> pa.RecordBatch:
     """List bad cells by row and column, at most as many as there is room for."""
-    # The first `room` cells of all are among the first `room` of each column.
-    chosen = [bad.rows[:room] for bad in piece.bad]
-    rows = np.concatenate([np.zeros(0, np.int64), *chosen])
-    if not len(rows):
+    if room <= 0 or not piece.bad:
         return pa.RecordBatch.from_pylist([], BAD_CELLS)
+    # Rows up to the one at which the room is full, so that wide tables of bad cells are not listed first.
+    size = piece.table.num_rows
+    per_row = sum(np.bincount(bad.rows, minlength=size) for bad in piece.bad)
+    last = int(np.searchsorted(np.cumsum(per_row), room))
+    chosen = [bad.rows[bad.rows <= last] for bad in piece.bad]
+    rows = np.concatenate(chosen)
+    column = np.repeat(np.arange(len(chosen)), [len(some) for some in chosen])
     order = np.argsort(rows, kind="stable")[:room]
-    texts = [text for bad, some in zip(piece.bad, chosen, strict=True) for text in bad.text(some)]
-    names = [bad.column for bad, some in zip(piece.bad, chosen, strict=True) for _ in some]
-    rows = rows[order]
+    rows, column = rows[order], column[order]
+    texts: list[str | None] = [None] * len(rows)
+    for number in np.unique(column).tolist():
+        at = np.flatnonzero(column == number)
+        for place, text in zip(at.tolist(), piece.bad[number].text(rows[at]), strict=True):
+            texts[place] = text
     lines = pa.array(piece.lines(rows), pa.int64()) if piece.lines else pa.nulls(len(rows), pa.int64())
-    texts_in_order = pa.array([texts[at] for at in order], pa.string())
     return pa.RecordBatch.from_arrays(
         [
             pa.array(rows + start, pa.int64()),
             lines,
-            pa.array([names[at] for at in order], pa.string()),
-            pc.utf8_slice_codeunits(texts_in_order, 0, MAX_TEXT),
+            pa.array([piece.bad[number].column for number in column.tolist()], pa.string()),
+            pc.utf8_slice_codeunits(pa.array(texts, pa.string()), 0, MAX_TEXT),
         ],
         schema=BAD_CELLS,
     )

@@ -30,6 +30,10 @@ class Cut(Protocol):
         """Length of the first record without its line end."""
         ...
 
+    def lines(self, text: bytes) -> int:
+        """How many lines end in a text."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -52,7 +56,7 @@ def blocks(
         more, ahead = ahead, stream.read(max(size, len(text) // 2)) if ahead else b""
         final = not ahead
         if b"\0" in more:
-            raise _nul(source, line + count_lines(text + more[: more.index(b"\0")]))
+            raise _nul(source, line + cut.lines(text + more[: more.index(b"\0")]))
         text += more
         end = cut.whole(text, final=final)
         if len(text) > limit and cut.first(text) > limit:
@@ -60,7 +64,7 @@ def blocks(
         if end:
             block = Block(text[:end], line)
             yield block
-            line += count_lines(block.text)
+            line += cut.lines(block.text)
             text = text[end:]
     if text:
         raise BrokenFile(
@@ -119,6 +123,9 @@ class Lines:
     def first(self, text: bytes) -> int:
         ends = [text.find(end) for end in ((b"\n", b"\r") if self.universal else (b"\n",))]
         return min((end for end in ends if end >= 0), default=len(text))
+
+    def lines(self, text: bytes) -> int:
+        return count_lines(text) if self.universal else text.count(b"\n")
 
 
 def _nul(source: Source, line: int) -> BrokenFile:

@@ -235,11 +235,13 @@ class BlockParser:
         self, text: bytes, place: int, cells: pa.Array | None, ragged: Ragged | None, rows: Rows
     ) -> list[str | None]:
         """The original text of cells, for those who look for the mistake."""
+        missing = set(_missing(ragged, place).tolist()) if ragged is not None else set()
+        if missing.issuperset(rows.tolist()):
+            return [""] * len(rows)
         if cells is None:
             read = self._parsed(text, {place: None})
             assert read is not None, "the same rows parse again"
             cells = read.column(place)
-        missing = set(_missing(ragged, place).tolist()) if ragged is not None else set()
         found = cells.take(pa.array(rows)).to_pylist()
         return [
             "" if row in missing or cell is None else cell.decode("utf-8", "replace")

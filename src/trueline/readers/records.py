@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trueline.readers.blocks import last_line_end
+from trueline.readers.blocks import count_lines, last_line_end
 
 Positions = npt.NDArray[np.int64]
 _LINE_END = rb"(?:\r\n|\n|\r)"
@@ -48,6 +48,9 @@ class Dialect:
     def first(self, text: bytes) -> int:
         found = _patterns(self).record.match(text)
         return found.end() if found else len(text)
+
+    def lines(self, text: bytes) -> int:
+        return count_lines(text)
 
     def _by_parity(self, text: bytes, *, final: bool) -> int | None:
         """Find the end by counting quotes, where every quote opens, closes or doubles; else None."""

@@ -16,7 +16,7 @@ GZIP = b"\x1f\x8b"
 # Never part of UTF-8, so a cell that holds it is a bad cell whatever stands beside it.
 _BAD_BYTE = "\udcff"
 _READ = 1 << 18
-_REFUSED = frozenset({"idna", "punycode", "unicode_escape", "raw_unicode_escape", "utf-7", "undefined"})
+_REFUSED = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7", "undefined"})
 
 
 def _undecodable(error: UnicodeError) -> tuple[str, int]:
@@ -39,7 +39,7 @@ def encoding_name(encoding: str) -> str:
         "".encode(name)
     except (LookupError, TypeError, ValueError):
         name = ""
-    if not name or name in _REFUSED:
+    if not name or name.replace("_", "-") in _REFUSED:
         raise InputError(
             f"{encoding!r} is not an encoding of text", remedy="give 'utf-8', 'cp1252', 'latin-1' or 'utf-16'"
         )

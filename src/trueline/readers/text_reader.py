@@ -21,7 +21,7 @@ from trueline.readers.batch import (
     Rows,
     table_of,
 )
-from trueline.readers.blocks import BLOCK, LIMIT, Block, Lines, blocks
+from trueline.readers.blocks import BLOCK, LIMIT, Block, Lines, blocks, count_lines
 from trueline.readers.cells import convert
 from trueline.readers.reader import SAMPLE_ROWS, Reader, chosen
 from trueline.readers.rules import CellRules, check_readable
@@ -115,6 +115,9 @@ class _Whole:
 
     def first(self, text: bytes) -> int:
         return len(text)
+
+    def lines(self, text: bytes) -> int:
+        return count_lines(text)
 
 
 def lines_of(text: bytes) -> pa.Array:
