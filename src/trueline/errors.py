@@ -124,6 +124,14 @@ class QueryError(InputError):
     """A query that Spark cannot understand or finish, with the line and column where it fails."""
 
 
+class Diverged(InputError):
+    """Two copies of a dataset each have blocks the other has not; `common` is the last they share."""
+
+
+class DestinationAhead(InputError):
+    """The copy to be brought up to date has blocks beyond its source."""
+
+
 # --- retry ------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from trueline import console as consoles
-from trueline.cli import checking, filling, looking, making
+from trueline.cli import checking, filling, looking, making, moving
 from trueline.cli.quick import QuickCommand, QuickGroup
 from trueline.cli.session import (
     FAILED,
@@ -66,6 +66,8 @@ app.command("log", cls=QuickCommand)(looking.log)
 app.command("schema", cls=QuickCommand)(looking.schema)
 app.command("verify", cls=QuickCommand)(checking.verify)
 app.command("gc", cls=QuickCommand)(checking.gc)
+app.command("push", cls=QuickCommand)(moving.push)
+app.command("clone", cls=QuickCommand)(moving.clone)
 app.command("doctor", cls=QuickCommand)(checking.doctor)
 app.add_typer(making.config, name="config")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from trueline.readers import Reader
     from trueline.view import View
     from trueline.workspace.reading import At
+    from trueline.workspace.transfer.origin import Origin
+    from trueline.workspace.transfer.transferred import Transferred
     from trueline.workspace.workspace import Workspace
 
 _METADATA = (
@@ -332,6 +335,31 @@ class Dataset:
             report += verify_data(self.chain, bounds[0], end, progress=progress)
         named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
         return replace(report, problems=named)
+
+    # --- elsewhere --------------------------------------------------------------------
+
+    @property
+    def workspace(self) -> Workspace:
+        """The workspace it is in."""
+        return self._workspace
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where it was cloned from, None if it was not."""
+        from trueline.workspace.transfer.origin import origin_of
+
+        found = origin_of(self._workspace.place, self.name)
+        return found if found is not None and found.head is not None else None
+
+    def push(self, url: str | os.PathLike[str], *, force: bool = False, **options: Any) -> Transferred:
+        """Send it, or what is new of it, to a folder or an object store, byte for byte.
+
+        Refused where the copy there has blocks this one has not, unless `force`.
+        """
+        from trueline.workspace.transfer.pushing import push
+
+        _ = self._tail
+        return push(self, url, force=force, **options)
 
     # --- inside -----------------------------------------------------------------------
 

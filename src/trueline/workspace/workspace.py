@@ -33,6 +33,7 @@ from trueline.workspace.duration import seconds
 from trueline.workspace.lost_head import head_missing, is_lost
 from trueline.workspace.names import check_name, is_name, not_found, same_but_for_case
 from trueline.workspace.places import Place, keep_key, place_of
+from trueline.workspace.transfer.origin import forget_unfinished, is_unfinished
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -150,8 +151,6 @@ class Workspace:
                 return False
         except CorruptionError:
             return True
-        from trueline.workspace.transfer.origin import is_unfinished
-
         return not is_unfinished(self.place, name)
 
     # --- making -----------------------------------------------------------------------
@@ -229,6 +228,7 @@ class Workspace:
             )
         if not self.place.exists(name):
             self._forget(name)
+        forget_unfinished(self.place, name)
         return self._dataset(name)
 
     def clone(
@@ -246,7 +246,7 @@ class Workspace:
         throws away blocks the source does not have. `options` are for the
         provider of an object store.
         """
-        from trueline.workspace.transfer import clone
+        from trueline.workspace.transfer.cloning import clone
 
         return self[clone(self, url, name, force=force, **options).dataset]
 

@@ -1,0 +1,56 @@
+"""The bytes of what was removed: which objects they are, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from trueline.chain.chain import Chain
+from trueline.chain.references import references
+from trueline.chain.store import Folder, Store
+from trueline.identity.multihash import Multihash
+from trueline.workspace.removal.record import Removals
+
+
+def clear(chain: Chain, removals: Removals, *, after: int = -1, store: Store | None = None) -> int:
+    """Delete what the removals recorded after a block number took; returns how many objects went.
+
+    It may be done again, and elsewhere: `store` is another copy of the
+    dataset. What is not there is passed over.
+    """
+    place = chain.store if store is None else store
+    return sum(place.delete(folder, name) for folder, name in _objects(chain, removals, after))
+
+
+def _objects(chain: Chain, removals: Removals, after: int) -> Iterator[tuple[Folder, Multihash]]:
+    older = [removal for removal in removals.all if removal.sequence_number <= after]
+    newer = removals.all[len(older) :]
+    gone = max((removal.upto for removal in older if removal.upto is not None), default=-1)
+    for removal in newer:
+        if removal.upto is not None and removal.upto > gone:
+            for block in chain.slice_blocks(gone + 1, removal.upto):
+                data = block.data_event.new_data if block.data_event else None
+                if data is not None and removals.hole(data) is not None:
+                    yield Folder.DATA, data.physical_hash
+            gone = removal.upto
+        yield from ((Folder.DATA, loss.slice) for loss in removal.losses)
+    if newer:
+        yield from ((Folder.CHECKPOINTS, name) for name in _checkpoint_files(chain, removals))
+
+
+def _checkpoint_files(chain: Chain, removals: Removals) -> Iterator[Multihash]:
+    """Files beside checkpoints that no block needs any more: old state, replaced replacements."""
+    if not any(removal.states or removal.objects for removal in removals.all):
+        return
+    gone: dict[Multihash, None] = {}
+    needed: set[Multihash] = set()
+    for _, block in chain.walk():
+        seen: set[Any] = set()
+        for reference in references(block, chain.store, seen):
+            if reference.folder is not Folder.CHECKPOINTS:
+                continue
+            if removals.is_gone(block, reference):
+                gone[reference.hash] = None
+            else:
+                needed.add(reference.hash)
+    yield from (name for name in gone if name not in needed)
