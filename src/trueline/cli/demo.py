@@ -35,6 +35,10 @@ sales.append([{"day": datetime.date(2026, 11, 16), "city": "Chur", "price": 7.0}
 """
 
 
+_FILE_A = "day,city,price\n2026-11-16,Bern,10.5\n2026-11-16,Basel,n.a.\n"
+_FILE_B = "day,city,price\n2026-11-17,Genf,7.75\n2026-02-30,Zug,9\n2026-11-17,Bern,ten\n2026-11-17,Chur,3\n"
+
+
 def tell_story(console: Console, keep: str | None) -> None:
     """Tell it on a workspace in a temporary folder, or in a new folder that is kept."""
     with _folder(keep) as folder, trueline.open(folder / "shop", create=True) as workspace:
@@ -73,6 +77,8 @@ class Story:
     def tell(self) -> None:
         """Tell all chapters."""
         sales = self.commits()
+        self.files(sales)
+        self.keys()
         self.race(sales)
         self.proof()
         self.deaths(sales)
@@ -102,6 +108,42 @@ class Story:
         """Show commits, one line each."""
         for commit in commits:
             self.console.say(f"  {commit.short}  {commit.summary}", "faint")
+
+    def files(self, sales: Dataset) -> None:
+        """Files with bad cells are taken in once."""
+        self.chapter(
+            "Files",
+            "Two files come in. A cell that cannot be read is missing and counted; no row is lost. The same\n"
+            "file sent again is known by its bytes.",
+        )
+        inbox = Path(self.workspace.location).parent / "inbox"
+        inbox.mkdir()
+        (inbox / "a.csv").write_text(_FILE_A, encoding="utf-8")
+        (inbox / "b.csv").write_text(_FILE_B, encoding="utf-8")
+        commit = sales.append(str(inbox / "*.csv"))
+        self.console.say(f"  {commit.short}  {commit.told}", "faint")
+        for cell in commit.bad_cells().to_arrow().to_pylist():
+            place = f"{Path(cell['file']).name} line {cell['line']}"
+            self.console.say(f"    {place}, {cell['column']}: {cell['text']!r}", "faint")
+        again = sales.append(inbox / "b.csv")
+        self.console.say(f"  again    {again.summary}, {Path(again.skipped[0]).name} is known", "faint")
+        self.facts["bad"] = dict(commit.bad)
+        self.facts["skipped"] = len(again.skipped)
+
+    def keys(self) -> None:
+        """An upsert turns into events; what did not change is no event."""
+        self.chapter(
+            "Keys", "Customers are kept by key. A later row corrects an earlier one; both stay in the record."
+        )
+        customers = self.workspace.create("customers", merge=trueline.merge.upsert("id"))
+        customers.append([{"id": 1, "city": "Bern"}, {"id": 2, "city": "Zug"}])
+        commit = customers.append(
+            [{"id": 2, "city": "Chur"}, {"id": 1, "city": "Bern"}, {"id": 3, "city": "Genf"}]
+        )
+        self.console.say(f"  {commit.short}  {commit.told}", "faint")
+        for row in customers.view().to_arrow().to_pylist():
+            self.console.say(f"    {row['id']}  {row['city']}", "faint")
+        self.facts["customers"] = customers.view().count()
 
     def race(self, sales: Dataset) -> None:
         """Two writers plan from the same head; both commit, one after the other."""

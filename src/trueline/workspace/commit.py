@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
@@ -12,8 +12,13 @@ from trueline.chain.commits import commit_record
 from trueline.chain.events import Event
 from trueline.chain.instant import Instant
 from trueline.chain.planning import next_block
+from trueline.chain.store import Folder, Store
 from trueline.chain.tail import Tail, follow
+from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
+
+if TYPE_CHECKING:
+    from trueline.view import View
 
 Linked = tuple[Multihash, Block]
 
@@ -43,6 +48,8 @@ class Commit:
     bad: Mapping[str, int] = field(default_factory=dict)
     ignored: Mapping[str, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
+    bad_cells_file: Multihash | None = None
+    store: Store | None = field(default=None, repr=False, compare=False)
 
     @property
     def rows(self) -> int:
@@ -55,7 +62,7 @@ class Commit:
         return self.block.short
 
     @classmethod
-    def of(cls, dataset: str, linked: Iterable[Linked]) -> Commit:
+    def of(cls, dataset: str, linked: Iterable[Linked], store: Store | None = None) -> Commit:
         """Describe the blocks of one commit, oldest first."""
         pairs = list(linked)
         name, last = pairs[-1]
@@ -84,6 +91,8 @@ class Commit:
             tuple(name for name, _ in commit_record(last).files),
             _counts(notes.get("bad")),
             _counts(notes.get("ignored")),
+            bad_cells_file=_object(notes, "bad_cells"),
+            store=store,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -126,6 +135,20 @@ class Commit:
             return "watermark" if self.watermark is not None else "no rows"
         return ", ".join(dict.fromkeys(self.events))
 
+    def bad_cells(self) -> View:
+        """View the cells that could not be read: file, row, line, column and text."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from trueline.view import View
+
+        if self.bad_cells_file is None or self.store is None:
+            columns = {"file": pa.string(), "row": pa.int64(), "line": pa.int64()}
+            empty = pa.schema({**columns, "column": pa.string(), "text": pa.string()}).empty_table()
+            return View.from_arrow(empty)
+        with self.store.open(Folder.DATA, self.bad_cells_file) as file:
+            return View.from_arrow(pq.read_table(file))
+
     @property
     def told(self) -> str:
         """What it did and what was left out, in a line for people."""
@@ -156,6 +179,14 @@ class Commit:
         )
 
 
+def _object(notes: Mapping[str, Any], role: str) -> Multihash | None:
+    """Return the name of an object that a commit noted."""
+    try:
+        return Multihash.parse(notes["objects"][role]["hash"])
+    except (KeyError, TypeError, InputError):
+        return None
+
+
 def _counts(noted: object) -> dict[str, int]:
     """Read counts by name, as a commit noted them."""
     if not isinstance(noted, Mapping):
@@ -183,16 +214,16 @@ def joined(older: Block, newer: Block) -> bool:
     return older.system_time == newer.system_time
 
 
-def commits(dataset: str, newest_first: Iterable[Linked]) -> Iterator[Commit]:
+def commits(dataset: str, newest_first: Iterable[Linked], store: Store | None = None) -> Iterator[Commit]:
     """Group blocks into commits, newest first, reading no further than asked."""
     group: list[Linked] = []
     for name, block in newest_first:
         if group and not joined(block, group[-1][1]):
-            yield Commit.of(dataset, reversed(group))
+            yield Commit.of(dataset, reversed(group), store)
             group = []
         group.append((name, block))
     if group:
-        yield Commit.of(dataset, reversed(group))
+        yield Commit.of(dataset, reversed(group), store)
 
 
 def commit_at(dataset: str, chain: Chain, block: Multihash) -> Commit:
@@ -203,4 +234,4 @@ def commit_at(dataset: str, chain: Chain, block: Multihash) -> Commit:
         if not joined(found, newer):
             break
         end, found = following.hash, newer
-    return next(commits(dataset, chain.walk(end)))
+    return next(commits(dataset, chain.walk(end), chain.store))

@@ -54,8 +54,8 @@ def test_a_glob_takes_its_files_sorted_and_counts_bad_cells_by_column(typed, inb
     assert commit.rows == 5
     assert commit.bad == {"price": 2, "day": 1}
     assert records(ds)["price"].to_pylist() == [9.5, 7.25, None, 8.0, None]
-    note = commit_record(ds.chain.block(commit.block)).notes["objects"]["bad_cells"]
-    cells = pq.read_table(ds.chain.store.open(Folder.DATA, note["hash"])).to_pylist()
+    cells = ds.commit(commit.block).bad_cells().to_arrow().to_pylist()
+    assert commit.bad_cells().to_arrow().to_pylist() == cells
     assert [(cell["line"], cell["column"], cell["text"]) for cell in cells] == [
         (2, "price", "ten"),
         (3, "day", "2026-02-30"),

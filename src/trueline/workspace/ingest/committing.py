@@ -103,7 +103,7 @@ def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
         return _nothing(prepared, order)
     blocks = _blocks(chain.store, prepared, notes)
     chain.append(*blocks)
-    made = Commit.of(order.name, [(block.hash, block) for block in blocks])
+    made = Commit.of(order.name, [(block.hash, block) for block in blocks], chain.store)
     return replace(made, skipped=prepared.incoming.skipped)
 
 
