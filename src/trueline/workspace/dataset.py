@@ -296,7 +296,7 @@ class Dataset:
 
     def log(self) -> Iterator[Commit]:
         """Iterate over the commits, newest first."""
-        return commits(self.name, self.chain.walk(self.head))
+        return commits(self.name, self.chain.walk(self.head), self.chain.store)
 
     def blocks(self) -> Iterator[tuple[Multihash, Block]]:
         """Iterate over the blocks with their names, newest first."""
