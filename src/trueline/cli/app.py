@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from trueline import console as consoles
-from trueline.cli import checking, filling, looking, making, moving
+from trueline.cli import checking, filling, looking, making, reading, moving
 from trueline.cli.quick import QuickCommand, QuickGroup
 from trueline.cli.session import (
     FAILED,
@@ -64,6 +64,10 @@ app.command("list", cls=QuickCommand)(looking.list_)
 app.command("status", cls=QuickCommand)(looking.status)
 app.command("log", cls=QuickCommand)(looking.log)
 app.command("schema", cls=QuickCommand)(looking.schema)
+app.command("show", cls=QuickCommand)(reading.show)
+app.command("sql", cls=QuickCommand)(reading.sql)
+app.command("diff", cls=QuickCommand)(reading.diff)
+app.command("export", cls=QuickCommand)(reading.export)
 app.command("verify", cls=QuickCommand)(checking.verify)
 app.command("gc", cls=QuickCommand)(checking.gc)
 app.command("push", cls=QuickCommand)(moving.push)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trueline.cli.reading import Named, opened
 from trueline.cli.session import Directory, Json, examples, session
 from trueline.errors import CorruptionError
 
@@ -223,19 +224,19 @@ def _log_blocks(console: Console, datasets: list[Dataset], number: int) -> None:
 
 @examples(
     "trueline schema sales",
-    "trueline schema sales --system",
+    "trueline schema sales@2026-11-13 --system",
 )
 def schema(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The dataset.")],
+    name: Named,
     system: Annotated[bool, typer.Option("--system", help="Show the system's columns too.")] = False,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
     """Show the columns of a dataset."""
     with session(context, directory, json) as here, here.workspace() as workspace:
-        dataset = workspace[name]
-        found = dataset.columns(system=system)
+        dataset, at = opened(workspace, name)
+        found = dataset.columns(system=system, at=at)
 
         def render(shown: Console) -> None:
             if found:
@@ -244,4 +245,4 @@ def schema(
                 shown.say("no columns yet: the first table that is appended decides them")
 
         columns = [{"name": c.name, "type": c.type, "optional": c.optional} for c in found]
-        here.console.answer({"dataset": name, "columns": columns}, render)
+        here.console.answer({"dataset": dataset.name, "columns": columns}, render)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from trueline.readers import Reader
     from trueline.view import View
     from trueline.workspace.reading import At
+    from trueline.workspace.reading.exporting import Exported
     from trueline.workspace.transfer.origin import Origin
     from trueline.workspace.transfer.transferred import Transferred
     from trueline.workspace.workspace import Workspace
@@ -146,8 +147,12 @@ class Dataset:
         tail = self._tail
         return None if tail.schema is None else DataSchema(tuple(self._fields(tail)))
 
-    def columns(self, system: bool = False) -> list[Column]:
+    def columns(self, system: bool = False, at: At = None) -> list[Column]:
         """Describe the columns, none before the first data; with `system` the system's too."""
+        if at is not None:
+            from trueline.workspace.reading import columns_of_commit
+
+            return columns_of_commit(self.name, self._present, at, system=system)
         return columns_of(self.system_schema if system else self.schema)
 
     @property
@@ -291,6 +296,14 @@ class Dataset:
         from trueline.workspace.reading import row_of
 
         return row_of(self.name, self._present, key, at)
+
+    def export(
+        self, path: str | os.PathLike[str], at: At = None, *, system: bool = False, overwrite: bool = False
+    ) -> Exported:
+        """Write the current rows to a file: `.csv`, `.parquet`, `.json` or `.jsonl` (an object a line)."""
+        from trueline.workspace.reading.exporting import export
+
+        return export(self.view(at, system), path, overwrite=overwrite)
 
     # --- what happened --------------------------------------------------------------
 

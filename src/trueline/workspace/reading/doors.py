@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from trueline.chain.chain import Chain
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.evolution import fields_of
 from trueline.chain.tail import Position
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
 from trueline.view.source import Source
 from trueline.view.view import View
+from trueline.workspace.columns import Column, columns_of
 from trueline.workspace.reading.at import Tags, resolve
 from trueline.workspace.reading.changes import Changes
 from trueline.workspace.reading.current import CurrentRows
@@ -51,6 +54,18 @@ def diff_of(name: str, chain: Chain, a: object, b: object, *, tags: Tags | None 
         return View(Difference(before, after, columns))
     events = Events(after, (after.vocab.op, *columns) if columns else (), before.last_offset + 1, start.block)
     return View(Changes(events))
+
+
+def columns_of_commit(
+    name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None
+) -> list[Column]:
+    """Describe the columns as they were at a commit."""
+    standing = Standing.of(name, chain, resolve(chain, at, tags))
+    if standing.tail.schema is None:
+        return []
+    fields = fields_of(standing.tail.schema)
+    shown = standing.schema.names if system else standing.data_columns
+    return columns_of(DataSchema(tuple(field for field in fields if field.name in shown)))
 
 
 def row_of(name: str, chain: Chain, key: object, at: object, *, tags: Tags | None = None) -> Row | None:

@@ -1,0 +1,199 @@
+"""Commands that read rows: show, sql, diff, export."""
+
+from __future__ import annotations
+
+import json as jsons
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trueline.cli.session import Directory, Json, examples, session
+from trueline.errors import InputError
+
+if TYPE_CHECKING:
+    from trueline.cli.session import Session
+    from trueline.console import Console
+    from trueline.view import View
+    from trueline.workspace import Dataset, Workspace
+
+Named = Annotated[
+    str, typer.Argument(help="The dataset, as name, name@commit or name@2026-11-13.", metavar="NAME[@AT]")
+]
+Number = Annotated[int, typer.Option("-n", min=0, help="How many rows to show; 0 shows all.")]
+System = Annotated[bool, typer.Option("--system", help="Show the system's columns too.")]
+
+
+def parted(text: str) -> tuple[str, str | None]:
+    """Take `name@at` apart.
+
+    >>> parted("sales"), parted("sales@2026-11-13")
+    (('sales', None), ('sales', '2026-11-13'))
+    """
+    name, sign, at = text.partition("@")
+    if sign and not at:
+        raise InputError(f"{text!r} says nothing behind the @", remedy="name a commit, a day or an offset")
+    return name, at or None
+
+
+def opened(workspace: Workspace, text: str) -> tuple[Dataset, str | None]:
+    """Return the dataset of `name@at`, and what stands behind the `@`."""
+    name, at = parted(text)
+    return workspace[name], at
+
+
+@examples(
+    "trueline show sales",
+    "trueline show sales@2026-11-13 -n 5",
+    "trueline show sales --changes --system --json",
+    "trueline show sales --bad",
+)
+def show(
+    context: typer.Context,
+    name: Named,
+    *,
+    number: Number = 20,
+    changes: Annotated[
+        bool, typer.Option("--changes", help="Show the last events instead of current rows.")
+    ] = False,
+    bad: Annotated[
+        bool, typer.Option("--bad", help="Show the cells of the commit that could not be read.")
+    ] = False,
+    system: System = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show the rows of a dataset."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        if changes and bad:
+            raise InputError("--changes and --bad are two questions", remedy="ask one at a time")
+        dataset, at = opened(workspace, name)
+        if bad:
+            view = _bad_cells(dataset, at)
+        elif changes:
+            view = dataset.changes(upto=at, system=system)
+            view = view.skip(max(0, view.count() - number)) if number else view
+        else:
+            view = dataset.view(at, system=system)
+        _answer(here, view, number)
+
+
+@examples(
+    'trueline sql "select city, sum(price) from sales group by city"',
+    'trueline sql "select * from sales where price > :least" --param least=10',
+    'trueline sql "select count(*) from `sales@2026-11-13`"',
+)
+def sql(
+    context: typer.Context,
+    query: Annotated[str, typer.Argument(help="The query; datasets are tables by their names.")],
+    *,
+    number: Number = 20,
+    at: Annotated[
+        str | None, typer.Option("--at", help="Read all datasets as they were: a day or a moment.")
+    ] = None,
+    param: Annotated[
+        list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="The value of :name.")
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Answer a query over current rows, with Spark."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        _answer(here, workspace.sql(query, at=at, **_parameters(param or [])), number)
+
+
+@examples(
+    "trueline diff sales@2026-11-12",
+    "trueline diff sales@ab12cd34 2026-11-13",
+)
+def diff(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The dataset at the older commit.", metavar="NAME@AT")],
+    upto: Annotated[
+        str | None, typer.Argument(help="The newer commit (default: the newest).", metavar="[AT]")
+    ] = None,
+    *,
+    number: Number = 20,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show what changed between two commits, net."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        dataset, at = opened(workspace, name)
+        if at is None:
+            raise InputError(f"since when? {name!r} names no commit", remedy=f"write {name}@2026-11-13")
+        end = parted(upto)[1] if upto is not None and "@" in upto else upto
+        _answer(here, dataset.diff(at, end), number)
+
+
+@examples(
+    "trueline export sales sales.csv",
+    "trueline export sales@2026-11-13 old.parquet --system",
+)
+def export(
+    context: typer.Context,
+    name: Named,
+    file: Annotated[str, typer.Argument(help="A file that ends with .csv, .parquet, .json or .jsonl.")],
+    *,
+    system: System = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Write the current rows to a file."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        dataset, at = opened(workspace, name)
+        done = dataset.export(file, at, system=system, overwrite=overwrite)
+        here.console.answer(
+            done, lambda shown: shown.say(f"{done.path}: {done.rows:,} rows, {done.size:,} bytes")
+        )
+
+
+def _bad_cells(dataset: Dataset, at: str | None) -> View:
+    """The bad cells of a commit; of the newest commit that has some, if none is named."""
+    if at is not None:
+        return dataset.commit(dataset.view(at).origins[dataset.name].block).bad_cells()
+    found = next((commit for commit in dataset.log() if commit.bad), None)
+    if found is None:
+        raise InputError(f"no commit of {dataset.name!r} has bad cells", remedy="then all is well")
+    return found.bad_cells()
+
+
+def _parameters(given: list[str]) -> dict[str, object]:
+    """Read values as numbers, booleans and null where they are, else as text."""
+    found: dict[str, object] = {}
+    for each in given:
+        name, sign, value = each.partition("=")
+        if not sign or not name.isidentifier():
+            raise InputError(f"--param {each!r}", remedy="write --param name=value")
+        try:
+            parsed = jsons.loads(value)
+        except ValueError:
+            parsed = value
+        found[name] = value if isinstance(parsed, dict) else parsed
+    return found
+
+
+def _answer(here: Session, view: View, number: int) -> None:
+    """Show rows to people, or as a document: where they come from, columns, rows, whether there are more."""
+    table = (view.limit(number + 1) if number else view).to_arrow()
+    more = bool(number) and table.num_rows > number
+    rows: list[dict[str, Any]] = (table.slice(0, number) if number else table).to_pylist()
+    names = list(view.schema.names)
+
+    def render(shown: Console) -> None:
+        if rows:
+            shown.table(names, [tuple(row[name] for name in names) for row in rows])
+        else:
+            shown.say(f"no rows; the columns are {', '.join(names) or 'not known yet'}")
+        if more:
+            shown.say(f"… more rows are not shown; -n {number * 10} shows more, -n 0 all", "faint")
+        if view.origins:
+            shown.say(", ".join(str(origin) for origin in view.origins.values()), "faint")
+
+    document = {
+        "origins": dict(view.origins),
+        "columns": [{"name": column.name, "type": str(column.type)} for column in view.schema],
+        "rows": rows,
+        "more": more,
+    }
+    here.console.answer(document, render)
