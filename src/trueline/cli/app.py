@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from trueline import console as consoles
-from trueline.cli import checking, filling, looking, making, reading, moving
+from trueline.cli import checking, filling, looking, making, moving, reading
 from trueline.cli.quick import QuickCommand, QuickGroup
 from trueline.cli.session import (
     FAILED,
