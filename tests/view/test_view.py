@@ -198,6 +198,8 @@ def test_no_rows_and_no_columns_are_a_view_like_others():
     assert (nothing.count(), nothing.to_arrow().shape) == (0, (0, 0))
     three = tl.View.from_rows([{"x": 1}] * 3).select()
     assert (three.count(), three.to_arrow().num_rows) == (3, 3)
+    assert (three.limit(2).count(), three.skip(1).to_arrow().num_rows) == (2, 2)
+    assert "0 rows, 0 columns" in nothing._repr_html_()
     assert tl.View.from_arrow(pa.table({"x": pa.array([], pa.int8())})).sort("x").count() == 0
 
 

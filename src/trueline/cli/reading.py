@@ -177,7 +177,7 @@ def _answer(here: Session, view: View, number: int) -> None:
     """Show rows to people, or as a document: where they come from, columns, rows, whether there are more."""
     table = (view.limit(number + 1) if number else view).to_arrow()
     more = bool(number) and table.num_rows > number
-    rows: list[dict[str, Any]] = (table.slice(0, number) if number else table).to_pylist()
+    rows: list[dict[str, Any]] = table.to_pylist()[: number or None]
     names = list(view.schema.names)
 
     def render(shown: Console) -> None:

@@ -19,7 +19,7 @@ def head(view: View, count: int) -> Table:
     more = " (and more)" if table.num_rows > count else ""
     known = view.row_count
     total = f"{known:,} rows" if known is not None else f"first {min(count, table.num_rows):,} rows{more}"
-    rows = [tuple(_short(value) for value in row.values()) for row in table.slice(0, count).to_pylist()]
+    rows = [tuple(_short(value) for value in row.values()) for row in table.to_pylist()[:count]]
     columns = tuple(f"{column.name}\n{column.type}" for column in view.schema)
     return Table(columns, tuple(rows), f"{total}, {len(columns)} columns")
 
