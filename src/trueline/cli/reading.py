@@ -11,9 +11,9 @@ from trueline.cli.session import Directory, Json, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
+    from trueline import View
     from trueline.cli.session import Session
     from trueline.console import Console
-    from trueline.view import View
     from trueline.workspace import Dataset, Workspace
 
 Named = Annotated[
