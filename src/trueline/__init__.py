@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trueline.readers import csv, json, parquet, text
     from trueline.view import View
     from trueline.workspace import Commit, Dataset, Workspace, open  # noqa: A004 (the promised name)
+    from trueline.workspace.sources import source
 
 __version__ = "0.1.0"
 
@@ -37,6 +38,7 @@ __all__ = [
     "open",
     "parquet",
     "readers",
+    "source",
     "text",
 ]
 
@@ -50,6 +52,7 @@ _LAZY = {
     "json": "trueline.readers",
     "open": "trueline.workspace.workspace",
     "parquet": "trueline.readers",
+    "source": "trueline.workspace.sources",
     "text": "trueline.readers",
 }
 _MODULES = frozenset({"console", "errors", "merge", "readers"})

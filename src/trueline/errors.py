@@ -155,6 +155,10 @@ class StorageReadOnly(StoreError):
     """The place where the dataset is stored cannot be written to."""
 
 
+class PullError(RetryError):
+    """Some datasets could not be pulled; `report` says which, and what was done for the others."""
+
+
 class SparkFailed(RetryError):
     """Spark gave up on a job: out of memory, a lost worker or connection, cancelled."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,10 +38,12 @@ from trueline.workspace.commit import Commit, commit_at, commits, joined
 from trueline.workspace.definition import merge_of
 from trueline.workspace.lost_head import head_missing
 from trueline.workspace.positions import position
+from trueline.workspace.sources.declared import shown
 
 if TYPE_CHECKING:
-    from trueline.readers import Reader
+    from trueline.readers import Reader, Source
     from trueline.view import View
+    from trueline.workspace.appending import Polled
     from trueline.workspace.reading import At
     from trueline.workspace.reading.exporting import Exported
     from trueline.workspace.transfer.origin import Origin
@@ -184,7 +186,7 @@ class Dataset:
             watermark=tail.watermark,
             event_time=tail.vocab.event_time_column,
             merge=merge_of(tail),
-            sources=(*tail.push, *(["polling"] if tail.polling else [])),
+            sources=(*tail.push, *([shown(tail.polling.fetch)] if tail.polling else [])),
             description=described.event.description
             if described and isinstance(described.event, SetInfo)
             else None,
@@ -254,6 +256,15 @@ class Dataset:
                 watermark=watermark,
                 key=idempotency_key,
                 resend=resend,
+            )
+
+    def take(self, files: Sequence[Source], reader: Reader, polled: Polled, **terms: Any) -> Commit:
+        """Add files that the declared source of the dataset has; `ws.pull` finds them."""
+        from trueline.workspace.appending import append_rows
+
+        with self._writing:
+            return append_rows(
+                self.name, self.chain, self._tail, files, reader=reader, polled=polled, **terms
             )
 
     # --- reading ------------------------------------------------------------------

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trueline.chain import datatypes as t
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
-from trueline.chain.events import AddPushSource, DatasetKind, Event, Seed, SetDataSchema, SetInfo, SetVocab
+from trueline.chain.events import (
+    AddPushSource,
+    DatasetKind,
+    Event,
+    Seed,
+    SetDataSchema,
+    SetInfo,
+    SetPollingSource,
+    SetVocab,
+)
 from trueline.chain.instant import Instant
 from trueline.chain.sources import (
     MergeAppend,
@@ -24,12 +35,23 @@ from trueline.chain.tail import Tail
 from trueline.errors import DatasetExists, InputError, SchemaError
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import Append, Changelog, Ledger, Snapshot, Strategy, Upsert
+from trueline.workspace.addendum import Addendum, addendum_of
 from trueline.workspace.commit import linked
+from trueline.workspace.duration import in_units, seconds
+from trueline.workspace.sources.declared import (
+    DeclaredSource,
+    declared,
+    reader_for_source,
+    shown,
+    to_fetch,
+    to_read,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SOURCE = "default"
+MAX_LATENESS = 36_525 * 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +62,23 @@ class Definition:
     event_time: str | None = None
     schema: t.DataSchema | None = None
     description: str | None = None
+    lateness_ns: int = 0
+    source: DeclaredSource | None = None
+    base: Path | None = None
 
     @classmethod
     def of(
-        cls, schema: pa.Schema | t.DataSchema | None, merge: object, event_time: object, description: object
+        cls,
+        schema: pa.Schema | t.DataSchema | None,
+        merge: object,
+        event_time: object,
+        description: object,
+        *,
+        lateness: str | float | timedelta | None = None,
+        source: object = None,
+        base: Path | None = None,
     ) -> Definition:
-        """Check what was asked for."""
+        """Check what was asked for; paths of a source below the folder `base` are kept relative to it."""
         if not isinstance(merge, Append | Ledger | Snapshot | Changelog | Upsert):
             raise InputError(
                 f"merge is {merge!r}",
@@ -63,15 +96,29 @@ class Definition:
             from trueline.workspace.intake import whole_schema
 
             found = whole_schema(schema, vocabulary(event_time))
-        return cls(merge, event_time, found, description)
+        return cls(merge, event_time, found, description, lateness_of(lateness), declared(source), base)
 
     def events(self) -> Iterator[Event]:
         """Yield the events that follow the Seed."""
         if self.event_time is not None:
             yield SetVocab(event_time_column=self.event_time)
-        yield AddPushSource(source_name=SOURCE, read=ReadParquet(), merge=to_odf(self.merge))
+        addendum = Addendum(self.lateness_ns)
+        if self.source is None:
+            yield AddPushSource(source_name=SOURCE, read=ReadParquet(), merge=to_odf(self.merge))
+        else:
+            fetch = to_fetch(self.source.location, self.base)
+            reader = reader_for_source(self.source, fetch, self.base)
+            yield SetPollingSource(fetch=fetch, read=to_read(reader), merge=to_odf(self.merge))
+            addendum = replace(
+                addendum,
+                reader=reader.to_dict(),
+                max_bad=self.source.max_bad,
+                max_bytes=self.source.max_bytes,
+            )
         if self.description is not None:
             yield SetInfo(description=self.description)
+        if (attachments := addendum.attached()) is not None:
+            yield attachments
         if self.schema is not None:
             yield SetDataSchema(schema=self.schema)
 
@@ -94,8 +141,32 @@ class Definition:
             info = chain.newest(SetInfo)
             before = info.event.description if info and isinstance(info.event, SetInfo) else None
             _compare(found, "description", before, self.description)
+        addendum = addendum_of(chain)
+        if addendum.lateness_ns != self.lateness_ns:
+            before, asked = (in_units(ns / 1e9) for ns in (addendum.lateness_ns, self.lateness_ns))
+            found.append(f"lateness: it is {before}, asked for is {asked}")
+        found += self._source_differences(tail, addendum)
         if self.schema is not None:
             found += _schema_differences(tail, self.schema)
+        return found
+
+    def _source_differences(self, tail: Tail, addendum: Addendum) -> list[str]:
+        """Compare sources; a reader that was not asked for may be any."""
+        before = None if tail.polling is None else shown(tail.polling.fetch)
+        asked = None if self.source is None else shown(to_fetch(self.source.location, self.base))
+        found: list[str] = []
+        _compare(found, "source", before, asked)
+        if found or self.source is None:
+            return found
+        given = self.source.reader
+        wanted = addendum.reader if given is None else given.to_dict()
+        for what, there, here in (
+            ("reader", addendum.reader, wanted),
+            ("max_bad", addendum.max_bad, self.source.max_bad),
+            ("max_bytes", addendum.max_bytes, self.source.max_bytes),
+        ):
+            if there != here:
+                found.append(f"{what} of the source: it is {there}, asked for is {here}")
         return found
 
 
@@ -115,6 +186,33 @@ def _schema_differences(tail: Tail, asked: t.DataSchema) -> list[str]:
         for field in asked.fields
         if field.name not in {f.name for f in now}
     ]
+
+
+def lateness_of(asked: str | float | timedelta | None) -> int:
+    """Return a lateness in nanoseconds, of whole milliseconds as event times are.
+
+    >>> lateness_of("2h"), lateness_of(None)
+    (7200000000000, 0)
+    """
+    length = 0.0 if asked is None else seconds(asked)
+    if length > MAX_LATENESS:
+        raise InputError(
+            f"a lateness of {in_units(length)} is more than a hundred years",
+            remedy="give a number and s, m, h, d or w, for example 2h",
+            code="BadDuration",
+        )
+    return round(length * 1000) * 1_000_000
+
+
+def check_options(checks: Sequence[object], on_change: object) -> None:
+    """Refuse what `create` cannot do yet, or never."""
+    if checks:
+        raise InputError("checks are not run by this version", remedy="leave checks out", code="NoChecks")
+    if on_change != "error":
+        raise InputError(
+            f"on_change is {on_change!r}: a root holds what was recorded and cannot be made anew",
+            remedy='leave it at "error", and choose another name for another definition',
+        )
 
 
 def exists_otherwise(name: str, differences: list[str]) -> DatasetExists:
@@ -183,13 +281,23 @@ def merge_of(tail: Tail) -> str | None:
     return str(strategy_of(tail)) if tail.push or tail.polling else None
 
 
-def check_appendable(name: str, tail: Tail) -> None:
-    """Refuse to append where the dataset's own definition asks for more than adding rows."""
+def check_appendable(name: str, tail: Tail, *, nothing: bool = False) -> None:
+    """Refuse to append where the dataset's own definition asks for more than adding rows.
+
+    Appending `nothing` moves the watermark, which a dataset with a polling source allows.
+    """
     if tail.dataset_kind is not DatasetKind.Root:
         raise InputError(
             f"dataset {name!r} is derived: its rows are computed from its inputs",
             remedy="append to the datasets it is made from",
             code="NotARoot",
+        )
+    if tail.polling is not None and not nothing:
+        raise InputError(
+            f"dataset {name!r} is filled from its source, {shown(tail.polling.fetch)}",
+            remedy=f"put the data there and use ws.pull({name!r}), or append to another dataset",
+            code="HasSource",
+            source=shown(tail.polling.fetch),
         )
     source = tail.push.get(SOURCE) or next(iter(tail.push.values()), None)
     if source is not None and source.preprocess is not None:

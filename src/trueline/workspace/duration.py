@@ -42,3 +42,15 @@ def in_words(length: float) -> str:
         if length >= size:
             return f"{int(length // size)} {unit}"
     return f"{max(0, int(length))} s"
+
+
+def in_units(length: float) -> str:
+    """Write a duration so that `seconds` reads it back.
+
+    >>> [in_units(s) for s in (0, 0.5, 90, 7200, 864_000)]
+    ['0s', '0.5s', '90s', '2h', '10d']
+    """
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if length and length % size == 0:
+            return f"{length / size:.0f}{unit}"
+    return f"{length:.15g}s"

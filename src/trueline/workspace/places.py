@@ -68,6 +68,11 @@ def place_of(path: str | os.PathLike[str], **options: Any) -> Place:
     return UrlPlace(text, options)
 
 
+def folder_of(place: Place) -> Path | None:
+    """Return the folder a workspace is in, None if it is not in one."""
+    return place.path if isinstance(place, FolderPlace) else None
+
+
 # --- a folder -----------------------------------------------------------------
 
 

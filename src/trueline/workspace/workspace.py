@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,11 +28,11 @@ from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.merge import Strategy
 from trueline.workspace import config
 from trueline.workspace.dataset import Dataset
-from trueline.workspace.definition import Definition, exists_otherwise
+from trueline.workspace.definition import Definition, check_options, exists_otherwise
 from trueline.workspace.duration import seconds
 from trueline.workspace.lost_head import head_missing, is_lost
 from trueline.workspace.names import check_name, is_name, not_found, same_but_for_case
-from trueline.workspace.places import Place, keep_key, place_of
+from trueline.workspace.places import Place, folder_of, keep_key, place_of
 from trueline.workspace.transfer.origin import forget_unfinished, is_unfinished
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from trueline.chain.datatypes import DataSchema
     from trueline.view import View
+    from trueline.workspace.sources import DeclaredSource, PullReport
     from trueline.workspace.sweeping import Swept
 
 
@@ -162,16 +163,33 @@ class Workspace:
         merge: Strategy | None = None,
         event_time: str | None = None,
         description: str | None = None,
+        *,
+        lateness: str | float | timedelta | None = None,
+        checks: Sequence[object] = (),
+        source: str | os.PathLike[str] | DeclaredSource | None = None,
+        on_change: str = "error",
     ) -> Dataset:
         """Make a root dataset, in one commit; the same definition again returns it, another raises.
 
         Without a schema the first table decides the columns. `event_time`
         names the column that says when a row happened; without it a column
-        called `event_time` counts. `merge` is `trueline.merge.append()`.
+        called `event_time` counts. The watermark stays `lateness` ("2h")
+        behind the newest event time. `merge` is `trueline.merge.append()`.
+        With a `source` (a folder, file, pattern or URL, or `trueline.source`)
+        the dataset is filled by `pull`.
         """
         check_name(name)
+        check_options(checks, on_change)
         strategy = merges.append() if merge is None else merge
-        definition = Definition.of(schema, strategy, event_time, description)
+        definition = Definition.of(
+            schema,
+            strategy,
+            event_time,
+            description,
+            lateness=lateness,
+            source=source,
+            base=folder_of(self.place),
+        )
         return self._make(name, _Plan(definition.blocks, definition.differences))
 
     def create_from_manifest(self, text: str | bytes) -> Dataset:
@@ -269,6 +287,20 @@ class Workspace:
             dataset.chain.close()
         with suppress(OSError):
             forget_index(self.index_path(name))
+
+    # --- filling ------------------------------------------------------------------------
+
+    def pull(self, *names: str, resend: bool = False) -> PullReport:
+        """Read what is new in the sources of datasets (of all that have one, if none is named).
+
+        Files and pages that were read before are passed over, clones are
+        brought up to what they are copies of. A known file name with other
+        bytes is refused unless `resend`. A dataset that fails does not stop
+        the others; `PullError` is raised at the end and has the report.
+        """
+        from trueline.workspace.sources.pulling import pull
+
+        return pull(self, names, resend=resend)
 
     # --- reading ------------------------------------------------------------------------
 

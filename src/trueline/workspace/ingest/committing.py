@@ -186,6 +186,8 @@ def _blocks(store: Store, prepared: Prepared, notes: Mapping[str, Any]) -> list[
             new["new_data"] = prepared.written[part - 1].slice
         if part == parts:
             new["new_watermark"] = prepared.watermark
+            if prepared.incoming.source_state is not None:
+                new["new_source_state"] = prepared.incoming.source_state
             checkpoint = _checkpoint(store, prepared, notes)
             if checkpoint is not None:
                 new["new_checkpoint"] = checkpoint

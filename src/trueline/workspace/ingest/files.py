@@ -120,12 +120,20 @@ def take_files(
     resend: bool,
     scratch: Scratch,
     tasks: Tasks,
+    versions: bool = False,
 ) -> Incoming:
-    """Read the files that are new, each as one piece, in the given order."""
+    """Read the files that are new, each as one piece, in the given order.
+
+    With `versions` a name has one content after another: what it had last is
+    known, anything else is its next version.
+    """
     sources = readers.find(given)
     chosen = reader if reader is not None else reader_for(sources)
     hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
-    new, skipped = _sort_out(chain, sources, hashes, resend=resend)
+    if versions:
+        new, skipped = _next_versions(chain, sources, hashes)
+    else:
+        new, skipped = _sort_out(chain, sources, hashes, resend=resend)
     if not new:
         return Incoming((), _schema_of(tail), tail.vocab, skipped=tuple(skipped))
     columns = _columns(tail, [sources[index] for index in new], chosen)
@@ -178,6 +186,21 @@ def _sort_out(
             )
         here.add(content)
         new.append(index)
+    return new, skipped
+
+
+def _next_versions(
+    chain: Chain, sources: Sequence[Source], hashes: Sequence[tuple[Multihash, int]]
+) -> tuple[list[int], list[str]]:
+    """Tell names whose content changed since it was last taken in from those that have it still."""
+    new: list[int] = []
+    skipped: list[str] = []
+    for index, (source, (content, _)) in enumerate(zip(sources, hashes, strict=True)):
+        before = chain.file_named(source.path)
+        if before is not None and before[0] == content:
+            skipped.append(source.path)
+        else:
+            new.append(index)
     return new, skipped
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.chain.datatypes import DataSchema
-from trueline.chain.events import SetDataSchema, SetVocab
+from trueline.chain.events import SetDataSchema, SetVocab, SourceState
 from trueline.chain.evolution import differences, fields_of
 from trueline.chain.instant import Instant
 from trueline.chain.tail import Tail
@@ -46,6 +46,7 @@ class Incoming:
     bad: Mapping[str, int] = field(default_factory=dict)
     bad_cells: pa.Table | None = None
     digest: str | None = None
+    source_state: SourceState | None = None
     typed_for: SetDataSchema | None = None
     again: Callable[[Tail], Incoming] | None = None
 

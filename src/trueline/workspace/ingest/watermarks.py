@@ -8,6 +8,8 @@ from trueline.chain.instant import Instant
 from trueline.chain.tail import Tail
 from trueline.errors import InputError
 
+FIRST = Instant.parse("0001-01-01T00:00:00Z")
+
 
 def as_instant(moment: object) -> Instant:
     """Read a moment: an aware datetime, a date (its beginning, UTC), or RFC 3339 text.
@@ -32,6 +34,6 @@ def watermark_after(
     """Return the watermark after rows up to `newest`: it lags by the lateness and never goes back (D5)."""
     found = explicit
     if found is None and newest is not None:
-        found = Instant(newest - lateness_ns)
+        found = Instant(max(newest - lateness_ns, FIRST))
     before = tail.watermark
     return before if found is None or (before is not None and found < before) else found
