@@ -62,8 +62,10 @@ def main(words: Sequence[str] | None = None) -> int:
         rows: list[Row] = []
         for name in dict.fromkeys(options.names) or SCENARIOS:
             rows += _measure(name, run, about, options.results)
-    (options.results / "table.md").write_text(f"{line}\n\n{table.markdown(rows)}\n", encoding="utf-8")
-    print(f"\n{table.plain(rows)}\n\n{table.verdict(rows)}")
+        (options.results / "table.md").write_text(f"{line}\n\n{table.markdown(rows)}\n", encoding="utf-8")
+        print(f"\n{table.plain(rows)}\n\n{table.verdict(rows)}", flush=True)
+        # Millions of files take minutes to remove; the table need not wait for that.
+        print("  removing the temporary files", file=sys.stderr, flush=True)
     return 1 if any(row.note.startswith(f"{row.scenario} failed") for row in rows) else 0
 
 
