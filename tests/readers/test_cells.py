@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.readers.reading import plain
@@ -191,6 +191,7 @@ GOOD = {
     "date": b"2026-01-02",
     "time": b"2026-01-02 03:04:05",
     "null": None,
+    "zone": b"2026-01-02T03:04:05+01:00",
     "one": b"1",
 }
 
@@ -202,6 +203,9 @@ GOOD = {
     st.lists(st.tuples(st.integers(0, 299), WORDS), max_size=6),
     st.sampled_from([("",), ("1", "NA"), ()]),
 )
+@example(pa.int8(), "int", [(7, b"0xFF")], ("",))
+@example(pa.timestamp("us", "UTC"), "zone", [(7, b"2026-01-02")], ("",))
+@example(pa.timestamp("us", "UTC"), "time", [(7, b"2026-01-02T03:04Z")], ("",))
 def test_many_cells_cast_at_once_are_what_each_would_be_alone(kind, good, odd, nulls):
     cells = [GOOD[good]] * 300
     for at, word in odd:
@@ -210,9 +214,14 @@ def test_many_cells_cast_at_once_are_what_each_would_be_alone(kind, good, odd, n
     quick, slow = convert(array, kind, rules), by_the_rules(array, kind, rules)
     quick.array.validate(full=True)
     assert plain(quick.array) == plain(slow.array)
-    assert (
-        [False] * 300
-        if quick.bad is None
-        else quick.bad.tolist() == ([False] * 300 if slow.bad is None else slow.bad.tolist())
+    none = [False] * 300
+    assert (none if quick.bad is None else quick.bad.tolist()) == (
+        none if slow.bad is None else slow.bad.tolist()
     )
     assert (quick.rounded, quick.undecodable) == (slow.rounded, slow.undecodable)
+
+
+def test_many_times_without_a_zone_are_taken_in_the_zone_that_was_said_too():
+    cells = pa.array(["2026-07-01 12:00"] * 300)
+    found = convert(cells, pa.timestamp("s", "UTC"), CellRules(timezone="Europe/Zurich"))
+    assert set(found.array.to_pylist()) == {dt.datetime(2026, 7, 1, 10, tzinfo=UTC)}

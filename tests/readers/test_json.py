@@ -43,6 +43,7 @@ VALUES = st.sampled_from(
         "1e39",
         "1e400",
         "99999999999999999999",
+        "12345",
         "12345.6",
         "NaN",
         "Infinity",
@@ -107,6 +108,7 @@ FILES = st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\n", b"\r\n", b""]))
 
 @settings(max_examples=500)
 @given(FILES, KINDS, st.integers(1, 40))
+@example(b'{"a":12345}\n', pa.decimal128(5, 2), 99)
 @example(b'{"a":1}{"a":\n2}\n', pa.int64(), 99)
 @example(b'{"a":1}{"b":{}\n}\n', pa.int64(), 99)
 @example(b'{"a":[{}\n,{}]}\n', pa.string(), 99)

@@ -58,14 +58,26 @@ def convert(cells: pa.Array, kind: pa.DataType, rules: CellRules) -> Cells:
         if pa.types.is_integer(kind) and pc.any(pc.match_substring(cells, "x", ignore_case=True)).as_py():
             # Arrow takes 0xFF for a number.
             return by_the_rules(cells, kind, rules)
-    hard: list[tuple[int, int]] = []
-    found = _easy(cells, kind, 0, hard)
-    if sum(stop - start for start, stop in hard) * 4 > len(cells) or not is_strict(found):
-        return by_the_rules(cells, kind, rules)
+    for way in _ways(kind, rules):
+        hard: list[tuple[int, int]] = []
+        found = _easy(cells, way, 0, hard)
+        if sum(stop - start for start, stop in hard) * 4 <= len(cells) and is_strict(found):
+            return _completed(cells, found.view(kind) if way != kind else found, hard, rules)
+    return by_the_rules(cells, kind, rules)
+
+
+def _ways(kind: pa.DataType, rules: CellRules) -> list[pa.DataType]:
+    """The types Arrow may be asked for: times that name their zone, and times that do not, are two."""
+    zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+    return [kind, pa.timestamp(kind.unit)] if zoned and rules.timezone == "UTC" else [kind]
+
+
+def _completed(cells: pa.Array, found: pa.Array, hard: list[tuple[int, int]], rules: CellRules) -> Cells:
+    """Fill in the cells that did not cast."""
     if not hard:
         return Cells(found)
     rows = np.concatenate([np.arange(start, stop) for start, stop in hard])
-    exact = by_the_rules(cells.take(pa.array(rows)), kind, rules)
+    exact = by_the_rules(cells.take(pa.array(rows)), found.type, rules)
     mask = np.zeros(len(cells), np.bool_)
     mask[rows] = True
     bad = None
@@ -98,7 +110,7 @@ def is_castable(kind: pa.DataType, rules: CellRules) -> bool:
         return rules.decimal == "."
     if types.is_date(kind):
         return rules.date_format is None
-    return bool(types.is_timestamp(kind) and kind.tz is None and rules.timestamp_format is None)
+    return bool(types.is_timestamp(kind) and rules.timestamp_format is None)
 
 
 def is_strict(array: pa.Array) -> bool:
