@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Origin:
     """A dataset at the end of a commit: its name and id, the block, and the last offset there.
 
-    `after` is where the records begin, None for the dataset's first record.
+    `after` is where the records begin, None for the dataset's first record;
+    `removed` says how many of them were removed on purpose and are passed over.
     """
 
     dataset: str
@@ -17,8 +18,10 @@ class Origin:
     block: str
     offset: int | None
     after: str | None = None
+    removed: int = 0
 
     def __str__(self) -> str:
         end = "no records" if self.offset is None else f"offset {self.offset:,}"
         since = f", after {self.after[-8:]}" if self.after else ""
-        return f"{self.dataset}@{self.block[-8:]} ({end}{since})"
+        gone = f", {self.removed:,} removed" if self.removed else ""
+        return f"{self.dataset}@{self.block[-8:]} ({end}{since}{gone})"

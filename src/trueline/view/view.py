@@ -117,6 +117,11 @@ class View:
         """Exactly which records it rests on: by dataset, the commit and the last offset."""
         return self._step.origins
 
+    @property
+    def removed(self) -> int:
+        """How many of the records it rests on were removed on purpose; reading passes over them."""
+        return sum(origin.removed for origin in self.origins.values())
+
     def explain(self) -> str:
         """Say what reading it does."""
         return "\n".join(self._step.explain())

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from trueline.chain.file_store import FileStore
 from trueline.chain.index import SliceEntry
-from trueline.chain.store import Folder
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
 from trueline.view.bounds import Bounds, Interval, step_of
@@ -45,13 +44,14 @@ class Events:
 
     @property
     def row_count(self) -> int | None:
-        """Offsets are dense, so the number of records is known."""
-        return self.standing.last_offset - self.first + 1
+        """Offsets are dense, and removals are counted, so the number of records is known."""
+        count = self.standing.last_offset - self.first + 1
+        return count - self.standing.removed(self.first) if count > 0 else count
 
     @property
     def origins(self) -> Mapping[str, Origin]:
         """The dataset and the commit."""
-        return self.standing.origin(self.after)
+        return self.standing.origin(self.after, self.first)
 
     def explain(self) -> list[str]:
         """Say which offsets are read."""
@@ -83,7 +83,8 @@ class Events:
         for entry in self.entries(self.first, self.standing.last_offset):
             file = self.file(entry)
             file.check_present()
-            found.append(str(Path(chain.store.location) / Folder.DATA / file.data.physical_hash))
+            if file.place is not None:
+                found.append(str(Path(chain.store.location, *file.place)))
         return found
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
@@ -155,7 +156,8 @@ class Events:
                 code="IndexWrong",
                 block=entry.block,
             )
-        return SliceFile(self.standing.name, chain.store, entry.block, data)
+        hole = self.standing.removals.hole(data)
+        return SliceFile(self.standing.name, chain.store, entry.block, data, hole)
 
     def _meets(self, known: Times, times: Bounds) -> bool:
         low, high = known

@@ -18,18 +18,20 @@ from trueline.identity.multihash import Multihash
 from trueline.view.bounds import NO_BOUNDS, Bounds, step_of
 from trueline.view.origin import Origin
 from trueline.view.source import ROWS_OF_A_BATCH
+from trueline.workspace.removal.record import Hole
 
 _COUNTED: Final = ("INT32", "INT64")
 
 
 @dataclass(frozen=True, slots=True)
 class SliceFile:
-    """One slice of a dataset: its file, and the block that adds it."""
+    """One slice of a dataset: its file, the block that adds it, and what was removed of it since."""
 
     dataset: str
     store: Store
     block: Multihash
     data: DataSlice
+    hole: Hole | None = None
 
     @property
     def first(self) -> int:
@@ -44,7 +46,15 @@ class SliceFile:
     @property
     def rows(self) -> int:
         """How many records it holds."""
-        return self.last - self.first + 1
+        return self.last - self.first + 1 - (self.hole.rows if self.hole else 0)
+
+    @property
+    def place(self) -> tuple[Folder, Multihash] | None:
+        """Where its records are: in the slice, or in what a removal has left; None if none are left."""
+        if self.hole is None:
+            return Folder.DATA, self.data.physical_hash
+        kept = self.hole.replacement
+        return None if kept is None else (Folder.CHECKPOINTS, kept.hash)
 
     # --- opening ----------------------------------------------------------------
 
@@ -54,8 +64,10 @@ class SliceFile:
 
         Whole files are hashed by `verify`; this looks at the footer only.
         """
+        place = self.place
+        assert place is not None
         try:
-            with self.store.open(Folder.DATA, self.data.physical_hash) as raw:
+            with self.store.open(*place) as raw:
                 parquet = pq.ParquetFile(raw, pre_buffer=True)
                 self._check(parquet.metadata, offset)
                 yield parquet
@@ -72,6 +84,8 @@ class SliceFile:
         place = _places(footer).get(offset)
         if place is None:
             raise self.damaged(f"it has no column {offset!r}")
+        if self.hole is not None:
+            return
         expected = self.first
         for number in range(footer.num_row_groups):
             group = footer.row_group(number)
@@ -85,7 +99,7 @@ class SliceFile:
 
     def check_present(self) -> None:
         """Raise if the file is not there."""
-        if self.store.size(Folder.DATA, self.data.physical_hash) is None:
+        if self.place is not None and self.store.size(*self.place) is None:
             raise self._missing()
 
     def _missing(self) -> ObjectMissing:
@@ -123,6 +137,8 @@ class SliceFile:
 
         (None, None) says that no record has a value.
         """
+        if self.place is None:
+            return None, None
         with self.open(offset) as parquet:
             place = _places(parquet.metadata).get(field.name)
             if place is None:
@@ -150,8 +166,11 @@ class SliceFile:
         """Yield the columns of a schema of the records with offsets [first, last].
 
         Columns that were added to the dataset later are missing in every row.
-        Groups of rows that the bounds rule out are not read.
+        Groups of rows that the bounds rule out are not read. Removed records are passed over.
         """
+        if self.hole is not None:
+            yield from self._left(schema, offset, first, last, bounds)
+            return
         with self.open(offset) as parquet:
             there = [field.name for field in schema if field.name in parquet.schema_arrow.names]
             start = self.first
@@ -168,6 +187,23 @@ class SliceFile:
                         start += batch.num_rows
                 start = end + 1
 
+    def _left(
+        self, schema: pa.Schema, offset: str, first: int, last: int, bounds: Bounds
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield what a removal has left: the offsets have gaps, so each row is asked for its own."""
+        if self.place is None:
+            return
+        with self.open(offset) as parquet:
+            there = {field.name for field in schema} & set(parquet.schema_arrow.names)
+            for number in range(parquet.metadata.num_row_groups):
+                if not self._may_match(parquet, number, bounds):
+                    continue
+                for batch in _batches(parquet, number, sorted(there | {offset})):
+                    at = np.asarray(batch.column(offset))
+                    kept = batch.filter(pa.array((at >= first) & (at <= last)))
+                    if kept.num_rows:
+                        yield self._fitted(kept, schema, None, offset)
+
     def _may_match(self, parquet: pq.ParquetFile, number: int, bounds: Bounds) -> bool:
         places = _places(parquet.metadata) if bounds else {}
         for name, interval in bounds.items():
@@ -182,8 +218,10 @@ class SliceFile:
                 return False
         return True
 
-    def _fitted(self, batch: pa.RecordBatch, schema: pa.Schema, start: int, offset: str) -> pa.RecordBatch:
-        """Give a batch the dataset's columns."""
+    def _fitted(
+        self, batch: pa.RecordBatch, schema: pa.Schema, start: int | None, offset: str
+    ) -> pa.RecordBatch:
+        """Give a batch the dataset's columns; with `start` its offsets have to be dense from there."""
         if not len(schema):
             return batch.select([])
         columns = []
@@ -199,7 +237,7 @@ class SliceFile:
                 column = self._cast(column, wanted)
             if not wanted.nullable and column.null_count:
                 raise self.damaged(f"its column {wanted.name!r} has records without a value")
-            if wanted.name == offset and not _is_dense(column, start):
+            if wanted.name == offset and start is not None and not _is_dense(column, start):
                 raise self.damaged(f"its offsets from {start:,} on are not dense")
             columns.append(column)
         return pa.RecordBatch.from_arrays(columns, schema=schema)

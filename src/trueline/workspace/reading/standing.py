@@ -26,6 +26,7 @@ from trueline.errors import InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
 from trueline.view.origin import Origin
 from trueline.workspace.definition import SOURCE
+from trueline.workspace.removal.record import Removals, removals_of
 from trueline.workspace.state import State
 
 
@@ -88,11 +89,21 @@ class Standing:
         """Whether there is one record for each key."""
         return isinstance(self.merge, MergeLedger)
 
-    def origin(self, after: Multihash | None = None) -> dict[str, Origin]:
+    @cached_property
+    def removals(self) -> Removals:
+        """What was removed from the dataset, whenever that was."""
+        return removals_of(self.chain)
+
+    def removed(self, first: int = 0) -> int:
+        """Say how many of the records from an offset on are gone; commits begin there."""
+        return self.removals.count(self.last_offset) - self.removals.count(first - 1)
+
+    def origin(self, after: Multihash | None = None, first: int = 0) -> dict[str, Origin]:
         """Say what a view from here rests on."""
         block, offset = self.position
         since = None if after is None else str(after)
-        return {self.name: Origin(self.name, str(self.tail.dataset_id), str(block), offset, since)}
+        gone = self.removed(first) if self.removals else 0
+        return {self.name: Origin(self.name, str(self.tail.dataset_id), str(block), offset, since, gone)}
 
     @cached_property
     def state(self) -> State | None:

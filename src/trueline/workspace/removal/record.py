@@ -37,9 +37,14 @@ def token(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """A slice that lost `rows` of its rows, in all; what is left of it is in `replacement`."""
+    """A slice, from offset `first` to `last`, that lost `rows` of its rows in all.
+
+    What is left of it is in `replacement`, a Parquet file like the slice.
+    """
 
     slice: Multihash
+    first: int
+    last: int
     rows: int
     replacement: StateFile | None
 
@@ -73,6 +78,7 @@ class Removal:
             "slices": [
                 {
                     "hash": str(loss.slice),
+                    "offsets": [loss.first, loss.last],
                     "rows": loss.rows,
                     "replacement": str(loss.replacement.hash) if loss.replacement else None,
                 }
@@ -98,7 +104,8 @@ class Removal:
         for item in note["slices"]:
             kept = item["replacement"]
             replacement = None if kept is None else files[Multihash(kept)]
-            losses.append(Loss(Multihash(item["hash"]), _whole(item["rows"]), replacement))
+            first, last = map(_whole, item["offsets"])
+            losses.append(Loss(Multihash(item["hash"]), first, last, _whole(item["rows"]), replacement))
         upto = note["upto"]
         return cls(
             _whole(note["number"]),
@@ -159,10 +166,14 @@ class Removals:
     def __bool__(self) -> bool:
         return bool(self.all)
 
-    @property
-    def rows(self) -> int:
-        """How many records are gone."""
-        return sum(removal.rows for removal in self.all)
+    def count(self, last: int) -> int:
+        """Say how many records with offsets up to the end of a slice are gone."""
+        whole = min(last, self._upto) + 1
+        for loss, _ in self._losses.values():
+            if self._upto < loss.last <= last:
+                # Its beginning may be among those that are gone anyway.
+                whole += loss.rows - max(0, self._upto - loss.first + 1)
+        return whole
 
     def hole(self, data: DataSlice) -> Hole | None:
         """Say what is missing of a slice, None if nothing is."""
