@@ -51,10 +51,13 @@ def test_the_frames_own_settings_make_its_values_and_ours_only_write_them(spark,
     user = spark.newSession()
     user.conf.set("spark.sql.session.timeZone", "America/New_York")
     user.conf.set("spark.sql.ansi.enabled", "false")
+    user.conf.set("spark.sql.parquet.outputTimestampType", "INT96")
+    # The zone is looked up when the plan is optimised, not when the frame is made.
     frame = user.sql(
-        "select timestamp'2020-01-01 00:00:00' t, cast('abc' as int) n, 1/0 d, hour(current_timestamp()) h"
+        "select timestamp'2020-01-01 00:00:00' t, cast('abc' as int) n, 1/0 d, current_timezone() zone"
     )
     [row] = rows_of(spool(frame, tmp_path))
+    assert row["zone"] == "America/New_York"
     assert row["t"] == dt.datetime(2020, 1, 1, 5, tzinfo=dt.UTC)
     assert (row["n"], row["d"]) == (None, None)
     [piece] = spool(frame, tmp_path).pieces
