@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from trueline import console as consoles
-from trueline.cli import checking, filling, looking, making, moving, reading
+from trueline.cli import checking, filling, looking, making, moving, pulling, reading
 from trueline.cli.quick import QuickCommand, QuickGroup
 from trueline.cli.session import (
     FAILED,
@@ -60,6 +60,7 @@ def before(
 app.command("init", cls=QuickCommand)(making.init)
 app.command("create", cls=QuickCommand)(making.create)
 app.command("ingest", cls=QuickCommand)(filling.ingest)
+app.command("pull", cls=QuickCommand)(pulling.pull)
 app.command("list", cls=QuickCommand)(looking.list_)
 app.command("status", cls=QuickCommand)(looking.status)
 app.command("log", cls=QuickCommand)(looking.log)

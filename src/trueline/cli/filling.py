@@ -11,6 +11,13 @@ from trueline.errors import InputError
 
 _FORMATS = ("csv", "json", "parquet", "text")
 
+Format = Annotated[
+    str | None, typer.Option("--format", help="csv, json, parquet or text (default: by the ending).")
+]
+Separator = Annotated[str | None, typer.Option("--separator", help="Between the cells of a CSV.")]
+Encoding = Annotated[str | None, typer.Option("--encoding", help="Of text files (default: utf-8).")]
+NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is a row already.")]
+
 
 @examples(
     "trueline ingest sales inbox/*.csv",
@@ -22,16 +29,10 @@ def ingest(
     name: Annotated[str, typer.Argument(help="The dataset.")],
     files: Annotated[list[str], typer.Argument(help="Files or patterns; read in sorted order per pattern.")],
     *,
-    format_: Annotated[
-        str | None, typer.Option("--format", help="csv, json, parquet or text (default: by the ending).")
-    ] = None,
-    separator: Annotated[str | None, typer.Option("--separator", help="Between the cells of a CSV.")] = None,
-    encoding: Annotated[
-        str | None, typer.Option("--encoding", help="Of text files (default: utf-8).")
-    ] = None,
-    no_header: Annotated[
-        bool, typer.Option("--no-header", help="The first line of a CSV is a row already.")
-    ] = False,
+    format_: Format = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
     max_bad: Annotated[
         float | None,
         typer.Option("--max-bad", help="Refuse more bad cells: a number, or below 1 a share of the rows."),
@@ -54,16 +55,9 @@ def ingest(
     be read are missing and counted.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        options: dict[str, Any] = {}
-        if separator is not None:
-            options["separator"] = "\t" if separator in ("\\t", "tab") else separator
-        if encoding is not None:
-            options["encoding"] = encoding
-        if no_header:
-            options["header"] = False
         commit = workspace[name].append(
             files,
-            _reader(format_, options),
+            chosen_reader(format_, reader_options(separator, encoding, no_header)),
             max_bad=max_bad,
             idempotency_key=key,
             watermark=watermark,
@@ -75,7 +69,20 @@ def ingest(
         )
 
 
-def _reader(format_: str | None, options: dict[str, Any]) -> Any:
+def reader_options(separator: str | None, encoding: str | None, no_header: bool) -> dict[str, Any]:
+    """Return the options of a reader that were given."""
+    options: dict[str, Any] = {}
+    if separator is not None:
+        options["separator"] = "\t" if separator in ("\\t", "tab") else separator
+    if encoding is not None:
+        options["encoding"] = encoding
+    if no_header:
+        options["header"] = False
+    return options
+
+
+def chosen_reader(format_: str | None, options: dict[str, Any]) -> Any:
+    """Return the reader that was asked for, None if the ending of the names decides."""
     if format_ is None and not options:
         return None
     if format_ is not None and format_ not in _FORMATS:

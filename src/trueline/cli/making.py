@@ -7,6 +7,14 @@ from typing import Annotated, Any
 
 import typer
 
+from trueline.cli.filling import (
+    Encoding,
+    Format,
+    NoHeader,
+    Separator,
+    chosen_reader,
+    reader_options,
+)
 from trueline.cli.quick import QuickCommand, QuickGroup
 from trueline.cli.session import Directory, Given, Json, examples, nearest, session
 from trueline.errors import InputError
@@ -43,6 +51,7 @@ def init(
     "trueline create sales",
     'trueline create sales --event-time day --description "All sales"',
     "trueline create customers --merge upsert --key id",
+    "trueline create sales --source 'inbox/*.csv' --lateness 2h",
     "trueline create -f sales.yaml",
 )
 def create(
@@ -64,6 +73,20 @@ def create(
         list[str] | None,
         typer.Option("--key", metavar="COLUMN", help="A column of the key; may be repeated."),
     ] = None,
+    lateness: Annotated[
+        str | None,
+        typer.Option("--lateness", metavar="TIME", help="How late rows may come, for example 2h."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source", metavar="PATH", help="A folder, file, pattern or URL that `trueline pull` reads."
+        ),
+    ] = None,
+    format_: Format = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
     file: Annotated[
         Path | None,
         typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
@@ -76,13 +99,20 @@ def create(
     The same definition again changes nothing, another is an error.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
+        options = reader_options(separator, encoding, no_header)
         if file is not None:
-            if any(given is not None for given in (name, event_time, description, merge)) or key:
+            said = (name, event_time, description, merge, lateness, source, *options.values())
+            if format_ is not None or any(given is not None for given in said) or key:
                 raise InputError("a manifest says everything itself", remedy="give -f FILE alone")
             dataset = workspace.create_from_manifest(_read(file))
         elif name is not None:
             dataset = workspace.create(
-                name, merge=_strategy(merge, key), event_time=event_time, description=description
+                name,
+                merge=_strategy(merge, key),
+                event_time=event_time,
+                description=description,
+                lateness=lateness,
+                source=_source(source, chosen_reader(format_, options)),
             )
         else:
             raise InputError("no name was given", remedy="trueline create NAME, or trueline create -f FILE")
@@ -109,6 +139,17 @@ def _strategy(merge: str | None, key: list[str] | None) -> Any:
     if not key:
         raise InputError(f"{chosen} needs a key", remedy="add --key COLUMN")
     return getattr(trueline.merge, chosen)(key)
+
+
+def _source(path: str | None, reader: Any) -> Any:
+    """Return the source that was asked for."""
+    import trueline
+
+    if path is None:
+        if reader is not None:
+            raise InputError("there is no source to be read so", remedy="add --source PATH")
+        return None
+    return trueline.source(path, reader)
 
 
 def _read(file: Path) -> bytes:

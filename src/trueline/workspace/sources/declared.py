@@ -135,7 +135,7 @@ def shown(fetch: FetchStep) -> str:
 def is_one_file(fetch: FetchFilesGlob, base: Path | None) -> bool:
     """Say whether a recorded path names one file, whose new content is a new version of it."""
     literal = _literal(fetch.path)
-    return literal is not None and not _placed(literal, base).is_dir()
+    return literal is not None and not placed(literal, base).is_dir()
 
 
 def matching(fetch: FetchFilesGlob, base: Path | None) -> list[Source]:
@@ -146,18 +146,18 @@ def matching(fetch: FetchFilesGlob, base: Path | None) -> list[Source]:
 
     path = fetch.path
     if (literal := _literal(path)) is not None:
-        if not _placed(literal, base).is_dir():
-            return [replace(Source.file(_placed(literal, base)), path=literal)]
+        if not placed(literal, base).is_dir():
+            return [replace(Source.file(placed(literal, base)), path=literal)]
         path = f"{escape(literal)}/*"
-    root = _placed(".", base) if not Path(path).is_absolute() else None
-    folder = _placed(_stem(path), base)
+    root = placed(".", base) if not Path(path).is_absolute() else None
+    folder = placed(_stem(path), base)
     if not folder.is_dir():
         raise InputError(
             f"there is no folder {folder}", remedy="make it, or mend the source", code="NoSuchFile", path=path
         )
     names = glob(path, root_dir=root, recursive=True)  # noqa: PTH207 (absolute or not)
-    found = sorted(Path(name).as_posix() for name in names if _placed(name, base).is_file())
-    return [replace(Source.file(_placed(name, base)), path=name) for name in found]
+    found = sorted(Path(name).as_posix() for name in names if placed(name, base).is_file())
+    return [replace(Source.file(placed(name, base)), path=name) for name in found]
 
 
 def _literal(path: str) -> str | None:
@@ -174,7 +174,8 @@ def _stem(path: str) -> str:
     return str(Path(*[part for part in kept if part is not None])) if kept else "."
 
 
-def _placed(path: str, base: Path | None) -> Path:
+def placed(path: str, base: Path | None) -> Path:
+    """Return where a recorded path leads."""
     if Path(path).is_absolute():
         return Path(path)
     if base is None:

@@ -40,6 +40,7 @@ SILENCE: Final = 60.0
 LONGEST: Final = 6 * 3600.0
 _CHUNK: Final = 1 << 20
 _LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_MOVED: Final = frozenset({301, 302, 303, 307, 308})
 _LONGEST_ETAG: Final = 1024
 
 
@@ -141,6 +142,13 @@ class _Redirects(HTTPRedirectHandler):
 
 def _save(answer: Any, url: str, scratch: Scratch, limits: Limits) -> int:
     """Write a body to scratch; a body that is not whole raises."""
+    if answer.status != http.HTTPStatus.OK:
+        raise InputError(
+            f"{url} answers {answer.status} {answer.reason}",
+            remedy="give the address of the whole file",
+            code="NotAFile",
+            url=url,
+        )
     if answer.headers.get_content_type() == "text/html":
         raise InputError(
             f"{url} answers with a web page",
@@ -263,10 +271,13 @@ def _refused(url: str, error: HTTPError) -> InputError | StoreError:
     problem = f"{url} answers {error.code} {error.reason}".splitlines()[0]
     if error.code in _LATER:
         return StoreError(problem, remedy="try again later", url=url, status=error.code)
+    moved = error.code in _MOVED
     return InputError(
         problem,
-        remedy="check the address and the right to read it",
-        code="NotAllowed",
+        remedy="give the http or https address it leads to in the end"
+        if moved
+        else "check the address and the right to read it",
+        code="BadRedirect" if moved else "NotAllowed",
         url=url,
         status=error.code,
     )

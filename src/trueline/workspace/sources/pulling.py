@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -27,9 +27,10 @@ from trueline.workspace.appending import Polled
 from trueline.workspace.commit import Commit
 from trueline.workspace.definition import SOURCE, strategy_of
 from trueline.workspace.places import folder_of
-from trueline.workspace.sources.declared import is_one_file, matching, shown, to_read
+from trueline.workspace.sources.declared import is_one_file, matching, placed, shown, to_read
 from trueline.workspace.sources.fetching import MAX_BYTES, Limits, fetch
 from trueline.workspace.sources.report import Pulled, PullReport
+from trueline.workspace.sources.seen import Seen, seen_path, signs_of
 from trueline.workspace.tasks import failure
 from trueline.workspace.transfer.cloning import update
 from trueline.workspace.transfer.origin import origin_of
@@ -108,8 +109,16 @@ def _read(
             return
         # Each file of a snapshot is everything there is, so each is a commit.
         size = 1 if isinstance(strategy_of(tail), Snapshot) else FILES_OF_A_COMMIT
-        for batch in _batches(_unread(dataset, step, files), size):
-            yield dataset.take(batch, reader, Polled(), max_bad=addendum.max_bad, resend=resend)
+        seen = Seen(seen_path(workspace.place.private, dataset.name))
+        signs = {file.path: signs_of(placed(file.path, base)) for file in files}
+        try:
+            known, new = _sorted_out(dataset, step, files, seen, signs)
+            yield from known
+            for batch in _batches(new, size):
+                yield dataset.take(batch, reader, Polled(), max_bad=addendum.max_bad, resend=resend)
+                seen.keep(((file.path, signs[file.path]) for file in batch), dataset.chain)
+        finally:
+            seen.save(signs)
         return
     assert isinstance(step, FetchUrl)
     if step.cache is not None and dataset.chain.file_named(step.url) is not None:
@@ -122,11 +131,23 @@ def _read(
         yield _fetched(dataset, tail, step, reader, addendum)
 
 
-def _unread(dataset: Dataset, step: FetchFilesGlob, files: Iterable[Source]) -> list[Source]:
-    """Leave out files a source keeps for ever and that were read once."""
-    if step.cache is None:
-        return list(files)
-    return [file for file in files if dataset.chain.file_named(file.path) is None]
+def _sorted_out(
+    dataset: Dataset,
+    step: FetchFilesGlob,
+    files: Iterable[Source],
+    seen: Seen,
+    signs: Mapping[str, tuple[int, ...] | None],
+) -> tuple[list[str], list[Source]]:
+    """Tell files that need no look, for they are as they were (or kept for ever), from the others."""
+    known: list[str] = []
+    new: list[Source] = []
+    for file in files:
+        for_ever = step.cache is not None and dataset.chain.file_named(file.path) is not None
+        if for_ever or seen.is_known(file.path, signs[file.path], dataset.chain):
+            known.append(file.path)
+        else:
+            new.append(file)
+    return known, new
 
 
 def _batches(files: Sequence[Source], size: int) -> Iterator[Sequence[Source]]:

@@ -1,0 +1,57 @@
+"""Commands that follow sources: pull."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trueline.cli.looking import Names
+from trueline.cli.session import Directory, Json, examples, exit_code, session, tell
+from trueline.errors import PullError
+
+if TYPE_CHECKING:
+    from trueline.console import Console
+
+
+@examples(
+    "trueline create sales --source 'inbox/*.csv' --lateness 2h",
+    "trueline pull",
+    "trueline pull sales --json",
+)
+def pull(
+    context: typer.Context,
+    names: Names = None,
+    *,
+    resend: Annotated[
+        bool, typer.Option("--resend", help="Take in files whose names are known with other bytes.")
+    ] = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Read what is new in the sources of datasets, and bring clones up to date.
+
+    What was read before is passed over. A dataset that fails does not stop
+    the others; the exit code then is 4.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        failed: PullError | None = None
+        try:
+            report = workspace.pull(*(names or ()), resend=resend)
+        except PullError as error:
+            failed, report = error, error.report
+
+        def render(shown: Console) -> None:
+            for each in report:
+                line = f"{each.dataset}  {each.told}"
+                if each.error is not None:
+                    shown.say(line, "bad")
+                else:
+                    shown.say(line, "good" if each.rows or each.blocks else "plain")
+            if not len(report):
+                shown.say("no dataset has a source; `trueline create NAME --source PATH` makes one that has")
+
+        here.console.answer(report.to_dict(), render)
+        if failed is not None:
+            tell(here.console, failed.code, failed.problem, failed.remedy, {"datasets": list(report.errors)})
+            raise typer.Exit(exit_code(failed))
