@@ -135,6 +135,7 @@ def test_with_state_no_slice_is_read():
     history.store.reset()
     assert history.view().count() == 21
     assert history.get(7) == row(7, "a")
+    assert history.view(system=True).select("id", "offset").to_arrow().num_rows == 21
     assert history.store.gets[Folder.DATA] == 0
 
 

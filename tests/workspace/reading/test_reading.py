@@ -186,6 +186,21 @@ def test_records_without_an_event_time_are_skipped_and_never_lost(read_groups):
     assert history.view().filter("day is null").count() == 5
 
 
+def test_groups_of_rows_without_an_event_time_are_skipped_and_remembered(read_groups):
+    history = History(DATA, event_time="day")
+    nothing = pa.table({"day": pa.array([None] * 10, pa.date32()), "x": range(10)})
+    history.add(nothing)
+    history.add(pa.concat_tables([nothing, month(3).drop_columns(["city"])]), row_group_size=10)
+    assert history.view().filter("day >= '2026-01-01'").count() == 10
+    assert len(read_groups) == 1
+    history.store.reset()
+    assert history.view().filter("day >= '2026-01-01'").count() == 10
+    assert history.store.gets[Folder.DATA] == 1
+    history.store.reset()
+    assert history.view().filter("day >= '2026-06-01'").count() == 0
+    assert history.store.gets[Folder.DATA] == 0
+
+
 def test_files_without_statistics_are_read_and_not_skipped(read_groups):
     history = History(DATA, event_time="day")
     history.add(month(1), write_statistics=False)
