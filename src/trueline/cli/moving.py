@@ -1,4 +1,4 @@
-"""Commands that move datasets: clone, push."""
+"""Commands that move data away: clone, push, drop-data."""
 
 from __future__ import annotations
 
@@ -76,3 +76,38 @@ def push(
                 shown.say(f"{name}: {sent.target} is up to date")
 
         here.console.answer(sent.to_dict(), render)
+
+
+@examples(
+    'trueline drop-data sales --upto 2026-01-31 --reason "kept for nine months"',
+    """trueline drop-data sales --where "customer = 'C-17'" --reason "erasure request 17\"""",
+)
+def drop_data(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    *,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it stays in the chain for good.")],
+    upto: Annotated[
+        str | None, typer.Option("--upto", metavar="COMMIT", help="Remove all up to a commit or a day.")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="CONDITION", help="Remove the records that meet it.")
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Remove records for good.
+
+    Their bytes go; their hashes and the reason stay. There is no way back.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        done = workspace[name].drop_data(upto=upto, where=where, reason=reason)
+
+        def render(shown: Console) -> None:
+            if done.block is None:
+                shown.say(f"{name}: no such records")
+                return
+            rows = f"removed {done.rows:,} row{'s' * (done.rows != 1)} of {done.slices:,} slices"
+            shown.say(f"{name}: {rows}, commit {done.block.short}", "good")
+
+        here.console.answer(done.to_dict(), render)

@@ -49,6 +49,7 @@ class Commit:
     ignored: Mapping[str, int] = field(default_factory=dict)
     skipped: tuple[str, ...] = ()
     bad_cells_file: Multihash | None = None
+    removal: str | None = None
     store: Store | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -92,6 +93,7 @@ class Commit:
             _counts(notes.get("bad")),
             _counts(notes.get("ignored")),
             bad_cells_file=_object(notes, "bad_cells"),
+            removal=_removal(notes.get("removal")),
             store=store,
         )
 
@@ -114,6 +116,7 @@ class Commit:
             "ignored": dict(self.ignored),
             "skipped": list(self.skipped),
             "late": self.late,
+            "removal": self.removal,
         }
 
     def __repr__(self) -> str:
@@ -131,6 +134,8 @@ class Commit:
             return f"+{self.rows:,} row{'s' * (self.rows != 1)}, offset{'s' * (self.rows != 1)} {ends}"
         if not self.blocks:
             return "nothing to record"
+        if self.removal is not None:
+            return self.removal
         if self.events == ("AddData",):
             return "watermark" if self.watermark is not None else "no rows"
         return ", ".join(dict.fromkeys(self.events))
@@ -185,6 +190,13 @@ def _object(notes: Mapping[str, Any], role: str) -> Multihash | None:
         return Multihash.parse(notes["objects"][role]["hash"])
     except (KeyError, TypeError, InputError):
         return None
+
+
+def _removal(noted: object) -> str | None:
+    """Say what was removed and why, as a commit noted it."""
+    if not isinstance(noted, Mapping) or type(noted.get("rows")) is not int:
+        return None
+    return f"removed {noted['rows']:,} row{'s' * (noted['rows'] != 1)}: {noted.get('reason')}"
 
 
 def _counts(noted: object) -> dict[str, int]:

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from trueline.workspace.appending import Polled
     from trueline.workspace.reading import At
     from trueline.workspace.reading.exporting import Exported
+    from trueline.workspace.removal.dropping import Removed, Where
     from trueline.workspace.transfer.origin import Origin
     from trueline.workspace.transfer.transferred import Transferred
     from trueline.workspace.workspace import Workspace
@@ -359,6 +360,34 @@ class Dataset:
             report += verify_data(self.chain, bounds[0], end, progress=progress)
         named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
         return replace(report, problems=named)
+
+    def drop_data(
+        self,
+        upto: At = None,
+        where: Where | None = None,
+        *,
+        reason: str,
+        **parameters: object,
+    ) -> Removed:
+        """Remove records for good: those up to a position, or those that meet a condition.
+
+        Their bytes go, here and in the state; their hashes and the reason stay
+        in the chain, and the other records of a touched slice stay readable.
+        `upto` is anything `at` takes, or any offset; `where` is a condition as
+        in `View.filter`, with its `parameters`. In a keyed dataset what a
+        record replaced goes with it.
+        """
+        from trueline.workspace.removal.dropping import drop_data
+
+        chain = self._present
+        with self._writing:
+            done = drop_data(self.name, chain, upto=upto, where=where, reason=reason, parameters=parameters)
+        if where is not None and done.block is not None:
+            from trueline.workspace.sweeping import sweep_dataset
+
+            # What crashes and lost races have left may hold the same records.
+            sweep_dataset(self, 0)
+        return done
 
     # --- elsewhere --------------------------------------------------------------------
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from trueline.chain.gc import Collected, collect
 from trueline.chain.references import references
 from trueline.chain.store import Folder
 from trueline.identity.multihash import Multihash
+from trueline.workspace.removal.record import removals_of
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -54,21 +56,27 @@ def sweep(workspace: Workspace, older_than: float, dry_run: bool) -> Swept:
         if dataset.chain.store.head() is None:
             skipped[name] = "its head is missing"
             continue
-        collected[name] = collect(
-            dataset.chain.store,
-            lambda dataset=dataset: _reached(workspace, dataset),  # type: ignore[misc]
-            older_than=older_than,
-            now=now,
-            dry_run=dry_run,
-        )
+        collected[name] = sweep_dataset(dataset, older_than, now=now, dry_run=dry_run)
     unfinished = _unfinished(workspace, now - older_than, dry_run)
     indexes = _stale_indexes(workspace, now - older_than, dry_run)
     return Swept(collected, unfinished, indexes, skipped, dry_run)
 
 
+def sweep_dataset(
+    dataset: Dataset, older_than: float, *, now: float | None = None, dry_run: bool = False
+) -> Collected:
+    """Tidy one dataset."""
+    reached = partial(_reached, dataset.workspace, dataset)
+    return collect(dataset.chain.store, reached, older_than=older_than, now=now, dry_run=dry_run)
+
+
 def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multihash]]:
-    """Everything that is reached from any ref, by reading the blocks themselves."""
+    """Everything that is reached from any ref, by reading the blocks themselves.
+
+    What was removed on purpose is not: a removal that was cut short ends here.
+    """
     store = dataset.chain.store
+    removals = removals_of(dataset.chain)
     reached: dict[Folder, set[Multihash]] = {folder: set() for folder in Folder}
     seen: set[Multihash] = set()
     for ref in workspace.place.refs(dataset.name):
@@ -80,7 +88,8 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
                 break
             reached[Folder.BLOCKS].add(name)
             for reference in references(block, store, seen):
-                reached[reference.folder].add(reference.hash)
+                if not removals.is_gone(block, reference):
+                    reached[reference.folder].add(reference.hash)
     return reached
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trueline.chain.chain import Chain
-from trueline.chain.references import references
+from trueline.chain.references import direct, references
 from trueline.chain.store import Folder, Store
 from trueline.identity.multihash import Multihash
 from trueline.workspace.removal.record import Removals
@@ -29,11 +29,12 @@ def _objects(chain: Chain, removals: Removals, after: int) -> Iterator[tuple[Fol
     for removal in newer:
         if removal.upto is not None and removal.upto > gone:
             for block in chain.slice_blocks(gone + 1, removal.upto):
-                data = block.data_event.new_data if block.data_event else None
-                if data is not None and removals.hole(data) is not None:
-                    yield Folder.DATA, data.physical_hash
+                for each in direct(block):
+                    if each.folder is Folder.DATA and removals.is_gone(block, each):
+                        yield each.folder, each.hash
             gone = removal.upto
         yield from ((Folder.DATA, loss.slice) for loss in removal.losses)
+        yield from ((Folder.DATA, name) for name in removal.objects)
     if newer:
         yield from ((Folder.CHECKPOINTS, name) for name in _checkpoint_files(chain, removals))
 

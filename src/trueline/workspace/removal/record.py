@@ -55,7 +55,7 @@ class Removal:
 
     Slices that end at or before `upto` are gone whole. With `states`, the
     files of state that earlier checkpoints name are gone too. `objects` are
-    replacements that newer ones took the place of.
+    replacements that newer ones took the place of, and notes beside rows.
     """
 
     number: int
@@ -192,13 +192,14 @@ class Removals:
 
         What a block after a removal names is there again, whatever was removed before.
         """
-        event = block.data_event
-        if reference.folder is Folder.DATA:
-            new = event.new_data if event else None
-            return new is not None and new.physical_hash == reference.hash and self.hole(new) is not None
-        number = block.sequence_number
+        number, event = block.sequence_number, block.data_event
         if self._objects.get(reference.hash, -1) > number:
             return True
+        if reference.folder is Folder.DATA and event is not None:
+            if event.new_data is not None and event.new_data.physical_hash == reference.hash:
+                return self.hole(event.new_data) is not None
+            # What a commit noted beside its rows, cells that could not be read, goes with all of them.
+            return event.last_offset is not None and event.last_offset <= self._upto
         is_old_state = reference.role == "state" and number < self._states_before
         return is_old_state and reference.hash not in self._kept
 
