@@ -84,6 +84,15 @@ def test_schema_is_shown_as_it_was(run, shop, first):
     assert names[:3] == ["offset", "op", "system_time"]
 
 
+def test_log_begins_where_it_is_asked_to(run, shop, first):
+    commits = run("-C", shop, "log", f"sales@{first.short}", "--json").json["commits"]
+    assert [commit["rows"] for commit in commits] == [2, 0]
+    assert commits[0]["commit"] == str(first.block)
+    blocks = run("-C", shop, "log", "sales@offset:1", "--blocks", "--json").json["blocks"]
+    assert blocks[0]["block"] == str(first.block)
+    assert run("-C", shop, "log", "sales@yesterday").code == 2
+
+
 @pytest.mark.parametrize("ending", ["csv", "parquet", "json", "jsonl"])
 def test_export_writes_what_can_be_read_again(run, shop, tmp_path, ending):
     file = tmp_path / f"out.{ending}"

@@ -6,7 +6,7 @@ import heapq
 import time
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trueline.console import Console
     from trueline.workspace import Commit, Dataset, Workspace
 
+Opened: TypeAlias = "tuple[Dataset, str | None]"
 Names = Annotated[list[str] | None, typer.Argument(help="Datasets (default: all).", metavar="NAME")]
 
 
@@ -134,7 +135,7 @@ def _epoch(text: str) -> float:
 @examples(
     "trueline log sales",
     "trueline log --oneline -n 5",
-    "trueline log sales --blocks --json",
+    "trueline log sales@2026-11-13 --blocks --json",
 )
 def log(
     context: typer.Context,
@@ -150,7 +151,7 @@ def log(
 ) -> None:
     """Show commits, newest first."""
     with session(context, directory, json) as here, here.workspace() as workspace:
-        datasets = [workspace[name] for name in names or list(workspace)]
+        datasets = [opened(workspace, name) for name in names or list(workspace)]
         if blocks:
             _log_blocks(here.console, datasets, number)
         else:
@@ -158,12 +159,12 @@ def log(
 
 
 def _log_commits(
-    console: Console, workspace: Workspace, datasets: list[Dataset], number: int, oneline: bool
+    console: Console, workspace: Workspace, datasets: list[Opened], number: int, oneline: bool
 ) -> None:
     found, more = _some(
-        heapq.merge(*(d.log() for d in datasets), key=lambda commit: -commit.system_time), number
+        heapq.merge(*(d.log(at) for d, at in datasets), key=lambda commit: -commit.system_time), number
     )
-    heads = {dataset.head for dataset in datasets}
+    heads = {dataset.head for dataset, _ in datasets}
 
     def render(shown: Console) -> None:
         for commit in found:
@@ -205,8 +206,8 @@ def _show_commit(shown: Console, commit: Commit, *, is_head: bool) -> None:
     shown.say(f"\n    {_did(commit)}{size}\n")
 
 
-def _log_blocks(console: Console, datasets: list[Dataset], number: int) -> None:
-    pairs = ((dataset.name, name, block) for dataset in datasets for name, block in dataset.blocks())
+def _log_blocks(console: Console, datasets: list[Opened], number: int) -> None:
+    pairs = ((dataset.name, name, block) for dataset, at in datasets for name, block in dataset.blocks(at))
     found, more = _some(pairs, number)
 
     def render(shown: Console) -> None:

@@ -319,13 +319,17 @@ class Dataset:
 
     # --- what happened --------------------------------------------------------------
 
-    def log(self) -> Iterator[Commit]:
-        """Iterate over the commits, newest first."""
-        return commits(self.name, self.chain.walk(self.head), self.chain.store)
+    def log(self, at: At = None) -> Iterator[Commit]:
+        """Iterate over the commits, newest first, from `at` backwards."""
+        return commits(self.name, self.blocks(at), self.chain.store)
 
-    def blocks(self) -> Iterator[tuple[Multihash, Block]]:
-        """Iterate over the blocks with their names, newest first."""
-        return self.chain.walk(self.head)
+    def blocks(self, at: At = None) -> Iterator[tuple[Multihash, Block]]:
+        """Iterate over the blocks with their names, newest first, from `at` backwards."""
+        if at is None:
+            return self.chain.walk(self.head)
+        from trueline.workspace.reading import resolve
+
+        return self.chain.walk(resolve(self._present, at).block)
 
     def commit(self, position_: str) -> Commit:
         """Return the commit a hash, its beginning or its end (the short form) names."""
