@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trueline.chain.chain import Chain
+from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import SourceState
+from trueline.chain.evolution import fields_of
+from trueline.chain.files import refusal
 from trueline.chain.scratch import Scratch
 from trueline.chain.tail import Tail
-from trueline.errors import InputError
-from trueline.identity.logical import logical_hash
-from trueline.identity.multihash import Multihash
+from trueline.errors import InputError, TaskFailed, TruelineError
 from trueline.merge import Changelog, Upsert
 from trueline.readers import Source
 from trueline.workspace.addendum import addendum_of
@@ -54,12 +56,12 @@ def append_rows(
     explicit = None if watermark is None else as_instant(watermark)
     check_appendable(name, tail, nothing=polled is not None or _is_nothing(data))
     run = tasks if tasks is not None else Inline(workers=min(4, os.cpu_count() or 1))
-    with chain.store.scratch() as scratch:
+    with _typed_errors(chain.store.location), chain.store.scratch() as scratch:
         incoming = _take(
             chain, tail, data, reader, max_bad, resend=resend, scratch=scratch, tasks=run, polled=polled
         )
         if key is not None:
-            incoming = replace(incoming, digest=_digest(incoming))
+            incoming = incoming.with_digest()
         order = Order(name, strategy_of(tail), incoming, key, explicit, addendum_of(chain).lateness_ns)
         return commit(chain, order, scratch, run)
 
@@ -91,7 +93,20 @@ def _take(
             tasks=tasks,
             versions=source.versions,
         )
-        return replace(taken, source_state=source.state) if taken.files else taken
+        if not taken.files:
+            return taken
+
+        def retake() -> Incoming:
+            now = chain.tail()
+            assert now is not None
+            return _take(
+                chain, now, data, reader, max_bad, resend=resend, scratch=scratch, tasks=tasks, polled=polled
+            )
+
+        return replace(taken, source_state=source.state, retake=retake)
+    if isinstance(data, list) and not data and tail.schema is not None and reader is None:
+        # Nothing at all: a snapshot of nothing is an empty table.
+        return Incoming((), DataSchema(fields_of(tail.schema)), tail.vocab)
     if reader is not None or max_bad is not None or resend:
         raise InputError(
             "reader, max_bad and resend are for files",
@@ -99,6 +114,21 @@ def _take(
             code="NotFiles",
         )
     return from_table(hold(data), tail, with_op=isinstance(strategy_of(tail), Changelog | Upsert))
+
+
+@contextmanager
+def _typed_errors(place: str) -> Iterator[None]:
+    """Say what the disk refused: scratch files are written without the store."""
+    try:
+        yield
+    except TaskFailed as error:
+        if isinstance(cause := error.__cause__, OSError):
+            raise refusal(cause, "take rows into", place) from error
+        raise
+    except TruelineError:
+        raise
+    except OSError as error:
+        raise refusal(error, "take rows into", place) from error
 
 
 def _are_files(data: object) -> bool:
@@ -115,11 +145,3 @@ def _are_files(data: object) -> bool:
 def _is_nothing(data: object) -> bool:
     """Say whether nothing was handed in, so that only the watermark can move."""
     return isinstance(data, list) and not data
-
-
-def _digest(incoming: Incoming) -> str:
-    """Tell what was handed in, for retries: the files by their hashes, rows by their logical hash."""
-    if incoming.files or incoming.skipped:
-        return str(Multihash.of("\n".join(sorted(note.hash for note in incoming.files)).encode()))
-    (piece,) = incoming.pieces
-    return str(logical_hash(piece.table))

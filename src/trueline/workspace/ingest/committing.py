@@ -63,6 +63,8 @@ def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit
     again. Writers take turns; a large commit is first prepared without its
     turn, and prepared again, within it, only if others came in between.
     """
+    if (before := earlier(order.name, chain, order.key, order.incoming.digest)) is not None:
+        return before
     prepared: Prepared | None = None
     if order.incoming.rows > ROWS_OF_A_SLICE:
         tail = chain.tail()
@@ -74,12 +76,17 @@ def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit
             assert tail is not None
             if (before := earlier(order.name, chain, order.key, order.incoming.digest)) is not None:
                 return before
-            if prepared is None or prepared.tail.head != tail.head:
+            overtaken = order.incoming.is_overtaken(chain, tail)
+            if not overtaken and (prepared is None or prepared.tail.head != tail.head):
                 prepared = prepare(chain, tail, order, scratch, tasks)
             try:
-                return publish(chain, prepared, order)
+                if prepared is not None and not overtaken:
+                    return publish(chain, prepared, order)
             except RefCASFailed:
                 prepared = None  # someone who takes no turns
+        if overtaken and order.incoming.retake is not None:
+            # Reading files may take long, so not within the turn.
+            order, prepared = replace(order, incoming=order.incoming.retake()), None
 
 
 def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tasks) -> Prepared:
@@ -87,7 +94,7 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     incoming = order.incoming.for_tail(tail)
     # A time of its own for every commit: neighbours with equal times are one commit.
     system_time = Instant(max(Instant.now(), tail.system_time + 1))
-    outcome = merge_pieces(order.strategy, incoming, chain.store, tail, scratch)
+    outcome = merge_pieces(order.strategy, incoming, chain, tail, scratch)
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark)
     written = write_all(chain.store, outcome.pieces, layout, tail.next_offset, tasks) if outcome.rows else []
     watermark = watermark_after(tail, incoming.newest, order.watermark, order.lateness_ns)

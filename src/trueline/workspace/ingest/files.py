@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -20,14 +21,20 @@ from trueline.chain.tail import Tail
 from trueline.errors import InputError, SchemaError
 from trueline.identity.multihash import Multihash
 from trueline.identity.physical import physical_hash
+from trueline.merge import Changelog, Snapshot, Upsert
 from trueline.readers import Reader, ReadStats, Source
-from trueline.workspace.ingest.incoming import FileNote, Incoming, latest, newest_event, typed_for
+from trueline.workspace.definition import strategy_of
+from trueline.workspace.ingest.incoming import FileNote, Incoming, fit_rows, latest, newest_event, typed_for
+from trueline.workspace.ingest.once import is_text
 from trueline.workspace.ingest.pieces import Piece, PieceWriter
-from trueline.workspace.intake import fit, user_fields
+from trueline.workspace.intake import user_fields
 from trueline.workspace.tasks import Tasks
 
 # Of fewer rows it cannot be said that most are bad.
 FEW_ROWS = 10
+# The files of a commit are listed in its block, which may have 16 MiB: about 40,000 of them.
+BYTES_OF_A_NOTE = 240
+BYTES_OF_ALL_NOTES = 14 << 20
 _BY_ENDING = {
     ".csv": readers.csv(),
     ".tsv": readers.csv(separator="\t"),
@@ -49,6 +56,7 @@ class FileTask:
     tail: Tail
     scratch: Scratch
     name: str
+    with_op: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +79,19 @@ def hash_file(source: Source) -> tuple[Multihash, int]:
 
 def read_file(task: FileTask) -> FileRead:
     """Read one file into a piece; runs wherever there is room for it."""
-    empty = fit(task.columns.empty_table(), task.tail).table
+    empty = fit_rows(task.columns.empty_table(), task.tail, with_op=task.with_op).table
     writer = PieceWriter(task.scratch, task.name, empty.schema)
     newest, rounded = None, 0
     cells: list[pa.Table] = []
     reading = task.reader.read(task.source, task.columns)
     for batch in reading:
-        fitted = fit(pa.Table.from_batches([batch.table]), task.tail)
+        fitted = fit_rows(pa.Table.from_batches([batch.table]), task.tail, with_op=task.with_op)
         writer.write(fitted.table)
         newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
         if batch.bad.num_rows:
             cells.append(_with_file(batch.bad, task.source.path))
+    # The rows are to be those of the bytes that were hashed: a file that was written to meanwhile is refused.
+    task.source.open().close()
     return FileRead(
         writer.finish(), newest, rounded, reading.stats, pa.concat_tables(cells) if cells else None
     )
@@ -129,19 +139,38 @@ def take_files(
     """
     sources = readers.find(given)
     chosen = reader if reader is not None else reader_for(sources)
+    _refuse_names(sources)
     hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
+    digest = str(Multihash.of("\n".join(sorted(content for content, _ in hashes)).encode()))
+    strategy = strategy_of(tail)
     if versions:
         new, skipped = _next_versions(chain, sources, hashes)
     else:
         new, skipped = _sort_out(chain, sources, hashes, resend=resend)
     if not new:
-        return Incoming((), _schema_of(tail), tail.vocab, skipped=tuple(skipped))
-    columns = _columns(tail, [sources[index] for index in new], chosen)
-    typed = typed_for(columns, tail)
-    work = [FileTask(sources[index], chosen, columns, typed, scratch, f"file-{index}.arrow") for index in new]
+        return Incoming((), _schema_of(tail), tail.vocab, skipped=tuple(skipped), digest=digest)
+    if isinstance(strategy, Snapshot) and skipped:
+        # A snapshot is all of its files: without one that is known, its rows would count as gone.
+        new, skipped = _distinct(hashes), []
+    _refuse_many([sources[index] for index in new])
+    op = tail.vocab.op if isinstance(strategy, Changelog | Upsert) else None
+    columns = _columns(tail, [sources[index] for index in new], chosen, op)
+    with_op = op is not None and op in columns.names
+    typed = typed_for(pa.schema([column for column in columns if column.name != op]), tail)
+    work = [
+        FileTask(sources[index], chosen, columns, typed, scratch, f"file-{index}.arrow", with_op)
+        for index in new
+    ]
     done = dict(tasks.map(read_file, work, label="read files"))
     reads = [done[index] for index in range(len(work))]
     stats = _refuse_garbage(reads, max_bad)
+    if with_op and stats.get(tail.vocab.op):
+        raise InputError(
+            f"{stats[tail.vocab.op]:,} operations in column {tail.vocab.op!r} cannot be read",
+            remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
+            code="BadOp",
+            column=tail.vocab.op,
+        )
     cells = [read.cells for read in reads if read.cells is not None]
     notes = tuple(
         FileNote(sources[index].path, *hashes[index], read.piece.rows)
@@ -157,7 +186,39 @@ def take_files(
         tuple(skipped),
         stats,
         pa.concat_tables(cells).slice(0, readers.MAX_LISTED) if cells else None,
+        digest,
+        with_op=with_op,
+        taken_at=tail,
     )
+
+
+def _distinct(hashes: Sequence[tuple[Multihash, int]]) -> list[int]:
+    """Return the first file of each content."""
+    first: dict[Multihash, int] = {}
+    for index, (content, _) in enumerate(hashes):
+        first.setdefault(content, index)
+    return list(first.values())
+
+
+def _refuse_names(sources: Sequence[Source]) -> None:
+    wrong = next((source.path for source in sources if not is_text(source.path)), None)
+    if wrong is not None:
+        raise InputError(
+            f"the name of the file {wrong!r} is not text", remedy="rename it", code="BadFileName", path=wrong
+        )
+
+
+def _refuse_many(sources: Sequence[Source]) -> None:
+    """Refuse more files than the record of one commit can list, before any is read."""
+    size = sum(len(json.dumps(source.path)) + BYTES_OF_A_NOTE for source in sources)
+    if size > BYTES_OF_ALL_NOTES:
+        at_most = len(sources) * BYTES_OF_ALL_NOTES // size
+        raise InputError(
+            f"{len(sources):,} files are too many for one commit",
+            remedy=f"append them some at a time, about {at_most:,} files in each",
+            code="TooManyFiles",
+            files=len(sources),
+        )
 
 
 def _sort_out(
@@ -239,9 +300,14 @@ def _schema_of(tail: Tail) -> DataSchema:
     return DataSchema(fields_of(tail.schema) if tail.schema is not None else ())
 
 
-def _columns(tail: Tail, sources: Sequence[Source], reader: Reader) -> pa.Schema:
-    """Return the columns to read: with the types the dataset has, else with those the files suggest."""
-    found = reader.infer(sources)
+def _columns(tail: Tail, sources: Sequence[Source], reader: Reader, op: str | None) -> pa.Schema:
+    """Return the columns to read: with the types the dataset has, else with those the files suggest.
+
+    `op` names the column of operations, where the strategy takes them.
+    """
+    found = pa.schema(
+        [pa.field(op, pa.int32()) if column.name == op else column for column in reader.infer(sources)]
+    )
     if tail.schema is None:
         return found
     known: dict[str, Any] = {

@@ -9,12 +9,15 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trueline.chain.arrow_schema import to_arrow
+from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import SetDataSchema, SetVocab, SourceState
 from trueline.chain.evolution import differences, fields_of
 from trueline.chain.instant import Instant
 from trueline.chain.tail import Tail
 from trueline.errors import InputError, SchemaError
+from trueline.identity.logical import logical_hash
 from trueline.identity.multihash import Multihash
 from trueline.workspace.ingest.pieces import Piece
 from trueline.workspace.intake import Fitted, fit
@@ -34,7 +37,12 @@ class FileNote:
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """Pieces for a dataset; `schema` is the whole schema of the slices, `newest` the latest event time."""
+    """Pieces for a dataset; `schema` is the whole schema of the slices, `newest` the latest event time.
+
+    `with_op` says that operations go along with the rows. Files were looked up
+    in the chain at `taken_at`; `retake` takes them again. `given` are the
+    columns of a table as it was handed in.
+    """
 
     pieces: tuple[Piece, ...]
     schema: DataSchema
@@ -49,10 +57,44 @@ class Incoming:
     source_state: SourceState | None = None
     typed_for: SetDataSchema | None = None
     again: Callable[[Tail], Incoming] | None = None
+    with_op: bool = False
+    taken_at: Tail | None = None
+    retake: Callable[[], Incoming] | None = None
+    given: frozenset[str] = frozenset()
 
     @property
     def rows(self) -> int:
         return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the rows: event time first, then the dataset's, then operations if they go along."""
+        fields = [column for column in to_arrow(self.schema) if column.name not in self.vocab.names[:3]]
+        fields.sort(key=lambda column: column.name != self.vocab.event_time)
+        return pa.schema([*fields, pa.field(self.vocab.op, pa.int32())] if self.with_op else fields)
+
+    def with_digest(self) -> Incoming:
+        """Tell what was handed in, for retries; columns that others added since do not show in it."""
+        if self.digest is not None:
+            return self
+        tables = [table for piece in self.pieces for table in piece.read(0, piece.rows)]
+        rows = pa.concat_tables(tables) if tables else self.columns.empty_table()
+        names = [name for name in rows.column_names if name in self.given] or [self.vocab.event_time]
+        return replace(self, digest=str(logical_hash(rows.select(names))))
+
+    def is_overtaken(self, chain: Chain, tail: Tail) -> bool:
+        """Say whether others took in one of the files meanwhile, or declared another event time."""
+        taken = self.taken_at
+        if taken is None or self.retake is None or taken.head == tail.head:
+            return False
+        if tail.vocab not in (taken.vocab, self.vocab):
+            return True
+        for note in self.files:
+            named = chain.file_named(note.name)
+            for entry in (chain.file(note.hash), named[1] if named is not None else None):
+                if entry is not None and entry.sequence_number > taken.sequence_number:
+                    return True
+        return False
 
     def for_tail(self, tail: Tail) -> Incoming:
         """Meet what others did to the schema since the rows were typed: they may have added columns."""
@@ -86,6 +128,10 @@ def from_table(held: Held, tail: Tail, *, with_op: bool) -> Incoming:
         fitted.rounded,
         typed_for=tail.schema,
         again=lambda later: from_table(held, later, with_op=with_op),
+        with_op=tail.vocab.op in fitted.table.column_names,
+        given=frozenset(
+            held.column_names if isinstance(held, pa.Table) else (n for row in held for n in row)
+        ),
     )
 
 
@@ -95,15 +141,33 @@ def fit_rows(held: Held, tail: Tail, *, with_op: bool) -> Fitted:
     if not with_op:
         return fit(held, tail)
     if isinstance(held, list):
-        ops: Any = pa.chunked_array([[row.get(name) for row in held]], pa.int32())
+        ops: Any = _ops(lambda: pa.chunked_array([pa.array([row.get(name) for row in held])]), name)
         given = any(name in row for row in held)
         rest: Held = [{key: value for key, value in row.items() if key != name} for row in held]
     else:
         given = name in held.column_names
-        ops = held[name].cast(pa.int32()) if given else None
+        ops = _ops(lambda: held[name], name) if given else None
         rest = held.drop_columns([name]) if given else held
     fitted = fit(rest, tail)
     return replace(fitted, table=fitted.table.append_column(name, ops)) if given else fitted
+
+
+def _ops(read: Callable[[], Any], name: str) -> Any:
+    """Read operations as numbers; text and truth values, which would also become some, are refused."""
+    try:
+        column = read()
+        wrong = pa.types.is_boolean(column.type) or pa.types.is_string(column.type)
+        if not wrong:
+            return column.cast(pa.int32())
+        found = f"it is {column.type}"
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        found = str(error)
+    raise SchemaError(
+        f"column {name!r} does not hold operations: {found}",
+        remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
+        code="BadOp",
+        column=name,
+    )
 
 
 def typed_for(schema: pa.Schema, tail: Tail) -> Tail:

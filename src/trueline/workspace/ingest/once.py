@@ -10,9 +10,18 @@ from trueline.workspace.commit import Commit, commit_at
 MAX_KEY = 512
 
 
+def is_text(value: str) -> bool:
+    """Say whether a value can be stored as text: names of files may hold bytes that are none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_key(key: object) -> None:
     """Refuse what cannot be a key."""
-    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= MAX_KEY):
+    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= MAX_KEY or not is_text(key)):
         raise InputError(
             f"the idempotency key is {key!r:.80}",
             remedy=f"give text of 1 to {MAX_KEY} characters",
