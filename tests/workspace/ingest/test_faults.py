@@ -24,20 +24,10 @@ from trueline.chain import file_store
 from trueline.chain.chain import Chain
 from trueline.chain.open_store import open_store
 from trueline.errors import InputError, OutcomeUnknown, SchemaError, StorageFull
-from trueline.workspace.ingest import committing, files, merging, pieces
+from trueline.workspace.ingest import files
 from trueline.workspace.ingest.merging import open_state
-from trueline.workspace.ingest.pieces import cut
 
 CAN_BE_FULL = frozenset({"create", "write", "fsync", "syncfs", "link", "rename", "make_folder", "open_lock"})
-
-
-@pytest.fixture
-def small(monkeypatch):
-    """Slices of ten rows, sorted runs of sixteen."""
-    monkeypatch.setattr(pieces, "ROWS_OF_A_SLICE", 10)
-    monkeypatch.setattr(committing, "ROWS_OF_A_SLICE", 10)
-    monkeypatch.setattr(cut, "__defaults__", (10,))
-    monkeypatch.setattr(merging, "ROWS_AT_ONCE", 16)
 
 
 def fold(ds, key="id"):
