@@ -96,4 +96,4 @@ def test_jobs_carry_their_label_and_the_callers_pool(spark, spark_room, monkeypa
 def test_the_bar_is_left_open_by_work_that_failed(spark_room):
     with console.use(console.CapturedConsole()) as seen, pytest.raises(Exception, match="ZeroDivision"):
         list(spark_room.tasks().map(deeds.divide, [0], label="dividing"))
-    assert [work.label for work in seen.work] == ["dividing"]
+    assert [(work.label, work.done, work.closed) for work in seen.work] == [("dividing", 0, False)]

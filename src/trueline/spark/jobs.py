@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from trueline import console
 from trueline.spark.engines import Engine
@@ -20,6 +20,12 @@ class _Outcome(Generic[Answer]):
     def __init__(self) -> None:
         self.answer: Answer | None = None
         self.error: BaseException | None = None
+
+    def get(self) -> Answer:
+        """Return the answer, or raise the error in the caller's thread."""
+        if self.error is not None:
+            raise self.error
+        return cast("Answer", self.answer)
 
 
 def run(engine: Engine, action: Callable[[], Answer], *, label: str, total: int | None = None) -> Answer:
@@ -44,7 +50,10 @@ def run(engine: Engine, action: Callable[[], Answer], *, label: str, total: int 
     try:
         with console.current().progress(label, total) as bar:
             thread.start()
-            follow(thread, counter, bar, total)
+            left = follow(thread, counter, bar, total)
+            answer = outcome.get()
+            bar.advance(left)
+            return answer
     except BaseException:
         # A job that is only about to start has no tag yet, so once is not enough.
         while thread.is_alive():
@@ -53,6 +62,3 @@ def run(engine: Engine, action: Callable[[], Answer], *, label: str, total: int 
         raise
     finally:
         counter.close()
-    if outcome.error is not None:
-        raise outcome.error
-    return outcome.answer  # type: ignore[return-value]

@@ -70,12 +70,12 @@ class Handled(Counter):
         self._session.removeProgressHandler(self._handle)
 
 
-def follow(thread: threading.Thread, counter: Counter, bar: console.Progress, total: int | None) -> None:
-    """Move the bar until the thread ends; the last tasks may end between two looks, so fill it then."""
+def follow(thread: threading.Thread, counter: Counter, bar: console.Progress, total: int | None) -> int:
+    """Move the bar until the thread ends; return what is left of it, for tasks that end between two looks."""
     shown, expected = 0, total
     while thread.is_alive():
         thread.join(PACE)
-        counted = counter.count()
+        counted = counter.count() if thread.is_alive() else None
         if counted is None:
             continue
         if counted.total != expected and total is None:
@@ -84,5 +84,4 @@ def follow(thread: threading.Thread, counter: Counter, bar: console.Progress, to
         if counted.done > shown:
             bar.advance(counted.done - shown)
             shown = counted.done
-    if expected is not None and expected > shown:
-        bar.advance(expected - shown)
+    return max(0, (expected or 0) - shown)
