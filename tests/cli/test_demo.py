@@ -29,7 +29,15 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     done = run("demo")
     assert done.code == 0, done.err
-    for chapter in ("Commits", "Files", "Keys", "Two writers at once", "Proof", "A process dies", "A byte changes"):
+    for chapter in (
+        "Commits",
+        "Files",
+        "Keys",
+        "Two writers at once",
+        "Proof",
+        "A process dies",
+        "A byte changes",
+    ):
         assert f"\n{chapter}\n" in done.out
     assert "WRONG" not in done.out
     assert "corrupt: block" in done.out

@@ -22,6 +22,7 @@ from trueline.workspace.addendum import addendum_of
 from trueline.workspace.commit import Commit
 from trueline.workspace.definition import check_appendable, strategy_of
 from trueline.workspace.ingest.committing import Order, commit
+from trueline.workspace.ingest.frames import is_frame, take_frame
 from trueline.workspace.ingest.incoming import Incoming, from_table
 from trueline.workspace.ingest.once import check_key
 from trueline.workspace.ingest.watermarks import as_instant
@@ -55,7 +56,7 @@ def append_rows(
     check_key(key)
     explicit = None if watermark is None else as_instant(watermark)
     check_appendable(name, tail, nothing=polled is not None or _is_nothing(data))
-    run = tasks if tasks is not None else Inline(workers=min(4, os.cpu_count() or 1))
+    run = tasks if tasks is not None else _tasks_for(data)
     with _typed_errors(chain.store.location), chain.store.scratch() as scratch:
         incoming = _take(
             chain, tail, data, reader, max_bad, resend=resend, scratch=scratch, tasks=run, polled=polled
@@ -104,6 +105,8 @@ def _take(
             )
 
         return replace(taken, source_state=source.state, retake=retake)
+    if is_frame(data) and reader is None and max_bad is None and not resend:
+        return take_frame(data, tail, scratch, tasks)
     if isinstance(data, list) and not data and tail.schema is not None and reader is None:
         # Nothing at all: a snapshot of nothing is an empty table.
         return Incoming((), DataSchema(fields_of(tail.schema)), tail.vocab)
@@ -114,6 +117,15 @@ def _take(
             code="NotFiles",
         )
     return from_table(hold(data), tail, with_op=isinstance(strategy_of(tail), Changelog | Upsert))
+
+
+def _tasks_for(data: object) -> Tasks:
+    """Work on rows of a Spark frame is done where they are, other work in this process."""
+    if is_frame(data):
+        from trueline.spark.session import adopt
+
+        return adopt(data.sparkSession).tasks()  # type: ignore[attr-defined]
+    return Inline(workers=min(4, os.cpu_count() or 1))
 
 
 @contextmanager

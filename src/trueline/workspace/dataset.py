@@ -232,8 +232,9 @@ class Dataset:
         """Add rows as one commit; when it returns they are durable and the head has moved.
 
         `data` is an Arrow table or batch, anything with `__arrow_c_stream__`
-        (pandas, polars), a list of dictionaries, or files: a path, a glob, or
-        a list of them, read by `reader` (by default chosen by their ending).
+        (pandas, polars), a list of dictionaries, a Spark frame (its rows do not
+        pass the driver), or files: a path, a glob, or a list of them, read by
+        `reader` (by default chosen by their ending).
         The first rows decide the columns; later ones may leave out optional
         columns and bring new ones. A file whose bytes were taken in before is
         passed over; a known name with other bytes is refused unless `resend`.

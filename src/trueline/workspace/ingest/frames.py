@@ -1,0 +1,130 @@
+"""Taking Spark frames in: spooled once in their order, then read by the tasks that write the slices.
+
+No row of a frame passes the driver: it hears of files, counts and times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.evolution import fields_of
+from trueline.chain.instant import Instant
+from trueline.chain.scratch import Scratch
+from trueline.chain.tail import Tail
+from trueline.workspace.ingest.incoming import Incoming, latest, newest_event, typed_for
+from trueline.workspace.ingest.pieces import Piece, PieceWriter
+from trueline.workspace.intake import fit
+from trueline.workspace.tasks import Tasks
+
+
+def is_frame(data: object) -> bool:
+    """Say whether something is a Spark frame, without importing Spark."""
+    return type(data).__module__.startswith("pyspark.sql") and hasattr(data, "sparkSession")
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledPiece:
+    """A Parquet file of a spooled frame; its rows are typed for the dataset as they are read."""
+
+    rows: int
+    path: str
+    schema: pa.Schema
+    tail: Tail
+
+    def read(self, start: int, stop: int) -> Iterator[pa.Table]:
+        """Read the rows [start, stop), a row group at a time."""
+        with pq.ParquetFile(self.path) as file:
+            first = 0
+            for number in range(file.num_row_groups):
+                count = file.metadata.row_group(number).num_rows
+                begin, end = max(start - first, 0), min(stop - first, count)
+                if begin < end:
+                    rows = file.read_row_group(number).slice(begin, end - begin)
+                    yield fit(rows.cast(self.schema), self.tail).table
+                first += count
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The latest event time of a piece, and how many had more than milliseconds."""
+
+    newest: Instant | None
+    rounded: int
+
+
+def look_at_times(piece: SpooledPiece) -> Times:
+    """Read the event times of a piece, and no other column."""
+    name = piece.tail.vocab.event_time
+    if name not in piece.schema.names:
+        return Times(None, 0)
+    newest, rounded = None, 0
+    times = piece.schema.field(name)
+    with pq.ParquetFile(piece.path) as file:
+        for number in range(file.num_row_groups):
+            rows = file.read_row_group(number, columns=[name]).cast(pa.schema([times]))
+            fitted = fit(rows, _times_only(piece.tail))
+            newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
+    return Times(newest, rounded)
+
+
+def _times_only(tail: Tail) -> Tail:
+    """Return a tail of a dataset that has the event time and nothing else."""
+    assert tail.schema is not None
+    kept = tuple(field for field in fields_of(tail.schema) if field.name in tail.vocab.names)
+    return tail._replace(schema=type(tail.schema)(schema=DataSchema(kept)))
+
+
+def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incoming:
+    """Spool a frame into scratch: by the JVM where that is a folder, through Python workers elsewhere."""
+    from trueline.spark.frames import spool, write_pieces
+    from trueline.spark.types import arrow_schema_of
+
+    if scratch.folder is None:
+        typed = typed_for(arrow_schema_of(frame.schema), tail)
+        written = write_pieces(frame, WritePartition(scratch, typed))
+        pieces: tuple[Any, ...] = tuple(piece for piece, _ in written if piece.rows)
+        times = [seen for _, seen in written]
+    else:
+        spooled = spool(frame, scratch.folder)
+        typed = typed_for(spooled.schema, tail)
+        pieces = tuple(
+            SpooledPiece(piece.rows, piece.path, spooled.schema, typed) for piece in spooled.pieces
+        )
+        times = [seen for _, seen in tasks.map(look_at_times, pieces, label="look at event times")]
+    assert typed.schema is not None
+    return Incoming(
+        pieces,
+        DataSchema(fields_of(typed.schema)),
+        typed.vocab,
+        latest([seen.newest for seen in times]),
+        sum(seen.rounded for seen in times),
+        # Rows are not hashed once more for a key: a frame sent again is told by how many it has.
+        digest=f"frame of {sum(piece.rows for piece in pieces)} rows",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WritePartition:
+    """Writes the rows of a partition to scratch, typed for the dataset."""
+
+    scratch: Scratch
+    tail: Tail
+
+    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[Piece, Times]:
+        """Write a partition; a second attempt writes the same again."""
+        assert self.tail.schema is not None
+        writer: PieceWriter | None = None
+        newest, rounded = None, 0
+        name = f"partition-{partition}.arrow"
+        for batch in batches:
+            fitted = fit(pa.Table.from_batches([batch]), self.tail)
+            writer = writer or PieceWriter(self.scratch, name, fitted.table.schema)
+            writer.write(fitted.table)
+            newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
+        return (writer.finish() if writer else Piece(0)), Times(newest, rounded)
