@@ -241,7 +241,7 @@ class Dataset:
         Cells that cannot be read are missing and counted; more than `max_bad`
         of them (a number, or below 1 a share of the rows) refuse the whole.
         `watermark` says that nothing older is expected (by default the newest
-        event time). With `idempotency_key` the same append again returns the
+        event time less the dataset's lateness). With `idempotency_key` the same append again returns the
         first commit.
         """
         from trueline.workspace.appending import append_rows

@@ -38,6 +38,11 @@ def test_a_file_comes_whole_with_what_its_server_calls_it(server):
     assert get(server.serve("/c.csv", BODY)) == (BODY, None)
 
 
+def test_an_address_may_be_written_as_people_read_it(server):
+    server.serve("/z%C3%BCrich%20west.csv?day=1", BODY)
+    assert get(f"{server.url}/zürich%20west.csv?day=1#part")[0] == BODY
+
+
 @pytest.mark.parametrize(
     ("how", "header", "sent"),
     [
@@ -123,6 +128,37 @@ def test_a_gzip_bomb_is_bounded(server):
     with pytest.raises(InputError) as refused:
         get(server.serve("/a.csv", bomb, headers={"Content-Encoding": "gzip"}), limits=Limits(bytes=1 << 20))
     assert refused.value.code == "TooLarge"
+
+
+def test_gzip_is_unpacked_a_piece_at_a_time(server):
+    sizes = []
+
+    class Watched(MemoryScratch):
+        def create(self, name):
+            file = super().create(name)
+            write = file.write
+            file.write = lambda piece: (sizes.append(len(piece)), write(piece))[1]
+            return file
+
+    url = server.serve("/a.csv", gzip.compress(b"\0" * 20_000_000), headers={"Content-Encoding": "gzip"})
+    found = fetch(url, Watched(), source_name="default")
+    assert (found.source.size, max(sizes) <= 1 << 20) == (20_000_000, True)
+
+
+def test_gzip_that_unpacks_to_nothing_is_bounded_too(server):
+    empty = gzip.compress(b"") * 100
+    chunks = f"{len(empty):x}\r\n".encode() + empty + b"\r\n"
+    lines = ("HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Content-Encoding: gzip")
+    with pytest.raises(InputError) as refused:
+        get(server.serve("/a.csv", send=raw(*lines, body=chunks * 10)), limits=Limits(bytes=5000))
+    assert refused.value.code == "TooLarge"
+
+
+@pytest.mark.parametrize("size", [(1 << 20) - 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+def test_gzip_of_any_size_comes_whole(server, size):
+    body = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    url = server.serve("/a.csv", gzip.compress(body, 0), headers={"Content-Encoding": "gzip"})
+    assert get(url)[0] == body
 
 
 def test_a_file_that_is_gzip_itself_stays_as_it_is(server):

@@ -293,6 +293,24 @@ def test_what_a_source_keeps_for_ever_is_read_once(ws, server, inbox):
     assert len(server.asked) == 1
 
 
+def test_a_workspace_below_a_url_pulls_too(server, inbox, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.chdir(tmp_path)
+    url = server.serve("/a.csv", b"id,price\n1,2\n", etag='"v1"')
+    write(inbox, "b.csv", 2)
+    with tl.open("memory://pulling/lake", create=True) as lake:
+        ds, files = lake.create("sales", source=url), lake.create("files", source="inbox/*.csv")
+        assert lake.pull().rows == 2
+        assert (lake.pull().rows, column(ds, "id"), column(files, "id")) == (0, [1], [2])
+        polling = files.chain.tail().polling
+        redeclare(
+            files,
+            SetPollingSource(fetch=FetchFilesGlob("inbox/*"), read=polling.read, merge=polling.merge),
+        )
+        assert failed(lake, "files").report.errors["files"].code == "UnknownSource"
+
+
 # --- several datasets ------------------------------------------------------------------
 
 

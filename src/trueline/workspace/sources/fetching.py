@@ -14,7 +14,7 @@ from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
 from typing import IO, Any, Final
 from urllib.error import HTTPError, URLError
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 from urllib.request import (
     HTTPDefaultErrorHandler,
     HTTPErrorProcessor,
@@ -38,6 +38,7 @@ MAX_BYTES: Final = 16 << 30
 # Seconds: of silence, and of a whole download.
 SILENCE: Final = 60.0
 LONGEST: Final = 6 * 3600.0
+_OF_A_URL: Final = "%/:?#[]@!$&'()*+,;=~-._"
 _CHUNK: Final = 1 << 20
 _LATER: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 _MOVED: Final = frozenset({301, 302, 303, 307, 308})
@@ -79,7 +80,8 @@ def fetch(
         **_condition(known),
     }
     try:
-        with closing(_open(Request(url, headers=asked), bounds.silence)) as answer:  # noqa: S310 (checked)
+        request = Request(quote(url, safe=_OF_A_URL), headers=asked)  # noqa: S310 (`_open` looks)
+        with closing(_open(request, bounds.silence)) as answer:
             size = _save(answer, url, scratch, bounds)
             state = _state(answer.headers, source_name)
     except HTTPError as error:
