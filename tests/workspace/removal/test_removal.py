@@ -108,9 +108,18 @@ def test_what_is_not_there_records_nothing(ds):
     assert ds.head == head
     ds.drop_data(upto=5, reason="old")
     head = ds.head
+    assert ds.drop_data(upto="2001-01-01", reason="before the beginning").block is None
     assert ds.drop_data(upto=5, reason="again").block is None
     assert ds.drop_data(upto=3, reason="less").block is None
     assert ds.head == head
+
+
+def test_a_dataset_without_records_has_none_to_remove(ws):
+    ds = ws.create("empty", schema=pa.schema({"x": pa.int64()}))
+    assert ds.drop_data(upto=ds.head, reason="old").block is None
+    assert ds.drop_data(where="x = 1", reason="gone").block is None
+    with pytest.raises(InputError, match="no records"):
+        ds.drop_data(upto=0, reason="old")
 
 
 @pytest.mark.parametrize(
@@ -462,3 +471,24 @@ def test_what_is_left_is_what_a_list_has(tmp_path_factory, story):
         assert ds.view().row_count == len(rows)
         assert ds.view().removed == offset - len(rows)
         assert kinds(ds.verify()) <= {"removed"}
+
+
+def test_state_that_comes_out_as_it_was_before_is_kept_and_looked_at(ws):
+    ds = ws.create("keyed", merge=tl.merge.upsert("k"))
+    ds.append(pa.table({"k": [1], "v": ["one"]}))
+    before = state_files(ds)
+    ds.append(pa.table({"k": [2], "v": ["two"]}))
+    ds.drop_data(where="k = 2", reason="request 22")
+    assert state_files(ds) == before, "the same rows are the same bytes"
+    ws.gc(older_than=0)
+    assert ds.get(1) == {"k": 1, "v": "one"}
+    assert kinds(ds.verify()) == {"removed"}
+    (Path(ds.chain.store.location) / "checkpoints" / before[0]).unlink()
+    assert kinds(ds.verify()) == {"removed", "missing"}
+
+
+def state_files(ds) -> list[str]:
+    from trueline.chain.checkpoint import CheckpointFile
+
+    raw = ds.chain.store.get(Folder.CHECKPOINTS, ds.chain.tail().checkpoint)
+    return [file.hash for file in CheckpointFile.from_bytes(raw).files if "state" in file.notes]

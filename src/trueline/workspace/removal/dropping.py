@@ -126,6 +126,8 @@ class _Plan:
     def by_offset(self, upto: object) -> Removed:
         """Remove the records up to an offset, or up to the end of a commit."""
         last = self._last(upto)
+        if last < 0:
+            return Removed(self.name, None, self.reason)
         events = Events(self.standing, (self.offset,))
         whole, cut = -1, None
         # Slices are dense: only the one that holds the offset can be cut.
@@ -149,7 +151,13 @@ class _Plan:
                     code="BadPosition",
                 )
             return int(upto)
-        found = resolve(self.chain, upto).offset
+        try:
+            found = resolve(self.chain, upto).offset
+        except InputError as error:
+            # Old records of a young dataset: there are none, which is what was wanted.
+            if error.code != "BeforeTheBeginning":
+                raise
+            return -1
         return -1 if found is None else found
 
     def _offsets(self, file: SliceFile, last: int) -> Offsets:

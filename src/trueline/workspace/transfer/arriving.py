@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,7 @@ from trueline.chain.file_store import FileStore
 from trueline.chain.findings import Finding
 from trueline.chain.store import Folder
 from trueline.chain.tail import Tail, follow
-from trueline.errors import CorruptionError, InputError
+from trueline.errors import CorruptionError, InputError, StoreError
 from trueline.identity.multihash import Multihash
 from trueline.workspace.transfer.copying import WORKERS
 from trueline.workspace.transfer.remote import Remote, block_bytes
@@ -39,18 +40,18 @@ class Arriving:
 
     def raw(self, name: Multihash) -> bytes:
         """Return the bytes of a block, proven by its name."""
-        try:
+        # Another transfer of the same dataset may end, and clear the folder, at any time.
+        with suppress(CorruptionError, StoreError):
             raw = self._kept.get(Folder.BLOCKS, name, limit=MAX_BLOCK_BYTES)
             if Multihash.of(raw) == name:
                 return raw
-        except CorruptionError:
-            pass
         raw = block_bytes(self._remote, name)
-        self._kept.put(Folder.BLOCKS, raw)
-        self._unsynced += 1
-        if self._unsynced >= _SYNC_BLOCKS:
-            self._kept.sync()
-            self._unsynced = 0
+        with suppress(StoreError):
+            self._kept.put(Folder.BLOCKS, raw)
+            self._unsynced += 1
+            if self._unsynced >= _SYNC_BLOCKS:
+                self._kept.sync()
+                self._unsynced = 0
         return raw
 
     def block(self, name: Multihash) -> Block:
@@ -93,14 +94,15 @@ class Arriving:
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="trueline-transfer") as pool:
             for _ in pool.map(self._fetched, found):
                 pass
-        self._kept.sync()
+        with suppress(StoreError):
+            self._kept.sync()
 
     def _fetched(self, name: Multihash) -> None:
         # What is listed and is no block of this chain is nobody's business.
         try:
             if self._kept.size(Folder.BLOCKS, name) is None:
                 self._kept.put(Folder.BLOCKS, block_bytes(self._remote, name))
-        except (CorruptionError, InputError):
+        except (CorruptionError, InputError, StoreError):
             return
 
     def proven(self, names: Sequence[Multihash], tail: Tail | None, findings: Findings) -> Iterator[Block]:
@@ -127,7 +129,8 @@ class Arriving:
 
     def close(self) -> None:
         """Keep what was fetched for another time."""
-        self._kept.sync()
+        with suppress(StoreError):
+            self._kept.sync()
         self._kept.close()
 
     def discard(self) -> None:
