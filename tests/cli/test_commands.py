@@ -11,10 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 import trueline as tl
-from trueline.cli.app import app
+from trueline.cli.app import application
 from trueline.spark import java
 
 COMMANDS = ["init", "create", "list", "status", "log", "schema", "verify", "gc", "doctor", "config", "demo"]
+
+app = application()
 
 
 def test_a_workspace_is_made_and_made_again(run, tmp_path):

@@ -190,7 +190,7 @@ class Story:
             self.facts[f"killed {moment}"] = which
         swept = self.workspace.gc(older_than=0)
         self.console.say(
-            f"  gc removes what the lost race and the first of these left behind: {swept.objects} files",
+            f"  gc removes what the first of these left behind: {swept.objects} files",
             "faint",
         )
         self.facts["swept"] = swept.objects

@@ -8,6 +8,7 @@ from trueline.errors import InputError
 from trueline.workspace.commit import Commit, commit_at
 
 MAX_KEY = 512
+RESERVED = "trueline/"
 
 
 def is_text(value: str) -> bool:
@@ -26,6 +27,10 @@ def check_key(key: object) -> None:
             f"the idempotency key is {key!r:.80}",
             remedy=f"give text of 1 to {MAX_KEY} characters",
             code="BadKey",
+        )
+    if key is not None and key.startswith(RESERVED):
+        raise InputError(
+            f"keys that begin with {RESERVED!r} are used for removals", remedy="choose another", code="BadKey"
         )
 
 
