@@ -25,7 +25,7 @@ from trueline.workspace.merging.sorted_runs import choose_splitters, read_range,
 from trueline.workspace.merging.strategies import merge_batch
 from trueline.workspace.state.keys import KEY, KeyRange, encode_keys, null_key, ranges, rows_without_key
 from trueline.workspace.state.ordering import unified
-from trueline.workspace.state.segment import GONE
+from trueline.workspace.state.segment import GONE, SegmentInfo
 from trueline.workspace.state.state import State
 
 OFFSET: Final = "_offset"
@@ -154,7 +154,7 @@ class _Merging:
             delta = merged.delta_with_offsets(OFFSET, self.first)
             # A ledger only asks whether a key is known.
             kept = delta.select([KEY, GONE, OFFSET]) if isinstance(self.strategy, Ledger) else delta
-            state = state.apply(kept).compact_if_needed()
+            state = _extended(state, [kept])
         return Outcome((Piece.of(events),) if events.num_rows else (), state, _counted(merged.ignored))
 
     def in_ranges(self, scratch: Scratch, parts: int) -> Outcome:
@@ -186,7 +186,7 @@ class _Merging:
             pieces, segments = spilled.finish(table.drop_columns([RANK]) for table in batches)
         else:
             pieces, segments = spilled.finish()
-        state = self.state.apply_parts(segments).compact_if_needed() if segments else self.state
+        state = _extended(self.state, segments) if segments else self.state
         return Outcome(pieces, state, _counted(spilled.ignored))
 
     def _read(self, parts: Sequence[Part], rank: int) -> pa.Table:
@@ -212,6 +212,11 @@ class _Merging:
             return pa.Table.from_batches(batches) if batches else None
         keys = new[KEY].combine_chunks() if KEY in new.column_names else encode_keys(new, self.strategy.key)
         return self.state.lookup(keys, columns)
+
+
+def _extended(state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]]) -> State:
+    """Add a generation; what there is becomes fewer files before, so that none is written in vain."""
+    return state.compact_if_needed().apply_parts(parts)
 
 
 def _tables(part: Part) -> Iterator[pa.Table]:
