@@ -1,0 +1,59 @@
+"""Where a streaming query puts its batches: each becomes one commit, once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from trueline.errors import InputError
+from trueline.workspace import open as open_workspace
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_QUERY: Final = "sql.streaming.queryId"
+
+
+def sink(
+    workspace: str | os.PathLike[str], dataset: str, *, name: str | None = None
+) -> Callable[[DataFrame, int], None]:
+    """Return a function for `foreachBatch` that appends every batch exactly once.
+
+    A batch is known by the query and its number: `spark/<query>/<batch>` is the idempotency key of its
+    commit. The query is its id, which the checkpoint keeps, or the `name` given here (needed on Connect).
+    """
+    path = os.fspath(workspace)
+    if name is not None and (not name or "/" in name):
+        raise InputError(
+            f"the name of the query is {name!r:.80}", remedy="give text without /", code="BadName"
+        )
+    if "://" not in path:
+        path = os.path.abspath(path)  # noqa: PTH100 (resolve() would follow links)
+    with open_workspace(path) as found:
+        _ = found[dataset]  # a query should not start for a dataset that is not there
+
+    def append(batch: DataFrame, batch_id: int) -> None:
+        query = _query_of(batch) if name is None else name
+        key = f"spark/{query}/{batch_id}"
+        with open_workspace(path) as opened:
+            target = opened[dataset]
+            # The id of a query goes with its checkpoint, so the batch is the same one: no need to compute it.
+            if name is None and target.chain.token(key) is not None:
+                return
+            target.append(batch, idempotency_key=key)
+
+    return append
+
+
+def _query_of(batch: Any) -> str:
+    """Return the id of the query that a batch belongs to; it stays the same over restarts."""
+    context = getattr(batch.sparkSession, "_sc", None)
+    found = context.getLocalProperty(_QUERY) if context is not None else None
+    if not found:
+        raise InputError(
+            "the batch does not say which query it belongs to",
+            remedy="give the sink a name of its own: sink(workspace, dataset, name=…)",
+            code="NoQuery",
+        )
+    return str(found)

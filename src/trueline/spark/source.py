@@ -1,0 +1,366 @@
+"""Datasets as a data source of Spark: `spark.read.format("trueline")` and `spark.readStream`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from trueline.errors import CorruptionError, InputError, SchemaError
+from trueline.spark.errors import CarriedError
+from trueline.spark.packing import pack, unpack
+from trueline.spark.types import to_spark_schema
+from trueline.view.bounds import NO_BOUNDS
+from trueline.view.plan import Scan, Step, divided
+from trueline.view.schema import unknown_column
+from trueline.view.view import View
+from trueline.workspace import open as open_workspace
+from trueline.workspace.reading import resolve
+from trueline.workspace.reading.changes import OPERATIONS
+from trueline.workspace.reading.events import Events
+from trueline.workspace.reading.slices import SliceFile, Slices
+from trueline.workspace.reading.standing import Standing
+from trueline.workspace.tasks import failure
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from trueline.workspace.dataset import Dataset
+
+FORMAT: Final = "trueline"
+_OPTIONS: Final = ("workspace", "dataset", "at", "after", "columns", "system", "changes")
+_LABEL: Final = "reading the dataset"
+_ROWS_OF_A_PIECE: Final = 1 << 20
+_TRUE: Final = {"true": True, "false": False}
+
+
+def register(spark: SparkSession) -> None:
+    """Let a session read datasets with `format("trueline")`; other sessions are not changed."""
+    spark.dataSource.register(TruelineSource)
+
+
+@contextmanager
+def _carrying() -> Iterator[None]:
+    """Send errors to the driver so that `trueline.spark.errors.translated` finds ours in Spark's."""
+    try:
+        yield
+    except CarriedError:
+        raise
+    except Exception as error:  # noqa: BLE001 (whatever reading raises)
+        raise CarriedError(failure(error, label=_LABEL, index=0)) from None
+
+
+# --- what is asked for ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of a read, understood; `block` is the commit it was fixed at when it was made."""
+
+    workspace: str
+    dataset: str
+    at: str | None
+    after: str | None
+    columns: tuple[str, ...] | None
+    system: bool
+    changes: bool
+    block: str = ""
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> Asked:
+        """Understand options, or name the one that cannot be understood."""
+        given = {name.lower(): value for name, value in options.items()}
+        for name in given:
+            if name not in _OPTIONS:
+                raise InputError(
+                    f"there is no option {name!r}",
+                    remedy=f"there are {', '.join(_OPTIONS)}",
+                    code="BadOption",
+                )
+        for name in ("workspace", "dataset"):
+            if not given.get(name):
+                raise InputError(
+                    f"the option {name!r} is missing", remedy=f'.option("{name}", …)', code="BadOption"
+                )
+        columns = given.get("columns")
+        named = None if columns is None else tuple(name.strip() for name in columns.split(","))
+        return cls(
+            given["workspace"],
+            given["dataset"],
+            given.get("at"),
+            given.get("after"),
+            named,
+            _flag(given, "system"),
+            _flag(given, "changes"),
+        )
+
+    @contextmanager
+    def opened(self) -> Iterator[Dataset]:
+        """Open the dataset."""
+        with open_workspace(self.workspace) as workspace:
+            yield workspace[self.dataset]
+
+    def fixed(self) -> Asked:
+        """Return it fixed at the commit that `at` names now."""
+        with self.opened() as dataset:
+            _ = dataset.head  # says what is wrong with a dataset that has lost it
+            block = str(resolve(dataset.chain, self.at).block)
+        place = self.workspace
+        if "://" not in place:
+            place = os.path.abspath(place)  # noqa: PTH100 (resolve() would follow links)
+        return replace(self, workspace=place, block=block)
+
+    def view(self, dataset: Dataset) -> View:
+        """Return the rows that are asked for, all of them, with the columns that are."""
+        view = (
+            dataset.changes(self.after, self.block, system=False)
+            if self.changes
+            else dataset.view(self.block, self.system)
+        )
+        names = view.schema.names
+        for name in self.columns or ():
+            if name not in names:
+                raise unknown_column(name, names)
+        if not names:
+            raise SchemaError(
+                f"{self.dataset} has no columns at this commit",
+                remedy="append something first, or declare a schema",
+                dataset=self.dataset,
+            )
+        return view if self.columns is None else view.select(*self.columns)
+
+    def schema(self) -> pa.Schema:
+        """The columns that are asked for."""
+        with self.opened() as dataset:
+            return self.view(dataset).schema.to_arrow()
+
+
+def _flag(given: Mapping[str, str], name: str) -> bool:
+    found = _TRUE.get(given.get(name, "false").lower())
+    if found is None:
+        raise InputError(
+            f"the option {name!r} is {given[name]!r:.40}", remedy="give true or false", code="BadOption"
+        )
+    return found
+
+
+# --- pieces of it ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All rows, for one task: where rows are folded from events no other task can help."""
+
+    asked: Asked
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        with self.asked.opened() as dataset:
+            yield from self.asked.view(dataset).step.batches(columns, NO_BOUNDS)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some rows; with `op` the column of that name holds operations, which are shown as words."""
+
+    step: Step
+    op: str | None = None
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for batch in self.step.batches(columns, NO_BOUNDS):
+            is_shown = self.op is not None and self.op in columns
+            yield _worded(batch, list(columns).index(self.op or "")) if is_shown else batch
+
+
+def _worded(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
+    ops = batch.column(place)
+    try:
+        words = pa.array(OPERATIONS).take(ops)
+    except pa.ArrowIndexError:
+        raise CorruptionError(
+            "a slice has operations that are not known",
+            remedy="`trueline verify` says which",
+            code="SliceDamaged",
+        ) from None
+    return batch.set_column(
+        place, pa.field(batch.schema.field(place).name, pa.string(), nullable=False), words
+    )
+
+
+def _events(standing: Standing, columns: Sequence[str], first: int, last: int, *, words: bool) -> list[Piece]:
+    """Return the events with these offsets, in pieces of about a million."""
+    vocab = standing.vocab
+    needed = tuple(columns)
+    events = Events(standing, needed, first)
+    groups: list[list[SliceFile]] = []
+    for entry in events.entries(first, last):
+        if not groups or entry.first - groups[-1][0].first >= _ROWS_OF_A_PIECE:
+            groups.append([])
+        groups[-1].append(events.file(entry))
+    op = vocab.op if words else None
+    return [
+        Piece(Scan(Slices(tuple(group), events.schema, vocab.offset, vocab.event_time)), op)
+        for group in groups
+    ]
+
+
+def _partitions(pieces: Sequence[Piece | Whole]) -> list[InputPartition]:
+    return [InputPartition(pack(piece)) for piece in pieces]
+
+
+def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a partition exactly as Spark will have them."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    if partition.value is None:
+        return  # what Spark makes of a list of no partitions
+    target = to_arrow_schema(schema, timezone="UTC")
+    with _carrying():
+        for batch in unpack(partition.value).read(target.names):
+            yield batch.cast(target)
+
+
+# --- the source ----------------------------------------------------------------------------------
+
+
+class TruelineSource(DataSource):
+    """Datasets of a workspace: current rows, or events with `changes`; a frame stays at its commit."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        # Spark makes this once for each load() and sends copies around: here is where the commit is chosen.
+        with _carrying():
+            self.asked = Asked.of(options).fixed()
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> StructType:
+        with _carrying():
+            return to_spark_schema(self.asked.schema())
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        with _carrying():
+            if self.asked.after is not None and not self.asked.changes:
+                raise InputError(
+                    "the option 'after' is for changes", remedy='.option("changes", "true")', code="BadOption"
+                )
+            _check_schema(self.schema(), schema)
+            return BatchReader(self.asked, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        with _carrying():
+            if self.asked.at is not None:
+                raise InputError(
+                    "a stream has no end, so it takes no option 'at'",
+                    remedy="leave it out; 'after' says where to begin",
+                    code="BadOption",
+                )
+            _check_schema(self.schema(), schema)
+            return StreamReader(self.asked, schema)
+
+
+def _check_schema(ours: StructType, given: StructType) -> None:
+    """Refuse a schema that was given by hand and is another one."""
+    if [(f.name, f.dataType) for f in ours] != [(f.name, f.dataType) for f in given]:
+        raise SchemaError(
+            f"the dataset has the columns {ours.simpleString()}, not {given.simpleString()}",
+            remedy="give no schema; the option 'columns' chooses some",
+        )
+
+
+class BatchReader(DataSourceReader):
+    """Reads slices, or ranges of keys, in tasks of their own."""
+
+    def __init__(self, asked: Asked, schema: StructType) -> None:
+        self.asked, self.schema = asked, schema
+
+    def partitions(self) -> Sequence[InputPartition]:
+        asked = self.asked
+        with _carrying(), asked.opened() as dataset:
+            view = asked.view(dataset)
+            if asked.changes:
+                chain = dataset.chain
+                standing = Standing.of(dataset.name, chain, resolve(chain, asked.block))
+                first = 0 if asked.after is None else _next(resolve(chain, asked.after).offset)
+                return _partitions(
+                    _events(standing, view.schema.names, first, standing.last_offset, words=True)
+                )
+            parts = divided(view.step)
+            return _partitions([Whole(asked)] if parts is None else [Piece(part) for part in parts])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self.schema)
+
+
+def _next(offset: int | None) -> int:
+    return 0 if offset is None else offset + 1
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a dataset from commit end to commit end: `{"offset": n}`, the last record that was read."""
+
+    def __init__(self, asked: Asked, schema: StructType) -> None:
+        self.asked, self.schema = asked, schema
+        self.target: int | None = None
+        with asked.opened() as dataset:
+            here = Standing.of(dataset.name, dataset.chain, resolve(dataset.chain, asked.block))
+            if here.is_keyed and not asked.changes:
+                raise InputError(
+                    f"{asked.dataset} has rows that are replaced, and a stream cannot take rows back",
+                    remedy='read its events: .option("changes", "true")',
+                    code="KeyedStream",
+                )
+
+    def _offset(self, at: Any) -> int:
+        with _carrying(), self.asked.opened() as dataset:
+            offset = resolve(dataset.chain, at).offset
+            return -1 if offset is None else offset
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        return {"offset": -1 if self.asked.after is None else self._offset(self.asked.after)}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        del limit
+        newest = self._offset(None) if self.target is None else self.target
+        if newest < start["offset"]:
+            with _carrying():
+                raise _behind(self.asked.dataset, start["offset"], newest)
+        return {"offset": newest}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.target = self._offset(None)
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
+        with _carrying(), self.asked.opened() as dataset:
+            chain = dataset.chain
+            for offset in (start["offset"], end["offset"]):
+                if offset >= 0:
+                    resolve(chain, offset)  # refuses what is no commit end
+            # Of the columns as they are now: a batch that is read again may end before one was added.
+            standing = Standing.of(dataset.name, chain, resolve(chain, None))
+            names = self.schema.names
+            first, last = start["offset"] + 1, end["offset"]
+            return _partitions(_events(standing, names, first, last, words=self.asked.changes))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _read(partition, self.schema)
+
+
+def _behind(name: str, start: int, newest: int) -> InputError:
+    return InputError(
+        f"the checkpoint has read {name} up to offset {start:,}, and it ends at {newest:,} now",
+        remedy="the dataset was reset or replaced: begin with a new checkpoint",
+        code="StreamBehind",
+        offset=start,
+        newest=newest,
+    )

@@ -1,0 +1,241 @@
+"""Spark reads datasets by `format("trueline")` and fills them by `foreachBatch`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from tests.architecture import ROOT
+from trueline.errors import CorruptionError, DatasetNotFound, InputError, SchemaError, WorkspaceNotFound
+from trueline.spark.errors import translated
+from trueline.spark.sink import sink
+from trueline.spark.source import register
+
+
+@pytest.fixture(scope="module")
+def session(spark):
+    own = spark.newSession()
+    own.conf.set("spark.sql.session.timeZone", "UTC")
+    register(own)
+    return own
+
+
+@pytest.fixture
+def ws(tmp_path):
+    with tl.open(tmp_path / "shop", create=True) as opened:
+        yield opened
+
+
+@pytest.fixture
+def sales(ws):
+    dataset = ws.create("sales")
+    dataset.append(pa.table({"city": ["Bern", "Zug"], "price": [9.5, None]}))
+    dataset.append(pa.table({"city": ["Chur"], "price": [3.0], "tags": [["a", None]]}))
+    return dataset
+
+
+@pytest.fixture
+def stock(ws):
+    dataset = ws.create("stock", merge=tl.merge.upsert("item"))
+    dataset.append(pa.table({"item": ["nut", "bolt"], "count": [1, 2]}))
+    dataset.append(pa.table({"item": ["nut", "cog"], "count": [5, 7]}))
+    return dataset
+
+
+def load(session, dataset, **options):
+    reader = session.read.format("trueline").option("workspace", str(dataset.workspace.place.path))
+    with translated():
+        return reader.option("dataset", dataset.name).options(**options).load()
+
+
+def rows(frame) -> list[dict]:
+    with translated():
+        return frame.toArrow().to_pylist()
+
+
+def test_a_frame_has_the_rows_of_the_view_in_their_order(session, sales):
+    frame = load(session, sales)
+    assert frame.columns == ["city", "price", "tags"]
+    assert rows(frame) == sales.view().to_arrow().to_pylist()
+    assert [row["city"] for row in rows(frame)] == ["Bern", "Zug", "Chur"]
+
+
+def test_it_reads_at_a_commit_with_the_columns_of_that_commit(session, sales):
+    [_, first] = [commit for commit in sales.log() if commit.rows]
+    for at in (str(first.block), "offset:1"):
+        frame = load(session, sales, at=at)
+        assert frame.columns == ["city", "price"]
+        assert [row["city"] for row in rows(frame)] == ["Bern", "Zug"]
+
+
+def test_a_frame_stays_at_its_commit(session, sales):
+    frame = load(session, sales)
+    sales.append(pa.table({"city": ["Thun"], "price": [1.0], "more": [1]}))
+    assert [row["city"] for row in rows(frame)] == ["Bern", "Zug", "Chur"]
+    assert "more" in load(session, sales).columns
+
+
+def test_columns_are_chosen_and_those_of_the_system_shown(session, sales):
+    assert rows(load(session, sales, columns="price, city")) == [
+        {"price": 9.5, "city": "Bern"},
+        {"price": None, "city": "Zug"},
+        {"price": 3.0, "city": "Chur"},
+    ]
+    assert rows(load(session, sales, system="true")) == sales.view(system=True).to_arrow().to_pylist()
+
+
+def test_a_keyed_dataset_has_its_current_rows(session, stock):
+    expected = [{"item": "bolt", "count": 2}, {"item": "cog", "count": 7}, {"item": "nut", "count": 5}]
+    assert sorted(rows(load(session, stock)), key=lambda row: row["item"]) == expected
+    assert rows(load(session, stock)) == stock.view().to_arrow().to_pylist()
+
+
+def test_current_rows_are_there_when_the_state_is_gone(session, stock):
+    expected = stock.view().to_arrow().to_pylist()
+    for path in Path(stock.chain.store.location, "checkpoints").iterdir():
+        path.unlink()
+    assert rows(load(session, stock)) == expected
+
+
+def test_changes_are_events_with_their_operation(session, stock):
+    found = rows(load(session, stock, changes="true"))
+    assert found == stock.changes().to_arrow().to_pylist()
+    assert {row["op"] for row in found} == {"insert", "update_preimage", "update_postimage"}
+    after = rows(load(session, stock, changes="true", after="offset:1", columns="item"))
+    assert after == stock.changes(after=1).select("item").to_arrow().to_pylist()
+
+
+def test_about_a_million_records_are_a_partition(session, ws):
+    numbers = ws.create("numbers")
+    for first, count in ((0, 1 << 20), (1 << 20, 3), ((1 << 20) + 3, 2)):
+        numbers.append(pa.table({"n": pa.array(range(first, first + count), pa.int64())}))
+    for options in ({}, {"changes": "true", "columns": "n"}):
+        frame = load(session, numbers, **options)
+        assert frame.rdd.getNumPartitions() == 2
+        assert frame.toArrow()["n"].to_pylist() == list(range((1 << 20) + 5))
+
+
+def test_errors_are_ours(session, sales, stock):
+    with pytest.raises(DatasetNotFound):
+        session_load = session.read.format("trueline").option("workspace", str(sales.workspace.place.path))
+        with translated():
+            session_load.option("dataset", "sale").load()
+    with pytest.raises(WorkspaceNotFound), translated():
+        session.read.format("trueline").option("workspace", "/nowhere").option("dataset", "x").load()
+    for options in ({"att": "x"}, {"system": "perhaps"}, {"at": "offset:0"}):
+        with pytest.raises(InputError):
+            load(session, sales, **options)
+    with pytest.raises(SchemaError):
+        load(session, sales, columns="citty")
+    with pytest.raises(InputError, match="for changes"):
+        rows(load(session, sales, after="offset:1"))
+
+
+def test_a_damaged_slice_is_named(session, sales):
+    frame = load(session, sales)
+    for path in Path(sales.chain.store.location, "data").iterdir():
+        path.chmod(0o644)
+        path.write_bytes(b"PAR1 nonsense PAR1")
+    with pytest.raises(CorruptionError) as caught:
+        rows(frame)
+    assert caught.value.dataset == "sales"
+
+
+# --- the sink -----------------------------------------------------------------------------------
+
+
+def test_a_batch_that_is_sent_again_finds_its_commit(session, ws):
+    copy = ws.create("copy")
+    send = sink(ws.place.path, "copy", name="q")
+    frame = session.range(0, 10, 1, 2)
+    send(frame, 0)
+    send(frame, 0)
+    send(session.range(10, 15), 1)
+    assert [row["id"] for row in copy.view().to_arrow().to_pylist()] == list(range(15))
+    with pytest.raises(InputError) as caught:
+        send(session.range(3), 1)
+    assert caught.value.code == "KeyReused"
+
+
+def test_a_batch_of_no_query_is_refused(session, ws):
+    ws.create("copy")
+    with pytest.raises(InputError) as caught:
+        sink(ws.place.path, "copy")(session.range(3), 0)
+    assert caught.value.code == "NoQuery"
+
+
+def test_a_sink_of_nowhere_is_refused_before_the_query_starts(ws):
+    with pytest.raises(DatasetNotFound):
+        sink(ws.place.path, "nothing")
+    with pytest.raises(InputError):
+        sink(ws.place.path, "nothing", name="a/b")
+
+
+# --- killed and resumed ---------------------------------------------------------------------------
+
+
+def tell(story: str, folder: Path, *kill: str) -> None:
+    """Run a story in a process of its own; with `kill` it has to die there."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.source_story", story, str(folder), *kill],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=200,
+    )
+    if kill:
+        assert done.returncode == -signal.SIGKILL, done.stderr[-3000:]
+    else:
+        assert done.stdout.strip() == "done", done.stderr[-3000:]
+
+
+def test_a_query_that_is_killed_and_resumed_fills_each_row_in_once(tmp_path):
+    (tmp_path / "in").mkdir()
+    for number in range(4):
+        lines = [f'{{"n": {n}, "word": "w{n}"}}\n' for n in range(number * 50, number * 50 + 50)]
+        path = tmp_path / "in" / f"{number}.json"
+        path.write_text("".join(lines))
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    with tl.open(tmp_path / "shop", create=True) as ws:
+        ws.create("copy")
+    tell("fill", tmp_path, "before", "1")
+    tell("fill", tmp_path, "after", "2")
+    with tl.open(tmp_path / "shop") as ws:
+        assert ws["copy"].view().count() == 150
+    tell("fill", tmp_path)
+    with tl.open(tmp_path / "shop") as ws:
+        assert ws["copy"].view().to_arrow().to_pylist() == [{"n": n, "word": f"w{n}"} for n in range(200)]
+        assert [commit.rows for commit in ws["copy"].log() if commit.rows] == [50] * 4
+
+
+def test_a_stream_that_is_killed_and_resumed_gives_each_event_once_in_order(tmp_path):
+    with tl.open(tmp_path / "shop", create=True) as ws:
+        ws.create("copy")
+        stock = ws.create("stock", merge=tl.merge.upsert("item"))
+        for count in range(3):
+            stock.append(pa.table({"item": ["nut", f"cog {count}"], "count": [count, count]}))
+    tell("follow", tmp_path, "after", "0")
+    with tl.open(tmp_path / "shop") as ws:
+        stock = ws["stock"]
+        seen = stock.changes().count()
+        assert ws["copy"].view().count() == seen
+        stock.append(pa.table({"item": ["nut"], "count": [9]}))
+        stock.append(pa.table({"item": ["bolt"], "count": [1], "colour": ["red"]}))
+    tell("follow", tmp_path)
+    with tl.open(tmp_path / "shop") as ws:
+        events = ws["stock"].changes().to_arrow().to_pylist()
+        expected = [(row["offset"], row["op"], row["item"], row["count"]) for row in events]
+        assert [tuple(row.values()) for row in ws["copy"].view().to_arrow().to_pylist()] == expected
+        assert [commit.rows for commit in ws["copy"].log() if commit.rows] == [len(expected) - seen, seen]
