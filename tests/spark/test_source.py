@@ -6,17 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import trueline as tl
 from tests.architecture import ROOT
 from trueline.errors import CorruptionError, DatasetNotFound, InputError, SchemaError, WorkspaceNotFound
-from trueline.spark.errors import translated
+from trueline.spark.errors import CarriedError, carried, translated
 from trueline.spark.sink import sink
-from trueline.spark.source import register
+from trueline.spark.source import TruelineSource, register
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +178,79 @@ def test_a_sink_of_nowhere_is_refused_before_the_query_starts(ws):
         sink(ws.place.path, "nothing")
     with pytest.raises(InputError):
         sink(ws.place.path, "nothing", name="a/b")
+
+
+# --- the stream, without a query ------------------------------------------------------------------
+
+
+def stream(dataset, **options):
+    given = {"workspace": str(dataset.workspace.place.path), "dataset": dataset.name} | options
+    source = TruelineSource(given)
+    with carried_out():
+        return source.streamReader(source.schema())
+
+
+@contextmanager
+def carried_out():
+    """Raise the errors of ours that are on their way to the driver."""
+    try:
+        yield
+    except CarriedError as error:
+        raise carried(str(error)) from None
+
+
+def read(reader, start: int, end: int) -> list[dict]:
+    with carried_out():
+        parts = reader.partitions({"offset": start}, {"offset": end})
+        return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
+
+
+def test_a_stream_goes_from_commit_end_to_commit_end(sales):
+    reader = stream(sales)
+    assert reader.initialOffset() == {"offset": -1}
+    assert reader.latestOffset({"offset": -1}, ReadAllAvailable()) == {"offset": 2}
+    assert [row["city"] for row in read(reader, -1, 1)] == ["Bern", "Zug"]
+    assert [row["city"] for row in read(reader, 1, 2)] == ["Chur"]
+    assert read(reader, 2, 2) == []
+    for start, end in ((-1, 0), (0, 2)):
+        with pytest.raises(InputError) as caught:
+            read(reader, start, end)
+        assert caught.value.code == "InsideCommit"
+
+
+def test_a_stream_begins_after_a_commit(sales):
+    assert stream(sales, after="offset:1").initialOffset() == {"offset": 1}
+
+
+def test_what_comes_after_the_start_is_left_to_the_next_run_of_available_now(sales):
+    reader = stream(sales)
+    reader.prepareForTriggerAvailableNow()
+    sales.append(pa.table({"city": ["Thun"], "price": [1.0]}))
+    assert reader.latestOffset({"offset": -1}, ReadAllAvailable()) == {"offset": 2}
+
+
+def test_columns_that_come_later_do_not_stop_a_stream_and_old_batches_have_them_missing(sales):
+    before = stream(sales)
+    sales.append(pa.table({"city": ["Thun"], "price": [1.0], "more": [1]}))
+    assert read(before, 2, 3) == [{"city": "Thun", "price": 1.0, "tags": None}]
+    assert read(stream(sales), -1, 1)[0] == {"city": "Bern", "price": 9.5, "tags": None, "more": None}
+
+
+def test_a_stream_passes_over_records_that_were_removed(sales):
+    sales.drop_data(where="city = 'Zug'", reason="asked to")
+    assert [row["city"] for row in read(stream(sales), -1, 2)] == ["Bern", "Chur"]
+
+
+def test_streams_that_cannot_be_are_refused(sales, stock):
+    with pytest.raises(InputError) as caught:
+        stream(stock)
+    assert caught.value.code == "KeyedStream"
+    with pytest.raises(InputError) as caught:
+        stream(sales, at="offset:1")
+    assert caught.value.code == "BadOption"
+    with pytest.raises(InputError) as caught, carried_out():
+        stream(sales).latestOffset({"offset": 7}, ReadAllAvailable())
+    assert caught.value.code == "StreamBehind"
 
 
 # --- killed and resumed ---------------------------------------------------------------------------
