@@ -220,3 +220,27 @@ def test_importing_the_console_loads_neither_rich_nor_ipython():
     code = "import sys, trueline.console; print([m for m in ('rich', 'IPython', 'json') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_notebook_follows_work_in_place(monkeypatch):
+    shown = []
+
+    class Handle:
+        def update(self, data, raw):
+            shown.append(data)
+
+    class Display:
+        @staticmethod
+        def display(data, raw, display_id=False):
+            return Handle() if display_id else None
+
+    monkeypatch.setitem(sys.modules, "IPython", types.ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", Display)
+    with tc.NotebookConsole().progress("reading <a>", 2) as work:
+        work.advance()
+        work.describe("hashing <b>")
+        work.expect(4)
+    assert any(
+        "&lt;b&gt;" in data["text/html"] and 'max="4" value="1"' in data["text/html"] for data in shown
+    )
+    assert shown[-1] == {"text/plain": "", "text/html": ""}

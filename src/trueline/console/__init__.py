@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -228,6 +229,58 @@ class NotebookConsole(Console):
             TerminalConsole().show(item)
             return
         display({"text/plain": text, "text/html": as_html(item)}, raw=True)
+
+    @contextmanager
+    def progress(self, label: str, total: float | None = None) -> Iterator[Progress]:
+        """Draw a bar under the cell; it is gone when the work is done."""
+        try:
+            from IPython.display import display
+        except ImportError:
+            with TerminalConsole().progress(label, total) as drawn:
+                yield drawn
+            return
+        handle = display({"text/plain": label}, raw=True, display_id=True)
+        bar = _NotebookBar(label, total, handle)
+        bar.draw()
+        try:
+            yield bar
+        finally:
+            handle.update({"text/plain": "", "text/html": ""}, raw=True)
+
+
+class _NotebookBar:
+    """A bar of plain HTML, drawn anew at most ten times a second."""
+
+    def __init__(self, label: str, total: float | None, handle: Any) -> None:
+        self.label, self.total, self.handle = label, total, handle
+        self.done = 0.0
+        self._drawn = 0.0
+
+    def advance(self, steps: float = 1) -> None:
+        """Say that more of it is done."""
+        self.done += steps
+        if time.monotonic() - self._drawn > 0.1:
+            self.draw()
+
+    def describe(self, text: str) -> None:
+        """Say what is being worked on now."""
+        self.label = text
+        self.draw()
+
+    def expect(self, total: float) -> None:
+        """Say how much there is, once that is known."""
+        self.total = total
+        self.draw()
+
+    def draw(self) -> None:
+        """Show where the work stands."""
+        from html import escape
+
+        self._drawn = time.monotonic()
+        limits = f'max="{self.total:g}" value="{self.done:g}"' if self.total else ""
+        text = f"{self.label} {self.done:g}" + (f" of {self.total:g}" if self.total else "")
+        shown = f"<progress {limits}></progress> {escape(safe(text))}"
+        self.handle.update({"text/plain": text, "text/html": shown}, raw=True)
 
 
 class SilentConsole(Console):
