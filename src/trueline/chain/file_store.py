@@ -64,7 +64,8 @@ class FileStore:
         return f"FileStore({self.location!r})"
 
     def __del__(self) -> None:
-        with suppress(AttributeError, OSError):
+        # While the interpreter ends, modules it needs may be gone.
+        with suppress(AttributeError, OSError, TypeError):
             self.close()
 
     # --- reading ----------------------------------------------------------
