@@ -212,8 +212,11 @@ def test_removals_follow_each_other(ds):
     assert kinds(ds.verify()) == {"removed"}
 
 
-def test_a_key_of_someone_else_does_not_hide_a_removal(ds):
-    ds.append(pa.table({"x": [7], "who": ["eve"]}), idempotency_key="trueline/removal/1")
+def test_the_keys_of_removals_cannot_be_taken(ds):
+    with pytest.raises(InputError) as refused:
+        ds.append(pa.table({"x": [8], "who": ["eve"]}), idempotency_key="trueline/removal/1")
+    assert refused.value.code == "BadKey"
+    ds.append(pa.table({"x": [7], "who": ["eve"]}))
     ds.drop_data(where="x = 7", reason="one")
     ds.drop_data(where="x = 11", reason="two")
     assert 7 not in xs(ds)

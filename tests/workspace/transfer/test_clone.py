@@ -71,7 +71,7 @@ def test_a_clone_follows_its_source_and_only_new_things_go_over(source, there, s
     server.asked.clear()
     source.append(pa.table({"k": [5], "v": ["e"]}))
     done = update(clone)
-    assert (done.blocks, done.objects, done.changed) == (1, 3, True)
+    assert (done.blocks, done.objects, done.changed) == (1, 4, True)
     assert len(server.asked) == 1 + done.blocks + done.objects
     assert clone.view().to_arrow() == source.view().to_arrow()
     assert clone.origin.head == source.head
