@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from trueline import console as tc
+from trueline.chain.instant import Instant
 from trueline.console.items import as_html, as_text, cell, plain
 from trueline.errors import DatasetNotFound
 
@@ -244,3 +245,12 @@ def test_a_notebook_follows_work_in_place(monkeypatch):
         "&lt;b&gt;" in data["text/html"] and 'max="4" value="1"' in data["text/html"] for data in shown
     )
     assert shown[-1] == {"text/plain": "", "text/html": ""}
+
+
+def test_a_number_that_writes_itself_as_text_is_text():
+    moment = Instant.parse("2026-11-13T12:00:00Z")
+    table = tc.Table(("at", "n"), ((moment, 1200), (None, 7)))
+    assert cell(moment) == plain(moment) == "2026-11-13T12:00:00Z"
+    assert plain({"at": [moment]}) == {"at": ["2026-11-13T12:00:00Z"]}
+    assert [table.is_numeric(0), table.is_numeric(1)] == [False, True]
+    assert cell(np.float64(1234.5)) == "1,234.5"

@@ -11,7 +11,9 @@ which only reads metadata does not wait for Arrow.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trueline.lazy import lazily
 
 if TYPE_CHECKING:
     from trueline import console, errors, merge, readers
@@ -55,21 +57,5 @@ _LAZY = {
     "source": "trueline.workspace.sources",
     "text": "trueline.readers",
 }
-_MODULES = frozenset({"console", "errors", "merge", "readers"})
 
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    if name in _MODULES:
-        return import_module(f"{__name__}.{name}")
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(__name__, _LAZY, ("console", "errors", "merge", "readers"))

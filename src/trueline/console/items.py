@@ -32,7 +32,7 @@ class Table:
     def is_numeric(self, index: int) -> bool:
         """Tell whether a column holds numbers (and gaps) only."""
         cells = [row[index] for row in self.rows if row[index] is not None]
-        return bool(cells) and all(isinstance(c, int | float) and not isinstance(c, bool) for c in cells)
+        return bool(cells) and all(_is_number(value) for value in cells)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,13 @@ def safe(text: str) -> str:
     return text.translate(_UNSAFE)
 
 
+def _is_number(value: object) -> bool:
+    """Tell numbers from what is one by birth only: truth values, moments that write themselves as text."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float | Enum) or type(value).__str__ is int.__str__
+
+
 def cell(value: object) -> str:
     """Write one value the way people read it.
 
@@ -90,7 +97,7 @@ def cell(value: object) -> str:
             return "–"
         case bool():
             return "yes" if value else "no"
-        case int():
+        case int() if _is_number(value):
             return f"{value:,}"
         case float():
             return f"{value:,.6g}"
@@ -168,10 +175,10 @@ def plain(value: object) -> Any:
     match value:
         case Enum():
             return plain(value.value)
-        case float():
-            return value if isfinite(value) else None
-        case None | bool() | int():
+        case None | bool():
             return value
+        case int() | float() if _is_number(value):
+            return value if isfinite(value) else None
         case str():
             return str(value)
         case datetime() | date() | time():

@@ -6,13 +6,13 @@ cryptography are loaded when they are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.identity.multihash import Multihash
 from trueline.identity.physical import physical_hash
 from trueline.identity.rowid import RowId
+from trueline.lazy import lazily
 
 if TYPE_CHECKING:
     from trueline.identity.logical import LogicalHasher, logical_hash
@@ -35,15 +35,4 @@ _LAZY = {
     "logical_hash": "trueline.identity.logical",
 }
 
-
-def __getattr__(name: str) -> Any:
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(__name__, _LAZY)

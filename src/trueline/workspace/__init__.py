@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trueline.lazy import lazily
 
 if TYPE_CHECKING:
     from trueline.workspace.commit import Commit
@@ -19,17 +21,4 @@ _LAZY = {
     "open": "trueline.workspace.workspace",
 }
 
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    module = _LAZY.get(name)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(module), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__ = lazily(__name__, _LAZY)

@@ -5,13 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
-from trueline.chain.instant import Instant
 from trueline.console.items import Table, as_html, cell, safe
-
-
-def plain(value: object) -> object:
-    """A moment as its text: as the number it also is, nobody could read it."""
-    return str(value) if isinstance(value, Instant) else value
 
 
 def html(title: str, values: Mapping[str, object]) -> str:
@@ -21,7 +15,7 @@ def html(title: str, values: Mapping[str, object]) -> str:
     '<table><caption>&lt;x&gt;</caption><tbody><tr><th>rows</th><td>1,200</td></tr></tbody></table>'
     """
     rows = "".join(
-        f"<tr><th>{escape(safe(name))}</th><td>{escape(cell(plain(value)))}</td></tr>"
+        f"<tr><th>{escape(safe(name))}</th><td>{escape(cell(value))}</td></tr>"
         for name, value in values.items()
     )
     return f"<table><caption>{escape(safe(title))}</caption><tbody>{rows}</tbody></table>"
