@@ -301,3 +301,27 @@ def test_files_are_found_by_content_and_by_name(path):
         assert reader.file(Multihash.of(b"three")) is None
         assert reader.file_named("a.csv") == (two, reader.entry_number(4))
         assert reader.file_named("b.csv") is None
+
+
+def test_a_part_of_a_hash_is_found_by_a_range_whatever_the_length_of_the_chain():
+    steps = {}
+    for length in (20, 600):
+        chain = Chain(MemoryStore())
+        grow_root(chain, length)
+        names = [entry.hash for entry in chain.entries()]
+        count = 0
+
+        def counted() -> None:
+            nonlocal count
+            count += 1
+
+        chain._index._open().set_progress_handler(counted, 1)
+        for name in names[:5]:
+            for digits in (4, 5, 7, 8, 9, 31, 64):
+                begin, end = name[5 : 5 + digits], name[-digits:]
+                expected = [n for n in names if n[5:].startswith(begin) or n.endswith(end)]
+                assert [entry.hash for entry in chain.entries_like(begin=begin, end=end)] == expected
+        assert chain.entries_like(begin="0" * 12, end="0" * 12) == []
+        assert Chain(MemoryStore()).entries_like(begin="abcd") == []
+        steps[length] = count
+    assert steps[600] < 1.5 * steps[20]

@@ -180,6 +180,14 @@ class Chain:
             return None
         return self._guarded(lambda: self._index.at(sequence_number))
 
+    def entries_like(self, *, begin: str | None = None, end: str | None = None) -> list[Entry]:
+        """Return what the index knows of the blocks whose hash begins or ends with hexadecimal digits."""
+        if self.tail() is None:
+            return []
+        found = self._guarded(lambda: self._index.beginning(begin)) if begin else []
+        found += self._guarded(lambda: self._index.ending(end)) if end else []
+        return sorted(set(found), key=lambda entry: entry.sequence_number)
+
     def sequence_of(self, block: Multihash) -> int | None:
         """Return the sequence number of a block of the present branch, None for others."""
         entry = self.entry(block)

@@ -24,7 +24,7 @@ from trueline.chain.events import AddData, Event, ExecuteTransform
 from trueline.chain.wire import OneOf, layout
 from trueline.identity.multihash import Multihash
 
-VERSION = 3
+VERSION = 4
 _TYPES = next(field.kind for field in layout(Block).fields if field.name == "event")
 assert isinstance(_TYPES, OneOf)
 TYPE_NUMBERS: dict[type, int] = {event: number for number, event in enumerate(_TYPES.of, 1)}
@@ -32,12 +32,16 @@ _DATA_TYPES = frozenset({TYPE_NUMBERS[AddData], TYPE_NUMBERS[ExecuteTransform]})
 # `before` links a row to the one before it of the same type, `data` to the newest data event, `rare` to
 # the newest other event, whose own row in `rare` lists the newest of every type. So whatever is asked for is
 # found by sequence number, and a row that was lost is missed.
-_SCHEMA = """
+# The last digits of a digest, the very last first: people see the end of a hash and write it, or some of it.
+_SHORT = 8
+_BACKWARDS = "||".join(f"substr(hex(substr(hash,29,4)),{_SHORT - i},1)" for i in range(_SHORT))
+_SCHEMA = f"""
 CREATE TABLE event(
   seq INTEGER PRIMARY KEY, hash BLOB NOT NULL, type INTEGER NOT NULL, time INTEGER NOT NULL,
   last_offset INTEGER, commits INTEGER NOT NULL, is_end INTEGER NOT NULL,
   before INTEGER, data INTEGER, rare INTEGER, crc INTEGER NOT NULL);
 CREATE UNIQUE INDEX event_hash ON event(hash);
+CREATE INDEX event_end ON event({_BACKWARDS});
 CREATE TABLE rare(seq INTEGER PRIMARY KEY, latest TEXT NOT NULL, crc INTEGER NOT NULL);
 CREATE TABLE slice(
   start INTEGER PRIMARY KEY, stop INTEGER NOT NULL, seq INTEGER NOT NULL, crc INTEGER NOT NULL);
@@ -115,6 +119,17 @@ class Index:
         entry = self._one(f"SELECT {_COLUMNS} FROM event WHERE hash = ?", block.digest)
         # Rows hold the digest alone; a hash of another function may have the same.
         return entry if entry is not None and entry.hash == block else None
+
+    def beginning(self, digits: str) -> list[Entry]:
+        """Return the entries whose digest begins with hexadecimal digits, in order."""
+        bounds = (bytes.fromhex(digits.ljust(64, fill)) for fill in "0f")
+        return self._all(f"SELECT {_COLUMNS} FROM event WHERE hash BETWEEN ? AND ? ORDER BY seq", *bounds)
+
+    def ending(self, digits: str) -> list[Entry]:
+        """Return the entries whose digest ends with hexadecimal digits, in order."""
+        end = digits[-_SHORT:][::-1].upper()
+        query = f"SELECT {_COLUMNS} FROM event WHERE {_BACKWARDS} BETWEEN ? AND ? ORDER BY seq"
+        return [entry for entry in self._all(query, end, end + "G") if entry.hash.endswith(digits)]
 
     def newest(self, *events: type[Event], upto: int, nth: int = 0) -> Entry | None:
         """Return the n-th newest entry (0: the newest) of these events at or before a sequence number."""

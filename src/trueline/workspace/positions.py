@@ -36,7 +36,9 @@ def position(chain: Chain, text: str | Commit) -> Multihash:
             remedy="give a hash from the log, or four or more of its characters",
             code="BadPosition",
         )
-    found = [entry.hash for entry in chain.entries() if _fits(entry.hash[5:], part, whole=part != given)]
+    # With the prefix of a whole hash in front it can only be the beginning of one.
+    likely = chain.entries_like(begin=part, end=part if part == given else None)
+    found = [entry.hash for entry in likely]
     if len(found) == 1:
         return found[0]
     if not found:
@@ -51,10 +53,6 @@ def position(chain: Chain, text: str | Commit) -> Multihash:
         code="AmbiguousPosition",
         found=tuple(found),
     )
-
-
-def _fits(digest: str, part: str, *, whole: bool) -> bool:
-    return digest.startswith(part) or (not whole and digest.endswith(part))
 
 
 def _on_branch(chain: Chain, name: Multihash) -> Multihash:
