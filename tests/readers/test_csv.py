@@ -103,6 +103,15 @@ def test_a_few_bad_cells_are_not_called_wrong():
     assert looks_wrong(totals(CsvReader(), b"", AB).counts) is None
 
 
+def test_a_bad_cell_in_the_first_row_is_no_header_where_there_is_one():
+    data = b"a,b\noops,x\n" + b"1,x\n" * 20
+    assert looks_wrong(totals(CsvReader(), data, AB).counts) is None
+    assert looks_wrong(totals(JsonReader(), b'{"a": "oops"}\n' + b'{"a": 1}\n' * 20, AB).counts) is None
+    without = totals(CsvReader(header=False), b"oops,x\n" + b"1,x\n" * 20, AB)
+    assert "header=True" in looks_wrong(without.counts)
+    assert "header=True" in looks_wrong((without + type(without)()).counts)
+
+
 def test_the_first_bad_cells_are_listed_and_all_are_counted():
     data = b"a,b\n" + b"x,y,z\n" * 50
     for block in (1, 64, 1 << 20):

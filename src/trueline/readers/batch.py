@@ -90,7 +90,8 @@ class ReadStats:
     `(line)`: lines that are no JSON object), `filled` cells that hold a value,
     `rounded` times that had more digits than their type, `short` rows with too
     few cells, `absent` columns the file does not have, `unknown` columns of
-    the file that were not asked for.
+    the file that were not asked for. Where `headless` says that the file was
+    read without a header, `first_row` counts the bad cells of its first row.
     """
 
     rows: int = 0
@@ -100,6 +101,7 @@ class ReadStats:
     samples: dict[str, str] = field(default_factory=dict)
     short: int = 0
     undecodable: int = 0
+    headless: bool = False
     first_row: int = 0
     listed: int = 0
     absent: list[str] = field(default_factory=list)
@@ -125,7 +127,9 @@ class ReadStats:
         total = ReadStats.from_dict(self.to_dict())
         for each in fields(ReadStats):
             mine, theirs = getattr(total, each.name), getattr(other, each.name)
-            if isinstance(mine, int):
+            if isinstance(mine, bool):
+                setattr(total, each.name, mine or theirs)
+            elif isinstance(mine, int):
                 setattr(total, each.name, mine + theirs)
             elif each.name == "samples":
                 setattr(total, each.name, {**theirs, **mine})
@@ -152,7 +156,7 @@ class ReadStats:
         """Add the rows and bad cells of a piece."""
         for bad in piece.bad:
             self.bad[bad.column] = self.bad.get(bad.column, 0) + len(bad.rows)
-            if self.rows == 0:
+            if self.headless and self.rows == 0:
                 self.first_row += int(np.count_nonzero(bad.rows == 0))
             if bad.column not in self.samples and len(bad.rows):
                 self.samples[bad.column] = (bad.text(bad.rows[:1])[0] or "")[:MAX_TEXT]

@@ -140,6 +140,7 @@ class CsvReader(Reader):
         stats: ReadStats,
     ) -> Layout:
         """Find the columns in the file: by name, or by place where the file has no names."""
+        stats.headless = not self.header
         found = names if names is not None else tuple(schema.names)
         place = {name: number for number, name in enumerate(found)}
         stats.absent += [name for name in schema.names if name not in place]
