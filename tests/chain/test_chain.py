@@ -265,6 +265,24 @@ def test_a_missing_head_is_told_with_the_last_one_known(chain):
     assert missing.value.last_known == last
 
 
+def test_a_first_commit_that_lands_between_head_and_index_is_no_missing_head(tmp_path):
+    store = MemoryStore()
+    theirs = Chain(store, index=tmp_path / "index.sqlite")
+    ours = Chain(store, index=tmp_path / "index.sqlite")
+    look, looked = store.head, []
+
+    def head_before_the_first_commit(ref="head"):
+        found = look()
+        if not looked:
+            looked.append(found)
+            grow_root(theirs, 2)
+        return found
+
+    store.head = head_before_the_first_commit
+    assert ours.tail().head == look()
+    assert looked == [None]
+
+
 def test_threads_that_share_a_chain_lose_no_commit():
     chain = grow_root(Chain(MemoryStore()), 0)
 

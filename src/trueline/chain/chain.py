@@ -393,13 +393,16 @@ class Chain:
     def _load(self, head: Multihash | None) -> Tail | None:
         if head is None:
             known = self._index.tip()
-            if known is not None:
+            # Another process may have made the first commit since the head was looked for.
+            head = self.store.head() if known is not None else None
+            if known is not None and head is None:
                 raise HeadMissing(
                     f"{self.store.location} has blocks but its head is missing; it was last at {known.hash}",
                     remedy=f"if nothing was deleted on purpose, write that hash to refs/head ({known.hash})",
                     last_known=known.hash,
                 )
-            return None
+            if head is None:
+                return None
         return self._tail_from_index(self._catch_up(head))
 
     def _catch_up(self, head: Multihash) -> Entry:
