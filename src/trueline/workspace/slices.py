@@ -20,6 +20,8 @@ from trueline.errors import SchemaError
 from trueline.identity.logical import LogicalHasher
 
 ROWS_OF_A_GROUP: Final = 262_144
+# The operations that bring a row: append and correct to.
+NEW: Final = pa.array([0, 3], pa.int32())
 # Arrow writes small pieces; gathered, a slice of 1,000 rows is one write instead of forty.
 _GATHERED_BYTES: Final = 1 << 20
 
@@ -28,7 +30,7 @@ _GATHERED_BYTES: Final = 1 << 20
 class SliceLayout:
     """How the slices of a commit look: schema, names of the system columns, the one time they have.
 
-    Rows whose event time is before `watermark` are late and counted.
+    New rows whose event time is before `watermark` are late and counted.
     """
 
     schema: DataSchema
@@ -77,14 +79,19 @@ def write_slice(store: Store, rows: Iterable[pa.Table], layout: SliceLayout, fir
 
 
 def _late(records: pa.Table, layout: SliceLayout) -> int:
-    """Count the rows that come after the watermark had passed their event time."""
+    """Count the new rows that come after the watermark had passed their event time.
+
+    A retraction, or the old half of a correction, repeats a row that was decided when it came.
+    """
     if layout.watermark is None or layout.vocab.event_time_column is None:
         return 0
-    limit = pa.scalar(int(layout.watermark) // 1_000_000, pa.int64()).cast(pa.timestamp("ms", "UTC"))
+    # Event times are dates or whole milliseconds: rounding the watermark up keeps "before it" exact.
+    limit = pa.scalar(-(-int(layout.watermark) // 1_000_000), pa.int64()).cast(pa.timestamp("ms", "UTC"))
     times = records[layout.vocab.event_time]
     if pa.types.is_date(times.type):
         times = times.cast(pa.timestamp("ms")).cast(pa.timestamp("ms", "UTC"))
-    late = pc.sum(pc.less(times, limit)).as_py()
+    is_new = pc.is_in(records[layout.vocab.op], value_set=NEW)
+    late = pc.sum(pc.and_(pc.less(times, limit), is_new)).as_py()
     return int(late or 0)
 
 

@@ -47,6 +47,36 @@ def test_a_record_is_late_if_it_was_before_the_watermark_of_the_commits_before(w
     assert shown["late"].to_pylist() == [False, False, True, False, False, False, True]
 
 
+def test_only_new_rows_are_late_not_the_old_ones_they_correct_or_take_away(ws):
+    ds = ws.create("sales", merge=tl.merge.upsert("id"), event_time="day")
+    ds.append([{"id": n, "day": DAY + timedelta(hours=n), "op": 0} for n in (1, 2, 9)])
+    changes = [
+        {"id": 0, "day": DAY, "op": 0},  # new and late
+        {"id": 1, "day": DAY + timedelta(hours=3), "op": 0},  # corrected by a late row
+        {"id": 2, "day": None, "op": 1},  # taken away
+        {"id": 9, "day": DAY + timedelta(hours=10), "op": 0},  # corrected by a row in time
+    ]
+    commit = ds.append(changes)
+    shown = ds.changes(system=True).to_arrow().slice(3)
+    assert shown["op"].to_pylist() == [
+        "insert",
+        "update_preimage",
+        "update_postimage",
+        "delete",
+        "update_preimage",
+        "update_postimage",
+    ]
+    assert shown["late"].to_pylist() == [True, False, True, False, False, False]
+    assert commit.late == 2
+
+
+def test_a_watermark_within_a_millisecond_makes_that_millisecond_late(ws):
+    ds = ws.create("sales", event_time="day")
+    ds.append(at(1), watermark="2026-11-13T05:00:00.000500Z")
+    assert ds.append(at(5)).late == 1
+    assert ds.changes(system=True).to_arrow()["late"].to_pylist() == [False, True]
+
+
 def test_without_lateness_the_watermark_is_the_newest_event_time(ws):
     ds = ws.create("sales", event_time="day")
     assert str(ds.append(at(9)).watermark) == "2026-11-13T09:00:00Z"
@@ -81,7 +111,7 @@ def test_a_commit_of_a_watermark_alone_keeps_checkpoint_and_source_state(ws, ser
     server.serve("/a.csv", b"id,day\n1,2026-11-13T11:00:00Z\n2,2026-11-14T00:00:00Z\n", etag='"v2"')
     commit = ws.pull()["sales"].commit
     assert ds.chain.tail().data.new_source_state.value == '"v2"'
-    assert (commit.rows, commit.late) == (3, 2)  # the pair of the correction, both before the watermark
+    assert (commit.rows, commit.late) == (3, 1)  # of the correction its new row, the old one is not new
     assert ds.get(1)["day"] == datetime(2026, 11, 13, 11, tzinfo=UTC)
     assert ds.verify().ok
 

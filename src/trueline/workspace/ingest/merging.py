@@ -23,12 +23,19 @@ from trueline.workspace.ingest.spilling import EventsByKey, EventsBySource
 from trueline.workspace.merging.merged import RANK, Merged
 from trueline.workspace.merging.sorted_runs import choose_splitters, read_range, sort_run
 from trueline.workspace.merging.strategies import merge_batch
-from trueline.workspace.state.keys import KEY, KeyRange, encode_keys, null_key, ranges, rows_without_key
+from trueline.workspace.state.keys import (
+    KEY,
+    OFFSET,
+    KeyRange,
+    encode_keys,
+    null_key,
+    ranges,
+    rows_without_key,
+)
 from trueline.workspace.state.ordering import unified
 from trueline.workspace.state.segment import GONE, SegmentInfo
 from trueline.workspace.state.state import State
 
-OFFSET: Final = "_offset"
 ROWS_AT_ONCE: Final = 1 << 20
 # Columns that merging and state put beside those of the data.
 RESERVED: Final = frozenset({KEY, GONE, RANK, OFFSET, "_order"})

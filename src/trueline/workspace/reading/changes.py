@@ -17,6 +17,7 @@ from trueline.errors import CorruptionError, SchemaError
 from trueline.view.bounds import Bounds
 from trueline.view.origin import Origin
 from trueline.workspace.reading.events import Events
+from trueline.workspace.slices import NEW
 
 # By the number of an operation (0 append, 1 retract, 2 correct from, 3 correct to).
 OPERATIONS: Final = ("insert", "delete", "update_preimage", "update_postimage")
@@ -68,8 +69,8 @@ class Changes:
         vocab = standing.vocab
         schema = pa.schema([self.schema.field(name) for name in columns])
         needed = [name for name in columns if name != LATE or not self.with_late]
-        if LATE in columns and self.with_late and vocab.event_time not in needed:
-            needed.append(vocab.event_time)
+        if LATE in columns and self.with_late:
+            needed += [name for name in (vocab.event_time, vocab.op) if name not in needed]
         watermarks: dict[int, Instant | None] = {}
         for entry, batch in self.events.read(needed, bounds):
             found: list[pa.Array] = []
@@ -79,8 +80,8 @@ class Changes:
                 elif name == LATE and self.with_late:
                     if entry.sequence_number not in watermarks:
                         watermarks = {entry.sequence_number: self.watermark_before(entry)}
-                    times = batch.column(needed.index(vocab.event_time))
-                    found.append(_late(times, watermarks[entry.sequence_number]))
+                    times, ops = (batch.column(needed.index(n)) for n in (vocab.event_time, vocab.op))
+                    found.append(_late(times, ops, watermarks[entry.sequence_number]))
                 else:
                     found.append(batch.column(needed.index(name)))
             yield pa.RecordBatch.from_arrays(found, schema=schema) if columns else batch
@@ -109,10 +110,12 @@ class Changes:
             ) from None
 
 
-def _late(times: pa.Array, watermark: Instant | None) -> pa.Array:
+def _late(times: pa.Array, ops: pa.Array, watermark: Instant | None) -> pa.Array:
+    """Say which records are late; those that repeat an old row were decided when it came."""
     if watermark is None:
         return pa.array([False]).take(pa.array([0] * len(times), pa.int32()))
     # Event times are dates or whole milliseconds: rounding the watermark up keeps "before it" exact.
     limit = -(-int(watermark) // 1_000_000)
     moments = times.cast(pa.timestamp("ms")) if pa.types.is_date(times.type) else times
-    return pc.fill_null(pc.less(moments.cast(pa.int64()), limit), False)
+    late = pc.less(moments.cast(pa.int64()), limit)
+    return pc.fill_null(pc.and_(late, pc.is_in(ops, value_set=NEW)), False)

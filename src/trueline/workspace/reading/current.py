@@ -19,11 +19,10 @@ from trueline.workspace.merging.merged import Op
 from trueline.workspace.reading.events import Events
 from trueline.workspace.reading.folding import folded, last
 from trueline.workspace.reading.standing import Standing
-from trueline.workspace.state import KEY, KeyRange, State, ranges
+from trueline.workspace.state import KEY, OFFSET, KeyRange, State, ranges
 from trueline.workspace.state.ordering import as_array, find, unified
 
 # Under which name the state keeps the offset of the event that set a row.
-OFFSET: Final = "_offset"
 _BYTES_OF_A_PIECE: Final = 64 << 20
 
 

@@ -15,10 +15,10 @@ from trueline.identity.physical import physical_hash
 from trueline.workspace.reading.slices import SliceFile
 from trueline.workspace.removal.choosing import Chosen, Offsets
 from trueline.workspace.removal.record import REPLACES
+from trueline.workspace.state.keys import OFFSET
 from trueline.workspace.state.segment import GONE, write_segments
 from trueline.workspace.state.state import State
 
-OFFSET = "_offset"
 _BATCH_ROWS = 65_536
 _GATHERED_BYTES = 1 << 20
 

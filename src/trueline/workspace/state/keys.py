@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 from trueline.errors import InputError, SchemaError
 
 KEY: Final = "_key"
+# Of the event that set a row; kept beside the columns of the data.
+OFFSET: Final = "_offset"
 _MOST_BYTES: Final = (1 << 31) - 1
 _SHOWN: Final = 20
 _TERMINATOR: Final = b"\x00\x00"
