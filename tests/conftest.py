@@ -36,13 +36,17 @@ def soak_minutes() -> float:
 
 
 @pytest.fixture(scope="session")
-def spark_room() -> Iterator[SparkRoom]:
+def spark_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRoom]:
     """The one Spark of the whole suite: started when a test first asks for it, ours and pinned."""
     from trueline.spark.session import start
     from trueline.spark.settings import Settings
 
     small = {"spark.sql.shuffle.partitions": "2", "spark.default.parallelism": "2"}
-    room = start(Settings(master="local[2]", memory="1g", conf=small))
+    with pytest.MonkeyPatch.context() as environment:
+        # What its workers keep of workspaces in object stores goes with the suite.
+        for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+            environment.setenv(name, str(tmp_path_factory.mktemp(name)))
+        room = start(Settings(master="local[2]", memory="1g", conf=small))
     yield room
     room.stop()
 

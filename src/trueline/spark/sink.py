@@ -16,12 +16,13 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 def sink(
-    workspace: str | os.PathLike[str], dataset: str, *, name: str | None = None
+    workspace: str | os.PathLike[str], dataset: str, *, name: str | None = None, **options: Any
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that appends every batch exactly once.
 
     A batch is known by the query and its number: `spark/<query>/<batch>` is the idempotency key of its
     commit. The query is its id, which the checkpoint keeps, or the `name` given here (needed on Connect).
+    `options` are those of `trueline.open`, for a workspace in an object store.
     """
     path = os.fspath(workspace)
     if name is not None and (not name or "/" in name):
@@ -30,13 +31,13 @@ def sink(
         )
     if "://" not in path:
         path = os.path.abspath(path)  # noqa: PTH100 (resolve() would follow links)
-    with open_workspace(path) as found:
+    with open_workspace(path, **options) as found:
         _ = found[dataset]  # a query should not start for a dataset that is not there
 
     def append(batch: DataFrame, batch_id: int) -> None:
         query = _query_of(batch) if name is None else name
         key = f"spark/{query}/{batch_id}"
-        with open_workspace(path) as opened:
+        with open_workspace(path, **options) as opened:
             target = opened[dataset]
             # The id of a query goes with its checkpoint, so the batch is the same one: no need to compute it.
             if name is None and target.chain.token(key) is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "trueline"
 _OPTIONS: Final = ("workspace", "dataset", "at", "after", "columns", "system", "changes")
+_STORE: Final = "store."
+# What `trueline.open` takes for itself.
+_OURS: Final = ("store.path", "store.create", "store.spark")
 _LABEL: Final = "reading the dataset"
 _ROWS_OF_A_PIECE: Final = 1 << 20
 _TRUE: Final = {"true": True, "false": False}
@@ -62,7 +65,10 @@ def _carrying() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of a read, understood; `block` is the commit it was fixed at when it was made."""
+    """The options of a read, understood; `block` is the commit it was fixed at when it was made.
+
+    `store` is what the provider of an object store needs; it goes to the tasks and is shown nowhere.
+    """
 
     workspace: str
     dataset: str
@@ -72,16 +78,17 @@ class Asked:
     system: bool
     changes: bool
     block: str = ""
+    store: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Asked:
         """Understand options, or name the one that cannot be understood."""
         given = {name.lower(): value for name, value in options.items()}
         for name in given:
-            if name not in _OPTIONS:
+            if name not in _OPTIONS and not name.startswith(_STORE):
                 raise InputError(
                     f"there is no option {name!r}",
-                    remedy=f"there are {', '.join(_OPTIONS)}",
+                    remedy=f"there are {', '.join(_OPTIONS)}, and {_STORE}… for object stores",
                     code="BadOption",
                 )
         for name in ("workspace", "dataset"):
@@ -99,12 +106,13 @@ class Asked:
             named,
             _flag(given, "system"),
             _flag(given, "changes"),
+            store=store_options(given),
         )
 
     @contextmanager
     def opened(self) -> Iterator[Dataset]:
         """Open the dataset."""
-        with open_workspace(self.workspace) as workspace:
+        with open_workspace(self.workspace, **self.store) as workspace:
             yield workspace[self.dataset]
 
     def fixed(self) -> Asked:
@@ -140,6 +148,28 @@ class Asked:
         """The columns that are asked for."""
         with self.opened() as dataset:
             return self.view(dataset).schema.to_arrow()
+
+
+def store_options(given: Mapping[str, str]) -> dict[str, Any]:
+    """Return what `trueline.open` takes for an object store, from options of Spark, which are flat and text.
+
+    >>> store_options({"dataset": "x", "store.region": "here", "store.client_options.allow_http": "true"})
+    {'region': 'here', 'client_options': {'allow_http': 'true'}}
+    """
+    found: dict[str, Any] = {}
+    for name, value in given.items():
+        if name.startswith(_STORE):
+            group, _, leaf = name.removeprefix(_STORE).rpartition(".")
+            within = found.setdefault(group, {}) if group else found
+            if not isinstance(within, dict) or name in _OURS:
+                raise InputError(
+                    f"there is no option {name!r}",
+                    remedy="give options of the provider, such as store.region",
+                    code="BadOption",
+                )
+            # The only numbers that a provider does not take as text are those of retries.
+            within[leaf] = int(value) if group == "retry_config" and value.isdecimal() else value
+    return found
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:

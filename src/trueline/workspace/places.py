@@ -56,16 +56,20 @@ class Place(Protocol):
 
 
 def place_of(path: str | os.PathLike[str], **options: Any) -> Place:
-    """Return the place a path or URL names."""
+    """Return the place a path or URL names; `options` are for the provider of an object store."""
     text = os.fspath(path)
     if not text or "\0" in text:
         raise InputError(f"{path!r} is not a path", remedy="give a folder or an object-store URL")
-    if not _URL.match(text):
-        return FolderPlace(Path(text))
-    parts = urlsplit(text)
-    if parts.scheme.lower() == "file":
-        return FolderPlace(Path(unquote(parts.path)))
-    return UrlPlace(text, options)
+    parts = urlsplit(text) if _URL.match(text) else None
+    if parts is not None and parts.scheme.lower() != "file":
+        return UrlPlace(text, options)
+    if options:
+        raise InputError(
+            f"{text} is a folder, which takes no option {next(iter(options))!r}",
+            remedy="leave it out, or give an object-store URL",
+            code="BadOption",
+        )
+    return FolderPlace(Path(text if parts is None else unquote(parts.path)))
 
 
 def folder_of(place: Place) -> Path | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import secrets
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
+KEY = "KEYOFTHETESTS"
+SECRET = "the-secret-that-nobody-may-see"
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
@@ -21,6 +25,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_args: object) -> None:
         pass
+
+    def parse_request(self) -> bool:
+        """Let in who has the key; its signature is not looked at."""
+        if not super().parse_request():
+            return False
+        if f"Credential={KEY}/" in self.headers.get("Authorization", ""):
+            return True
+        self._body()
+        self._answer(403)
+        self.wfile.flush()
+        return False
 
     def _asked(self) -> tuple[str, dict[str, list[str]]]:
         parts = urlsplit(self.path)
@@ -62,7 +77,7 @@ class _Handler(BaseHTTPRequestHandler):
         key, query = self._asked()
         data = self._body()
         if "partNumber" in query:
-            self.server.parts[int(query["partNumber"][0])] = data
+            self.server.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = data
             return self._answer(200, ETag='"part"')
         with self.server.mutex:
             found = self.server.objects.get(key)
@@ -83,10 +98,15 @@ class _Handler(BaseHTTPRequestHandler):
             rows = "".join(f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys)
             text = f"<DeleteResult>{rows}</DeleteResult>"
         elif "uploads" in query:
-            self.server.parts.clear()
-            text = "<InitiateMultipartUploadResult><UploadId>u</UploadId></InitiateMultipartUploadResult>"
+            upload = secrets.token_hex(8)
+            self.server.uploads[upload] = {}
+            text = (
+                f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId>"
+                "</InitiateMultipartUploadResult>"
+            )
         else:
-            etag = escape(self.server.store(key, b"".join(d for _, d in sorted(self.server.parts.items()))))
+            parts = self.server.uploads.pop(query["uploadId"][0])
+            etag = escape(self.server.store(key, b"".join(data for _, data in sorted(parts.items()))))
             text = f"<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>"
         return self._answer(200, text.encode())
 
@@ -111,7 +131,7 @@ class SmallS3(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.mutex = threading.Lock()
         self.objects: dict[str, tuple[bytes, str, datetime]] = {}
-        self.parts: dict[int, bytes] = {}
+        self.uploads: dict[str, dict[int, bytes]] = {}
 
     def store(self, key: str, data: bytes) -> str:
         etag = f'"{hashlib.md5(data).hexdigest()}"'
@@ -123,8 +143,8 @@ class SmallS3(ThreadingHTTPServer):
         """What `ObjectStore` needs to reach it."""
         return {
             "endpoint": f"http://127.0.0.1:{self.server_address[1]}",
-            "access_key_id": "key",
-            "secret_access_key": "secret",
+            "access_key_id": KEY,
+            "secret_access_key": SECRET,
             "region": "here",
             "virtual_hosted_style_request": False,
             "client_options": {"allow_http": True},

@@ -99,6 +99,8 @@ def test_frames_reach_an_object_store(spark, tmp_path):
     batch = pa.record_batch({"x": [1, 2, 3], "city": ["a", "b", None]})
     with store.scratch() as scratch:
         assert scratch.folder is None
-        piece, times = WritePartition(scratch, typed_for(batch.schema, tail))(0, iter([batch, batch]))
+        piece, times = WritePartition(scratch, batch.schema, typed_for(batch.schema, tail))(
+            0, iter([batch, batch])
+        )
         assert (piece.rows, times.newest) == (6, None)
         assert [row for part in piece.read(2, 5) for row in part["x"].to_pylist()] == [3, 1, 2]

@@ -5,6 +5,7 @@ No row of a frame passes the driver: it hears of files, counts and times.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -86,8 +87,9 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incomi
     from trueline.spark.types import arrow_schema_of
 
     if scratch.folder is None:
-        typed = typed_for(arrow_schema_of(frame.schema), tail)
-        written = write_pieces(frame, WritePartition(scratch, typed))
+        schema = arrow_schema_of(frame.schema)
+        typed = typed_for(schema, tail)
+        written = write_pieces(frame, WritePartition(scratch, schema, typed))
         pieces: tuple[Any, ...] = tuple(piece for piece, _ in written if piece.rows)
         times = [seen for _, seen in written]
     else:
@@ -114,16 +116,18 @@ class WritePartition:
     """Writes the rows of a partition to scratch, typed for the dataset."""
 
     scratch: Scratch
+    schema: pa.Schema
     tail: Tail
 
     def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[Piece, Times]:
-        """Write a partition; a second attempt writes the same again."""
+        """Write a partition; a second attempt, whose rows may come in another order, has its own file."""
         assert self.tail.schema is not None
         writer: PieceWriter | None = None
         newest, rounded = None, 0
-        name = f"partition-{partition}.arrow"
+        name = f"partition-{partition}-{uuid.uuid4().hex}.arrow"
         for batch in batches:
-            fitted = fit(pa.Table.from_batches([batch]), self.tail)
+            # Spark sends instants in the zone of the session.
+            fitted = fit(pa.Table.from_batches([batch]).cast(self.schema), self.tail)
             writer = writer or PieceWriter(self.scratch, name, fitted.table.schema)
             writer.write(fitted.table)
             newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded

@@ -10,7 +10,7 @@ import pyarrow as pa
 from trueline.chain.store import Store
 from trueline.workspace.ingest.pieces import Part, Piece, cut
 from trueline.workspace.slices import SliceLayout, Written, write_slice
-from trueline.workspace.tasks import Tasks
+from trueline.workspace.tasks import Inline, Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +25,20 @@ class SliceTask:
 
 def write_one(task: SliceTask) -> Written:
     """Write one slice; it is durable under its name when this returns. Doing it twice does no harm."""
-    written = write_slice(task.store, _rows(task.parts), task.layout, task.first)
-    task.store.sync()
+    # Its own lease ends here; that of a put without one would stay in an object store for a day.
+    with task.store.lease():
+        written = write_slice(task.store, _rows(task.parts), task.layout, task.first)
+        task.store.sync()
     return written
 
 
 def _rows(parts: Sequence[Part]) -> Iterator[pa.Table]:
     for part in parts:
         yield from part.piece.read(part.start, part.stop)
+
+
+def _is_in_memory(parts: Sequence[Part]) -> bool:
+    return all(getattr(part.piece, "table", None) is not None for part in parts)
 
 
 def write_all(
@@ -43,7 +49,7 @@ def write_all(
     for parts in cut(pieces):
         work.append(SliceTask(store, parts, layout, first))
         first += sum(part.rows for part in parts)
-    if len(work) == 1:
+    if len(work) == 1 and (isinstance(tasks, Inline) or _is_in_memory(work[0].parts)):
         # The head moves next, which makes it durable together with the blocks.
         return [write_slice(store, _rows(work[0].parts), layout, work[0].first)]
     done = dict(tasks.map(write_one, work, label="write slices"))
