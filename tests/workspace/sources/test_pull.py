@@ -467,3 +467,53 @@ def test_two_pulls_at_once_take_each_content_once(ws, inbox, server, monkeypatch
     assert (others[0].rows, mine.rows, len(mine.skipped)) == (2, 0, 1)
     assert column(ds, "id") == [1, 2]
     assert ds.verify().ok
+
+
+# --- empty files -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["csv", "csv.gz", "jsonl", "parquet"])
+@pytest.mark.parametrize("schema", [None, pa.schema({"id": pa.int64(), "price": pa.float64()})])
+def test_an_empty_file_is_recorded_as_read_with_no_rows(ws, inbox, ending, schema):
+    ds = ws.create("sales", schema=schema, source=inbox / f"*.{ending}")
+    (inbox / f"a.{ending}").write_bytes(b"")
+    (inbox / f"b.{ending}").write_bytes(b"")
+    report = ws.pull()["sales"]
+    assert (report.rows, [Path(name).name for name in report.commit.files]) == (0, [f"a.{ending}"])
+    assert [Path(name).name for name in report.skipped] == [f"b.{ending}"], "it has the same bytes"
+    assert ws.pull()["sales"].told == "nothing new"
+    assert ds.verify().ok
+
+
+def test_a_blank_file_is_read_too_and_full_ones_beside_empty_ones(ws, inbox):
+    ds = ws.create("sales", source=inbox / "*.csv")
+    (inbox / "a.csv").write_text("\n\n")
+    assert ws.pull()["sales"].told == "no rows, 1 file"
+    (inbox / "b.csv").write_bytes(b"")
+    write(inbox, "c.csv", 1, 2)
+    told = ws.pull()["sales"].commit.told
+    assert told.startswith("+2 rows, offsets 0 to 1, 2 files, known already")
+        inbox / "a.csv"
+    )
+    assert column(ds, "id") == [1, 2]
+
+
+def test_a_file_that_was_empty_is_read_when_it_has_content(ws, inbox):
+    ds = ws.create("sales", source=inbox / "*.csv")
+    (inbox / "a.csv").write_bytes(b"")
+    ws.pull()
+    write(inbox, "a.csv", 7)
+    assert ws.pull()["sales"].rows == 1
+    write(inbox, "a.csv", 8)
+    assert failed(ws).report.errors["sales"].code == "FileChanged"
+    assert column(ds, "id") == [7]
+
+
+def test_an_empty_file_is_no_snapshot(ws, inbox):
+    ds = ws.create("stock", merge=tl.merge.snapshot("id"), source=inbox / "*.csv")
+    write(inbox, "a.csv", 1, 2)
+    ws.pull()
+    (inbox / "b.csv").write_bytes(b"")
+    refused = failed(ws).report.errors["stock"]
+    assert (refused.code, "retract every row" in refused.problem) == ("EmptySnapshot", True)
+    assert ds.view().count() == 2

@@ -30,6 +30,7 @@ from trueline.workspace.ingest.pieces import Piece, PieceWriter
 from trueline.workspace.intake import user_fields
 from trueline.workspace.tasks import Tasks
 
+NO_BYTES = Multihash.of(b"")
 # Of fewer rows it cannot be said that most are bad.
 FEW_ROWS = 10
 # The files of a commit are listed in its block, which may have 16 MiB: about 40,000 of them.
@@ -153,13 +154,16 @@ def take_files(
         # A snapshot is all of its files: without one that is known, its rows would count as gone.
         new, skipped = _distinct(hashes), []
     _refuse_many([sources[index] for index in new])
+    full = [index for index in new if hashes[index][0] != NO_BYTES]
     op = tail.vocab.op if isinstance(strategy, Changelog | Upsert) else None
-    columns = _columns(tail, [sources[index] for index in new], chosen, op)
+    columns = _columns(tail, [sources[index] for index in full], chosen, op)
+    if not columns.names:
+        return _nothing(tail, [FileNote(sources[i].path, *hashes[i], 0) for i in new], skipped, digest)
     with_op = op is not None and op in columns.names
     typed = typed_for(pa.schema([column for column in columns if column.name != op]), tail)
     work = [
         FileTask(sources[index], chosen, columns, typed, scratch, f"file-{index}.arrow", with_op)
-        for index in new
+        for index in full
     ]
     done = dict(tasks.map(read_file, work, label="read files"))
     reads = [done[index] for index in range(len(work))]
@@ -172,10 +176,8 @@ def take_files(
             column=tail.vocab.op,
         )
     cells = [read.cells for read in reads if read.cells is not None]
-    notes = tuple(
-        FileNote(sources[index].path, *hashes[index], read.piece.rows)
-        for index, read in zip(new, reads, strict=True)
-    )
+    rows = {index: read.piece.rows for index, read in zip(full, reads, strict=True)}
+    notes = tuple(FileNote(sources[index].path, *hashes[index], rows.get(index, 0)) for index in new)
     return Incoming(
         tuple(read.piece for read in reads),
         _schema_of(typed),
@@ -188,6 +190,30 @@ def take_files(
         pa.concat_tables(cells).slice(0, readers.MAX_LISTED) if cells else None,
         digest,
         with_op=with_op,
+        taken_at=tail,
+    )
+
+
+def _nothing(tail: Tail, files: Sequence[FileNote], skipped: Sequence[str], digest: str) -> Incoming:
+    """Record files that have neither rows nor columns as read.
+
+    A snapshot is refused: an export that failed leaves an empty file, and as
+    a snapshot of nothing it would retract every row.
+    """
+    if isinstance(strategy_of(tail), Snapshot):
+        raise InputError(
+            f"{files[0].name} is empty, and as a snapshot it would retract every row",
+            remedy="remove the file, or append([]) if there is nothing left indeed",
+            code="EmptySnapshot",
+            path=files[0].name,
+        )
+    return Incoming(
+        (),
+        _schema_of(tail),
+        tail.vocab,
+        files=tuple(files),
+        skipped=tuple(skipped),
+        digest=digest,
         taken_at=tail,
     )
 
@@ -237,7 +263,8 @@ def _sort_out(
             skipped.append(source.path)
             continue
         before = chain.file_named(source.path)
-        if before is not None and not resend:
+        # A file that was empty gave no row, so nothing can come twice: somebody was about to write it.
+        if before is not None and before[0] != NO_BYTES and not resend:
             raise InputError(
                 f"{source.path} was taken in before with other bytes, in commit {before[1].hash.short}",
                 remedy="give resend=True if the new content is to be added as well",
@@ -308,7 +335,7 @@ def _columns(tail: Tail, sources: Sequence[Source], reader: Reader, op: str | No
     found = pa.schema(
         [pa.field(op, pa.int32()) if column.name == op else column for column in reader.infer(sources)]
     )
-    if tail.schema is None:
+    if tail.schema is None or not found.names:
         return found
     known: dict[str, Any] = {
         column.name: column for column in to_arrow(DataSchema(user_fields(_schema_of(tail), tail.vocab)))
