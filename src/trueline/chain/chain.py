@@ -323,6 +323,10 @@ class Chain:
             tail = self.tail()
             return tail.sequence_number + 1 if tail else 0
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Another process opens index and store for itself."""
+        return _opened, (self.store, self.inputs, self._index.path)
+
     def close(self) -> None:
         """Close index and store."""
         self._index.close()
@@ -485,3 +489,7 @@ class Chain:
             elif isinstance(event, DisablePushSource):
                 active.pop(event.source_name, None)
         return active or NO_PUSH
+
+
+def _opened(store: Store, inputs: Mapping[DatasetId, InputChain] | None, index: Path | None) -> Chain:
+    return Chain(store, inputs, index=index)

@@ -14,6 +14,7 @@ from trueline.chain.chain import Chain
 from trueline.chain.datatypes import Extra
 from trueline.chain.events import AttachmentEmbedded, AttachmentsEmbedded, SetAttachments
 from trueline.errors import InputError, UnsupportedVersion
+from trueline.workspace.duration import in_units
 
 PATH: Final = "trueline.json"
 FORMAT: Final = "trueline/definition"
@@ -87,6 +88,18 @@ def addendum_of(chain: Chain) -> Addendum:
         if item.path == PATH:
             return Addendum.from_text(item.content)
     return Addendum()
+
+
+def lateness_shown(chain: Chain) -> str | None:
+    """Say how late rows may come, as it is written ("2h"); None if nothing was said, or not so that we know.
+
+    Looking at a dataset must not fail for a document that only adding to it needs.
+    """
+    try:
+        length = addendum_of(chain).lateness_ns
+    except InputError:
+        return None
+    return in_units(length / 1e9) if length else None
 
 
 def _items(event: SetAttachments | None) -> tuple[AttachmentEmbedded, ...]:

@@ -12,9 +12,9 @@ from trueline.chain.commits import commit_record
 from trueline.chain.events import Event
 from trueline.chain.instant import Instant
 from trueline.chain.planning import next_block
-from trueline.chain.store import Folder, Store
+from trueline.chain.store import Folder
 from trueline.chain.tail import Tail, follow
-from trueline.errors import InputError
+from trueline.errors import InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Commit:
     skipped: tuple[str, ...] = ()
     bad_cells_file: Multihash | None = None
     removal: str | None = None
-    store: Store | None = field(default=None, repr=False, compare=False)
+    chain: Chain | None = field(default=None, repr=False, compare=False)
 
     @property
     def rows(self) -> int:
@@ -63,7 +63,7 @@ class Commit:
         return self.block.short
 
     @classmethod
-    def of(cls, dataset: str, linked: Iterable[Linked], store: Store | None = None) -> Commit:
+    def of(cls, dataset: str, linked: Iterable[Linked], chain: Chain | None = None) -> Commit:
         """Describe the blocks of one commit, oldest first."""
         pairs = list(linked)
         name, last = pairs[-1]
@@ -94,7 +94,7 @@ class Commit:
             _counts(notes.get("ignored")),
             bad_cells_file=_object(notes, "bad_cells"),
             removal=_removal(notes.get("removal")),
-            store=store,
+            chain=chain,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -141,18 +141,44 @@ class Commit:
         return ", ".join(dict.fromkeys(self.events))
 
     def bad_cells(self) -> View:
-        """View the cells that could not be read: file, row, line, column and text."""
+        """View the cells that could not be read: file, row, line, column and text.
+
+        Where records of the commit were removed they went along; the error says when and why.
+        """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         from trueline.view import View
 
-        if self.bad_cells_file is None or self.store is None:
+        if self.bad_cells_file is None or self.chain is None:
             columns = {"file": pa.string(), "row": pa.int64(), "line": pa.int64()}
             empty = pa.schema({**columns, "column": pa.string(), "text": pa.string()}).empty_table()
             return View.from_arrow(empty)
-        with self.store.open(Folder.DATA, self.bad_cells_file) as file:
-            return View.from_arrow(pq.read_table(file))
+        try:
+            with self.chain.store.open(Folder.DATA, self.bad_cells_file) as file:
+                return View.from_arrow(pq.read_table(file))
+        except ObjectMissing:
+            if (removed := self._cells_removed(self.chain, self.bad_cells_file)) is not None:
+                raise removed from None
+            raise
+
+    def _cells_removed(self, chain: Chain, cells: Multihash) -> InputError | None:
+        """Say that the bad cells were removed on purpose, if they were."""
+        from trueline.workspace.removal.record import removals_of
+
+        removal = removals_of(chain).of_object(chain.block(self.block), cells)
+        if removal is None:
+            return None
+        many = "s" * (removal.rows != 1)
+        return InputError(
+            f"the bad cells of commit {self.short} were removed, with {removal.rows:,} row{many} of "
+            f"{self.dataset!r}: {removal.reason}",
+            remedy=f"how many there were is still known: {sum(self.bad.values()):,} (commit.bad)",
+            code="Removed",
+            commit=self.block,
+            rows=removal.rows,
+            reason=removal.reason,
+        )
 
     @property
     def told(self) -> str:
@@ -226,16 +252,16 @@ def joined(older: Block, newer: Block) -> bool:
     return older.system_time == newer.system_time
 
 
-def commits(dataset: str, newest_first: Iterable[Linked], store: Store | None = None) -> Iterator[Commit]:
+def commits(dataset: str, newest_first: Iterable[Linked], chain: Chain | None = None) -> Iterator[Commit]:
     """Group blocks into commits, newest first, reading no further than asked."""
     group: list[Linked] = []
     for name, block in newest_first:
         if group and not joined(block, group[-1][1]):
-            yield Commit.of(dataset, reversed(group), store)
+            yield Commit.of(dataset, reversed(group), chain)
             group = []
         group.append((name, block))
     if group:
-        yield Commit.of(dataset, reversed(group), store)
+        yield Commit.of(dataset, reversed(group), chain)
 
 
 def commit_at(dataset: str, chain: Chain, block: Multihash) -> Commit:
@@ -246,4 +272,4 @@ def commit_at(dataset: str, chain: Chain, block: Multihash) -> Commit:
         if not joined(found, newer):
             break
         end, found = following.hash, newer
-    return next(commits(dataset, chain.walk(end), chain.store))
+    return next(commits(dataset, chain.walk(end), chain))

@@ -33,6 +33,7 @@ from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify
 from trueline.errors import CorruptionError, StoreError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
+from trueline.workspace.addendum import lateness_shown
 from trueline.workspace.columns import Column, columns_of
 from trueline.workspace.commit import Commit, commit_at, commits, joined
 from trueline.workspace.definition import merge_of
@@ -82,6 +83,7 @@ class Info:
     created: Instant
     updated: Instant
     watermark: Instant | None
+    lateness: str | None
     event_time: str | None
     merge: str | None
     sources: tuple[str, ...]
@@ -185,6 +187,7 @@ class Dataset:
             created=self.chain.block(seed.hash).system_time if seed else tail.system_time,
             updated=tail.system_time,
             watermark=tail.watermark,
+            lateness=lateness_shown(self.chain),
             event_time=tail.vocab.event_time_column,
             merge=merge_of(tail),
             sources=(*tail.push, *([shown(tail.polling.fetch)] if tail.polling else [])),
@@ -322,7 +325,7 @@ class Dataset:
 
     def log(self, at: At = None) -> Iterator[Commit]:
         """Iterate over the commits, newest first, from `at` backwards."""
-        return commits(self.name, self.blocks(at), self.chain.store)
+        return commits(self.name, self.blocks(at), self.chain)
 
     def blocks(self, at: At = None) -> Iterator[tuple[Multihash, Block]]:
         """Iterate over the blocks with their names, newest first, from `at` backwards."""

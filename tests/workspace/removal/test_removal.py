@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from trueline.chain.chain import Chain
 from trueline.chain.events import AddData
 from trueline.chain.planning import next_add_data, next_block
 from trueline.chain.store import Folder
-from trueline.errors import CorruptionError, InputError, StoreError
+from trueline.errors import CorruptionError, InputError, ObjectMissing, StoreError
 from trueline.workspace.removal import dropping
 from trueline.workspace.removal.dropping import on_removal
 from trueline.workspace.removal.record import removals_of
@@ -495,3 +496,26 @@ def state_files(ds) -> list[str]:
 
     raw = ds.chain.store.get(Folder.CHECKPOINTS, ds.chain.tail().checkpoint)
     return [file.hash for file in CheckpointFile.from_bytes(raw).files if "state" in file.notes]
+
+
+@pytest.mark.parametrize("how", [{"upto": 2}, {"where": "x = 1"}])
+def test_bad_cells_that_went_along_are_told_with_the_reason(ws, tmp_path, how):
+    made = ws.create("read", schema=pa.schema({"x": pa.int64()}))
+    (tmp_path / "a.csv").write_text("x\n1\noops\n3\n")
+    (tmp_path / "b.csv").write_text("x\nwell\n5\n")
+    first, second = (made.append(tmp_path / name) for name in ("a.csv", "b.csv"))
+    made.drop_data(**how, reason="asked to forget")
+    for commit in (first, made.commit(first.short), pickle.loads(pickle.dumps(first))):
+        with pytest.raises(InputError, match="asked to forget") as told:
+            commit.bad_cells()
+        assert (told.value.code, told.value.rows) == ("Removed", 3 if "upto" in how else 1)
+    assert second.bad_cells().to_arrow()["text"].to_pylist() == ["well"]
+
+
+def test_bad_cells_that_are_lost_are_not_called_removed(ws, tmp_path):
+    made = ws.create("read", schema=pa.schema({"x": pa.int64()}))
+    (tmp_path / "a.csv").write_text("x\n1\noops\n3\n")
+    commit = made.append(tmp_path / "a.csv")
+    made.chain.store.delete(Folder.DATA, commit.bad_cells_file)
+    with pytest.raises(ObjectMissing):
+        commit.bad_cells()

@@ -187,6 +187,18 @@ class Removals:
         loss, removal = found
         return Hole(loss.rows, removal.reason, removal.number, loss.replacement)
 
+    def of_object(self, block: Block, name: Multihash) -> Removal | None:
+        """Return the removal that took what a block noted beside its rows, None if none did."""
+        event = block.data_event
+        last = event.last_offset if event is not None else None
+        for removal in self.all:
+            if removal.sequence_number > block.sequence_number and (
+                name in removal.objects
+                or (removal.upto is not None and last is not None and last <= removal.upto)
+            ):
+                return removal
+        return None
+
     def is_gone(self, block: Block, reference: Reference) -> bool:
         """Say whether the bytes of something a block refers to were removed.
 
