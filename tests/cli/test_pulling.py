@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 import trueline as tl
@@ -30,7 +32,9 @@ def test_a_dataset_with_a_source_is_made_and_pulled(at, inbox):
     again = at("pull", "sales", "--json")
     assert (again.code, again.json["ok"], again.json["rows"]) == (0, True, 0)
     assert again.json["datasets"][0]["skipped"] == [f"{inbox}/a.csv"]
-    assert at("status", "--json").json["datasets"][0]["watermark"] == "2026-11-13T10:00:00Z"
+    stands = at("status", "--json").json["datasets"][0]
+    assert (stands["watermark"], stands["lateness"]) == ("2026-11-13T10:00:00Z", "2h")
+    assert "lateness     2h" in at("status").out
 
 
 def test_options_of_the_reader_belong_to_the_source(at, inbox):
@@ -47,12 +51,12 @@ def test_a_dataset_that_fails_is_told_beside_the_others(at, inbox):
     at("create", "good", "--source", inbox / "*.csv")
     at("create", "lost", "--source", inbox.parent / "nowhere" / "*.csv")
     shown = at("pull")
-    assert shown.code == 4
+    assert shown.code == 2
     assert "good  +2 rows" in shown.out
     assert "1 of 2 datasets could not be pulled" in shown.err
     (inbox / "b.csv").write_text("id,day\n3,2026-11-14T00:00:00Z\n")
     told = at("pull", "--json")
-    assert (told.code, told.json["ok"], told.json["rows"]) == (4, False, 1)
+    assert (told.code, told.json["ok"], told.json["rows"]) == (2, False, 1)
     assert (told.error["code"], told.error["datasets"]) == ("PullError", ["lost"])
 
 
@@ -60,7 +64,7 @@ def test_a_changed_file_is_taken_in_on_request(at, inbox):
     at("create", "sales", "--source", inbox / "*.csv")
     at("pull")
     (inbox / "a.csv").write_text("id,day\n7,2026-11-14T00:00:00Z\n")
-    assert at("pull").code == 4
+    assert at("pull").code == 2
     assert at("pull", "--resend", "--json").json["rows"] == 1
 
 
@@ -90,3 +94,15 @@ def test_the_same_source_again_is_the_same_dataset_and_another_is_shown(at, inbo
     assert (at(*words).code, at(*words).code) == (0, 0)
     other = at(*words[:-1], "3h")
     assert (other.code, "lateness: it is 2h, asked for is 3h" in other.err) == (2, True)
+
+
+def test_the_exit_code_follows_the_cause(at, inbox):
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}/a.csv"
+        at("create", "away", "--source", url)
+        assert at("pull").code == 4, "trying again may help"
+        at("create", "torn", "--source", inbox / "*.parquet")
+        (inbox / "a.parquet").write_bytes(b"no Parquet")
+        assert at("pull", "torn").code == 2
+        assert at("pull").code == 2, "trying again does not mend all of it"

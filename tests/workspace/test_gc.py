@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 
@@ -11,8 +12,12 @@ import pytest
 
 import trueline as tl
 from tests.workspace.records import column
+from trueline.chain.events import DisablePollingSource
+from trueline.chain.instant import Instant
 from trueline.chain.store import Folder
 from trueline.errors import CorruptionError, InputError
+from trueline.workspace.commit import linked
+from trueline.workspace.sources import seen
 
 
 def age(folder, seconds=7200.0):
@@ -203,3 +208,23 @@ def test_tidying_beside_commits_loses_nothing(ws, ds):
     assert failures == []
     assert column(ds, "x") == list(range(40))
     assert ds.verify().ok
+
+
+def test_which_files_were_read_is_forgotten_with_the_dataset_and_with_its_source(ws, tmp_path, monkeypatch):
+    monkeypatch.setattr(seen, "SETTLED_NS", -(10**18))
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "a.csv").write_text("x\n1\n")
+    for name in ("kept", "turned", "gone"):
+        ws.create(name, source=tmp_path / "inbox" / "*.csv")
+    ws.pull()
+    folder = ws.place.private / "seen"
+    turned = ws["turned"].chain
+    turned.append(*linked(turned.tail(), (DisablePollingSource(),), Instant.now()))
+    ws["gone"].chain.close()
+    shutil.rmtree(tmp_path / "ws" / "datasets" / "gone")
+    assert ws.gc().seen == ()
+    age(folder)
+    assert ws.gc(dry_run=True).seen == ("gone", "turned")
+    assert len(list(folder.iterdir())) == 3
+    assert ws.gc().seen == ("gone", "turned")
+    assert [path.name for path in folder.iterdir()] == ["kept.json"]

@@ -127,7 +127,11 @@ def gc(
             ]
             if rows:
                 shown.table(["dataset", "objects", "bytes", "too new"], rows)
-            for what, items in (("unfinished datasets", swept.unfinished), ("stale indexes", swept.indexes)):
+            for what, items in (
+                ("unfinished datasets", swept.unfinished),
+                ("stale indexes", swept.indexes),
+                ("files read", swept.seen),
+            ):
                 if items:
                     shown.say(f"{verb} {what}: {', '.join(items)}")
             for name, reason in swept.skipped.items():
@@ -143,6 +147,7 @@ def gc(
                 "removed": removed,
                 "unfinished": swept.unfinished,
                 "indexes": swept.indexes,
+                "seen": swept.seen,
                 "skipped": swept.skipped,
             },
             render,

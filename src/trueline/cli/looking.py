@@ -116,6 +116,7 @@ def _condition_shown(each: dict[str, Any]) -> dict[str, object]:
         "commits": each["commits"],
         "last commit": f"{_moment(each['updated'])} UTC, {age} ago",
         "watermark": _moment(each["watermark"]),
+        "lateness": each["lateness"],
         "merge": each["merge"],
         "index": each["index"],
     }

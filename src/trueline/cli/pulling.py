@@ -32,7 +32,8 @@ def pull(
     """Read what is new in the sources of datasets, and bring clones up to date.
 
     What was read before is passed over. A dataset that fails does not stop
-    the others; the exit code then is 4.
+    the others; the exit code then is that of the cause, 4 if trying again
+    may mend all of it.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         failed: PullError | None = None

@@ -16,6 +16,7 @@ from trueline.errors import (
     CorruptionError,
     EnvironmentMissing,
     InputError,
+    PullError,
     TruelineError,
 )
 
@@ -118,7 +119,13 @@ def failing(console: consoles.Console) -> Iterator[None]:
 
 
 def exit_code(error: TruelineError) -> int:
-    """Return the exit code of an error: its kind decides."""
+    """Return the exit code of an error: its kind decides.
+
+    Of several causes, those that trying again cannot mend come first.
+    """
+    if isinstance(error, PullError):
+        causes = {exit_code(cause) for cause in error.report.errors.values()}
+        return next((code for code in (NO, MISSING, MISUSE) if code in causes), FAILED)
     if isinstance(error, EnvironmentMissing):
         return MISSING
     if isinstance(error, InputError):

@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from trueline.chain.gc import Collected, collect
 from trueline.chain.references import references
+from trueline.chain.sources import FetchFilesGlob
 from trueline.chain.store import Folder
+from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
 from trueline.workspace.removal.record import removals_of
+from trueline.workspace.sources.seen import seen_path
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -22,11 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What was removed (or would be): objects by dataset, unfinished datasets, stale indexes."""
+    """What was removed (or would be): objects by dataset, unfinished datasets, stale indexes.
+
+    `seen` are datasets of which it was still remembered which files had been read, though they are gone
+    or poll no folder any more.
+    """
 
     datasets: Mapping[str, Collected] = field(default_factory=dict)
     unfinished: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
 
@@ -59,7 +67,8 @@ def sweep(workspace: Workspace, older_than: float, dry_run: bool) -> Swept:
         collected[name] = sweep_dataset(dataset, older_than, now=now, dry_run=dry_run)
     unfinished = _unfinished(workspace, now - older_than, dry_run)
     indexes = _stale_indexes(workspace, now - older_than, dry_run)
-    return Swept(collected, unfinished, indexes, skipped, dry_run)
+    seen = _stale_seen(workspace, now - older_than, dry_run)
+    return Swept(collected, unfinished, indexes, seen, skipped, dry_run)
 
 
 def sweep_dataset(
@@ -110,6 +119,27 @@ def _stale_indexes(workspace: Workspace, before: float, dry_run: bool) -> tuple[
             if not dry_run:
                 forget_index(path)
     return tuple(removed)
+
+
+def _stale_seen(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
+    """Remove what is remembered of files read for datasets that are gone, or poll no folder any more."""
+    removed = []
+    for path in sorted(seen_path(workspace.place.private, "x").parent.glob("*.json")):
+        if path.stat().st_mtime < before and not _polls_files(workspace, path.stem):
+            removed.append(path.stem)
+            if not dry_run:
+                path.unlink(missing_ok=True)
+    return tuple(removed)
+
+
+def _polls_files(workspace: Workspace, name: str) -> bool:
+    if name not in workspace:
+        return False
+    try:
+        tail = workspace[name].chain.tail()
+    except CorruptionError:
+        return True  # not to be judged now
+    return tail is not None and tail.polling is not None and isinstance(tail.polling.fetch, FetchFilesGlob)
 
 
 def forget_index(path: Path) -> None:
