@@ -493,8 +493,6 @@ def test_a_blank_file_is_read_too_and_full_ones_beside_empty_ones(ws, inbox):
     write(inbox, "c.csv", 1, 2)
     told = ws.pull()["sales"].commit.told
     assert told.startswith("+2 rows, offsets 0 to 1, 2 files, known already")
-        inbox / "a.csv"
-    )
     assert column(ds, "id") == [1, 2]
 
 
