@@ -5,6 +5,7 @@ import socket
 import pytest
 
 import trueline as tl
+from trueline.workspace import http_reader
 
 
 @pytest.fixture
@@ -96,7 +97,8 @@ def test_the_same_source_again_is_the_same_dataset_and_another_is_shown(at, inbo
     assert (other.code, "lateness: it is 2h, asked for is 3h" in other.err) == (2, True)
 
 
-def test_the_exit_code_follows_the_cause(at, inbox):
+def test_the_exit_code_follows_the_cause(at, inbox, monkeypatch):
+    monkeypatch.setattr(http_reader, "pause", lambda _: None)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/a.csv"

@@ -10,7 +10,9 @@ import pytest
 from trueline.chain.events import SourceState
 from trueline.chain.scratch import MemoryScratch
 from trueline.errors import BrokenFile, InputError, StoreError
-from trueline.workspace.sources.fetching import ETAG, LAST_MODIFIED, Limits, fetch
+from trueline.workspace import http_reader
+from trueline.workspace.http_reader import Limits
+from trueline.workspace.sources.fetching import ETAG, LAST_MODIFIED, fetch
 
 BODY = b"id,price\n1,9.5\n"
 WHEN = "Fri, 13 Nov 2026 09:30:00 GMT"
@@ -212,11 +214,12 @@ def test_a_refusal_says_whether_trying_again_may_help(server, status, kind):
         get(server.serve("/a.csv", b"no", status=status))
 
 
-def test_a_server_that_is_not_there_is_an_error_to_retry():
+def test_a_server_that_is_not_there_is_an_error_to_retry(monkeypatch):
+    monkeypatch.setattr(http_reader, "pause", lambda _: None)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    with pytest.raises(StoreError, match="cannot fetch"):
+    with pytest.raises(StoreError, match="cannot read"):
         get(f"http://127.0.0.1:{port}/a.csv")
 
 
@@ -231,3 +234,64 @@ def test_a_server_that_never_ends_is_left(server):
     send = raw("HTTP/1.1 200 OK", "Transfer-Encoding: chunked", body=b"1\r\nx\r\n" * 100)
     with pytest.raises(StoreError, match="not done after"):
         get(server.serve("/a.csv", send=send), limits=Limits(longest=-1))
+
+
+# --- going on ----------------------------------------------------------------------------
+
+
+def breaking(body, versions, *, every=1000):
+    """Hang up after some bytes of each answer; parts are sent as asked for, of the version there is then."""
+    coming = iter(versions)
+
+    def send(handler):
+        tag = next(coming)
+        asked = handler.headers.get("Range")
+        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
+        same = handler.headers.get("If-Range") in (None, tag)
+        part = asked is not None and same
+        first = first if part else 0
+        lines = ["HTTP/1.1 206 Part" if part else "HTTP/1.1 200 OK", f"ETag: {tag}"]
+        lines += [f"Content-Range: bytes {first}-{len(body) - 1}/{len(body)}"] if part else []
+        lines += [f"Content-Length: {len(body) - first}"]
+        raw(*lines, body=body[first : first + every])(handler)
+
+    return send
+
+
+def test_a_body_that_breaks_goes_on_where_it_broke(server):
+    body = bytes(range(256)) * 20
+    url = server.serve("/a.csv", send=breaking(body, ['"v1"'] * 6))
+    assert get(url)[0] == body
+    asked = [headers.get("range") for _, headers in server.asked]
+    assert asked == [None, *(f"bytes={n}-" for n in range(1000, 5001, 1000))]
+    assert {headers.get("if-range") for _, headers in server.asked[1:]} == {'"v1"'}
+
+
+def test_halves_of_two_versions_do_not_become_one_file(server):
+    url = server.serve("/a.csv", send=breaking(b"x" * 2000, ['"v1"', '"v2"']))
+    with pytest.raises(StoreError, match=r"1,000 of 2,000 bytes"):
+        get(url)
+    url = server.serve("/b.csv", send=breaking(b"x" * 2000, ['W/"v1"'] * 2))
+    with pytest.raises(StoreError, match=r"1,000 of 2,000 bytes"):
+        get(url)
+    assert len(server.asked) == 3, "a weak tag does not say that the bytes are the same"
+
+
+@pytest.mark.parametrize("answered", ["bytes 999-1999/2000", "bytes 1000-1999/3000", "pages 1-2/3", ""])
+def test_a_part_that_was_not_asked_for_is_refused(server, answered):
+    def send(handler):
+        if handler.headers.get("Range") is None:
+            raw("HTTP/1.1 200 OK", 'ETag: "v"', "Content-Length: 2000", body=b"x" * 1000)(handler)
+        else:
+            lines = ("HTTP/1.1 206 Part", f"Content-Range: {answered}", "Content-Length: 1000")
+            raw(*lines, body=b"y" * 1000)(handler)
+
+    with pytest.raises(StoreError, match=r"1,000 of 2,000 bytes"):
+        get(server.serve("/a.csv", send=send))
+
+
+def test_a_server_that_breaks_without_end_is_left(server):
+    url = server.serve("/a.csv", send=breaking(b"x" * 2000, ['"v1"'] * 100, every=0))
+    with pytest.raises(StoreError, match=r"0 of 2,000 bytes"):
+        get(url)
+    assert len(server.asked) == 4

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 import trueline as tl
 from trueline.errors import CorruptionError, HashMismatch, InputError, ObjectMissing, StoreError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.transfer import http_remote
+from trueline.workspace import http_reader
 from trueline.workspace.transfer.http_remote import HttpRemote, shown
 
 
@@ -92,7 +94,7 @@ def test_bytes_of_the_right_length_and_another_hash_are_refused(source, there, s
 
 def test_a_server_that_is_busy_is_asked_again(there, server, url, monkeypatch):
     pauses: list[float] = []
-    monkeypatch.setattr(http_remote, "pause", pauses.append)
+    monkeypatch.setattr(http_reader, "pause", pauses.append)
     seen: set[str] = set()
 
     def busy_once(handler) -> bool:
@@ -110,7 +112,7 @@ def test_a_server_that_is_busy_is_asked_again(there, server, url, monkeypatch):
 
 def test_no_server_makes_us_wait_for_long(there, server, url, monkeypatch):
     pauses: list[float] = []
-    monkeypatch.setattr(http_remote, "pause", pauses.append)
+    monkeypatch.setattr(http_reader, "pause", pauses.append)
     server.trick = lambda handler: handler.answer(503, Retry_After="86400")
     with pytest.raises(StoreError):
         there.clone(url)
@@ -151,11 +153,8 @@ def test_https_does_not_lead_to_http(monkeypatch):
         status = 302
         headers = {"Location": "http://example.org/trades"}  # noqa: RUF012 (as the library has it)
 
-    class Answer:
-        response = Response
-
-    monkeypatch.setattr(remote, "_sent", lambda _: Answer)
-    monkeypatch.setattr(remote, "_give_back", lambda _: None)
+    monkeypatch.setattr(remote._reader, "_sent", lambda *_: Response)
+    monkeypatch.setattr(remote._reader, "_give_back", lambda _: None)
     with pytest.raises(InputError) as caught:
         remote.head()
     assert caught.value.code == "BadRedirect"
@@ -163,13 +162,13 @@ def test_https_does_not_lead_to_http(monkeypatch):
 
 def test_connections_are_kept(there, server, url, monkeypatch):
     made: list[object] = []
-    original = http_remote._connected
+    original = http_reader._connected
 
     def connected(*args):
         made.append(args)
         return original(*args)
 
-    monkeypatch.setattr(http_remote, "_connected", connected)
+    monkeypatch.setattr(http_reader, "_connected", connected)
     there.clone(url)
     assert len(made) <= 9, "one for the blocks, and one for each of eight workers"
 
@@ -217,3 +216,23 @@ def test_a_proxy_of_the_environment_is_used(there, server, url, monkeypatch):
     there.clone("http://data.example/trades")
     assert asked
     assert all(path.startswith("http://data.example/trades/") for path in asked)
+
+
+def test_an_object_that_breaks_goes_on_where_it_broke(source, there, server, url):
+    name = source.chain.block(source.head).data_event.new_data.physical_hash
+    body = (Path(source.chain.store.location) / "data" / name).read_bytes()
+    asked: list[str | None] = []
+
+    def breaking(handler) -> bool:
+        asked.append(handler.headers.get("Range"))
+        if asked[-1] is None:
+            handler.answer(200, body[:100], Content_Length=str(len(body)))
+        else:
+            handler.answer(206, body[100:], Content_Range=f"bytes 100-{len(body) - 1}/{len(body)}")
+        handler.close_connection = True
+        return True
+
+    server.trick = on(f"/data/{name}", breaking)
+    there.clone(url)
+    assert asked == [None, "bytes=100-"]
+    assert there.verify().ok

@@ -26,9 +26,10 @@ from trueline.workspace.addendum import Addendum, addendum_of
 from trueline.workspace.appending import Polled
 from trueline.workspace.commit import Commit
 from trueline.workspace.definition import SOURCE, strategy_of
+from trueline.workspace.http_reader import MAX_BYTES, Limits
 from trueline.workspace.places import folder_of
 from trueline.workspace.sources.declared import is_one_file, matching, placed, shown, to_read
-from trueline.workspace.sources.fetching import MAX_BYTES, Limits, fetch
+from trueline.workspace.sources.fetching import fetch
 from trueline.workspace.sources.report import Pulled, PullReport
 from trueline.workspace.sources.seen import Seen, seen_path, signs_of
 from trueline.workspace.tasks import failure

@@ -19,7 +19,8 @@ from trueline.chain.references import Reference
 from trueline.chain.store import Folder, Store
 from trueline.errors import CorruptionError, HashMismatch, ObjectMissing, StorageFull, StoreError
 from trueline.identity.physical import HashingWriter, physical_hash
-from trueline.workspace.transfer.remote import Interrupted, Remote
+from trueline.workspace.http_reader import Interrupted
+from trueline.workspace.transfer.remote import Remote
 
 WORKERS: Final = 8
 # What has arrived is made durable in between, so that an interruption costs no more than this.

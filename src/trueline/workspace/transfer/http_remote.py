@@ -2,64 +2,32 @@
 
 from __future__ import annotations
 
-import base64
-import http.client
-import queue
-import socket
-import ssl
-import time
+import http
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import Final
-from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
-from urllib.request import getproxies, proxy_bypass
+from urllib.parse import urlsplit, urlunsplit
 
 from trueline.chain.store import Folder, object_missing
-from trueline.errors import CorruptionError, InputError, StoreError
+from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.transfer.remote import Interrupted
+from trueline.workspace.http_reader import Answer, HttpReader, Interrupted, Limits, host_of, refused
 
-_CHUNK: Final = 1 << 20
 _REF_BYTES: Final = 4096
-_REDIRECTS: Final = 5
 _ATTEMPTS: Final = 4
-_LONGEST_PAUSE: Final = 30.0
-_IDLE: Final = 16
-_MOVED: Final = {301, 302, 303, 307, 308}
-_LATER: Final = {408, 425, 429, 500, 502, 503, 504}
 _ABSENT: Final = {404, 410}
-_QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
-
-
-def pause(seconds: float) -> None:
-    """Wait before a request is sent again."""
-    time.sleep(seconds)
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """A response whose body has not been read, and the connection it comes over."""
-
-    connection: http.client.HTTPConnection
-    response: http.client.HTTPResponse
-    url: SplitResult
 
 
 class HttpRemote:
-    """Reads over HTTP(S), keeping connections open.
+    """Reads a dataset over HTTP(S).
 
-    Redirects are followed to HTTP(S) only, never from HTTPS to HTTP; the
-    credentials of the address go to its own host only and are not part of
+    The credentials of the address go to its own host only and are not part of
     `location`.
     """
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> None:
-        self._base = _parsed(url)
+        self._reader = HttpReader(url, headers=headers, limits=Limits(silence=timeout))
         self.location = shown(url)
-        self._timeout = timeout
-        self._headers = {**_authorization(self._base), **(headers or {})}
-        self._idle: dict[tuple[str, str], queue.LifoQueue[http.client.HTTPConnection]] = {}
 
     # --- reading ------------------------------------------------------------
 
@@ -67,7 +35,7 @@ class HttpRemote:
         with self._get("refs/head") as answer:
             if answer is None:
                 return None
-            text = self._body(answer, _REF_BYTES, "refs/head", may_be_page=True)
+            text = self._body(answer, _REF_BYTES, may_be_page=True)
         try:
             return Multihash(text.decode("ascii").strip())
         except ValueError:
@@ -84,7 +52,7 @@ class HttpRemote:
                 with self._get(f"{folder}/{name}") as answer:
                     if answer is None:
                         raise object_missing(folder, name, self.location)
-                    return self._body(answer, limit, f"{folder}/{name}")
+                    return self._body(answer, limit)
             except Interrupted:
                 if attempt == _ATTEMPTS - 1:
                     raise
@@ -95,174 +63,57 @@ class HttpRemote:
         with self._get(f"{folder}/{name}") as answer:
             if answer is None:
                 raise object_missing(folder, name, self.location)
-            yield self._pieces(answer, f"{folder}/{name}")
+            # Objects are named by their bytes, so the rest of one belongs to its beginning.
+            yield self._pieces(answer, unchanging=True)
 
     def names(self) -> Iterator[Multihash] | None:
         return None
 
     def close(self) -> None:
-        for idle in self._idle.values():
-            with suppress(queue.Empty):
-                while True:
-                    idle.get_nowait().close()
+        self._reader.close()
 
-    def _body(self, answer: _Answer, limit: int, path: str, *, may_be_page: bool = False) -> bytes:
+    def _body(self, answer: Answer, limit: int, *, may_be_page: bool = False) -> bytes:
         pieces: list[bytes] = []
         size = 0
-        for piece in self._pieces(answer, path, may_be_page=may_be_page):
+        for piece in self._pieces(answer, may_be_page=may_be_page):
             size += len(piece)
             if size > limit:
-                raise CorruptionError(
-                    f"{self.location}/{path} is not what its name says: more than {limit:,} bytes",
-                    remedy="the source is damaged: verify it there, or take another copy",
-                    path=f"{self.location}/{path}",
+                raise _damaged(
+                    f"{answer.name} is not what its name says: more than {limit:,} bytes",
+                    "the source is damaged: verify it there, or take another copy",
+                    answer.name,
                 )
             pieces.append(piece)
         return b"".join(pieces)
 
-    def _pieces(self, answer: _Answer, path: str, *, may_be_page: bool = False) -> Iterator[bytes]:
-        kind = answer.response.headers.get_content_type()
-        if kind == "text/html" and not may_be_page:
-            raise CorruptionError(
-                f"{self.location}/{path} answers with a web page",
-                remedy="give the address of the files themselves, served as they are",
-                path=f"{self.location}/{path}",
+    def _pieces(
+        self, answer: Answer, *, may_be_page: bool = False, unchanging: bool = False
+    ) -> Iterator[bytes]:
+        if answer.headers.get_content_type() == "text/html" and not may_be_page:
+            raise _damaged(
+                f"{answer.name} answers with a web page",
+                "give the address of the files themselves, served as they are",
+                answer.name,
             )
-        coding = answer.response.headers.get("Content-Encoding", "identity")
+        coding = answer.headers.get("Content-Encoding", "identity")
         if coding.lower() != "identity":
-            raise CorruptionError(
-                f"{self.location}/{path} comes as {coding}, though it was asked for as it is",
-                remedy="switch compression off at the server",
-                path=f"{self.location}/{path}",
+            raise _damaged(
+                f"{answer.name} comes as {coding}, though it was asked for as it is",
+                "switch compression off at the server",
+                answer.name,
             )
-        try:
-            while piece := answer.response.read(_CHUNK):
-                yield piece
-        except (http.client.HTTPException, OSError) as error:
-            raise self._failed(path, error, Interrupted) from error
-        if answer.response.length:
-            missing = f"{answer.response.length:,} bytes are missing at its end"
-            raise self._failed(path, missing, Interrupted)
-
-    # --- requests -----------------------------------------------------------
+        return self._reader.pieces(answer, unchanging=unchanging)
 
     @contextmanager
-    def _get(self, path: str) -> Iterator[_Answer | None]:
-        """Ask for a file; None if it is not there. What is left of the body is thrown away."""
-        answer = self._asked(path)
-        try:
-            status = answer.response.status
-            if status in _ABSENT:
+    def _get(self, path: str) -> Iterator[Answer | None]:
+        """Ask for a file; None if it is not there."""
+        with self._reader.get(path, name=f"{self.location}/{path}") as answer:
+            if answer.status in _ABSENT:
                 yield None
-            elif status == http.HTTPStatus.OK:
+            elif answer.status == http.HTTPStatus.OK:
                 yield answer
             else:
-                raise self._refused(path, answer)
-        finally:
-            self._give_back(answer)
-
-    def _asked(self, path: str) -> _Answer:
-        """Send a request, again where that may help."""
-        error: Exception | None = None
-        wait = 0.0
-        for attempt in range(_ATTEMPTS):
-            if attempt:
-                pause(wait)
-            wait = min(0.2 * 2**attempt, _LONGEST_PAUSE)
-            try:
-                answer = self._followed(self._url(path))
-            except (http.client.HTTPException, OSError) as failed:
-                if isinstance(failed, http.client.InvalidURL | ssl.SSLCertVerificationError):
-                    raise InputError(
-                        f"cannot ask {self.location}: {failed}", remedy="check the address and its host"
-                    ) from failed
-                error = failed
-                continue
-            if answer.response.status not in _LATER or attempt == _ATTEMPTS - 1:
-                return answer
-            wait = max(wait, _asked_to_wait(answer.response))
-            self._give_back(answer)
-        raise self._failed(path, error, StoreError)
-
-    def _followed(self, url: SplitResult) -> _Answer:
-        for _ in range(_REDIRECTS + 1):
-            answer = self._sent(url)
-            location = answer.response.headers.get("Location")
-            if answer.response.status not in _MOVED or location is None:
-                return answer
-            self._give_back(answer)
-            there = urlsplit(urljoin(urlunsplit(url), location))
-            if there.scheme not in ("http", "https") or (url.scheme == "https" and there.scheme == "http"):
-                raise InputError(
-                    f"{self.location} leads on to a {there.scheme}: address",
-                    remedy="only http and https are followed, and never from https to http",
-                    code="BadRedirect",
-                    location=self.location,
-                )
-            url = there
-        raise InputError(
-            f"{self.location} leads on more than {_REDIRECTS} times",
-            remedy="give the address it leads to in the end",
-            code="BadRedirect",
-            location=self.location,
-        )
-
-    def _sent(self, url: SplitResult) -> _Answer:
-        """Send one request; a connection that was kept may have been closed by the server meanwhile."""
-        headers = {"Accept-Encoding": "identity", "User-Agent": "trueline"}
-        if (url.scheme, _host(url)) == (self._base.scheme, _host(self._base)):
-            headers |= self._headers
-        while True:
-            connection, is_new = self._connection(url)
-            proxied = isinstance(connection, _ThroughProxy)
-            whole = (url.scheme, _host(url)) if proxied else ("", "")
-            target = urlunsplit((*whole, url.path or "/", url.query, ""))
-            try:
-                connection.request("GET", target, headers=headers)
-                _acknowledge_at_once(connection)
-                return _Answer(connection, connection.getresponse(), url)
-            except (http.client.HTTPException, OSError):
-                connection.close()
-                if is_new:
-                    raise
-
-    def _connection(self, url: SplitResult) -> tuple[http.client.HTTPConnection, bool]:
-        idle = self._idle.setdefault((url.scheme, _host(url)), queue.LifoQueue(_IDLE))
-        with suppress(queue.Empty):
-            return idle.get_nowait(), False
-        return _connected(url, self._timeout), True
-
-    def _give_back(self, answer: _Answer) -> None:
-        """Keep a connection for the next request, if the body was read to its end."""
-        if not answer.response.isclosed() or answer.response.will_close:
-            answer.connection.close()
-            return
-        with suppress(queue.Full):
-            self._idle[answer.url.scheme, _host(answer.url)].put_nowait(answer.connection)
-            return
-        answer.connection.close()
-
-    def _url(self, path: str) -> SplitResult:
-        base = self._base
-        return base._replace(path=f"{base.path.rstrip('/')}/{path}")
-
-    # --- errors -------------------------------------------------------------
-
-    def _refused(self, path: str, answer: _Answer) -> Exception:
-        status, reason = answer.response.status, answer.response.reason
-        problem = f"{self.location}/{path} answers {status} {reason}"
-        if status in _LATER:
-            return StoreError(problem, remedy="try again later", path=path)
-        return InputError(
-            problem, remedy="check the address and the right to read it", code="NotAllowed", status=status
-        )
-
-    def _failed(self, path: str, error: Exception | str | None, kind: type[StoreError]) -> StoreError:
-        return kind(
-            f"cannot read {self.location}/{path}: {error}",
-            remedy="check the connection, then try again: what has arrived is kept",
-            path=f"{self.location}/{path}",
-        )
+                raise refused(answer)
 
 
 def shown(url: str) -> str:
@@ -272,66 +123,8 @@ def shown(url: str) -> str:
     'https://example.org/lake/trades'
     """
     parts = urlsplit(url)
-    return urlunsplit((parts.scheme.lower(), _host(parts), parts.path.rstrip("/"), "", ""))
+    return urlunsplit((parts.scheme.lower(), host_of(parts), parts.path.rstrip("/"), "", ""))
 
 
-def _parsed(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        host = None
-    if not host:
-        raise InputError(f"{url!r} is no address", remedy="give one like https://host/path", code="BadUrl")
-    path = quote(parts.path, safe="/%:@!$&'()*+,;=~")
-    return parts._replace(scheme=parts.scheme.lower(), path=path, fragment="")
-
-
-def _host(url: SplitResult) -> str:
-    return url.netloc.rpartition("@")[2].lower()
-
-
-def _authorization(url: SplitResult) -> dict[str, str]:
-    if url.username is None:
-        return {}
-    pair = f"{unquote(url.username)}:{unquote(url.password or '')}"
-    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-
-
-def _connected(url: SplitResult, timeout: float) -> http.client.HTTPConnection:
-    """Return a connection to a host, through the proxy of the environment where there is one."""
-    assert url.hostname
-    proxy = None if proxy_bypass(url.hostname) else getproxies().get(url.scheme)
-    if proxy is None:
-        if url.scheme == "https":
-            return http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout)
-        return http.client.HTTPConnection(url.hostname, url.port, timeout=timeout)
-    through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    if url.scheme == "https":
-        secure = http.client.HTTPSConnection(through.hostname or "", through.port, timeout=timeout)
-        secure.set_tunnel(url.hostname, url.port)
-        return secure
-    return _ThroughProxy(through.hostname or "", through.port, timeout=timeout)
-
-
-def _acknowledge_at_once(connection: http.client.HTTPConnection) -> None:
-    """Do not keep a server waiting that sends headers and body apart.
-
-    Until the headers are acknowledged it holds the body back, and the system
-    acknowledges 40 ms late: 15.7 s for 600 small objects instead of 1.1 s.
-    """
-    if _QUICKACK is not None:
-        with suppress(OSError):
-            connection.sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-
-
-class _ThroughProxy(http.client.HTTPConnection):
-    """A connection to a proxy: its requests name the whole address."""
-
-
-def _asked_to_wait(response: http.client.HTTPResponse) -> float:
-    """Return the seconds a server asks for, within reason."""
-    try:
-        return min(max(float(response.headers.get("Retry-After", "0")), 0.0), _LONGEST_PAUSE)
-    except ValueError:
-        return 0.0
+def _damaged(problem: str, remedy: str, path: str) -> CorruptionError:
+    return CorruptionError(problem, remedy=remedy, path=path)

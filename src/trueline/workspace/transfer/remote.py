@@ -12,16 +12,12 @@ from trueline.chain.encode import MAX_BLOCK_BYTES
 from trueline.chain.object_store import ObjectStore
 from trueline.chain.open_store import open_store
 from trueline.chain.store import Folder, Store
-from trueline.errors import HashMismatch, InputError, StoreError
+from trueline.errors import HashMismatch, InputError
 from trueline.identity.multihash import Multihash
 
 # An object store answers one request for as much as is asked.
 _CHUNK: Final = 4 << 20
 _HTTP: Final = re.compile(r"https?://", re.IGNORECASE)
-
-
-class Interrupted(StoreError):
-    """A source stopped in the middle of an object; asking again may help."""
 
 
 class Remote(Protocol):
