@@ -10,6 +10,7 @@ from trueline.chain.encode import encode
 from trueline.chain.events import AddData, Event, ExecuteTransform
 from trueline.chain.instant import Instant
 from trueline.chain.shapes import Shapes
+from trueline.chain.stencils import Stencils
 from trueline.chain.wire import U64, Record
 from trueline.identity.multihash import Multihash
 
@@ -69,7 +70,9 @@ class Block(Record):
     def to_bytes(self) -> bytes:
         """Return the manifest bytes: the original ones if the block came as bytes."""
         if self._raw is None:
-            object.__setattr__(self, "_raw", encode(self))
+            # Data events come by the thousand in a few shapes, others once.
+            write = _STENCILS.write if self.data_event is not None else encode
+            object.__setattr__(self, "_raw", write(self))
         assert self._raw is not None
         return self._raw
 
@@ -88,3 +91,4 @@ class Block(Record):
 
 
 _SHAPES = Shapes(Block)
+_STENCILS = Stencils()

@@ -23,6 +23,8 @@ from trueline.identity.multihash import Multihash
 REFS: Final = "refs"
 _REF_BYTES: Final = 4096
 _OBJECT_NAME: Final = re.compile(r"f[0-9a-f]{68,74}")
+# Writing a file through to the disk takes as long as hashing 100 kB, so the two are done at once.
+_HASTENED_BYTES: Final = 4096
 _NOT_AN_OBJECT: Final = {errno.EFBIG, errno.EISDIR}
 
 
@@ -133,11 +135,13 @@ class FileStore:
     # --- writing objects --------------------------------------------------
 
     def put(self, folder: Folder, data: bytes) -> Multihash:
-        name = Multihash.of(data)
         with self._refusing("write to", folder):
             file = self._staging.create()
             try:
                 file.write(data)
+                if self._durable and len(data) >= _HASTENED_BYTES:
+                    file.hasten()
+                name = Multihash.of(data)
                 self._staging.add(folder, name, file)
             except BaseException:
                 self._staging.drop(file)
@@ -199,34 +203,46 @@ class FileStore:
     def move_head(self, new: Multihash, *, expected: Multihash | None, ref: str = "head") -> None:
         check_ref(ref)
         with self.lease():
-            self.sync()
-            if self.size(Folder.BLOCKS, new) is None:
-                raise object_missing(Folder.BLOCKS, new, self.location)
-            with self._refusing("move", REFS, ref):
-                refs = self._folders.make(REFS)
-                with self._leases.locked(HEAD_LOCK, exclusive=True):
-                    found = self.head(ref)
-                    if found != expected:
-                        raise head_moved(ref, expected, found, self.location)
-                    self._replace(ref, new, expected, refs)
+            file = self._head_file(new, ref)
+            try:
+                with self._refusing("make durable", ""):
+                    self._staging.sync(head=file)
+                if self.size(Folder.BLOCKS, new) is None:
+                    raise object_missing(Folder.BLOCKS, new, self.location)
+                with self._refusing("move", REFS, ref):
+                    refs = self._folders.make(REFS)
+                    with self._leases.locked(HEAD_LOCK, exclusive=True):
+                        found = self.head(ref)
+                        if found != expected:
+                            raise head_moved(ref, expected, found, self.location)
+                        self._replace(ref, file, new, expected, refs)
+            finally:
+                self._staging.drop(file)
             self._staging.settle()
 
-    def _replace(self, ref: str, new: Multihash, expected: Multihash | None, refs: int) -> None:
-        file = self._staging.create()
-        try:
-            file.write(new.encode("ascii"))
-            if self._durable:
-                file.fsync()
-            file.close()
+    def _head_file(self, new: Multihash, ref: str) -> StagedFile:
+        """Write the next head beside everything else, so that one wait makes all of it durable."""
+        with self._refusing("move", REFS, ref):
+            file = self._staging.create()
             try:
-                self._files.rename(file.name, file.lease.staging, ref, refs)
-            except OSError as error:
-                # Over a network a rename may have been done although it failed.
-                if self._is_still(ref, expected):
-                    raise
-                raise self._unknown(error, ref, new) from error
-        finally:
-            self._staging.drop(file)
+                file.write(new.encode("ascii"))
+            except BaseException:
+                self._staging.drop(file)
+                raise
+            return file
+
+    def _replace(
+        self, ref: str, file: StagedFile, new: Multihash, expected: Multihash | None, refs: int
+    ) -> None:
+        """Put a file whose bytes are durable in the place of the head."""
+        try:
+            self._files.rename(file.name, file.lease.staging, ref, refs)
+        except OSError as error:
+            # Over a network a rename may have been done although it failed.
+            if self._is_still(ref, expected):
+                raise
+            raise self._unknown(error, ref, new) from error
+        file.renamed()
         try:
             if self._durable:
                 self._files.fsync(refs)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import count
 from typing import Final
 
+from trueline.chain.aside import Errand, aside, wait_for_all
 from trueline.chain.files import Files
 from trueline.chain.folders import Folders
 from trueline.chain.leases import GC_LOCK, Lease, Leases
@@ -17,7 +18,7 @@ from trueline.chain.store import Folder
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
 
-# From here on one syncfs is cheaper than an fsync for each file.
+# From here on one syncfs is cheaper than an fsync for each file; up to here files stay open until then.
 MANY: Final = 16
 # Bounds what is kept in memory about staged objects (414 bytes each, so 27 MB).
 STAGED_AT_MOST: Final = 65_536
@@ -27,13 +28,14 @@ _NO_LINKS: Final = {errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
 class StagedFile:
     """A file in the staging folder; it takes bytes until it is closed."""
 
-    __slots__ = ("_fd", "_files", "lease", "name", "size")
+    __slots__ = ("_fd", "_files", "_syncing", "lease", "name", "size")
 
     def __init__(self, files: Files, lease: Lease, name: str) -> None:
         self._files = files
         self.lease = lease
         self.name = name
         self.size = 0
+        self._syncing: Errand[None] | None = None
         self._fd: int | None = files.create(name, lease.staging)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -49,30 +51,52 @@ class StagedFile:
         except FileNotFoundError:
             return time.time()
 
+    def hasten(self) -> None:
+        """Begin to make the bytes durable while the caller goes on; `fsync` waits for it."""
+        if self._fd is not None and self._syncing is None:
+            self._syncing = aside(self._files.fsync, self._fd)
+
     def fsync(self) -> None:
         """Make the bytes durable."""
-        fd = self._fd
-        if fd is not None:
-            self._files.fsync(fd)
-            return
-        fd = self._files.open(self.name, self.lease.staging)
-        try:
-            self._files.fsync(fd)
-        finally:
-            self._files.close(fd)
+        if self._syncing is not None:
+            self._syncing.wait()
+        elif self._fd is not None:
+            self._files.fsync(self._fd)
+        else:
+            fd = self._files.open(self.name, self.lease.staging)
+            try:
+                self._files.fsync(fd)
+            finally:
+                self._files.close(fd)
 
     def close(self) -> None:
         """Take no more bytes; harmless when repeated."""
+        if self._syncing is not None:
+            # Its descriptor must not become another file's under it; `fsync` tells how it went.
+            with suppress(OSError):
+                self._syncing.wait()
         fd, self._fd = self._fd, None
         if fd is not None:
             self._files.close(fd)
+
+    def leave(self) -> None:
+        """Close what a forked child has of its parent's file; who syncs it is not here to be waited for."""
+        fd, self._fd, self._syncing = self._fd, None, None
+        if fd is not None:
+            self._files.close(fd)
+
+    def renamed(self) -> None:
+        """Note that the file has its last name: there is nothing to throw away."""
+        self.close()
+        self.name = ""
 
     def remove(self) -> None:
         """Throw the file away, as far as that can be done."""
         with suppress(OSError):
             self.close()
-        with suppress(OSError):
-            self._files.unlink(self.name, self.lease.staging)
+        if self.name:
+            with suppress(OSError):
+                self._files.unlink(self.name, self.lease.staging)
 
 
 class Staging:
@@ -132,10 +156,16 @@ class Staging:
         with self._mutex:
             self._implicit = bool(self._staged)
 
-    def _begin(self) -> Lease:
-        # A forked child must not touch what its parent has staged or leased.
+    def _leave_to_parent(self) -> None:
+        """A forked child must not touch what its parent has staged or leased."""
         if self._pid != os.getpid():
+            for file in self._staged.values():
+                with suppress(OSError):
+                    file.leave()
             self._forget()
+
+    def _begin(self) -> Lease:
+        self._leave_to_parent()
         if self._lease is None:
             self._lease = self._leases.begin()
         return self._lease
@@ -163,9 +193,10 @@ class Staging:
                 raise
 
     def add(self, folder: Folder, name: Multihash, file: StagedFile) -> None:
-        """Close a file and stage it under its name."""
-        file.close()
+        """Stage a file, which takes no more bytes, under its name."""
         with self._mutex:
+            if not self._durable or len(self._staged) >= MANY:
+                file.close()
             if file.lease is not self._lease or self._pid != os.getpid():
                 raise OSError(errno.ESTALE, "the store was closed while an object was being written")
             self._writers -= 1
@@ -190,7 +221,8 @@ class Staging:
     def close(self) -> None:
         """Give up what is staged and end the lease."""
         with self._mutex:
-            if self._pid == os.getpid() and self._lease is not None:
+            self._leave_to_parent()
+            if self._lease is not None:
                 self._discard()
                 self._leases.end(self._lease)
             self._forget()
@@ -202,38 +234,53 @@ class Staging:
 
     # --- naming -----------------------------------------------------------
 
-    def sync(self) -> None:
-        """Make everything staged durable, then give it its names, then make those durable."""
+    def sync(self, head: StagedFile | None = None) -> None:
+        """Make everything staged durable, then give it its names, then make those durable.
+
+        The bytes of the next head are made durable at the same time; its name is given later, by the store.
+        """
         with self._mutex:
-            if self._pid != os.getpid():
-                self._forget()
+            self._leave_to_parent()
             if lost := self._lost.get(threading.get_ident()):
                 raise OSError(errno.EIO, f"what was written could not be made durable ({lost})")
-            if self._staged:
-                self._flush()
-                for (folder, name), file in list(self._staged.items()):
-                    self._publish(folder, name, file)
-                    del self._staged[folder, name]
-            for folder in sorted(self._unsynced):
-                if self._durable:
-                    self._files.fsync(self._folders.make(folder))
-                self._unsynced.discard(folder)
+            if self._durable and (self._staged or head is not None):
+                self._flush(head)
+            for (folder, name), file in list(self._staged.items()):
+                self._publish(folder, name, file)
+                del self._staged[folder, name]
+            if self._durable:
+                self._sync_folders()
+            self._unsynced.clear()
 
-    def _flush(self) -> None:
-        """Make the bytes of all staged objects durable.
+    def _sync_folders(self) -> None:
+        """Make new names durable; the folders are synced at the same time."""
+        folders = [self._folders.make(folder) for folder in sorted(self._unsynced)]
+        others = [aside(self._files.fsync, fd) for fd in folders[1:]]
+        try:
+            if folders:
+                self._files.fsync(folders[0])
+        finally:
+            wait_for_all(others)
+
+    def _flush(self, head: StagedFile | None) -> None:
+        """Make the bytes of all staged objects, and of the next head, durable.
 
         When that fails they are all given up: the kernel reports a lost page
         once, and a second fsync would succeed without having written it.
         """
-        if not self._durable:
-            return
         try:
             # The dataset's own descriptor is older than anything staged, so that
             # syncfs reports every failed write since (Linux 5.8 and later).
-            if len(self._staged) > MANY and self._files.syncfs(self._folders.make("")):
-                return
-            for file in self._staged.values():
-                file.fsync()
+            if len(self._staged) <= MANY or not self._files.syncfs(self._folders.make("")):
+                files = list(self._staged.values())
+                for file in files[:-1]:
+                    file.hasten()
+                if head is not None:
+                    head.hasten()
+                for file in reversed(files):
+                    file.fsync()
+            if head is not None:
+                head.fsync()
         except OSError as error:
             self._discard()
             # Others staged with us: their commits must not move a head over what is gone.
@@ -244,6 +291,7 @@ class Staging:
         """Give a staged object its name, durable once its folder is synced."""
         within = self._folders.make(folder)
         self._unsynced.add(folder)
+        file.close()
         try:
             self._files.link(file.name, file.lease.staging, name, within)
         except FileExistsError:

@@ -55,6 +55,26 @@ def test_a_commit_of_a_slice_and_a_block_costs_six_fsyncs(tmp_path: Path) -> Non
     assert files.counts["make_folder"] == files.counts["open_folder"] == 0
 
 
+def test_slice_block_and_head_are_synced_at_the_same_time_and_then_their_folders(tmp_path: Path) -> None:
+    """Counted by threads that meet: were they synced one after another, the first would wait in vain."""
+    store, files = opened(tmp_path)
+    meeting = {"files": threading.Barrier(3, timeout=30), "folders": threading.Barrier(2, timeout=30)}
+
+    class Meeting(WatchedFiles):
+        def fsync(self, fd: int) -> None:
+            path = path_of(fd)
+            if "staging" in path:
+                meeting["files"].wait()
+            elif not path.endswith("refs"):
+                meeting["folders"].wait()
+            super().fsync(fd)
+
+    files.__class__ = Meeting
+    commit(store, b"slice " * 1000)
+    assert len(list(walk(store))) == 2
+    assert files.counts["fsync"] == 6
+
+
 def test_a_store_that_need_not_last_syncs_nothing(tmp_path: Path) -> None:
     store, files = opened(tmp_path, durable=False)
     for number in range(40):
@@ -120,7 +140,8 @@ def test_what_is_staged_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("first", [True, False], ids=["first commit", "later commit"])
 @pytest.mark.parametrize("objects", [2, 40])
-def test_nothing_is_named_before_it_is_durable(tmp_path: Path, objects: int, first: bool) -> None:
+@pytest.mark.parametrize("size", [10, 10_000])
+def test_nothing_is_named_before_it_is_durable(tmp_path: Path, objects: int, size: int, first: bool) -> None:
     """Replays the log: a name may be given only to synced bytes, the head only when all names are synced."""
     files = WatchedFiles()
     store = FileStore(tmp_path / "ds", files=files)
@@ -135,11 +156,6 @@ def test_nothing_is_named_before_it_is_durable(tmp_path: Path, objects: int, fir
         nonlocal heads
         if name == "write":
             unsynced_bytes.add(path_of(args[0]))
-        elif name == "fsync":
-            unsynced_bytes.discard(path_of(args[0]))
-            unsynced_names.discard(path_of(args[0]))
-        elif name == "syncfs":
-            unsynced_bytes.clear()
         elif name in ("link", "rename"):
             assert f"{path_of(args[1])}/{args[0]}" not in unsynced_bytes
             if path_of(args[3]).endswith("refs"):
@@ -151,8 +167,16 @@ def test_nothing_is_named_before_it_is_durable(tmp_path: Path, objects: int, fir
             if "private" not in f"{above}/{args[0]}":
                 unsynced_names.add(above)
 
-    files.before = before
-    commit(store, *(b"object %d" % number for number in range(objects)))
+    def after(name: str, args: tuple[Any, ...]) -> None:
+        # Files are synced at the same time: one is durable when its sync has ended, not when it begins.
+        if name == "fsync":
+            unsynced_bytes.discard(path_of(args[0]))
+            unsynced_names.discard(path_of(args[0]))
+        elif name == "syncfs":
+            unsynced_bytes.clear()
+
+    files.before, files.after = before, after
+    commit(store, *((b"%d" % number).rjust(size) for number in range(objects)))
     assert heads == 1
     assert unsynced_names == set()
 

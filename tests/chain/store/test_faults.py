@@ -103,18 +103,19 @@ def test_a_put_that_fails_leaves_no_file_behind(tmp_path: Path) -> None:
     assert writer_store.oldest_lease() is None
 
 
-def test_bytes_that_could_not_be_synced_are_given_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [1, 2000], ids=["synced with the head", "synced while it is hashed"])
+def test_bytes_that_could_not_be_synced_are_given_up(tmp_path: Path, times: int) -> None:
     """A second fsync after a failed one would succeed without the bytes being on the disk."""
     store = FileStore(tmp_path, files=failing(1, errno.EIO, frozenset({"fsync"})))
     (tmp_path / "blocks").mkdir()
-    block = store.put(Folder.BLOCKS, b"block")
+    block = store.put(Folder.BLOCKS, b"block" * times)
     with pytest.raises(StoreError) as caught:
         store.move_head(block, expected=None)
     assert caught.value.errno == errno.EIO
     with pytest.raises(ObjectMissing):
         store.move_head(block, expected=None)
     assert store.head() is None
-    store.put(Folder.BLOCKS, b"block")
+    store.put(Folder.BLOCKS, b"block" * times)
     store.move_head(block, expected=None)
     assert store.head() == block
 

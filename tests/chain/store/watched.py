@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -14,12 +15,18 @@ OPERATIONS = frozenset(name for name in vars(Files) if not name.startswith("_"))
 
 
 class WatchedFiles(Files):
-    """Keeps a log of what is done; `before` is called with the number and name of each operation."""
+    """Keeps a log of what is done; `before` is called with the number and name of each operation.
+
+    Some are done at the same time by several threads: each has a number of its own, and `before` and
+    `after` are called by one thread at a time.
+    """
 
     def __init__(self, before: Callable[[int, str, tuple[Any, ...]], None] | None = None) -> None:
         self.log: list[tuple[str, tuple[Any, ...]]] = []
         self.before = before
+        self.after: Callable[[str, tuple[Any, ...]], None] | None = None
         self.failed = False
+        self._mutex = threading.RLock()
 
     def __getattribute__(self, name: str) -> Any:
         found = super().__getattribute__(name)
@@ -27,10 +34,15 @@ class WatchedFiles(Files):
             return found
 
         def operation(*args: Any, **kwargs: Any) -> Any:
-            self.log.append((name, args))
-            if self.before is not None:
-                self.before(len(self.log), name, args)
-            return found(*args, **kwargs)
+            with self._mutex:
+                self.log.append((name, args))
+                if self.before is not None:
+                    self.before(len(self.log), name, args)
+            result = found(*args, **kwargs)
+            if self.after is not None:
+                with self._mutex:
+                    self.after(name, args)
+            return result
 
         return operation
 
