@@ -46,9 +46,9 @@ class CountingStore:
         self.puts[folder] += 1
         return self.inner.writer(folder)
 
-    def move_head(self, new: Multihash, *, expected: Multihash | None, ref: str = "head") -> None:
+    def move_head(self, new: Multihash, **how: Any) -> None:
         self.moves += 1
-        self.inner.move_head(new, expected=expected, ref=ref)
+        self.inner.move_head(new, **how)
 
     def lease(self) -> AbstractContextManager[None]:
         return self.inner.lease()

@@ -142,10 +142,10 @@ def test_of_two_writers_who_plan_from_one_head_the_second_is_refused_at_the_move
     class Racing(MemoryStore):
         """Another commit lands after the rules were checked, just before the head moves."""
 
-        def move_head(self, new, *, expected, ref="head"):
+        def move_head(self, new, **how):
             if new == block.hash:
                 theirs.append(ours.block({"kind": "SetInfo", "description": "theirs"}))
-            super().move_head(new, expected=expected, ref=ref)
+            super().move_head(new, **how)
 
     store.__class__ = Racing
     with pytest.raises(RefCASFailed) as caught:

@@ -20,6 +20,7 @@ from trueline.chain.events import (
     Event,
     ExecuteTransform,
     Seed,
+    SetAttachments,
     SetDataSchema,
     SetPollingSource,
     SetTransform,
@@ -273,7 +274,9 @@ class Chain:
         if not blocks:
             raise InputError("no block to append", remedy="pass at least one")
         with self._lock:
-            before = tail = self.tail()
+            # Blocks that follow the head as it was last seen need no look: the move compares it.
+            known = self._tail
+            before = tail = known if known and blocks[0].prev_block_hash == known.head else self.tail()
             findings: list[Finding] = []
             unchecked: dict[str, None] = {}
             for block in blocks:
@@ -293,9 +296,8 @@ class Chain:
                     actual=tail.head,
                 )
             self._publish(blocks, before, tail)
-            return Appended(
-                tail.head, tuple(block.hash for block in blocks), tuple(findings), tuple(unchecked)
-            )
+            names = tuple(block.hash for block in blocks)
+            return Appended(tail.head, names, tuple(findings), tuple(unchecked))
 
     def reset(self, block: Multihash, *, expected: Multihash | None = None) -> None:
         """Move the head to a block that exists (C9), normally an older one of this chain.
@@ -361,12 +363,16 @@ class Chain:
                 self.store.put(Folder.BLOCKS, block.to_bytes())
             # If the storage does not say whether the head moved, the next look at it will.
             self._tail = None
-            self.store.move_head(after.head, expected=expected)
+            self.store.move_head(
+                after.head, expected=expected, meanwhile=lambda: self._note(blocks, expected)
+            )
         self._tail = after
+
+    def _note(self, blocks: tuple[Block, ...], after: Multihash | None) -> None:
+        """Add blocks that the head has moved over to the index; if that fails it catches up when asked."""
         try:
-            self._index.extend(blocks, after=expected)
+            self._index.extend(blocks, after=after)
         except (Damaged, Unusable):
-            # The commit stands; the index catches up when it is next asked.
             self._index.discard()
 
     def _required(self, block: Multihash) -> Entry:
@@ -474,6 +480,7 @@ class Chain:
             transform=self._event(SetTransform, number),
             polling=polling if isinstance(polling, SetPollingSource) else None,
             push=self._push_sources(number),
+            attachments=self._event(SetAttachments, number),
         )
 
     def _event(self, kinds: type | tuple[type, ...], upto: int) -> Any:

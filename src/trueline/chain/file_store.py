@@ -6,11 +6,12 @@ import errno
 import os
 import re
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
+from trueline.chain.aside import aside
 from trueline.chain.files import Files, refusal
 from trueline.chain.folders import Folders
 from trueline.chain.leases import GC_LOCK, HEAD_LOCK, SCRATCH, TURN_LOCK, Leases
@@ -200,7 +201,14 @@ class FileStore:
             path=path,
         )
 
-    def move_head(self, new: Multihash, *, expected: Multihash | None, ref: str = "head") -> None:
+    def move_head(
+        self,
+        new: Multihash,
+        *,
+        expected: Multihash | None,
+        ref: str = "head",
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         check_ref(ref)
         with self.lease():
             file = self._head_file(new, ref)
@@ -216,6 +224,7 @@ class FileStore:
                         if found != expected:
                             raise head_moved(ref, expected, found, self.location)
                         self._replace(ref, file, new, expected, refs)
+                        self._confirm(ref, new, refs, meanwhile)
             finally:
                 self._staging.drop(file)
             self._staging.settle()
@@ -243,11 +252,21 @@ class FileStore:
                 raise
             raise self._unknown(error, ref, new) from error
         file.renamed()
+
+    def _confirm(self, ref: str, new: Multihash, refs: int, meanwhile: Callable[[], None] | None) -> None:
+        """Make the new head last; the caller's work, if there is any, is done while the disk writes."""
+        syncing = aside(self._files.fsync, refs) if self._durable and meanwhile is not None else None
         try:
-            if self._durable:
-                self._files.fsync(refs)
-        except OSError as error:
-            raise self._unknown(error, ref, new) from error
+            if meanwhile is not None:
+                meanwhile()
+        finally:
+            try:
+                if syncing is not None:
+                    syncing.wait()
+                elif self._durable:
+                    self._files.fsync(refs)
+            except OSError as error:
+                raise self._unknown(error, ref, new) from error
 
     def _is_still(self, ref: str, expected: Multihash | None) -> bool:
         try:

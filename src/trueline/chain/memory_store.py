@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
@@ -113,7 +113,14 @@ class MemoryStore:
         check_ref(ref)
         return self._heads.get(ref)
 
-    def move_head(self, new: Multihash, *, expected: Multihash | None, ref: str = "head") -> None:
+    def move_head(
+        self,
+        new: Multihash,
+        *,
+        expected: Multihash | None,
+        ref: str = "head",
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         check_ref(ref)
         with self._mutex:
             self.sync()
@@ -124,6 +131,8 @@ class MemoryStore:
                 raise head_moved(ref, expected, found, self.location)
             self._heads[ref] = new
             self._implicit = None
+        if meanwhile is not None:
+            meanwhile()
 
     # --- leases -----------------------------------------------------------
 

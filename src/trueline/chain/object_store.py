@@ -7,7 +7,7 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
@@ -235,7 +235,14 @@ class ObjectStore:
                 path=f"{self.location}/refs/{ref}",
             ) from None
 
-    def move_head(self, new: Multihash, *, expected: Multihash | None, ref: str = "head") -> None:
+    def move_head(
+        self,
+        new: Multihash,
+        *,
+        expected: Multihash | None,
+        ref: str = "head",
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         check_ref(ref)
         with self.lease():
             self.sync()
@@ -245,6 +252,8 @@ class ObjectStore:
             with self._mutex:
                 self._implicit = False
                 self._fresh.clear()
+        if meanwhile is not None:
+            meanwhile()
 
     def _compare_and_set(self, ref: str, new: Multihash, expected: Multihash | None) -> None:
         import obstore

@@ -92,9 +92,17 @@ class Store(Protocol):
     def head(self, ref: str = "head") -> Multihash | None:
         """Return where the ref points, None if it was never set."""
 
-    def move_head(self, new: Multihash, *, expected: Multihash | None, ref: str = "head") -> None:
+    def move_head(
+        self,
+        new: Multihash,
+        *,
+        expected: Multihash | None,
+        ref: str = "head",
+        meanwhile: Callable[[], None] | None = None,
+    ) -> None:
         """Make everything durable, then point the ref at `new` if it is still at `expected`.
 
+        `meanwhile` is called once the ref points there, while the storage confirms it.
         Raises `RefCASFailed` if it is not (rule chain:C8); `ObjectMissing` if `new` is no
         block of this store; `OutcomeUnknown` if the storage did not say whether the move happened.
         """

@@ -16,6 +16,7 @@ from trueline.chain.events import (
     ExecuteTransform,
     ExecuteTransformInput,
     Seed,
+    SetAttachments,
     SetDataSchema,
     SetPollingSource,
     SetTransform,
@@ -55,6 +56,7 @@ class Tail(NamedTuple):
     transform: SetTransform | None = None
     polling: SetPollingSource | None = None
     push: Mapping[str, AddPushSource] = NO_PUSH
+    attachments: SetAttachments | None = None
 
     @property
     def last_offset(self) -> int | None:
@@ -112,6 +114,8 @@ def follow(tail: Tail | None, block: Block) -> Tail:
             return moved._replace(schema=event)
         case SetVocab():
             return moved._replace(vocab=event)
+        case SetAttachments():
+            return moved._replace(attachments=event)
         case SetTransform():
             return moved._replace(transform=event)
         case SetPollingSource():

@@ -13,6 +13,7 @@ from typing import Any, Final
 from trueline.chain.chain import Chain
 from trueline.chain.datatypes import Extra
 from trueline.chain.events import AttachmentEmbedded, AttachmentsEmbedded, SetAttachments
+from trueline.chain.tail import Tail
 from trueline.errors import InputError, UnsupportedVersion
 from trueline.workspace.duration import in_units
 
@@ -81,10 +82,14 @@ class Addendum:
 
 
 def addendum_of(chain: Chain) -> Addendum:
-    """Return the addendum in force, by one block read."""
-    block = chain.newest(SetAttachments)
-    event = block.event if block is not None else None
-    for item in _items(event if isinstance(event, SetAttachments) else None):
+    """Return the addendum in force."""
+    tail = chain.tail()
+    return addendum_at(tail) if tail is not None else Addendum()
+
+
+def addendum_at(tail: Tail) -> Addendum:
+    """Return the addendum in force at a tail."""
+    for item in _items(tail.attachments):
         if item.path == PATH:
             return Addendum.from_text(item.content)
     return Addendum()

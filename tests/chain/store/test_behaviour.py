@@ -210,6 +210,15 @@ def test_the_head_moves_only_from_where_it_is_expected(store: Store) -> None:
     assert store.head() == first
 
 
+def test_what_is_done_meanwhile_is_done_once_the_head_has_moved_and_only_then(store: Store) -> None:
+    first, second = store.put(Folder.BLOCKS, b"1"), store.put(Folder.BLOCKS, b"2")
+    seen: list[Multihash | None] = []
+    store.move_head(first, expected=None, meanwhile=lambda: seen.append(store.head()))
+    with pytest.raises(RefCASFailed):
+        store.move_head(second, expected=None, meanwhile=lambda: seen.append(store.head()))
+    assert seen == [first]
+
+
 def test_a_second_opener_cannot_move_a_head_it_has_not_seen_move(place: Place, store: Store) -> None:
     place.needs("reopened")
     other = place.open()

@@ -153,7 +153,8 @@ def test_a_sync_that_fails_for_one_thread_fails_the_commits_of_all_that_staged_w
     assert [note for _, note, _ in walk(store)] == ["later"]
 
 
-def test_a_head_that_moved_without_the_disk_confirming_is_unknown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("busy", [True, False], ids=["with work meanwhile", "alone"])
+def test_a_head_that_moved_without_the_disk_confirming_is_unknown(tmp_path: Path, busy: bool) -> None:
     commit(FileStore(tmp_path), b"data")
     files = WatchedFiles()
     store = FileStore(tmp_path, files=files)
@@ -163,8 +164,11 @@ def test_a_head_that_moved_without_the_disk_confirming_is_unknown(tmp_path: Path
             raise OSError(errno.EIO, "Input/output error")
 
     files.before = before
+    done: list[bool] = []
+    block = store.put(Folder.BLOCKS, b"unconfirmed")
     with pytest.raises(OutcomeUnknown) as caught:
-        commit(store, b"more", note="unconfirmed")
+        store.move_head(block, expected=store.head(), meanwhile=(lambda: done.append(True)) if busy else None)
+    assert done == [True] * busy
     assert caught.value.new == FileStore(tmp_path).head()
     assert "refs/head" in str(caught.value)
 
