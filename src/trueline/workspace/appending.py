@@ -62,7 +62,7 @@ def append_rows(
             chain, tail, data, reader, max_bad, resend=resend, scratch=scratch, tasks=run, polled=polled
         )
         if key is not None:
-            incoming = incoming.with_digest()
+            incoming = incoming.with_digest(run)
         order = Order(name, strategy_of(tail), incoming, key, explicit, addendum_of(chain).lateness_ns)
         return commit(chain, order, scratch, run)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pyarrow as pa
 import pytest
 
+import trueline as tl
 from tests.workspace.records import records, slices
+from trueline.errors import InputError
 from trueline.workspace.ingest import committing, pieces
 from trueline.workspace.ingest.pieces import cut
 
@@ -82,7 +86,21 @@ def test_a_frame_may_be_merged_by_key(ws, spark):
 def test_a_frame_is_appended_once_by_its_key(ws, spark):
     ds = ws.create("x")
     first = ds.append(frame(spark), idempotency_key="batch 7")
+    again = frame(spark, partitions=2).orderBy("share", ascending=False)
+    assert ds.append(again, idempotency_key="batch 7").block == first.block, "its order may differ"
+    ds.append([{"id": -1, "at": datetime(2026, 1, 1, tzinfo=UTC), "note": "a column that came meanwhile"}])
     assert ds.append(frame(spark), idempotency_key="batch 7").block == first.block
+    assert ds.info.rows == 5001
+
+
+def test_other_rows_under_a_known_key_are_an_error_though_they_are_as_many(ws, spark):
+    ds = ws.create("x", merge=tl.merge.upsert("id"))
+    ds.append(frame(spark), idempotency_key="batch 7")
+    for change in ("if(id = 4321, -1, id) as id", "id + 1 as id"):
+        other = frame(spark).selectExpr(change, "city", "at", "share")
+        with pytest.raises(InputError) as refused:
+            ds.append(other, idempotency_key="batch 7")
+        assert refused.value.code == "KeyReused"
     assert ds.info.rows == 5000
 
 

@@ -19,8 +19,10 @@ from trueline.chain.tail import Tail
 from trueline.errors import InputError, SchemaError
 from trueline.identity.logical import logical_hash
 from trueline.identity.multihash import Multihash
+from trueline.workspace.ingest.fingerprint import fingerprint
 from trueline.workspace.ingest.pieces import Piece
 from trueline.workspace.intake import Fitted, fit
+from trueline.workspace.tasks import Tasks
 
 Held: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
 
@@ -41,7 +43,8 @@ class Incoming:
 
     `with_op` says that operations go along with the rows. Files were looked up
     in the chain at `taken_at`; `retake` takes them again. `given` are the
-    columns of a table as it was handed in.
+    columns of a table as it was handed in; rows that are `unordered` may come
+    in another order when they are sent again.
     """
 
     pieces: tuple[Piece, ...]
@@ -61,6 +64,7 @@ class Incoming:
     taken_at: Tail | None = None
     retake: Callable[[], Incoming] | None = None
     given: frozenset[str] = frozenset()
+    unordered: bool = False
 
     @property
     def rows(self) -> int:
@@ -73,10 +77,12 @@ class Incoming:
         fields.sort(key=lambda column: column.name != self.vocab.event_time)
         return pa.schema([*fields, pa.field(self.vocab.op, pa.int32())] if self.with_op else fields)
 
-    def with_digest(self) -> Incoming:
+    def with_digest(self, tasks: Tasks) -> Incoming:
         """Tell what was handed in, for retries; columns that others added since do not show in it."""
         if self.digest is not None:
             return self
+        if self.unordered:
+            return replace(self, digest=str(fingerprint(self.pieces, sorted(self.given), tasks)))
         tables = [table for piece in self.pieces for table in piece.read(0, piece.rows)]
         rows = pa.concat_tables(tables) if tables else self.columns.empty_table()
         names = [name for name in rows.column_names if name in self.given] or [self.vocab.event_time]
