@@ -6,8 +6,9 @@ import errno
 import os
 import re
 import secrets
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -58,6 +59,7 @@ class FileStore:
         self._durable = durable
         self._folders = Folders(self.location, self._files, durable=durable)
         self._leases = Leases(self._folders, self._files)
+        self._alone: int | None = None
         self._staging = Staging(self._folders, self._leases, self._files, durable=durable)
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -219,7 +221,7 @@ class FileStore:
                     raise object_missing(Folder.BLOCKS, new, self.location)
                 with self._refusing("move", REFS, ref):
                     refs = self._folders.make(REFS)
-                    with self._leases.locked(HEAD_LOCK, exclusive=True):
+                    with self._moving():
                         found = self.head(ref)
                         if found != expected:
                             raise head_moved(ref, expected, found, self.location)
@@ -299,9 +301,23 @@ class FileStore:
             return self._leases.oldest()
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
+    def turn(self, *, alone: bool = False) -> Iterator[None]:
         with self._refusing("wait to write to", "private"), self._leases.locked(TURN_LOCK, exclusive=True):
-            yield
+            if not alone:
+                yield
+                return
+            with self._leases.locked(HEAD_LOCK, exclusive=True):
+                self._alone = threading.get_ident()
+                try:
+                    yield
+                finally:
+                    self._alone = None
+
+    def _moving(self) -> AbstractContextManager[None]:
+        """Keep others from moving a head; who is alone does so already."""
+        if self._alone == threading.get_ident():
+            return nullcontext()
+        return self._leases.locked(HEAD_LOCK, exclusive=True)
 
     @contextmanager
     def scratch(self) -> Iterator[FolderScratch]:

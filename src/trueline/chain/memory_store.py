@@ -6,7 +6,7 @@ import io
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import BinaryIO
 
 from trueline.chain.scratch import MemoryScratch
@@ -29,6 +29,7 @@ class MemoryStore:
         self.location = f"memory store {id(self):#x}"
         self._mutex = threading.RLock()
         self._turn = threading.Lock()
+        self._moving = threading.RLock()
         self._objects: dict[Folder, dict[Multihash, tuple[bytes, float]]] = {f: {} for f in Folder}
         self._staged: dict[tuple[Folder, Multihash], bytes] = {}
         self._heads: dict[str, Multihash] = {}
@@ -122,7 +123,7 @@ class MemoryStore:
         meanwhile: Callable[[], None] | None = None,
     ) -> None:
         check_ref(ref)
-        with self._mutex:
+        with self._moving, self._mutex:
             self.sync()
             if new not in self._objects[Folder.BLOCKS]:
                 raise object_missing(Folder.BLOCKS, new, self.location)
@@ -155,8 +156,8 @@ class MemoryStore:
         return min(held, default=None)
 
     @contextmanager
-    def turn(self) -> Iterator[None]:
-        with self._turn:
+    def turn(self, *, alone: bool = False) -> Iterator[None]:
+        with self._turn, self._moving if alone else nullcontext():
             yield
 
     @contextmanager

@@ -8,11 +8,12 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from trueline.chain.object_client import RangeReader, condition, connect, first_line, is_refusal
+from trueline.chain.object_turn import ObjectTurn
 from trueline.chain.scratch import ObjectScratch
 from trueline.chain.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
 from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StorageReadOnly, StoreError
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 _LEASES: Final = "private/leases"
 _TURN: Final = "private/turn"
-_TURN_SECONDS: Final = 60.0
 _SCRATCH: Final = "private/scratch"
 # Objects up to this size go out in one request, and only those are kept in memory while written.
 _SINGLE_PUT: Final = 8 << 20
@@ -68,6 +68,7 @@ class ObjectStore:
         self._implicit = False
         self._lease: tuple[str, float] | None = None
         self._renewed = 0.0
+        self._turns = ObjectTurn(self._client, self._key(_TURN), self._refusing)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_reopen, (self.location, self._lease_seconds, self._options))
@@ -248,6 +249,7 @@ class ObjectStore:
             self.sync()
             if new not in self._fresh and self.size(Folder.BLOCKS, new) is None:
                 raise object_missing(Folder.BLOCKS, new, self.location)
+            self._turns.keep_off()
             self._compare_and_set(ref, new, expected)
             with self._mutex:
                 self._implicit = False
@@ -372,43 +374,8 @@ class ObjectStore:
 
     # --- turns and scratch ------------------------------------------------
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """Hold the object `private/turn`; one that is older than a minute counts as forgotten."""
-        key, mine = self._key(_TURN), secrets.token_hex(8).encode("ascii")
-        self._wait_for_turn(key, mine)
-        try:
-            yield
-        finally:
-            self._end_turn(key, mine)
-
-    def _wait_for_turn(self, key: str, mine: bytes) -> None:
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
-
-        pause = 0.02
-        while True:
-            with self._refusing("wait to write to", _TURN):
-                try:
-                    obstore.put(self._client, key, mine, mode="create")
-                    return
-                except AlreadyExistsError:
-                    meta = self._look(key)
-                    if meta is not None and time.time() - meta["last_modified"].timestamp() > _TURN_SECONDS:
-                        obstore.delete(self._client, key)
-                        continue
-            time.sleep(pause)
-            pause = min(pause * 1.5, 1.0)
-
-    def _end_turn(self, key: str, mine: bytes) -> None:
-        import obstore
-        from obstore.exceptions import BaseError
-
-        try:
-            if obstore.get(self._client, key).bytes().to_bytes() == mine:
-                obstore.delete(self._client, key)
-        except (BaseError, OSError):
-            return  # it ages away
+    def turn(self, *, alone: bool = False) -> AbstractContextManager[None]:
+        return self._turns.taken(alone=alone)
 
     @contextmanager
     def scratch(self) -> Iterator[ObjectScratch]:

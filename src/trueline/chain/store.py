@@ -120,11 +120,12 @@ class Store(Protocol):
         Leases of dead processes are cleared, with what they had staged.
         """
 
-    def turn(self) -> AbstractContextManager[None]:
+    def turn(self, *, alone: bool = False) -> AbstractContextManager[None]:
         """Wait for one's turn to commit.
 
         Writers that take turns lose no race to each other. It is a courtesy,
-        not a lock: the head still moves by compare-and-set.
+        not a lock: the head still moves by compare-and-set. `alone`, writers
+        that take no turns wait too: their `move_head` goes on when it ends.
         """
 
     def scratch(self) -> AbstractContextManager[Scratch]:

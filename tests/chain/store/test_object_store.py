@@ -226,8 +226,14 @@ def test_a_commit_costs_few_requests(store: ObjectStore, monkeypatch: pytest.Mon
     for name in ("get", "head", "put", "delete", "list"):
         monkeypatch.setattr(obstore, name, counting(name, getattr(obstore, name)))
     commit(store, b"b")
-    # The lease (put, head, delete), the head twice (once by the test), two objects, the move.
-    assert sorted(requests) == ["delete", "get", "get", "head", "put", "put", "put", "put"]
+    # The lease (put, head, delete), the head twice (once by the test), two objects, the move, and a look
+    # whether another writer is alone.
+    assert sorted(requests) == ["delete", "get", "get", "get", "head", "put", "put", "put", "put"]
+    requests.clear()
+    with store.turn():
+        begun = len(requests)
+        commit(store, b"c")
+        assert requests[begun:].count("get") == 2, "whose turn it is need not look"
 
 
 def test_a_lease_that_was_not_renewed_is_cleared_by_age() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from trueline.chain.file_store import FileStore
-from trueline.chain.store import Store
-from trueline.errors import BadName
+from trueline.chain.store import Folder, Store
+from trueline.errors import BadName, RefCASFailed
 
 
 def test_scratch_holds_files_until_the_work_ends(store: Store) -> None:
@@ -79,3 +79,29 @@ def test_a_turn_ends_with_an_error(store: Store) -> None:
         _ = 1 / 0
     with store.turn():
         pass
+
+
+def test_a_writer_that_takes_no_turns_waits_for_one_that_is_alone(store: Store) -> None:
+    first, mine, theirs = (store.put(Folder.BLOCKS, name) for name in (b"first", b"mine", b"theirs"))
+    store.move_head(first, expected=None)
+    done: list[object] = []
+
+    def other() -> None:
+        begun.set()
+        try:
+            store.move_head(theirs, expected=first)
+        except RefCASFailed as error:
+            done.append(error)
+
+    begun = threading.Event()
+    writer = threading.Thread(target=other)
+    with store.turn(alone=True):
+        writer.start()
+        assert begun.wait(10)
+        writer.join(0.1)
+        assert store.head() == first
+        assert done == []
+        store.move_head(mine, expected=first)
+    writer.join(10)
+    assert store.head() == mine
+    assert [type(error) for error in done] == [RefCASFailed]

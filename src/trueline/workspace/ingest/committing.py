@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +30,9 @@ from trueline.workspace.ingest.watermarks import watermark_after
 from trueline.workspace.ingest.writing import write_all
 from trueline.workspace.slices import SliceLayout, Written
 from trueline.workspace.tasks import Tasks
+
+# Each costs writing all slices once more.
+LOST_RACES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,17 +64,20 @@ def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit
 
     Offsets follow the head, so a head that moved means writing the slices
     again. Writers take turns; a large commit is first prepared without its
-    turn, and prepared again, within it, only if others came in between.
+    turn, and prepared again, within it, only if others came in between. Who
+    takes no turns may come in between again; after `LOST_RACES` of these
+    nobody moves the head but we.
     """
     if (before := earlier(order.name, chain, order.key, order.incoming.digest)) is not None:
         return before
     prepared: Prepared | None = None
+    lost = 0
     if order.incoming.rows > ROWS_OF_A_SLICE:
         tail = chain.tail()
         assert tail is not None
         prepared = prepare(chain, tail, order, scratch, tasks)
     while True:
-        with chain.store.turn():
+        with chain.store.turn(alone=lost >= LOST_RACES):
             tail = chain.tail()
             assert tail is not None
             if (before := earlier(order.name, chain, order.key, order.incoming.digest)) is not None:
@@ -83,7 +89,7 @@ def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit
                 if prepared is not None and not overtaken:
                     return publish(chain, prepared, order)
             except RefCASFailed:
-                prepared = None  # someone who takes no turns
+                prepared, lost = None, lost + 1  # someone who takes no turns
         if overtaken and order.incoming.retake is not None:
             # Reading files may take long, so not within the turn.
             order, prepared = replace(order, incoming=order.incoming.retake()), None
