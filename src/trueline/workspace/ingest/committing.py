@@ -100,7 +100,7 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     incoming = order.incoming.for_tail(tail)
     # A time of its own for every commit: neighbours with equal times are one commit.
     system_time = Instant(max(Instant.now(), tail.system_time + 1))
-    outcome = merge_pieces(order.strategy, incoming, chain, tail, scratch)
+    outcome = merge_pieces(order.strategy, incoming, chain, tail, scratch=scratch, tasks=tasks)
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark)
     written = write_all(chain.store, outcome.pieces, layout, tail.next_offset, tasks) if outcome.rows else []
     watermark = watermark_after(tail, incoming.newest, order.watermark, order.lateness_ns)

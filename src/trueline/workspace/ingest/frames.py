@@ -18,10 +18,12 @@ from trueline.chain.evolution import fields_of
 from trueline.chain.instant import Instant
 from trueline.chain.scratch import Scratch
 from trueline.chain.tail import Tail
-from trueline.workspace.ingest.incoming import Incoming, latest, newest_event, typed_for
-from trueline.workspace.ingest.pieces import Piece, PieceWriter
+from trueline.merge import Changelog, Upsert
+from trueline.workspace.definition import strategy_of
+from trueline.workspace.ingest.incoming import Incoming, fit_rows, latest, newest_event, typed_for
+from trueline.workspace.ingest.pieces import FEW_ROWS, Piece, PieceWriter
 from trueline.workspace.intake import fit
-from trueline.workspace.tasks import Tasks
+from trueline.workspace.tasks import Inline, Tasks
 
 
 def is_frame(data: object) -> bool:
@@ -37,6 +39,7 @@ class SpooledPiece:
     path: str
     schema: pa.Schema
     tail: Tail
+    with_op: bool = False
 
     def read(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Read the rows [start, stop), a row group at a time."""
@@ -47,7 +50,7 @@ class SpooledPiece:
                 begin, end = max(start - first, 0), min(stop - first, count)
                 if begin < end:
                     rows = file.read_row_group(number).slice(begin, end - begin)
-                    yield fit(rows.cast(self.schema), self.tail).table
+                    yield fit_rows(rows.cast(self.schema), self.tail, with_op=self.with_op).table
                 first += count
 
 
@@ -86,20 +89,25 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incomi
     from trueline.spark.frames import spool, write_pieces
     from trueline.spark.types import arrow_schema_of
 
+    schema = arrow_schema_of(frame.schema)
+    op = tail.vocab.op
+    with_op = isinstance(strategy_of(tail), Changelog | Upsert) and op in schema.names
+    typed = typed_for(pa.schema([column for column in schema if not with_op or column.name != op]), tail)
     if scratch.folder is None:
-        schema = arrow_schema_of(frame.schema)
-        typed = typed_for(schema, tail)
-        written = write_pieces(frame, WritePartition(scratch, schema, typed))
+        written = write_pieces(frame, WritePartition(scratch, schema, typed, with_op))
         pieces: tuple[Any, ...] = tuple(piece for piece, _ in written if piece.rows)
         times = [seen for _, seen in written]
     else:
         spooled = spool(frame, scratch.folder)
-        typed = typed_for(spooled.schema, tail)
         pieces = tuple(
-            SpooledPiece(piece.rows, piece.path, spooled.schema, typed) for piece in spooled.pieces
+            SpooledPiece(piece.rows, piece.path, spooled.schema, typed, with_op) for piece in spooled.pieces
         )
-        times = [seen for _, seen in tasks.map(look_at_times, pieces, label="look at event times")]
+        looking = tasks if spooled.rows > FEW_ROWS else Inline()
+        times = [seen for _, seen in looking.map(look_at_times, pieces, label="look at event times")]
     assert typed.schema is not None
+    if not pieces:
+        # A frame without rows is a table without rows: as a snapshot it says that all are gone.
+        pieces = (Piece.of(fit_rows(schema.empty_table(), typed, with_op=with_op).table),)
     return Incoming(
         pieces,
         DataSchema(fields_of(typed.schema)),
@@ -108,6 +116,7 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incomi
         sum(seen.rounded for seen in times),
         given=frozenset(frame.schema.names),
         unordered=True,
+        with_op=with_op,
     )
 
 
@@ -118,6 +127,7 @@ class WritePartition:
     scratch: Scratch
     schema: pa.Schema
     tail: Tail
+    with_op: bool = False
 
     def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[Piece, Times]:
         """Write a partition; a second attempt, whose rows may come in another order, has its own file."""
@@ -127,7 +137,8 @@ class WritePartition:
         name = f"partition-{partition}-{uuid.uuid4().hex}.arrow"
         for batch in batches:
             # Spark sends instants in the zone of the session.
-            fitted = fit(pa.Table.from_batches([batch]).cast(self.schema), self.tail)
+            table = pa.Table.from_batches([batch]).cast(self.schema)
+            fitted = fit_rows(table, self.tail, with_op=self.with_op)
             writer = writer or PieceWriter(self.scratch, name, fitted.table.schema)
             writer.write(fitted.table)
             newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded

@@ -12,6 +12,8 @@ from trueline.chain.scratch import Scratch
 
 ROWS_OF_A_SLICE: Final = 1 << 20
 ROWS_OF_A_BATCH: Final = 1 << 16
+# Fewer rows are looked at in this process, wherever they lie: a Spark job takes longer to begin.
+FEW_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)

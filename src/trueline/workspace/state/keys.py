@@ -109,16 +109,19 @@ def rows_without_key(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.
     return null_rows([_plain(table, name) for name in columns])
 
 
-def null_key(columns: Sequence[str], rows: npt.NDArray[np.integer[Any]]) -> InputError:
-    """The error of rows without a key."""
+def null_key(
+    columns: Sequence[str], rows: Sequence[int] | npt.NDArray[np.integer[Any]], count: int | None = None
+) -> InputError:
+    """The error of rows without a key; `rows` are the first of them if there are more."""
     shown = [int(row) for row in rows[:_SHOWN]]
-    more = f" and {len(rows) - len(shown):,} more" if len(rows) > len(shown) else ""
+    count = len(rows) if count is None else count
+    more = f" and {count - len(shown):,} more" if count > len(shown) else ""
     return InputError(
-        f"{len(rows):,} rows have no value in the key ({', '.join(columns)}): rows {shown}{more}",
+        f"{count:,} rows have no value in the key ({', '.join(columns)}): rows {shown}{more}",
         remedy="mend these rows, or set them aside with null_keys='quarantine'",
         code="NullKey",
         rows=shown,
-        count=len(rows),
+        count=count,
     )
 
 

@@ -65,6 +65,10 @@ class State:
             for info in generation
         }
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # What was read stays here: another process opens the files for itself.
+        return type(self), (self.store, self.name, self.generations)
+
     def __repr__(self) -> str:
         sizes = [sum(info.size for info in generation) for generation in self.generations]
         return f"State({self.name!r}, {len(sizes)} generations, {sum(sizes):,} bytes)"
@@ -172,6 +176,10 @@ class State:
         for reader in self._readers.values():
             reader.verify()
 
+    def verify_segment(self, segment: SegmentInfo) -> None:
+        """Do that for one file."""
+        self._readers[segment.hash].verify()
+
     # --- writing ------------------------------------------------------------
 
     def apply(self, delta: pa.Table) -> Self:
@@ -201,12 +209,15 @@ class State:
             rows = rows.filter(pc.invert(rows[GONE]))
         return write_segment(self.store, rows, payload)
 
+    @property
+    def due(self) -> int | None:
+        """The generation from which on all should become one, by the rules of `compaction`."""
+        return rewritten_from([sum(info.size for info in generation) for generation in self.generations])
+
     def compact_if_needed(self) -> Self:
         """Return the same rows in fewer files, if the rules of `compaction` ask for it."""
-        start = rewritten_from([sum(info.size for info in generation) for generation in self.generations])
-        if start is None:
-            return self
-        return self.replaced(start, self.write_merged(start))
+        start = self.due
+        return self if start is None else self.replaced(start, self.write_merged(start))
 
     def write_merged(
         self, start: int, key_range: KeyRange | None = None, *, verified: bool = False
