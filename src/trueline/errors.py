@@ -163,6 +163,14 @@ class SparkFailed(RetryError):
     """Spark gave up on a job: out of memory, a lost worker or connection, cancelled."""
 
 
+class RunFailed(RetryError):
+    """A step of a run failed on a value that is final; `step`, `key` and `generations` say where."""
+
+    step: int
+    key: object
+    generations: tuple[int, ...]
+
+
 class TaskFailed(RetryError):
     """A function raised something unexpected while it worked on one piece; `traceback` says where."""
 

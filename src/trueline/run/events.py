@@ -1,0 +1,47 @@
+"""What happens in a run, for those who watch: a time line, a progress display, a journal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from trueline.run.generations import Generations
+
+What: TypeAlias = Literal[
+    "accepted",
+    "started",
+    "changed",
+    "unchanged",
+    "restamped",
+    "superseded",
+    "failed",
+    "cancelled",
+    "key final",
+    "step final",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened to a key at a step (or to a step, then without a key).
+
+    `attempt` numbers the batches of a run; `worker` says where a batch ran; `at` is in seconds since the
+    run began; `speculative` says that the input of the step could still change.
+    """
+
+    what: What
+    step: int
+    key: Any = None
+    gens: Generations = ()
+    attempt: int = 0
+    at: float = 0.0
+    worker: int = 0
+    value: Any = None
+    speculative: bool = False
+
+
+class Observer(Protocol):
+    """Told of every event, in order, by the coordinator's thread; it must return soon and raise nothing."""
+
+    def event(self, event: Event) -> None:
+        """Learn what happened."""

@@ -1,0 +1,189 @@
+"""Where batches are worked on: in this thread by a seed, in threads, in processes; Spark has its own."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any, Protocol, TypeAlias
+
+from trueline.run.attempt import Attempt, Outcome, work
+from trueline.run.step import Step
+
+Post: TypeAlias = Callable[[Attempt, Outcome | BaseException], None]
+
+
+class Executor(Protocol):
+    """Works on batches and posts what came of each, once; the coordinator alone decides what it is worth."""
+
+    @property
+    def workers(self) -> int:
+        """How many batches it works on at once."""
+
+    def start(self, steps: Sequence[Step], post: Post) -> None:
+        """Begin; `post` may be called from any thread."""
+
+    def submit(self, step: Step, attempt: Attempt, items: list[tuple[Any, Any]]) -> None:
+        """Work on a batch, now or soon."""
+
+    def superseded(self, attempt: Attempt) -> None:
+        """Learn that nobody wants a batch any more; stopping it is a courtesy."""
+
+    def pump(self) -> bool:
+        """Do some work in the coordinator's thread, if this executor works there; say whether it did."""
+
+    def stop(self) -> None:
+        """End: when it returns nothing runs any more."""
+
+
+class Threads:
+    """Batches in threads of this process."""
+
+    def __init__(self, workers: int = 8) -> None:
+        self.workers = workers
+        self._tasks: SimpleQueue[tuple[Step, Attempt, list[tuple[Any, Any]]] | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._post: Post | None = None
+        self._asked = 0
+        self._done = 0
+
+    def start(self, steps: Sequence[Step], post: Post) -> None:
+        """Threads are started as work comes."""
+        self._post = post
+
+    def submit(self, step: Step, attempt: Attempt, items: list[tuple[Any, Any]]) -> None:
+        """Hand a batch to the next thread that is free, or to a new one."""
+        self._asked += 1
+        if len(self._threads) < self.workers and self._asked - self._done > len(self._threads):
+            number = len(self._threads)
+            thread = threading.Thread(
+                target=self._run, args=(number,), name=f"trueline-run-{number}", daemon=True
+            )
+            self._threads.append(thread)
+            thread.start()
+        self._tasks.put((step, attempt, items))
+
+    def _run(self, number: int) -> None:
+        assert self._post is not None
+        while (task := self._tasks.get()) is not None:
+            step, attempt, items = task
+            start = time.perf_counter()
+            found: Outcome | BaseException
+            try:
+                found = work(step, items, attempt.token)
+                found.seconds, found.worker = time.perf_counter() - start, number
+            except BaseException as error:  # noqa: BLE001 (the coordinator raises it where it is caught)
+                found = error
+            self._done += 1
+            self._post(attempt, found)
+
+    def superseded(self, attempt: Attempt) -> None:
+        """Its token says so already."""
+
+    def pump(self) -> bool:
+        """The coordinator only coordinates."""
+        return False
+
+    def stop(self) -> None:
+        """Let every thread end what it is at, and join it."""
+        for _ in self._threads:
+            self._tasks.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+
+
+class Inline:
+    """Batches in the coordinator's thread, in an order that a seed decides: the same again for the same seed.
+
+    It pretends to have several workers: batches are begun, and end in any
+    order. With `check` each batch is done twice, and steps that change what
+    they are given, or give another result, are reported as errors.
+    """
+
+    def __init__(self, seed: int | None = None, workers: int = 1, *, check: bool = False) -> None:
+        self.workers = workers
+        self._random = None if seed is None else random.Random(seed)  # noqa: S311 (schedules, not secrets)
+        self._check = check
+        self._waiting: list[tuple[Step, Attempt, list[tuple[Any, Any]]]] = []
+        self._post: Post | None = None
+
+    def start(self, steps: Sequence[Step], post: Post) -> None:
+        """Nothing to start."""
+        self._post = post
+
+    def submit(self, step: Step, attempt: Attempt, items: list[tuple[Any, Any]]) -> None:
+        """Keep it until it is its turn."""
+        self._waiting.append((step, attempt, items))
+
+    def superseded(self, attempt: Attempt) -> None:
+        """Its token says so already."""
+
+    def pump(self) -> bool:
+        """Do one of the batches that were begun."""
+        if not self._waiting:
+            return False
+        assert self._post is not None
+        place = self._random.randrange(len(self._waiting)) if self._random else 0
+        step, attempt, items = self._waiting.pop(place)
+        start = time.perf_counter()
+        if self._check:
+            from trueline.run.checking import checked
+
+            outcome = checked(step, items, attempt.token)
+        else:
+            outcome = work(step, items, attempt.token)
+        outcome.seconds = time.perf_counter() - start
+        self._post(attempt, outcome)
+        return True
+
+    def stop(self) -> None:
+        """Forget what was not done."""
+        self._waiting.clear()
+
+
+class Processes:
+    """Batches in processes; steps, keys and values are pickled on the way."""
+
+    def __init__(self, workers: int = 2) -> None:
+        self.workers = workers
+        self._pool: ProcessPoolExecutor | None = None
+        self._post: Post | None = None
+
+    def start(self, steps: Sequence[Step], post: Post) -> None:
+        """Start the pool; processes come as work does."""
+        import multiprocessing
+
+        self._post = post
+        self._pool = ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+
+    def submit(self, step: Step, attempt: Attempt, items: list[tuple[Any, Any]]) -> None:
+        """Send a batch to the next process that is free."""
+        assert self._pool is not None
+        post = self._post
+        assert post is not None
+        future = self._pool.submit(_elsewhere, step, items)
+        future.add_done_callback(lambda done: post(attempt, done.exception() or done.result()))
+
+    def superseded(self, attempt: Attempt) -> None:
+        """What runs elsewhere runs on; its result is dropped."""
+
+    def pump(self) -> bool:
+        """The coordinator only coordinates."""
+        return False
+
+    def stop(self) -> None:
+        """End the processes."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+
+def _elsewhere(step: Step, items: list[tuple[Any, Any]]) -> Outcome:
+    start = time.perf_counter()
+    outcome = work(step, items)
+    return replace(outcome, seconds=time.perf_counter() - start)
