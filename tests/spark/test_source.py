@@ -208,7 +208,9 @@ def read(reader, start: int, end: int) -> list[dict]:
 def test_a_stream_goes_from_commit_end_to_commit_end(sales):
     reader = stream(sales)
     assert reader.initialOffset() == {"offset": -1}
-    assert reader.latestOffset({"offset": -1}, ReadAllAvailable()) == {"offset": 2}
+    newest = {"offset": 2, "block": str(sales.head)}
+    assert reader.latestOffset({"offset": -1}, ReadAllAvailable()) == newest
+    assert reader.latestOffset(newest, ReadAllAvailable()) == newest
     assert [row["city"] for row in read(reader, -1, 1)] == ["Bern", "Zug"]
     assert [row["city"] for row in read(reader, 1, 2)] == ["Chur"]
     assert read(reader, 2, 2) == []
@@ -219,14 +221,39 @@ def test_a_stream_goes_from_commit_end_to_commit_end(sales):
 
 
 def test_a_stream_begins_after_a_commit(sales):
-    assert stream(sales, after="offset:1").initialOffset() == {"offset": 1}
+    found = stream(sales, after="offset:1").initialOffset()
+    assert found == {"offset": 1, "block": str(list(sales.log())[1].block)}
+
+
+def test_commits_without_records_do_not_move_a_stream(sales):
+    reader = stream(sales)
+    before = reader.latestOffset({"offset": -1}, ReadAllAvailable())
+    sales.append([], watermark="2026-11-13T00:00:00Z")
+    assert reader.latestOffset(before, ReadAllAvailable()) == before
+
+
+def test_a_dataset_that_was_reset_and_grew_again_is_noticed(sales):
+    reader = stream(sales)
+    read_before = reader.latestOffset({"offset": -1}, ReadAllAvailable())
+    sales.chain.reset(list(sales.log())[1].block)
+    sales.append(pa.table({"city": ["Thun", "Biel"], "price": [1.0, 2.0]}))
+    for ask in (
+        lambda: reader.latestOffset(read_before, ReadAllAvailable()),
+        lambda: reader.partitions(read_before, {"offset": 3}),
+        lambda: reader.partitions({"offset": -1}, read_before | {"offset": 3}),
+    ):
+        with pytest.raises(InputError, match="new checkpoint") as caught, carried_out():
+            ask()
+        assert caught.value.code == "StreamReset"
+    assert reader.latestOffset({"offset": 1}, ReadAllAvailable())["offset"] == 3, "an old checkpoint"
+    assert [row["city"] for row in read(reader, 1, 3)] == ["Thun", "Biel"]
 
 
 def test_what_comes_after_the_start_is_left_to_the_next_run_of_available_now(sales):
     reader = stream(sales)
     reader.prepareForTriggerAvailableNow()
     sales.append(pa.table({"city": ["Thun"], "price": [1.0]}))
-    assert reader.latestOffset({"offset": -1}, ReadAllAvailable()) == {"offset": 2}
+    assert reader.latestOffset({"offset": -1}, ReadAllAvailable())["offset"] == 2
 
 
 def test_columns_that_come_later_do_not_stop_a_stream_and_old_batches_have_them_missing(sales):

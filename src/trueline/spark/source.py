@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -32,6 +32,7 @@ from trueline.workspace.tasks import failure
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from trueline.chain.chain import Chain
     from trueline.workspace.dataset import Dataset
 
 FORMAT: Final = "trueline"
@@ -41,6 +42,7 @@ _STORE: Final = "store."
 _OURS: Final = ("store.path", "store.create", "store.spark")
 _LABEL: Final = "reading the dataset"
 _ROWS_OF_A_PIECE: Final = 1 << 20
+Place: TypeAlias = dict[str, Any]
 _TRUE: Final = {"true": True, "false": False}
 
 
@@ -334,11 +336,16 @@ def _next(offset: int | None) -> int:
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a dataset from commit end to commit end: `{"offset": n}`, the last record that was read."""
+    """Follows a dataset from commit end to commit end.
+
+    `{"offset": n, "block": hash}` is the last record that was read and the block that brought it, so that a
+    dataset which was reset and grew again is not taken for the same. Before the first record, and in
+    checkpoints of earlier versions, there is no block.
+    """
 
     def __init__(self, asked: Asked, schema: StructType) -> None:
         self.asked, self.schema = asked, schema
-        self.target: int | None = None
+        self.target: Place | None = None
         with asked.opened() as dataset:
             here = Standing.of(dataset.name, dataset.chain, resolve(dataset.chain, asked.block))
             if here.is_keyed and not asked.changes:
@@ -348,34 +355,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     code="KeyedStream",
                 )
 
-    def _offset(self, at: Any) -> int:
+    def _place(self, at: Any) -> Place:
         with _carrying(), self.asked.opened() as dataset:
-            offset = resolve(dataset.chain, at).offset
-            return -1 if offset is None else offset
+            return _place_at(dataset.chain, resolve(dataset.chain, at).offset)
 
-    def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        return {"offset": -1 if self.asked.after is None else self._offset(self.asked.after)}
+    def initialOffset(self) -> Place:  # noqa: N802
+        return {"offset": -1} if self.asked.after is None else self._place(self.asked.after)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+    def latestOffset(self, start: Place, limit: ReadLimit) -> Place:  # noqa: N802
         del limit
-        newest = self._offset(None) if self.target is None else self.target
-        if newest < start["offset"]:
-            with _carrying():
-                raise _behind(self.asked.dataset, start["offset"], newest)
-        return {"offset": newest}
-
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self.target = self._offset(None)
-
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         with _carrying(), self.asked.opened() as dataset:
             chain = dataset.chain
-            for offset in (start["offset"], end["offset"]):
-                if offset >= 0:
-                    resolve(chain, offset)  # refuses what is no commit end
+            newest = self.target or _place_at(chain, resolve(chain, None).offset)
+            if newest["offset"] < start["offset"]:
+                raise _behind(self.asked.dataset, start["offset"], newest["offset"])
+            _check_same(self.asked.dataset, chain, start)
+            return newest
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self.target = self._place(None)
+
+    def partitions(self, start: Place, end: Place) -> Sequence[InputPartition]:
+        with _carrying(), self.asked.opened() as dataset:
+            chain = dataset.chain
+            for place in (start, end):
+                _check_same(self.asked.dataset, chain, place)
+                if place["offset"] >= 0:
+                    resolve(chain, place["offset"])  # refuses what is no commit end
             # Of the columns as they are now: a batch that is read again may end before one was added.
             standing = Standing.of(dataset.name, chain, resolve(chain, None))
             names = self.schema.names
@@ -384,6 +393,26 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.schema)
+
+
+def _place_at(chain: Chain, offset: int | None) -> Place:
+    """Return an offset with the block that brought it: later blocks without records do not change it."""
+    if offset is None:
+        return {"offset": -1}
+    block = next(chain.slice_blocks(offset, offset), None)
+    return {"offset": offset} | ({"block": str(block.hash)} if block is not None else {})
+
+
+def _check_same(name: str, chain: Chain, place: Place) -> None:
+    """Refuse a place of which the block is not there any more."""
+    if "block" in place and _place_at(chain, place["offset"]) != place:
+        raise InputError(
+            f"the record at offset {place['offset']:,} of {name} is another one than the checkpoint has read",
+            remedy="the dataset was reset and grew again, or was replaced: begin with a new checkpoint",
+            code="StreamReset",
+            offset=place["offset"],
+            block=place["block"],
+        )
 
 
 def _behind(name: str, start: int, newest: int) -> InputError:
