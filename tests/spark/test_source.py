@@ -246,7 +246,7 @@ def test_a_dataset_that_was_reset_and_grew_again_is_noticed(sales):
             ask()
         assert caught.value.code == "StreamReset"
     assert reader.latestOffset({"offset": 1}, ReadAllAvailable())["offset"] == 3, "an old checkpoint"
-    assert [row["city"] for row in read(reader, 1, 3)] == ["Thun", "Biel"]
+    assert [row["city"] for row in read(stream(sales), 1, 3)] == ["Thun", "Biel"]
 
 
 def test_what_comes_after_the_start_is_left_to_the_next_run_of_available_now(sales):

@@ -12,13 +12,12 @@ from pyspark.sql import types as s
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tests.architecture import ROOT
+from trueline.annotations import annotations_of_arrow, annotations_to_arrow
 from trueline.chain.arrow_schema import from_arrow, to_arrow
 from trueline.chain.evolution import show
 from trueline.errors import SchemaError
 from trueline.spark.types import (
-    annotations_of_arrow,
     annotations_of_spark,
-    annotations_to_arrow,
     annotations_to_spark,
     arrow_schema_of,
     to_spark_schema,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from trueline.annotations import annotations_of_arrow, annotations_to_arrow
 from trueline.chain import datatypes as t
 from trueline.chain.wire import Record
 from trueline.errors import InputError, SchemaError
@@ -47,7 +48,10 @@ _TO_ARROW = {kind: name for name, kind in reversed(_TO_ODF.items()) if kind is n
 
 
 def from_arrow(schema: pa.Schema) -> t.DataSchema:
-    """Describe an Arrow schema; nullable becomes `Option`, encodings are left out."""
+    """Describe an Arrow schema; nullable becomes `Option`, encodings are left out.
+
+    Annotations among the metadata of fields become their extra attributes.
+    """
     return t.DataSchema(_members(list(schema), ""))
 
 
@@ -63,7 +67,8 @@ def _members(fields: list[pa.Field], path: str) -> tuple[t.DataField, ...]:
 
 
 def _field(field: pa.Field, path: str) -> t.DataField:
-    return t.DataField(field.name, _optional(field, path))
+    found = annotations_of_arrow(field.metadata)
+    return t.DataField(field.name, _optional(field, path), t.Extra.of(found) if found else None)
 
 
 def _optional(field: pa.Field, path: str) -> Any:
@@ -103,14 +108,17 @@ def _type(kind: pa.DataType, path: str) -> Any:
     )
 
 
-def to_arrow(schema: t.DataSchema) -> pa.Schema:
-    """Return the Arrow schema slices are written with."""
+def to_arrow(schema: t.DataSchema, *, annotated: bool = False) -> pa.Schema:
+    """Return the Arrow schema slices are written with; `annotated`, as readers see it.
+
+    Slices carry no annotations, so that their bytes do not depend on them.
+    """
     import pyarrow as pa
 
     fields = []
     for field in schema.fields:
         try:
-            fields.append(_arrow_field(field.name, field.type))
+            fields.append(_annotated(field) if annotated else _arrow_field(field.name, field.type))
         except (pa.ArrowException, ValueError, OverflowError) as error:
             raise SchemaError(
                 f"column {field.name!r} cannot be held by Arrow: {error}",
@@ -126,6 +134,21 @@ def _arrow_field(name: str, kind: Any) -> pa.Field:
     if isinstance(kind, t.Option):
         return pa.field(name, _arrow_type(kind.inner), nullable=True)
     return pa.field(name, _arrow_type(kind), nullable=isinstance(kind, t.Null))
+
+
+def _annotated(field: t.DataField) -> pa.Field:
+    """Return a column with what its extra attributes say; those of members of structs too."""
+    made = _arrow_field(field.name, field.type)
+    kind = field.type.inner if isinstance(field.type, t.Option) else field.type
+    if isinstance(kind, t.Struct):
+        import pyarrow as pa
+
+        made = made.with_type(pa.struct([_annotated(member) for member in kind.fields]))
+    try:
+        found = field.extra.value if field.extra is not None else {}
+    except InputError:
+        return made  # of another implementation, and not to be understood
+    return made.with_metadata(annotations_to_arrow(found)) if found else made
 
 
 def _arrow_type(kind: Any) -> pa.DataType:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from trueline.chain import datatypes as t
@@ -57,6 +58,34 @@ def differences(
     for field in new:
         if field.name not in was and not isinstance(field.type, t.Option | t.Null):
             yield f"the new column {path}{field.name} is not optional"
+
+
+def annotated(fields: tuple[t.DataField, ...], given: tuple[t.DataField, ...]) -> tuple[t.DataField, ...]:
+    """Lay the annotations of columns that are given over those in force (H2); what they leave out stays."""
+    found = {field.name: field for field in given}
+    return tuple(_annotated(field, found[field.name]) if field.name in found else field for field in fields)
+
+
+def _annotated(field: t.DataField, given: t.DataField) -> t.DataField:
+    kind, extra = _annotated_type(field.type, given.type), field.extra
+    if given.extra is not None:
+        before = extra.value if extra is not None else {}
+        after = {**before, **given.extra.value}
+        extra = t.Extra.of(after) if after != before else extra
+    return field if kind is field.type and extra is field.extra else replace(field, type=kind, extra=extra)
+
+
+def _annotated_type(kind: Any, given: Any) -> Any:
+    """Look for annotations of members of structs, too."""
+    given = given.inner if isinstance(given, t.Option) else given
+    if isinstance(kind, t.Option):
+        inner = _annotated_type(kind.inner, given)
+        return kind if inner is kind.inner else t.Option(inner)
+    if isinstance(kind, t.Struct) and isinstance(given, t.Struct):
+        members = annotated(kind.fields, given.fields)
+        same = all(new is old for new, old in zip(members, kind.fields, strict=True))
+        return kind if same else t.Struct(members)
+    return kind
 
 
 def repeated(fields: tuple[t.DataField, ...], path: str) -> Iterator[str]:

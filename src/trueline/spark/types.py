@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.types as is_
 from pyspark.sql import types as s
 
+from trueline.annotations import annotations_of_arrow, annotations_to_arrow
 from trueline.errors import SchemaError
 
 _TO_ARROW: Final[dict[type[s.DataType], pa.DataType]] = {
@@ -167,36 +168,12 @@ def _is_list_view(kind: pa.DataType) -> bool:
 
 # --- annotations ------------------------------------------------------------------------
 #
-# An annotation is `domain/name` → any JSON, as in the attributes of an ODF column. In Arrow each is an
-# entry of the field's metadata with JSON as its value; in Spark an entry of the field's metadata. What
-# Spark's users wrote there without a domain is kept under the domain `spark`.
+# In Spark an annotation is an entry of the field's metadata. What Spark's users wrote there without a
+# domain is kept under the domain `spark`.
 
 _SPARK: Final = "spark/"
 # Spark's metadata holds no list of mixed or nested values; such an annotation travels as JSON text.
 _TEXT: Final = "json:"
-
-
-def annotations_of_arrow(metadata: Mapping[bytes, bytes] | None) -> dict[str, Any]:
-    """Return the annotations among a field's metadata; other entries (of Parquet, of pandas) are not ours."""
-    found: dict[str, Any] = {}
-    for key, value in (metadata or {}).items():
-        if b"/" not in key:
-            continue
-        try:
-            found[key.decode()] = json.loads(value)
-        except ValueError:
-            continue
-    return found
-
-
-def annotations_to_arrow(annotations: Mapping[str, Any]) -> dict[str, str] | None:
-    """Return annotations as metadata of an Arrow field, None for none."""
-    if not annotations:
-        return None
-    return {
-        key: json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        for key, value in sorted(annotations.items())
-    }
 
 
 def annotations_of_spark(metadata: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from trueline.annotations import annotations_of_arrow
 from trueline.errors import SchemaError
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, place and Arrow type."""
+    """One column: its name, place, Arrow type, and what is said about it (`domain/name` → any JSON)."""
 
     name: str
     index: int
@@ -39,7 +40,8 @@ class Schema:
                 raise SchemaError(f"column {name!r} occurs twice", remedy="rename one of them", column=name)
         self._arrow = arrow
         self._columns = tuple(
-            Column(field.name, index, field.type, field.nullable) for index, field in enumerate(arrow)
+            Column(field.name, index, field.type, field.nullable, annotations_of_arrow(field.metadata))
+            for index, field in enumerate(arrow)
         )
         self._by_name = {column.name: column for column in self._columns}
 

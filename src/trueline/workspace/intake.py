@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from trueline.chain import datatypes as t
 from trueline.chain.arrow_schema import from_arrow, to_arrow
 from trueline.chain.events import SetVocab
-from trueline.chain.evolution import fields_of, show
+from trueline.chain.evolution import annotated, fields_of, show
 from trueline.chain.tail import Tail
 from trueline.errors import InputError, SchemaError
 from trueline.identity.logical import LogicalHasher
@@ -89,7 +89,8 @@ def fit(held: pa.Table | list[Mapping[str, Any]], tail: Tail) -> Fitted:
     if fields is None:
         schema = whole_schema(table.schema, vocab)
     else:
-        schema = t.DataSchema(fields + _new_columns(table, fields, vocab))
+        said = annotated(fields, from_arrow(table.schema).fields)
+        schema = t.DataSchema(said + _new_columns(table, fields, vocab))
         _check_fits(table, schema, vocab)
     target = to_arrow(schema)
     columns, rounded = [], 0
@@ -137,7 +138,7 @@ def whole_schema(schema: pa.Schema | t.DataSchema, vocab: SetVocab) -> t.DataSch
         t.DataField(vocab.offset, t.Int64()),
         t.DataField(vocab.op, t.Int32()),
         t.DataField(vocab.system_time, t.Timestamp()),
-        t.DataField(vocab.event_time, event_time),
+        t.DataField(vocab.event_time, event_time, given.extra if given is not None else None),
     )
     whole = t.DataSchema(system + tuple(field for field in fields if field is not given))
     LogicalHasher(to_arrow(whole))  # refuses what has no portable hash, before there is data

@@ -13,7 +13,7 @@ from trueline.chain.arrow_schema import to_arrow
 from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import SetDataSchema, SetVocab, SourceState
-from trueline.chain.evolution import differences, fields_of
+from trueline.chain.evolution import annotated, differences, fields_of
 from trueline.chain.instant import Instant
 from trueline.chain.tail import Tail
 from trueline.errors import InputError, SchemaError
@@ -111,7 +111,7 @@ class Incoming:
         current = fields_of(tail.schema)
         known = {column.name for column in current}
         added = tuple(column for column in self.schema.fields if column.name not in known)
-        united = DataSchema((*current, *added))
+        united = DataSchema((*annotated(current, self.schema.fields), *added))
         mine = {column.name for column in self.schema.fields}
         shared = tuple(column for column in current if column.name in mine)
         conflicts = list(differences(shared, self.schema.fields, ""))

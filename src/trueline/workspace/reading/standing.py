@@ -59,7 +59,7 @@ class Standing:
         """All columns, the system's first."""
         if self.tail.schema is None:
             return pa.schema([])
-        return to_arrow(DataSchema(fields_of(self.tail.schema)))
+        return to_arrow(DataSchema(fields_of(self.tail.schema)), annotated=True)
 
     @cached_property
     def data_columns(self) -> tuple[str, ...]:
