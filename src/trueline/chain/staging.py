@@ -118,7 +118,7 @@ class Staging:
         self._pid = os.getpid()
         self._lease: Lease | None = None
         self._callers: dict[int, int] = {}
-        self._lost: dict[int, str] = {}
+        self._lost: dict[int, OSError] = {}
         self._writers = 0
         self._implicit = False
         self._staged: dict[tuple[Folder, Multihash], StagedFile] = {}
@@ -242,7 +242,8 @@ class Staging:
         with self._mutex:
             self._leave_to_parent()
             if lost := self._lost.get(threading.get_ident()):
-                raise OSError(errno.EIO, f"what was written could not be made durable ({lost})")
+                # The same refusal for all: to a disk that is full the answer is another than to a broken one.
+                raise OSError(lost.errno, f"what was written could not be made durable ({lost})")
             if self._durable and (self._staged or head is not None):
                 self._flush(head)
             for (folder, name), file in list(self._staged.items()):
@@ -284,7 +285,7 @@ class Staging:
         except OSError as error:
             self._discard()
             # Others staged with us: their commits must not move a head over what is gone.
-            self._lost = {thread: str(error) for thread in self._callers if thread != threading.get_ident()}
+            self._lost = {thread: error for thread in self._callers if thread != threading.get_ident()}
             raise
 
     def _publish(self, folder: Folder, name: Multihash, file: StagedFile) -> None:

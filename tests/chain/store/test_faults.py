@@ -120,11 +120,12 @@ def test_bytes_that_could_not_be_synced_are_given_up(tmp_path: Path, times: int)
     assert store.head() == block
 
 
+@pytest.mark.parametrize(("number", "kind"), [(errno.EIO, StoreError), (errno.ENOSPC, StorageFull)])
 def test_a_sync_that_fails_for_one_thread_fails_the_commits_of_all_that_staged_with_it(
-    tmp_path: Path,
+    tmp_path: Path, number: int, kind: type[StoreError]
 ) -> None:
     """One store, two threads: the first one's failed fsync throws away the second one's slice too."""
-    store = FileStore(tmp_path, files=failing(1, errno.EIO, frozenset({"fsync"})))
+    store = FileStore(tmp_path, files=failing(1, number, frozenset({"fsync"})))
     staged_it, failed, outcome = threading.Event(), threading.Event(), []
 
     def second() -> None:
@@ -147,7 +148,7 @@ def test_a_sync_that_fails_for_one_thread_fails_the_commits_of_all_that_staged_w
             store.sync()
     failed.set()
     thread.join()
-    assert len(outcome) == 1
+    assert [type(error) for error in outcome] == [kind]
     assert store.head() is None
     commit(store, b"data", note="later")
     assert [note for _, note, _ in walk(store)] == ["later"]
