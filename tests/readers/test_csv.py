@@ -39,6 +39,14 @@ def test_an_empty_cell_in_quotes_is_text_and_elsewhere_missing():
     assert result["bad"] == []
 
 
+@pytest.mark.parametrize("typed", [True, False])
+def test_a_null_spelling_in_quotes_is_missing_where_it_is_no_text(typed):
+    reader, data = CsvReader(nulls=("", "1")), b'a,b\n"1","1"\n2,1\n'
+    found = everything(reader, data, pa.schema({"a": pa.int64(), "b": pa.string()}), typed=typed)
+    assert found["columns"] == {"a": [None, 2], "b": ["1", None]}
+    assert found["bad"] == []
+
+
 def test_columns_are_found_by_name_in_any_order():
     result = everything(CsvReader(), b"z,b,a\n9,x,1\n", AB)
     assert result["columns"] == {"a": [1], "b": ["x"]}

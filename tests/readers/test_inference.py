@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from trueline.readers import CsvReader, JsonReader, Source, TextReader
+from trueline.errors import SchemaError
+from trueline.readers import CsvReader, JsonReader, ParquetReader, Source, TextReader
 
 US, NS = pa.timestamp("us"), pa.timestamp("ns")
 
@@ -112,3 +115,29 @@ def test_no_file_and_no_row_give_no_type_but_text():
     assert CsvReader().infer([Source.memory(b"")]) == pa.schema([])
     assert CsvReader().infer([Source.memory(b"a,b\n")]) == pa.schema({"a": pa.string(), "b": pa.string()})
     assert TextReader(column="line").infer([]) == pa.schema({"line": pa.string()})
+
+
+@pytest.mark.parametrize(
+    ("reader", "data"),
+    [
+        (CsvReader(), b"a,b\nx,1\ny,2\n"),
+        (JsonReader(), b'{"a": "x", "b": 1}\n'),
+        (TextReader(column="a"), b"x\n"),
+    ],
+)
+def test_types_that_are_known_are_not_guessed(reader, data):
+    found = reader.infer([Source.memory(data)], known=pa.schema({"a": pa.date32(), "z": pa.int8()}))
+    assert found.field("a").type == pa.date32()
+    assert found.names in (["a", "b"], ["a"])
+    assert "b" not in found.names or found.field("b").type == pa.int64()
+
+
+def test_files_that_differ_in_a_column_whose_type_is_known_are_alike():
+    files = []
+    for column in (["1"], [2]):
+        file = io.BytesIO()
+        pq.write_table(pa.table({"a": column}), file)
+        files.append(Source.memory(file.getvalue()))
+    with pytest.raises(SchemaError):
+        ParquetReader().infer(files)
+    assert ParquetReader().infer(files, known=pa.schema({"a": pa.int8()})) == pa.schema({"a": pa.int8()})

@@ -92,6 +92,7 @@ class ReadStats:
     few cells, `absent` columns the file does not have, `unknown` columns of
     the file that were not asked for. Where `headless` says that the file was
     read without a header, `first_row` counts the bad cells of its first row.
+    `lines` counts the lines of a part that others follow.
     """
 
     rows: int = 0
@@ -106,6 +107,7 @@ class ReadStats:
     listed: int = 0
     absent: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
+    lines: int = 0
 
     @property
     def counts(self) -> BadCounts:

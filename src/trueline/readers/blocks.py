@@ -44,9 +44,19 @@ class Block:
 
 
 def blocks(
-    stream: TextStream, source: Source, cut: Cut, *, size: int, limit: int, skip: int = 0
+    stream: TextStream,
+    source: Source,
+    cut: Cut,
+    *,
+    size: int,
+    limit: int,
+    skip: int = 0,
+    ends: bool = True,
 ) -> Iterator[Block]:
-    """Cut a stream after its first `skip` lines; a record of more than `limit` bytes is an error."""
+    """Cut a stream after its first `skip` lines; a record of more than `limit` bytes is an error.
+
+    Where more follows in the file (not `ends`), the end of the stream ends no record.
+    """
     size = max(1, min(size, limit))
     begin = _after(skip, stream, source, size=size, limit=limit) if skip else b""
     line, text, ahead = skip + 1, b"", begin or stream.read(size)
@@ -58,7 +68,7 @@ def blocks(
         if b"\0" in more:
             raise _nul(source, line + cut.lines(text + more[: more.index(b"\0")]))
         text += more
-        end = cut.whole(text, final=final)
+        end = cut.whole(text, final=final and ends)
         if len(text) > limit and cut.first(text) > limit:
             raise _too_long(source, line, limit)
         if end:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -25,7 +26,7 @@ from trueline.readers.blocks import Block
 from trueline.readers.cells import Cells, by_the_rules, convert, is_strict
 from trueline.readers.csv_file import Habits, Layout
 from trueline.readers.records import Dialect, lines_before
-from trueline.readers.rules import CellRules
+from trueline.readers.rules import CellRules, is_text
 from trueline.readers.stream import BOM
 
 # Cells of a piece whose rows are short; a block of full rows has no more than it has bytes.
@@ -52,6 +53,7 @@ class BlockParser:
         self._typed = typed
         self._habits = Habits()
         self._names = [str(number) for number in range(layout.width)]
+        self._doubtful = {place for place, kind in self._kinds() if _has_value(rules, kind)}
         # A cell with a null spelling is missing; text only where it is not in quotes.
         self._convert = {
             "strings_can_be_null": True,
@@ -66,8 +68,11 @@ class BlockParser:
     def pieces(self, block: Block, stats: ReadStats) -> Iterator[Piece]:
         """Type the cells of a block; the stats get what a piece does not tell."""
         wanted = [place for place in self._layout.places if place is not None]
-        odd = has_hexadecimal(block.text)
-        types = {place: self._guess(place, kind, hexadecimal=odd) for place, kind in self._kinds()}
+        odd, quoted = has_hexadecimal(block.text), not self._dialect.plain(block.text)
+        types = {
+            place: None if quoted and place in self._doubtful else self._guess(place, kind, hexadecimal=odd)
+            for place, kind in self._kinds()
+        }
         read = self._parsed(block.text, types) or self._parsed(block.text, dict.fromkeys(wanted))
         if read is not None:
             yield self._piece(block, block.text, read, None, stats)
@@ -253,6 +258,14 @@ class BlockParser:
         starts, _ = self._rows(block.text)
         assert len(starts) == rows, "the rows of a block are its records"
         return block.line + lines_before(block.text, starts[chosen])
+
+
+def _has_value(rules: CellRules, kind: pa.DataType) -> bool:
+    """Whether a null spelling is a value too: in quotes Arrow would take it for that, which only text is."""
+    words = pa.array([word for word in rules.nulls if word], pa.string())
+    if is_text(kind) or not len(words):
+        return False
+    return bool(by_the_rules(words, kind, replace(rules, nulls=())).array.null_count < len(words))
 
 
 def has_hexadecimal(text: bytes) -> bool:

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from trueline.errors import SchemaError
 from trueline.readers.blocks import Block, blocks, count_lines
+from trueline.readers.parts import WHOLE, Part
 from trueline.readers.records import Dialect
 from trueline.readers.source import Source
 from trueline.readers.stream import TextStream
@@ -38,11 +39,15 @@ class CsvText:
     block_bytes: int = 0
     limit: int = 0
 
-    def open(self, stream: TextStream, source: Source) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
+    def open(
+        self, stream: TextStream, source: Source, part: Part = WHOLE
+    ) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
         """The names of the columns, None where the file does not tell, and the blocks behind the header."""
-        found = blocks(
-            stream, source, self.dialect, size=self.block_bytes, limit=self.limit, skip=self.skip_lines
-        )
+        skip = 0 if part.start else self.skip_lines
+        size, limit, ends = self.block_bytes, self.limit, part.stop is None
+        found = blocks(stream, source, self.dialect, size=size, limit=limit, skip=skip, ends=ends)
+        if part.start:
+            return part.names, found
         if not self.header:
             return self.names, found
         for block in found:
@@ -55,12 +60,7 @@ class CsvText:
 
     def _header_end(self, text: bytes) -> tuple[int, int, int] | None:
         """Begin and end of the first record that is not an empty line, and the begin of the next."""
-        starts, ends = self.dialect.lex(text)
-        for number, (at, end) in enumerate(zip(starts.tolist(), ends.tolist(), strict=True)):
-            if end > at:
-                rest = int(starts[number + 1]) if number + 1 < len(starts) else len(text)
-                return at, end, rest
-        return None
+        return next((record for record in self.dialect.records(text) if record[1] > record[0]), None)
 
     def _names(self, record: bytes, source: Source) -> tuple[str, ...]:
         try:

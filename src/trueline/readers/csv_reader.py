@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, ClassVar, Self
 
@@ -11,15 +12,16 @@ import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
 from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
-from trueline.readers.blocks import BLOCK, LIMIT, Block
+from trueline.readers.blocks import BLOCK, LIMIT, Block, count_lines
 from trueline.readers.csv_block import BlockParser
 from trueline.readers.csv_file import CsvText, Layout
 from trueline.readers.inference import guess
-from trueline.readers.reader import SAMPLE_ROWS, Reader, chosen
+from trueline.readers.parts import PART_BYTES, WHOLE, Part, cut_text
+from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.records import Dialect
 from trueline.readers.rules import FALSE, TRUE, CellRules, check_readable
 from trueline.readers.source import Source
-from trueline.readers.stream import encoding_name, opened
+from trueline.readers.stream import can_be_cut, encoding_name, opened
 
 # Blocks of nothing but empty lines that are kept while the first row is looked for.
 _BLANK_BLOCKS = 4
@@ -102,25 +104,52 @@ class CsvReader(Reader):
         *,
         columns: Sequence[str] | None = None,
         batch_rows: int = BATCH_ROWS,
+        part: Part = WHOLE,
         typed: bool = True,
     ) -> Reading:
         """Read one file; `typed=False` goes the slow way, with the same result."""
         check_readable(schema, "a CSV file")
         wanted, stats = chosen(schema, columns), ReadStats()
-        pieces = self._pieces(source, schema, wanted, stats, typed=typed)
+        pieces = self._pieces(source, schema, wanted, stats, part, typed=typed)
         return Reading(pieces, stats, batch_rows=batch_rows, max_listed=self.max_listed)
 
     def _pieces(
-        self, source: Source, schema: pa.Schema, wanted: pa.Schema, stats: ReadStats, *, typed: bool
+        self,
+        source: Source,
+        schema: pa.Schema,
+        wanted: pa.Schema,
+        stats: ReadStats,
+        part: Part,
+        *,
+        typed: bool,
     ) -> Iterator[Piece]:
-        with opened(source, self.encoding) as stream:
-            names, blocks = self._text.open(stream, source)
+        with opened(source, self.encoding, part) as stream:
+            names, blocks = self._text.open(stream, source, part)
             if names == ():
                 return
             layout = self._layout(source, schema, wanted, names, stats)
             parser = BlockParser(self._text.dialect, self.rules, layout, typed=typed)
             for block in blocks:
                 yield from parser.pieces(block, stats)
+                if part.stop is not None:
+                    stats.lines = block.line - 1 + count_lines(block.text)
+
+    def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
+        """Cut text in UTF-8 behind lines where the next records have as many cells as the first."""
+        if not can_be_cut(source, self.encoding, size):
+            return [WHOLE]
+        with opened(source) as stream:
+            names, blocks = self._text.open(stream, source)
+            width = len(names or ()) or next((self._width(block) for block in blocks), 0)
+            behind = stream.taken
+        begin = partial(self._text.dialect.begin, width=width)
+        return cut_text(source, size, begin, names=names, behind=behind)
+
+    def _width(self, block: Block) -> int:
+        """How many cells the first row of a block has."""
+        dialect = self._text.dialect
+        filled = (block.text[at:end] for at, end, _ in dialect.records(block.text) if end > at)
+        return next((dialect.width(record) for record in filled), 0)
 
     @property
     def _text(self) -> CsvText:
@@ -153,7 +182,9 @@ class CsvReader(Reader):
             )
         return Layout(found, wanted, tuple(place.get(name) for name in wanted.names))
 
-    def infer(self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS) -> pa.Schema:
+    def infer(
+        self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
+    ) -> pa.Schema:
         """The narrowest types that lose nothing of the first rows; see the table in the documents."""
         sample: dict[str, list[pa.Array]] = {}
         first: tuple[str, ...] | None = None
@@ -169,7 +200,7 @@ class CsvReader(Reader):
                 for name in names or ():
                     sample.setdefault(name, [])
                 rows -= self._take(names or (), blocks, sample, rows)
-        return pa.schema([(name, guess(cells, self.rules)) for name, cells in sample.items()])
+        return guessed(sample, known, lambda cells: guess(cells, self.rules))
 
     def _take(
         self, names: tuple[str, ...], blocks: Iterator[Block], sample: dict[str, list[pa.Array]], rows: int
@@ -188,14 +219,11 @@ class CsvReader(Reader):
 
     def _numbered(self, blocks: Iterator[Block]) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
         """Names for the cells of the first row of a file without a header."""
-        dialect, passed = self._text.dialect, []
+        passed = []
         for block in blocks:
             passed.append(block)
-            starts, ends = dialect.lex(block.text)
-            for at, end in zip(starts.tolist(), ends.tolist(), strict=True):
-                if end > at:
-                    width = dialect.width(block.text[at:end])
-                    return tuple(f"column_{number}" for number in range(1, width + 1)), chain(passed, blocks)
+            if width := self._width(block):
+                return tuple(f"column_{number}" for number in range(1, width + 1)), chain(passed, blocks)
             if len(passed) > _BLANK_BLOCKS:
                 passed = passed[-1:]
         return None, iter(passed)

@@ -14,10 +14,11 @@ from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadS
 from trueline.readers.blocks import BLOCK, LIMIT, Block, Lines, blocks
 from trueline.readers.inference import moment, number
 from trueline.readers.json_block import LineParser
-from trueline.readers.reader import SAMPLE_ROWS, Reader, chosen
+from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
+from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
-from trueline.readers.stream import encoding_name, opened
+from trueline.readers.stream import can_be_cut, encoding_name, opened
 
 _STEP = {"encoding": "encoding", "dateFormat": "date_format", "timestampFormat": "timestamp_format"}
 
@@ -67,32 +68,41 @@ class JsonReader(Reader):
         *,
         columns: Sequence[str] | None = None,
         batch_rows: int = BATCH_ROWS,
+        part: Part = WHOLE,
         typed: bool = True,
     ) -> Reading:
         """Read one file; `typed=False` goes the slow way, with the same result."""
         check_readable(schema, "a JSON file", nested=True)
         stats = ReadStats()
         parser = LineParser(self.rules, chosen(schema, columns), typed=typed)
-        pieces = self._pieces(source, schema, parser, stats)
+        pieces = self._pieces(source, schema, parser, stats, part)
         return Reading(pieces, stats, batch_rows=batch_rows, max_listed=self.max_listed)
 
     def _pieces(
-        self, source: Source, schema: pa.Schema, parser: LineParser, stats: ReadStats
+        self, source: Source, schema: pa.Schema, parser: LineParser, stats: ReadStats, part: Part
     ) -> Iterator[Piece]:
-        first: dict[str, Any] | None = None
-        for block in self._blocks(source):
+        first: dict[str, Any] | None = {} if part.start else None
+        for block in self._blocks(source, part):
             if first is None:
                 # The keys of the first object tell a schema that speaks of another file.
                 first = next(_objects(block), None)
                 stats.unknown += [key for key in first or () if schema.get_field_index(key) < 0]
             yield from parser.pieces(block, stats)
+            if part.stop is not None:
+                stats.lines = block.line - 1 + block.text.count(b"\n")
 
-    def _blocks(self, source: Source) -> Iterator[Block]:
-        with opened(source, self.encoding) as stream:
-            lines = Lines(universal=False)
-            yield from blocks(stream, source, lines, size=self.block_bytes, limit=self.max_record_bytes)
+    def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
+        """Cut text in UTF-8 behind lines, each of which is a record."""
+        return cut_text(source, size, after_line) if can_be_cut(source, self.encoding, size) else [WHOLE]
 
-    def infer(self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS) -> pa.Schema:
+    def _blocks(self, source: Source, part: Part = WHOLE) -> Iterator[Block]:
+        size, limit, ends = self.block_bytes, self.max_record_bytes, part.stop is None
+        with opened(source, self.encoding, part) as stream:
+            yield from blocks(stream, source, Lines(universal=False), size=size, limit=limit, ends=ends)
+
+    def infer(
+        self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
+    ) -> pa.Schema:
         """All keys of the first rows, each with the narrowest type that loses nothing of them."""
         sample: dict[str, list[Any]] = {}
         for source in sources:
@@ -105,7 +115,7 @@ class JsonReader(Reader):
                         break
                 if rows <= 0:
                     break
-        return pa.schema([(key, _guess(values, self.rules)) for key, values in sample.items()])
+        return guessed(sample, known, lambda values: _guess(values, self.rules))
 
     def to_read_step(self) -> dict[str, Any]:
         step = {theirs: getattr(self, ours) for theirs, ours in _STEP.items()}

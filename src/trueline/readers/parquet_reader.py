@@ -24,7 +24,8 @@ from trueline.readers.batch import (
     table_of,
 )
 from trueline.readers.casting import cast_column, check_castable
-from trueline.readers.reader import SAMPLE_ROWS, Reader, chosen
+from trueline.readers.parts import PART_BYTES, PART_ROWS, WHOLE, Part
+from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen
 from trueline.readers.source import Source
 
 # Pages are read as they are needed, not a row group at once.
@@ -52,12 +53,14 @@ class ParquetReader(Reader):
         if self.max_listed < 0:
             raise InputError("a limit is too small", remedy="give larger numbers")
 
-    def infer(self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS) -> pa.Schema:
+    def infer(
+        self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
+    ) -> pa.Schema:
         """The columns of all files, widened where they differ."""
         found = pa.schema([])
         for source in sources:
             with _file(source) as file:
-                schema = pa.schema([field.with_type(_plain(field.type)) for field in file.schema_arrow])
+                schema = pa.schema([_typed(field, known) for field in file.schema_arrow])
             _check_names(source, schema)
             try:
                 found = pa.unify_schemas([found, schema], promote_options="permissive")
@@ -74,6 +77,20 @@ class ParquetReader(Reader):
         with _file(source) as file:
             return int(file.metadata.num_rows)
 
+    def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
+        """Cut between row groups, about every million rows: a group is decoded from its start."""
+        if source.size is None or source.size < size:
+            return [WHOLE]
+        with _file(source) as file:
+            groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
+        places, at = [0], 0
+        for rows in groups:
+            if at - places[-1] >= PART_ROWS // 2:
+                places.append(at)
+            at += rows
+        stops: list[int | None] = [*places[1:], None]
+        return [Part(start, stop) for start, stop in zip(places, stops, strict=True)]
+
     def read(
         self,
         source: Source,
@@ -81,6 +98,7 @@ class ParquetReader(Reader):
         *,
         columns: Sequence[str] | None = None,
         batch_rows: int = BATCH_ROWS,
+        part: Part = WHOLE,
         start: int = 0,
         stop: int | None = None,
     ) -> Reading:
@@ -88,7 +106,8 @@ class ParquetReader(Reader):
         if start < 0 or (stop is not None and stop < start):
             raise InputError(f"no rows from {start} to {stop}", remedy="give 0 <= start <= stop")
         stats, wanted = ReadStats(), chosen(schema, columns)
-        pieces = self._pieces(source, schema, wanted, stats, _Range(batch_rows, start, stop))
+        low, high = (start, stop) if part == WHOLE else (part.start, part.stop)
+        pieces = self._pieces(source, schema, wanted, stats, _Range(batch_rows, low, high))
         return Reading(pieces, stats, batch_rows=batch_rows, max_listed=self.max_listed, start=start)
 
     def _pieces(
@@ -155,8 +174,11 @@ def _check_names(source: Source, schema: pa.Schema) -> None:
         raise SchemaError(f"{source.path} has two columns {twice!r}", remedy="rename one", path=source.path)
 
 
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
+def _typed(field: pa.Field, known: pa.Schema) -> pa.Field:
+    """The field with the type it is known to have; a dictionary is an encoding only."""
+    if known.get_field_index(field.name) >= 0:
+        return field.with_type(known.field(field.name).type)
+    return field.with_type(field.type.value_type) if pa.types.is_dictionary(field.type) else field
 
 
 class _Range(NamedTuple):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
 from trueline.readers.batch import BATCH_ROWS, Reading
+from trueline.readers.parts import PART_BYTES, WHOLE, Part
 from trueline.readers.source import Source
 
 SAMPLE_ROWS = 10_000
+NOTHING = pa.schema([])
+Sample = TypeVar("Sample")
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,10 @@ class Reader(ABC):
         return made(**{name: tuple(v) if isinstance(v, list) else v for name, v in options.items()})
 
     @abstractmethod
-    def infer(self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS) -> pa.Schema:
-        """The schema the first rows of the files suggest."""
+    def infer(
+        self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
+    ) -> pa.Schema:
+        """The schema the first rows of the files suggest; types that are known are not guessed."""
 
     @abstractmethod
     def read(
@@ -68,8 +73,19 @@ class Reader(ABC):
         *,
         columns: Sequence[str] | None = None,
         batch_rows: int = BATCH_ROWS,
+        part: Part = WHOLE,
     ) -> Reading:
-        """Read one file as the schema says; with `columns` only these, in the order asked for."""
+        """Read one file as the schema says; with `columns` only these, in the order asked for.
+
+        A part is read as if it were a file: its rows, and the lines of bad cells, are counted from its start.
+        """
+
+    def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
+        """Cut a large file into parts that can be read side by side; one part where that is not to be had.
+
+        They are the file only if all of them can be read without an error; see `trueline.readers.parts`.
+        """
+        return [WHOLE]
 
     def count_rows(self, source: Source) -> int | None:
         """How many rows a file has, where that can be told without reading it."""
@@ -103,6 +119,16 @@ def chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     if len(set(columns)) < len(columns):
         raise SchemaError("a column is asked for twice", remedy="ask once")
     return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
+
+
+def guessed(
+    samples: Mapping[str, Sample], known: pa.Schema, guess: Callable[[Sample], pa.DataType]
+) -> pa.Schema:
+    """Give every column the type it is known to have, else the one its sample suggests."""
+    names = set(known.names)
+    return pa.schema(
+        [(name, known.field(name).type if name in names else guess(cells)) for name, cells in samples.items()]
+    )
 
 
 def _plain(value: Any) -> Any:

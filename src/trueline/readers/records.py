@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from trueline.readers.blocks import count_lines, last_line_end
 
 Positions = npt.NDArray[np.int64]
 _LINE_END = rb"(?:\r\n|\n|\r)"
+# Lines that are tried as the begin of a record, and records behind it that are looked at.
+_TRIES = 256
+_ALIKE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,32 @@ class Dialect:
         while at < len(text) and (found := record.match(text, at)):
             yield at, found.end()
             at = found.end()
+
+    def records(self, text: bytes, *, final: bool = True) -> Iterator[tuple[int, int, int]]:
+        """Begin and end of every record, and the begin of the next, one by one; empty lines too."""
+        for at, stop in self._records(text, final=final):
+            yield at, self._trim(text, at, stop), stop
+
+    def begin(self, window: bytes, width: int) -> int | None:
+        r"""Guess where in the middle of a text a record begins: behind a line, so that records are alike.
+
+        >>> Dialect(b",").begin(b'of text\nand more",2\n3,4\n5,6\n', width=2)
+        20
+        """
+        at = 0
+        for _ in range(_TRIES):
+            at = window.find(b"\n", at) + 1
+            if not at:
+                return None
+            text = window[at:]
+            alike = [
+                self.width(text[begin:end]) == width
+                for begin, end, _ in islice(self.records(text, final=False), _ALIKE)
+                if end > begin
+            ]
+            if alike and alike[0] and 2 * sum(alike) > len(alike):
+                return at
+        return None
 
     def lex(self, text: bytes) -> tuple[Positions, Positions]:
         """Begin and end, line ends excluded, of all records of a block, empty lines too."""

@@ -6,9 +6,10 @@ import codecs
 import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import BinaryIO
+from typing import Protocol
 
 from trueline.errors import BrokenFile, InputError, StoreError
+from trueline.readers.parts import WHOLE, Part, Stretch
 from trueline.readers.source import Source
 
 BOM = b"\xef\xbb\xbf"
@@ -46,6 +47,14 @@ def encoding_name(encoding: str) -> str:
     return "utf-8" if name in {"utf-8-sig", "ascii"} else name
 
 
+class Readable(Protocol):
+    """Anything bytes can be read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """Give at most `size` bytes more; nothing at the end."""
+        ...
+
+
 class TextStream:
     """Text of one source as UTF-8, read in chunks.
 
@@ -53,14 +62,21 @@ class TextStream:
     is found again in the cell it belongs to and nowhere else.
     """
 
-    def __init__(self, source: Source, raw: BinaryIO, encoding: str) -> None:
+    def __init__(self, source: Source, raw: Readable, encoding: str, *, inside: bool = False) -> None:
         self._source = source
         self._raw = _Raw(source, raw)
-        self._packed = _Inflate(self._raw) if self._raw.head.startswith(GZIP) else None
+        # What marks the start of a file is data in the middle of one.
+        packed = self._raw.head.startswith(GZIP) and not inside
+        self._packed = _Inflate(self._raw) if packed else None
         self._encoding = encoding
         self._decoder: codecs.IncrementalDecoder | None = None
-        self._started = False
+        self._started = inside
         self._ended = False
+
+    @property
+    def taken(self) -> int:
+        """How many stored bytes were read so far."""
+        return self._raw.taken
 
     def read(self, size: int) -> bytes:
         """Give some more text, about `size` bytes of it; nothing at the end."""
@@ -106,9 +122,10 @@ class TextStream:
 class _Raw:
     """The stored bytes, the first two known beforehand; errors of the device are ours."""
 
-    def __init__(self, source: Source, raw: BinaryIO) -> None:
+    def __init__(self, source: Source, raw: Readable) -> None:
         self.source = source
         self._file = raw
+        self.taken = 0
         self.head = b""
         while len(self.head) < 2 and (more := self._read(2 - len(self.head))):
             self.head += more
@@ -122,13 +139,15 @@ class _Raw:
 
     def _read(self, size: int) -> bytes:
         try:
-            return self._file.read(size) or b""
+            data = self._file.read(size) or b""
         except OSError as error:
             raise StoreError(
                 f"{self.source.path} cannot be read: {error.strerror or error}",
                 remedy="try again",
                 path=self.source.path,
             ) from error
+        self.taken += len(data)
+        return data
 
 
 class _Inflate:
@@ -171,7 +190,18 @@ class _Inflate:
 
 
 @contextmanager
-def opened(source: Source, encoding: str = "utf-8") -> Iterator[TextStream]:
-    """Open the text of a source."""
+def opened(source: Source, encoding: str = "utf-8", part: Part = WHOLE) -> Iterator[TextStream]:
+    """Open the text of a source, or of a part of it."""
     with closing(source.open()) as raw:
-        yield TextStream(source, raw, encoding)
+        if part == WHOLE:
+            yield TextStream(source, raw, encoding)
+        else:
+            yield TextStream(source, Stretch(raw, part), encoding, inside=part.start > 0)
+
+
+def can_be_cut(source: Source, encoding: str, size: int) -> bool:
+    """Whether a file is large enough for two parts, and any byte of it is a byte of its text."""
+    if encoding != "utf-8" or source.size is None or source.size < 2 * size:
+        return False
+    with closing(source.open()) as raw:
+        return raw.seekable() and _Raw(source, raw).head != GZIP

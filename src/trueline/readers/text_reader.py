@@ -23,10 +23,11 @@ from trueline.readers.batch import (
 )
 from trueline.readers.blocks import BLOCK, LIMIT, Block, Lines, blocks, count_lines
 from trueline.readers.cells import convert
-from trueline.readers.reader import SAMPLE_ROWS, Reader, chosen
+from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
+from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
-from trueline.readers.stream import encoding_name, opened
+from trueline.readers.stream import can_be_cut, encoding_name, opened
 
 
 @dataclass(frozen=True)
@@ -54,9 +55,11 @@ class TextReader(Reader):
         if min(self.max_record_bytes, self.block_bytes) < 1 or self.max_listed < 0:
             raise InputError("a limit is too small", remedy="give larger numbers")
 
-    def infer(self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS) -> pa.Schema:
+    def infer(
+        self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
+    ) -> pa.Schema:
         """One column of text."""
-        return pa.schema([(self.column, pa.string())])
+        return guessed({self.column: pa.string()}, known, lambda kind: kind)
 
     def read(
         self,
@@ -65,24 +68,34 @@ class TextReader(Reader):
         *,
         columns: Sequence[str] | None = None,
         batch_rows: int = BATCH_ROWS,
+        part: Part = WHOLE,
     ) -> Reading:
         check_readable(schema, "a text file")
         stats = ReadStats()
         stats.absent += [name for name in schema.names if name != self.column]
         stats.unknown += [] if self.column in schema.names else [self.column]
-        pieces = self._pieces(source, chosen(schema, columns), stats)
+        pieces = self._pieces(source, chosen(schema, columns), stats, part)
         return Reading(pieces, stats, batch_rows=batch_rows, max_listed=self.max_listed)
 
-    def _pieces(self, source: Source, schema: pa.Schema, stats: ReadStats) -> Iterator[Piece]:
+    def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
+        """Cut text in UTF-8 behind lines, where each is a row."""
+        if self.whole or not can_be_cut(source, self.encoding, size):
+            return [WHOLE]
+        return cut_text(source, size, after_line)
+
+    def _pieces(self, source: Source, schema: pa.Schema, stats: ReadStats, part: Part) -> Iterator[Piece]:
         cut = _Whole() if self.whole else Lines()
-        with opened(source, self.encoding) as stream:
-            found = blocks(stream, source, cut, size=self.block_bytes, limit=self.max_record_bytes)
+        size, limit, ends = self.block_bytes, self.max_record_bytes, part.stop is None
+        with opened(source, self.encoding, part) as stream:
+            found = blocks(stream, source, cut, size=size, limit=limit, ends=ends)
             if self.whole:
                 # A file without a byte is a row too.
                 found = iter([next(found, Block(b"", 1))])
             for block in found:
                 cells = pa.array([block.text], pa.binary()) if self.whole else lines_of(block.text)
                 yield self._piece(block, cells, schema, stats)
+                if part.stop is not None:
+                    stats.lines = block.line - 1 + count_lines(block.text)
 
     def _piece(self, block: Block, cells: pa.Array, schema: pa.Schema, stats: ReadStats) -> Piece:
         arrays, bad = [], []

@@ -173,3 +173,16 @@ def test_the_list_of_bad_cells_is_kept_with_the_dataset(typed, inbox, ws):
     ws.gc(older_than=0)
     assert typed.chain.store.size(Folder.DATA, name) is not None
     assert typed.verify().objects == 2
+
+
+@pytest.mark.parametrize("event_time", [None, "event_time"])
+def test_event_times_in_files_are_cut_to_milliseconds_and_counted_and_bad_ones_are_missing(
+    ws, tmp_path, event_time
+):
+    schema = pa.schema({"event_time": pa.timestamp("us", "UTC"), "id": pa.int64()})
+    ds = ws.create("times", schema=schema, event_time=event_time)
+    path = tmp_path / "times.csv"
+    path.write_text("event_time,id\n2026-01-01 00:00:00.123456Z,1\nsoon,2\n2026-01-01 00:00:01Z,3\n")
+    commit = ds.append(path)
+    assert (commit.rounded, commit.bad) == (1, {"event_time": 1})
+    assert [time and time.microsecond for time in records(ds)["event_time"].to_pylist()] == [123_000, None, 0]

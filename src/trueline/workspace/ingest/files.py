@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import Any
 
 import pyarrow as pa
 
@@ -15,18 +13,17 @@ from trueline.chain.arrow_schema import to_arrow
 from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.evolution import fields_of
-from trueline.chain.instant import Instant
 from trueline.chain.scratch import Scratch
 from trueline.chain.tail import Tail
 from trueline.errors import InputError, SchemaError
 from trueline.identity.multihash import Multihash
 from trueline.identity.physical import physical_hash
 from trueline.merge import Changelog, Snapshot, Upsert
-from trueline.readers import Reader, ReadStats, Source
+from trueline.readers import Reader, Source
 from trueline.workspace.definition import strategy_of
-from trueline.workspace.ingest.incoming import FileNote, Incoming, fit_rows, latest, newest_event, typed_for
+from trueline.workspace.ingest.file_reading import FileRead, FileTask, read_all, read_file
+from trueline.workspace.ingest.incoming import FileNote, Incoming, latest, typed_for
 from trueline.workspace.ingest.once import is_text
-from trueline.workspace.ingest.pieces import Piece, PieceWriter
 from trueline.workspace.intake import user_fields
 from trueline.workspace.tasks import Tasks
 
@@ -47,60 +44,11 @@ _BY_ENDING = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FileTask:
-    """One file to read: where it is, how, as what, and where its rows go."""
-
-    source: Source
-    reader: Reader
-    columns: pa.Schema
-    tail: Tail
-    scratch: Scratch
-    name: str
-    with_op: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FileRead:
-    """What reading a file gave."""
-
-    piece: Piece
-    newest: Instant | None
-    rounded: int
-    stats: ReadStats
-    cells: pa.Table | None
-
-
 def hash_file(source: Source) -> tuple[Multihash, int]:
     """Hash the bytes of a file."""
     with source.open() as file:
         name = physical_hash(file)
         return name, file.tell()
-
-
-def read_file(task: FileTask) -> FileRead:
-    """Read one file into a piece; runs wherever there is room for it."""
-    empty = fit_rows(task.columns.empty_table(), task.tail, with_op=task.with_op).table
-    writer = PieceWriter(task.scratch, task.name, empty.schema)
-    newest, rounded = None, 0
-    cells: list[pa.Table] = []
-    reading = task.reader.read(task.source, task.columns)
-    for batch in reading:
-        fitted = fit_rows(pa.Table.from_batches([batch.table]), task.tail, with_op=task.with_op)
-        writer.write(fitted.table)
-        newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
-        if batch.bad.num_rows:
-            cells.append(_with_file(batch.bad, task.source.path))
-    # The rows are to be those of the bytes that were hashed: a file that was written to meanwhile is refused.
-    task.source.open().close()
-    return FileRead(
-        writer.finish(), newest, rounded, reading.stats, pa.concat_tables(cells) if cells else None
-    )
-
-
-def _with_file(cells: pa.RecordBatch, path: str) -> pa.Table:
-    names = pa.array([path] * cells.num_rows, pa.string())
-    return pa.Table.from_batches([cells]).add_column(0, "file", names)
 
 
 def reader_for(sources: Sequence[Source]) -> Reader:
@@ -165,8 +113,7 @@ def take_files(
         FileTask(sources[index], chosen, columns, typed, scratch, f"file-{index}.arrow", with_op)
         for index in full
     ]
-    done = dict(tasks.map(read_file, work, label="read files"))
-    reads = [done[index] for index in range(len(work))]
+    reads = read_all(read_file, work, tasks, max_listed=chosen.options["max_listed"])
     stats = _refuse_garbage(reads, max_bad)
     if with_op and stats.get(tail.vocab.op):
         raise InputError(
@@ -176,14 +123,15 @@ def take_files(
             column=tail.vocab.op,
         )
     cells = [read.cells for read in reads if read.cells is not None]
-    rows = {index: read.piece.rows for index, read in zip(full, reads, strict=True)}
+    rows = {index: read.rows for index, read in zip(full, reads, strict=True)}
     notes = tuple(FileNote(sources[index].path, *hashes[index], rows.get(index, 0)) for index in new)
     return Incoming(
-        tuple(read.piece for read in reads),
+        tuple(piece for read in reads for piece in read.pieces),
         _schema_of(typed),
         typed.vocab,
         latest([read.newest for read in reads]),
-        sum(read.rounded for read in reads),
+        # Times may lose digits as they are read already, where the dataset says what they are stored as.
+        sum(read.rounded + sum(read.stats.rounded.values()) for read in reads),
         notes,
         tuple(skipped),
         stats,
@@ -332,17 +280,19 @@ def _columns(tail: Tail, sources: Sequence[Source], reader: Reader, op: str | No
 
     `op` names the column of operations, where the strategy takes them.
     """
-    found = pa.schema(
-        [pa.field(op, pa.int32()) if column.name == op else column for column in reader.infer(sources)]
-    )
+    schema = _schema_of(tail)
+    # The event time has its type even where no data has brought it yet.
+    types = [column for column in to_arrow(schema) if column.name not in tail.vocab.names[:3]]
+    if op is not None:
+        types.append(pa.field(op, pa.int32()))
+    found = reader.infer(sources, known=pa.schema(types))
     if tail.schema is None or not found.names:
         return found
-    known: dict[str, Any] = {
-        column.name: column for column in to_arrow(DataSchema(user_fields(_schema_of(tail), tail.vocab)))
-    }
-    if not any(column.name in known for column in found):
+    known = [column.name for column in user_fields(schema, tail.vocab)]
+    if not any(name in known for name in found.names):
         raise SchemaError(
             f"the files have none of the dataset's columns: {', '.join(found.names)[:200]}",
             remedy=f"the dataset has {', '.join(known)}; is the separator right, and is there a header?",
         )
-    return pa.schema([known.get(column.name, column) for column in found])
+    declared = {column.name: column for column in types}
+    return pa.schema([declared.get(column.name, column) for column in found])
