@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -33,11 +33,12 @@ class View:
     {'city': ['Zug']}
     """
 
-    __slots__ = ("_schema", "_step")
+    __slots__ = ("_schema", "_spark", "_step")
 
-    def __init__(self, source: Source | Step) -> None:
+    def __init__(self, source: Source | Step, spark: Callable[[], Any] | None = None) -> None:
         self._step: Step = source if not _is_source(source) else Scan(source)
         self._schema = Schema(self._step.schema)
+        self._spark = spark
 
     # --- where rows come from -------------------------------------------------------
 
@@ -136,17 +137,22 @@ class View:
 
         return html(self)
 
+    def _with(self, step: Step) -> View:
+        return View(step, self._spark)
+
     # --- other views --------------------------------------------------------------------
 
     def select(self, *names: str) -> View:
         """Keep these columns, in this order."""
         self._check(names)
-        return View(Project(self._step, {name: name for name in names}))
+        return self._with(Project(self._step, {name: name for name in names}))
 
     def drop(self, *names: str) -> View:
         """Leave out these columns."""
         self._check(names)
-        return View(Project(self._step, {name: name for name in self._schema.names if name not in names}))
+        return self._with(
+            Project(self._step, {name: name for name in self._schema.names if name not in names})
+        )
 
     def rename(self, mapping: Mapping[str, str] | None = None, /, **names: str) -> View:
         """Give columns other names: `rename(new="old")`, or `rename({"old": "new"})`.
@@ -160,7 +166,7 @@ class View:
         if len(set(found)) != len(found):
             twice = next(name for name in found if found.count(name) > 1)
             raise SchemaError(f"two columns would be {twice!r}", remedy="rename the other too", column=twice)
-        return View(Project(self._step, dict(zip(found, self._schema.names, strict=True))))
+        return self._with(Project(self._step, dict(zip(found, self._schema.names, strict=True))))
 
     def filter(self, where: str, /, **parameters: object) -> View:
         """Keep the rows for which a condition is true; `:name` in it stands for a parameter.
@@ -168,15 +174,15 @@ class View:
         `docs/reading.md` describes the language. A row for which there is no
         answer (a missing value, a division by zero) is not kept.
         """
-        return View(Filter(self._step, condition(where, self._step.schema, parameters)))
+        return self._with(Filter(self._step, condition(where, self._step.schema, parameters)))
 
     def limit(self, count: int) -> View:
         """Keep the first rows."""
-        return View(Part(self._step, 0, _natural(count, "limit")))
+        return self._with(Part(self._step, 0, _natural(count, "limit")))
 
     def skip(self, count: int) -> View:
         """Leave out the first rows."""
-        return View(Part(self._step, _natural(count, "skip"), None))
+        return self._with(Part(self._step, _natural(count, "skip"), None))
 
     def sort(self, *names: str, descending: bool = False) -> View:
         """Order the rows by columns: missing last, NaN before it, equal rows as they were."""
@@ -191,7 +197,7 @@ class View:
                     remedy="sort by other columns",
                     column=name,
                 )
-        return View(Sort(self._step, names, descending))
+        return self._with(Sort(self._step, names, descending))
 
     # --- reading --------------------------------------------------------------------------
 
@@ -221,9 +227,14 @@ class View:
         return self.to_arrow().to_pandas()
 
     def to_spark(self, session: Any = None) -> Any:
-        """Return it as a Spark frame; the rows are read by Spark's own tasks where that is possible."""
+        """Return it as a Spark frame; the rows are read by Spark's own tasks where that is possible.
+
+        Without a session it is one of ours: in the Spark of the workspace the view is of, or of this process.
+        """
         from trueline.view.engine import engine
 
+        if session is None and self._spark is not None:
+            session = self._spark()
         return engine().frame(self, session)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
