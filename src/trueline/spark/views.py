@@ -106,6 +106,8 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
     Slices that are files Spark reads itself are read by it; other rows are read in its tasks by the view's
     own code. Only where rows depend on each other (a limit, a sort) they pass this process.
     """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     session = start().session if session is None else session
     step = view.step
     if not step.schema.names:
@@ -120,7 +122,8 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
         if not parts:
             rows = view.to_arrow().cast(target) if parts is None else target.empty_table()
             return session.createDataFrame(rows, schema)
-        read = _Read([pack(part) for part in parts], target)
+        # Spark takes a time of day from Python in nanoseconds only.
+        read = _Read([pack(part) for part in parts], to_arrow_schema(schema, timezone="UTC"))
         return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
 
 
