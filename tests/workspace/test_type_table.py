@@ -1,4 +1,4 @@
-"""The table of types in the reference: every row is stored, looked at in its slice, viewed, and sent to Spark."""
+"""The table of types in the reference: every row is stored, seen in its slice, viewed, and sent to Spark."""
 
 from __future__ import annotations
 

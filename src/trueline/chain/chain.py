@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -327,7 +328,7 @@ class Chain:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens index and store for itself."""
-        return _opened, (self.store, self.inputs, self._index.path)
+        return partial(Chain, index=self._index.path), (self.store, self.inputs)
 
     def close(self) -> None:
         """Close index and store."""
@@ -496,7 +497,3 @@ class Chain:
             elif isinstance(event, DisablePushSource):
                 active.pop(event.source_name, None)
         return active or NO_PUSH
-
-
-def _opened(store: Store, inputs: Mapping[DatasetId, InputChain] | None, index: Path | None) -> Chain:
-    return Chain(store, inputs, index=index)
