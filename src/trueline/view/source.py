@@ -1,9 +1,8 @@
-"""Where the rows of a view come from: the protocol, and rows in memory."""
+"""What a room outside hands a view to read: rows in a fixed order, the same each time, from any thread."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import pyarrow as pa
@@ -29,6 +28,10 @@ class Source(Protocol):
     def origins(self) -> Mapping[str, Origin]:
         """The datasets it rests on, by name."""
 
+    @property
+    def ordinal(self) -> str | None:
+        """The column that says who a row is, which `batches` gives if asked, seen or not; None: its number."""
+
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield these columns, in this order, of all rows but those the bounds rule out.
 
@@ -51,31 +54,3 @@ class Divisible(Source, Protocol):
 
         Columns are found in them by name; one that a file lacks is missing there.
         """
-
-
-@dataclass(frozen=True)
-class TableSource:
-    """Rows in memory."""
-
-    table: pa.Table
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-    title: str = "rows in memory"
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self.table.schema
-
-    @property
-    def row_count(self) -> int | None:
-        """How many there are."""
-        return int(self.table.num_rows)
-
-    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, some at a time."""
-        del bounds
-        yield from self.table.select(list(columns)).to_batches(max_chunksize=ROWS_OF_A_BATCH)
-
-    def explain(self) -> list[str]:
-        """Say how many there are."""
-        return [f"{self.title}: {self.table.num_rows:,} rows, {self.table.num_columns} columns"]
