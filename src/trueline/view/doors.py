@@ -152,7 +152,7 @@ class Doors:
         return engine().frame(self, session)  # type: ignore[arg-type]
 
     def rows(self, of: type[T] | None = None) -> Iterator[Any]:
-        """Yield the rows as dictionaries, or as objects of a class whose fields are checked first (view:C119)."""
+        """Yield the rows as dictionaries, or as objects of a class, whose fields are checked first (view:C119)."""
         from trueline.view.sources.python import rows
 
         return rows(self.node, of)

@@ -66,6 +66,11 @@ class Node(ABC):
         return None
 
     @property
+    def portable(self) -> bool:
+        """Whether its pieces can be read in other processes."""
+        return all(each.portable for each in self.inputs)
+
+    @property
     @abstractmethod
     def title(self) -> str:
         """What it does, in a line."""
@@ -80,7 +85,7 @@ class Node(ABC):
 
     @abstractmethod
     def pieces(self, want: Want) -> Sequence[Piece]:
-        """Return the rows in order as pieces; none may be empty-handed on purpose, at least one if any row."""
+        """Return the rows in order as pieces; none if there are no rows."""
 
     def source_of(self, column: int) -> tuple[Node, int]:
         """Follow a column down to the node that makes it."""

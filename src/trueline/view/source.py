@@ -30,7 +30,7 @@ class Source(Protocol):
 
     @property
     def ordinal(self) -> str | None:
-        """The column that says who a row is, which `batches` gives if asked, seen or not; None: its number."""
+        """The column that says who a row is, which `batches` gives, seen or not; None: a row's number."""
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield these columns, in this order, of all rows but those the bounds rule out.

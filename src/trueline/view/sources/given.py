@@ -50,6 +50,12 @@ class Given(Node):
     def title(self) -> str:
         return "; ".join(self.source.explain())
 
+    @property
+    def portable(self) -> bool:
+        """Whether the source can be divided into pieces that travel."""
+        divide = getattr(self.source, "pieces", None)
+        return divide is not None and divide() is not None
+
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return the pieces of the source; rows that are known by their number need those before counted."""
         divide = getattr(self.source, "pieces", None)
@@ -58,7 +64,9 @@ class Given(Node):
         kinds = tuple(self.schema[index].type.arrow for index in want.columns)
         bounds = {self.schema[index].name: each for index, each in want.bounds.items()}
         ordinal = getattr(self.source, "ordinal", None)
-        if not parts:
+        if parts is not None and not parts:
+            return []
+        if parts is None:
             return [GivenPiece(self.source, names, kinds, bounds, ordinal, 0, ids=want.ids)]
         if want.ids and ordinal is None:
             counts = [part.row_count for part in parts]

@@ -53,6 +53,11 @@ class Events:
         """The dataset and the commit."""
         return self.standing.origin(self.after, self.first)
 
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of its event."""
+        return self.standing.vocab.offset
+
     def explain(self) -> list[str]:
         """Say which offsets are read."""
         end = self.standing.last_offset
@@ -72,7 +77,7 @@ class Events:
 
     def _piece(self, files: Sequence[SliceFile]) -> Source:
         vocab = self.standing.vocab
-        return Slices(tuple(files), self.schema, vocab.offset, vocab.event_time)
+        return Slices(tuple(files), self.standing.schema, vocab.offset, vocab.event_time)
 
     def files(self) -> Sequence[str] | None:
         """Return the files of the slices if they lie in a folder; a missing one is an error now."""

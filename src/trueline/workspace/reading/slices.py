@@ -266,6 +266,11 @@ class Slices:
         """Offsets are dense, so it is known."""
         return sum(file.rows for file in self.files)
 
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of its event."""
+        return self.offset
+
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the records in order."""
         schema = pa.schema([self.schema.field(name) for name in columns])
