@@ -1,13 +1,4 @@
-"""The logical types of columns: what a value means, apart from how it is stored.
-
-`float32` is not `float64`, and a category is not the number it is stored as
-(view:C14). Every type can be missing: missing is null, whatever the type.
-
->>> vector(float32, 3), category(5), timestamp("ms")
-(vector(float32, 3), category(5), timestamp(ms, UTC))
->>> of(pa.int64()) == int64, of(pa.list_(pa.float32(), 3)) == vector(float32, 3)
-(True, True)
-"""
+"""What types there are: each an immutable value with the Arrow type it is stored as."""
 
 from __future__ import annotations
 
@@ -15,11 +6,11 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import pyarrow as pa
 
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError
 
 Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
 LOGICAL: Final = b"trueline/type"
@@ -36,9 +27,14 @@ class Type:
         raise NotImplementedError
 
     @property
+    def is_told(self) -> bool:
+        """Whether the Arrow type alone does not say it, so that a stored field has to (view:C14)."""
+        return False
+
+    @property
     def metadata(self) -> Mapping[bytes, bytes]:
-        """What a stored field has to say beside its Arrow type for `of` to find this type again."""
-        return {}
+        """What a stored field says beside its Arrow type for `of` to find this type again: its spelling."""
+        return {LOGICAL: json.dumps(str(self)).encode()} if self.is_told else {}
 
     @property
     def is_primitive(self) -> bool:
@@ -60,9 +56,13 @@ class Primitive(Type):
 
     name: str
 
+    def __post_init__(self) -> None:
+        if self.name not in ARROW:
+            raise InputError(f"{self.name!r} is no type", remedy=f"give one of {', '.join(ARROW)}")
+
     @property
     def arrow(self) -> pa.DataType:
-        return _ARROW[self.name]
+        return ARROW[self.name]
 
     def __repr__(self) -> str:
         return self.name
@@ -76,7 +76,8 @@ class Decimal(Type):
     scale: int = 0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.precision <= 76 or not 0 <= self.scale <= self.precision:
+        whole = type(self.precision) is int and type(self.scale) is int
+        if not whole or not 1 <= self.precision <= 76 or not 0 <= self.scale <= self.precision:
             raise InputError(
                 f"decimal({self.precision}, {self.scale})",
                 remedy="give 1 to 76 digits, and no more than that after the point",
@@ -152,8 +153,8 @@ class RowIdentity(Type):
         return pa.binary(16)
 
     @property
-    def metadata(self) -> Mapping[bytes, bytes]:
-        return {LOGICAL: b'"rowid"'}
+    def is_told(self) -> bool:
+        return True
 
     def __repr__(self) -> str:
         return "rowid"
@@ -169,7 +170,7 @@ class Category(Type):
     count: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.count, bool) or not 1 <= self.count <= 1 << 32:
+        if type(self.count) is not int or not 1 <= self.count <= 1 << 32:
             raise InputError(f"category({self.count})", remedy="give a number of values from 1 to 2^32")
 
     @property
@@ -181,8 +182,8 @@ class Category(Type):
         return True
 
     @property
-    def metadata(self) -> Mapping[bytes, bytes]:
-        return {LOGICAL: json.dumps({"category": self.count}).encode()}
+    def is_told(self) -> bool:
+        return True
 
     def __repr__(self) -> str:
         return f"category({self.count})"
@@ -206,7 +207,7 @@ class Vector(Type):
                 f"a vector of {self.item}",
                 remedy="vectors hold single values: flatten it, or give dimensions",
             )
-        if not self.dims or any(isinstance(d, bool) or d < 0 for d in self.dims):
+        if not self.dims or any(type(d) is not int or d < 0 for d in self.dims):
             raise InputError(f"vector dimensions {self.dims}", remedy="give whole numbers from 0 on")
         if math.prod(self.dims) > _LARGEST_VECTOR:
             raise InputError(
@@ -228,12 +229,20 @@ class Vector(Type):
         return False
 
     @property
-    def metadata(self) -> Mapping[bytes, bytes]:
-        told = {} if self.dims == (self.size,) else {"dims": list(self.dims)}
-        inner = self.item.metadata.get(LOGICAL)
-        if inner is not None:
-            told["item"] = json.loads(inner)
-        return {LOGICAL: json.dumps({"vector": told}).encode()} if told else {}
+    def is_told(self) -> bool:
+        return self.item.is_told or len(self.dims) > 1
+
+    @property
+    def sparse(self) -> pa.DataType:
+        """How vectors lie in memory in the sparse encoding (view:C105)."""
+        item = pa.field("item", self.item.arrow, metadata=dict(self.item.metadata) or None)
+        return pa.struct(
+            [
+                pa.field("size", pa.int32(), nullable=False),
+                pa.field("indices", pa.list_(pa.int32())),
+                pa.field("values", pa.list_(item)),
+            ]
+        )
 
     def compatible(self, other: Type) -> bool:
         """Say whether two have the same items and size, whatever their dimensions (view:C111)."""
@@ -262,7 +271,7 @@ class Nested(Type):
         return str(self.kind)
 
 
-_ARROW: Final[dict[str, pa.DataType]] = {
+ARROW: Final[dict[str, pa.DataType]] = {
     "bool": pa.bool_(),
     **{
         f"{sign}int{bits}": getattr(pa, f"{sign}int{bits}")()
@@ -275,16 +284,12 @@ _ARROW: Final[dict[str, pa.DataType]] = {
     "bytes": pa.binary(),
     "date": pa.date32(),
 }
-_NAMES: Final = {kind: name for name, kind in _ARROW.items()}
-# Types that are read as another one, without loss.
-_READ_AS: Final = {
-    pa.large_string(): "text",
-    pa.string_view(): "text",
-    pa.large_binary(): "bytes",
-    pa.binary_view(): "bytes",
-    pa.float16(): "float32",
-    pa.date64(): "date",
-}
+
+
+def _check_unit(unit: str) -> None:
+    if unit not in _UNITS:
+        raise InputError(f"{unit!r} is no unit of time", remedy="give s, ms, us or ns")
+
 
 boolean: Final = Primitive("bool")
 int8: Final = Primitive("int8")
@@ -336,144 +341,3 @@ def category(count: int) -> Category:
 def vector(item: Type, *dims: int) -> Vector:
     """Vectors: `vector(float32, 3)` of three values, `vector(text)` of any number."""
     return Vector(item, dims or (0,))
-
-
-# --- from Arrow -----------------------------------------------------------------------------
-
-
-def of(given: pa.DataType | pa.Field | Type | type | str) -> Type:
-    """Return the logical type of an Arrow type or field, of a Python class, or of a name.
-
-    >>> of("float32"), of(float), of(str), of(pa.dictionary(pa.int8(), pa.string()))
-    (float32, float64, text, text)
-    """
-    if isinstance(given, Type):
-        return given
-    if isinstance(given, pa.Field):
-        return _declared(given)
-    if isinstance(given, pa.DataType):
-        return _plain(given)
-    if isinstance(given, type) and given in _CLASSES:
-        return _CLASSES[given]
-    if isinstance(given, str) and given in _ARROW:
-        return Primitive(given)
-    if isinstance(given, str) and given in _SPELLINGS:
-        return _SPELLINGS[given]
-    raise InputError(
-        f"{given!r} is no type",
-        remedy="give one of trueline.types, an Arrow type, or a name such as 'float64'",
-    )
-
-
-def field(
-    name: str, kind: Type, *, nullable: bool = True, metadata: Mapping[bytes, bytes] | None = None
-) -> pa.Field:
-    """Return the Arrow field of a column, from which `of` finds the type again."""
-    told = {**(metadata or {}), **kind.metadata}
-    return pa.field(name, kind.arrow, nullable, told or None)
-
-
-def _declared(given: pa.Field) -> Type:
-    """The type a field says it has, if that fits how it is stored; else what it is stored as (view:C20)."""
-    plain = _plain(given.type)
-    said = (given.metadata or {}).get(LOGICAL)
-    if said is None:
-        return plain
-    try:
-        found = _read(json.loads(said), plain)
-    except (ValueError, TypeError, AttributeError, InputError):
-        return plain
-    return found if found.arrow.equals(plain.arrow) else plain
-
-
-def _read(said: Any, plain: Type) -> Type:
-    if said == "rowid":
-        return rowid
-    if isinstance(said, dict) and set(said) == {"category"}:
-        return Category(int(said["category"]))
-    if isinstance(said, dict) and set(said) == {"vector"} and isinstance(plain, Vector):
-        told = said["vector"]
-        item = _read(told["item"], plain.item) if "item" in told else plain.item
-        return Vector(item, tuple(told["dims"])) if "dims" in told else Vector(item, plain.dims)
-    return plain
-
-
-def _plain(kind: pa.DataType) -> Type:
-    if kind in _NAMES:
-        return Primitive(_NAMES[kind])
-    if kind in _READ_AS:
-        return Primitive(_READ_AS[kind])
-    if pa.types.is_timestamp(kind):
-        return Timestamp(kind.unit, kind.tz)
-    if pa.types.is_time(kind):
-        return Time(kind.unit)
-    if pa.types.is_duration(kind):
-        return Duration(kind.unit)
-    if pa.types.is_decimal(kind):
-        return Decimal(kind.precision, kind.scale) if kind.scale >= 0 else Nested(kind)
-    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
-        return _plain(kind.value_type)
-    if _is_list(kind):
-        item = _declared(kind.value_field)
-        if item.is_primitive:
-            return Vector(item, (kind.list_size if pa.types.is_fixed_size_list(kind) else 0,))
-    return Nested(kind)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def _check_unit(unit: str) -> None:
-    if unit not in _UNITS:
-        raise InputError(f"{unit!r} is no unit of time", remedy="give s, ms, us or ns")
-
-
-def same(asked: Type | pa.DataType | type | str, found: Type, column: str) -> None:
-    """Raise unless a type that was asked for is exactly the one there is; nothing is widened (view:C47)."""
-    wanted = of(asked)
-    if wanted != found:
-        raise SchemaError(
-            f"column {column!r} is of type {found}, asked for as {wanted}",
-            remedy=f"ask for {found}, or convert it: with_columns(… = 'cast({column} as {wanted})')",
-            code="TypeMismatch",
-            column=column,
-            found=str(found),
-            asked=str(wanted),
-        )
-
-
-def _classes() -> dict[type, Type]:
-    import datetime as dt
-    import decimal as decimals
-
-    from trueline.identity import RowId
-
-    return {
-        bool: boolean,
-        int: int64,
-        float: float64,
-        str: text,
-        bytes: binary,
-        dt.date: date,
-        dt.datetime: Timestamp(),
-        dt.time: Time(),
-        dt.timedelta: Duration(),
-        decimals.Decimal: Decimal(38, 9),
-        RowId: rowid,
-    }
-
-
-_CLASSES: Final[dict[type, Type]] = _classes()
-_SPELLINGS: Final[dict[str, Type]] = {
-    "string": text,
-    "str": text,
-    "binary": binary,
-    "boolean": boolean,
-    "int": int64,
-    "float": float32,
-    "double": float64,
-    "rowid": rowid,
-    "timestamp": Timestamp(),
-    "date32": date,
-}
