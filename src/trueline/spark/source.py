@@ -221,8 +221,7 @@ def _events(standing: Standing, columns: Sequence[str], first: int, last: int, *
         groups[-1].append(events.file(entry))
     op = vocab.op if words else None
     return [
-        Piece(Slices(tuple(group), events.schema, vocab.offset, vocab.event_time), op)
-        for group in groups
+        Piece(Slices(tuple(group), events.schema, vocab.offset, vocab.event_time), op) for group in groups
     ]
 
 

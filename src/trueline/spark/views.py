@@ -7,6 +7,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -18,14 +19,14 @@ from trueline.spark.frames import Spooled, spool
 from trueline.spark.packing import pack, unpack
 from trueline.spark.session import SparkRoom, adopt, start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
-from trueline.view.bounds import Bounds
+from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.chunk import Want
 from trueline.view.node import Node, Piece
 from trueline.view.operators.columns import Columns
 from trueline.view.origin import Origin
 from trueline.view.reading import batch_of
 from trueline.view.schema import Column, unknown_column
-from trueline.view.source import ROWS_OF_A_BATCH
+from trueline.view.source import ROWS_OF_A_BATCH, Source
 from trueline.view.sources.given import Given
 from trueline.workspace.tasks import failure
 
@@ -65,6 +66,8 @@ class FrozenFrame:
     The folder goes with the last view that rests on it.
     """
 
+    travels = False
+
     def __init__(self, frame: DataFrame, schema: pa.Schema, origins: Mapping[str, Origin]) -> None:
         self.frame = frame
         self.schema = schema
@@ -87,17 +90,15 @@ class FrozenFrame:
                 self._spooled = spool(self.frame, folder)
             return self._spooled
 
+    def pieces(self, bounds: Bounds = NO_BOUNDS) -> Sequence[Source] | None:
+        """Return its files, which only this machine is sure to have; the frame is computed for it."""
+        del bounds
+        return [FrozenPart(piece.path, piece.rows, self.schema, self) for piece in self.frozen().pieces]
+
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the order they were frozen in."""
-        del bounds
-        schema = pa.schema([self.schema.field(name) for name in columns])
-        for piece in self.frozen().pieces:
-            if not columns:
-                yield pa.record_batch({"": pa.nulls(piece.rows)}).select([])
-                continue
-            with pq.ParquetFile(piece.path) as file:
-                for batch in file.iter_batches(ROWS_OF_A_BATCH, columns=list(columns)):
-                    yield batch.select(list(columns)).cast(schema)
+        for part in self.pieces() or ():
+            yield from part.batches(columns, bounds)
 
     def explain(self) -> list[str]:
         """Say whether it was computed."""
@@ -105,6 +106,33 @@ class FrozenFrame:
         how = "not computed yet" if known is None else f"frozen, {known.rows:,} rows"
         made_from = f" of {', '.join(map(str, self.origins.values()))}" if self.origins else ""
         return [f"Spark frame{made_from} ({how})"]
+
+
+@dataclass(frozen=True)
+class FrozenPart:
+    """One file of a frozen frame, which is there as long as the frame is."""
+
+    path: str
+    row_count: int
+    schema: pa.Schema
+    frame: FrozenFrame
+    ordinal: str | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order."""
+        del bounds
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        if not columns:
+            yield pa.record_batch({"": pa.nulls(self.row_count)}).select([])
+            return
+        with pq.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(ROWS_OF_A_BATCH, columns=list(columns)):
+                yield batch.select(list(columns)).cast(schema)
+
+    def explain(self) -> list[str]:
+        """Say what it is."""
+        return ["a part of a Spark frame"]
 
 
 # --- to a frame ---------------------------------------------------------------------------

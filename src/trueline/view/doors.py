@@ -119,6 +119,13 @@ class Doors:
         return cls(text_files(paths, **options))
 
     @classmethod
+    def read_json(cls, paths: Any, **options: Any) -> Self:
+        """View files of JSON lines; the options are those of `tl.json`."""
+        from trueline.view.sources.files import json_files
+
+        return cls(json_files(paths, **options))
+
+    @classmethod
     def read_parquet(cls, paths: Any, **options: Any) -> Self:
         """View Parquet files in the order given, globs sorted; groups of rows are read one by one."""
         from trueline.view.sources.parquet import parquet_files
@@ -141,9 +148,9 @@ class Doors:
 
     def to_polars(self) -> Any:
         """Read everything into a polars frame."""
-        import polars  # type: ignore[import-not-found, unused-ignore]
+        import polars as pl  # type: ignore[import-not-found, unused-ignore]
 
-        return polars.from_arrow(self.to_arrow())
+        return pl.from_arrow(self.to_arrow())
 
     def to_spark(self, session: Any = None) -> Any:
         """Return it as a Spark frame; the rows are read by Spark's own tasks where that is possible."""
@@ -152,7 +159,7 @@ class Doors:
         return engine().frame(self, session)  # type: ignore[arg-type]
 
     def rows(self, of: type[T] | None = None) -> Iterator[Any]:
-        """Yield the rows as dictionaries, or as objects of a class, whose fields are checked first (view:C119)."""
+        """Yield the rows as dictionaries, or as objects of a class that is checked first (view:C119)."""
         from trueline.view.sources.python import rows
 
         return rows(self.node, of)

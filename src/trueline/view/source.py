@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from trueline.view.bounds import Bounds
+from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.origin import Origin
 
 ROWS_OF_A_BATCH: Final = 65_536
@@ -46,8 +46,11 @@ class Source(Protocol):
 class Divisible(Source, Protocol):
     """A source that can be read by several processes at once."""
 
-    def pieces(self) -> Sequence[Source] | None:
-        """Return sources that together hold the same rows, in order, and can be pickled; None if not."""
+    def pieces(self, bounds: Bounds = NO_BOUNDS) -> Sequence[Source] | None:
+        """Return sources that together hold the same rows, in order, and can be pickled; None if not.
+
+        Rows that the bounds rule out may be left out.
+        """
 
     def files(self) -> Sequence[str] | None:
         """Return Parquet files on a file system that together hold the same rows; None if there are none.

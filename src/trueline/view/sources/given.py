@@ -54,16 +54,19 @@ class Given(Node):
     def portable(self) -> bool:
         """Whether the source can be divided into pieces that travel."""
         divide = getattr(self.source, "pieces", None)
-        return divide is not None and divide() is not None
+        travels = getattr(self.source, "travels", True)
+        return divide is not None and travels and divide() is not None
 
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return the pieces of the source; rows that are known by their number need those before counted."""
-        divide = getattr(self.source, "pieces", None)
-        parts: Sequence[Source] | None = divide() if divide is not None else None
         names = tuple(self.schema[index].name for index in want.columns)
         kinds = tuple(self.schema[index].type.arrow for index in want.columns)
         bounds = {self.schema[index].name: each for index, each in want.bounds.items()}
         ordinal = getattr(self.source, "ordinal", None)
+        if want.ids and ordinal is None:
+            bounds = {}  # rows that are known by their number cannot be left out before they are counted
+        divide = getattr(self.source, "pieces", None)
+        parts: Sequence[Source] | None = divide(bounds) if divide is not None else None
         if parts is not None and not parts:
             return []
         if parts is None:
@@ -101,10 +104,8 @@ class GivenPiece:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows in order."""
         extra = [self.ordinal] if self.ids and self.ordinal and self.ordinal not in self.names else []
-        # Rows that are known by their number cannot be left out before they are counted.
-        bounds = {} if self.ids and self.ordinal is None else self.bounds
         number = self.first
-        for batch in self.source.batches([*self.names, *extra], bounds):
+        for batch in self.source.batches([*self.names, *extra], self.bounds):
             arrays = tuple(as_type(batch.column(place), kind) for place, kind in enumerate(self.kinds))
             yield Chunk(batch.num_rows, arrays, self._ids(batch, number) if self.ids else None)
             number += batch.num_rows

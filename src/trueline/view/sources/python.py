@@ -106,7 +106,10 @@ def _fields(of: type) -> dict[str, tuple[t.Type, bool]]:
         raise InputError(f"{of.__name__} is no dataclass", remedy="decorate it with @dataclass")
     hints = get_type_hints(of)
     return {
-        each.name: (_type_of(hints[each.name], of), each.default is MISSING and each.default_factory is MISSING)
+        each.name: (
+            _type_of(hints[each.name], of),
+            each.default is MISSING and each.default_factory is MISSING,
+        )
         for each in fields(of)
         if each.init
     }

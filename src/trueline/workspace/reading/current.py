@@ -94,8 +94,9 @@ class CurrentRows:
                 raise
             yield from self.from_events(columns)
 
-    def pieces(self) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS) -> Sequence[Source] | None:
         """Return ranges of keys of the state; without one the rows are folded in this process."""
+        del bounds  # an event outside of them may be the one that replaced a row inside
         offset = self.standing.vocab.offset
         kept = self.kept(tuple(dict.fromkeys((*self.columns, offset))))
         if kept is None:
