@@ -55,7 +55,7 @@ _LAZY = {
     "source": "trueline.workspace.sources",
     "text": "trueline.readers",
 }
-_MODULES = frozenset({"console", "errors", "merge", "readers"})
+_MODULES = frozenset({"console", "errors", "merge", "readers", "testing", "types", "view"})
 
 
 def __getattr__(name: str) -> Any:
