@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import weakref
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -299,7 +299,7 @@ def test_an_early_close_leaves_no_thread_and_no_file(tmp_path, moves):
 
     def left():
         return threading.active_count(), sorted(
-            name for fd in os.listdir("/proc/self/fd") if (name := _target(fd)).startswith(str(tmp_path))
+            name for fd in Path("/proc/self/fd").iterdir() if (name := _target(fd)).startswith(str(tmp_path))
         )
 
     before = left()
@@ -307,9 +307,9 @@ def test_an_early_close_leaves_no_thread_and_no_file(tmp_path, moves):
     assert left() == before
 
 
-def _target(fd: str) -> str:
+def _target(fd: Path) -> str:
     try:
-        return os.readlink(f"/proc/self/fd/{fd}")
+        return str(fd.readlink())
     except OSError:
         return ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -68,10 +69,7 @@ class Watched:
         if not self.parts:
             return None
         cuts = [self.table.num_rows * part // self.parts for part in range(self.parts + 1)]
-        return [
-            replace(self, table=self.table.slice(a, b - a), parts=0, first=a)
-            for a, b in zip(cuts, cuts[1:], strict=False)
-        ]
+        return [replace(self, table=self.table.slice(a, b - a), parts=0, first=a) for a, b in pairwise(cuts)]
 
     def files(self):
         return None

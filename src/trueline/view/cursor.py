@@ -27,7 +27,7 @@ _MOST_MEMBERS: Final = 1_024
 
 
 class _Here:
-    """The row within what is at hand. Getters hold this, not the cursor: one that is dropped closes at once."""
+    """The row within what is at hand; getters hold this, so that a cursor that is dropped closes at once."""
 
     __slots__ = ("at", "values")
 
