@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextvars import copy_context
 from typing import Final, Generic, TypeVar
 
 from trueline.view.chunk import Chunk
@@ -71,7 +72,10 @@ class Ahead(Generic[T]):
         self._window = threads
         self._stopped = False
         self._threads = [
-            threading.Thread(target=self._work, name=f"trueline-ahead-{number}", daemon=True)
+            # Each in a copy of the reader's context: warnings go to its console.
+            threading.Thread(
+                target=copy_context().run, args=(self._work,), name=f"trueline-ahead-{number}", daemon=True
+            )
             for number in range(threads)
         ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueline.view import reading
+from trueline.view import explaining, reading
 from trueline.view.doors import Doors
 from trueline.view.node import Node
 from trueline.view.operations import Operations, natural
@@ -63,17 +63,22 @@ class View(Doors, Operations):
         """How many of the records it rests on were removed on purpose; reading passes over them."""
         return sum(origin.removed for origin in self.origins.values())
 
+    @property
+    def bad(self) -> Mapping[str, int]:
+        """How many cells of the files below could not be read and are missing, as far as they were read."""
+        found: dict[str, int] = {}
+        for node in explaining.steps(self._node):
+            for name, count in getattr(node, "bad", {}).items():
+                found[name] = found.get(name, 0) + count
+        return found
+
     def origin(self, column: Key) -> ColumnOrigin | None:
         """Say which column of which source a column *is*; None if it is computed."""
-        from trueline.view.explaining import origin
-
-        return origin(self._node, self.schema.find(column))
+        return explaining.origin(self._node, self.schema.find(column))
 
     def explain(self, columns: Sequence[Key] | Key | None = None) -> str:
         """Say what reading these columns does: steps, active columns, what is passed on, what is serial."""
-        from trueline.view.explaining import explain
-
-        return explain(self._node, self.schema.find_all(columns))
+        return explaining.explain(self._node, self.schema.find_all(columns))
 
     def count(self) -> int:
         """Count the rows, reading no more than that takes."""

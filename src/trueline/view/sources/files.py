@@ -47,9 +47,7 @@ class Tally:
             new = {name: count for name, count in counts.items() if (number, name) not in self._bad}
             self._bad.update({(number, name): count for name, count in counts.items()})
         for name, count in new.items():
-            console.current().say(
-                f"{path}: {count:,} cells of {name!r} cannot be read, and are missing", "warn"
-            )
+            console.current().warn(f"{path}: {count:,} cells of {name!r} cannot be read, and are missing")
 
     @property
     def bad(self) -> dict[str, int]:
@@ -78,7 +76,7 @@ class Files(Node):
     tally: Tally = field(default_factory=Tally)
 
     @cached_property
-    def schema(self) -> Schema:  # type: ignore[override]
+    def schema(self) -> Schema:
         """Declared, or what the first rows suggest."""
         return Schema.from_arrow(self.arrow)
 

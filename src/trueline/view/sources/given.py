@@ -27,7 +27,7 @@ class Given(Node):
     source: Source
 
     @cached_property
-    def schema(self) -> Schema:  # type: ignore[override]
+    def schema(self) -> Schema:
         """The source's columns."""
         return Schema.from_arrow(self.source.schema)
 

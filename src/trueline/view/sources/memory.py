@@ -25,7 +25,7 @@ class Memory(Node):
     name: str = "rows in memory"
 
     @cached_property
-    def schema(self) -> Schema:  # type: ignore[override]
+    def schema(self) -> Schema:
         """The table's columns."""
         return Schema.from_arrow(self.table.schema)
 

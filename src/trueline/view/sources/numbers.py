@@ -39,7 +39,7 @@ class Numbers(Node):
             )
 
     @cached_property
-    def schema(self) -> Schema:  # type: ignore[override]
+    def schema(self) -> Schema:
         """One column."""
         return Schema([Field(self.name, t.int64, nullable=False)])
 

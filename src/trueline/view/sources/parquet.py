@@ -44,7 +44,7 @@ class ParquetFiles(Node):
     groups: tuple[Group, ...]
 
     @cached_property
-    def schema(self) -> Schema:  # type: ignore[override]
+    def schema(self) -> Schema:
         """What the files say, with their annotations."""
         return Schema.from_arrow(self.arrow)
 

@@ -21,13 +21,12 @@ from trueline.view.values import reader
 
 def from_rows(rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Memory:
     """Keep rows in memory; their columns are those of a schema or dataclass, else all names that occur."""
-    if isinstance(schema, type):
-        schema = schema_of(schema)
+    fixed: pa.Schema | None = schema_of(schema) if isinstance(schema, type) else schema
     plain = [_as_dict(row) for row in rows]
-    names = schema.names if schema is not None else list(dict.fromkeys(n for row in plain for n in row))
+    names = fixed.names if fixed is not None else list(dict.fromkeys(n for row in plain for n in row))
     columns = []
     for name in names:
-        kind = schema.field(name).type if schema is not None else None
+        kind = fixed.field(name).type if fixed is not None else None
         try:
             columns.append(pa.array([row.get(name) for row in plain], kind))
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -38,7 +37,7 @@ def from_rows(rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Me
             ) from None
     if not names:
         return Memory(pa.table({"": pa.nulls(len(plain))}).select([]))
-    table = pa.Table.from_arrays(columns, schema=schema) if schema else pa.table(columns, names=names)
+    table = pa.Table.from_arrays(columns, schema=fixed) if fixed else pa.table(columns, names=names)
     return Memory(table)
 
 
