@@ -191,7 +191,7 @@ def _by_row(path: Path, rows: int) -> Iterator[Row]:
         duration(taken["two"]),
         duration(taken["one"], "one cursor: "),
         taken["two"].median / taken["one"].median,
-        note="a set of two: Python runs one thread at a time, so getters in two threads gain what Arrow does.",
+        note="a set of two: Python runs one thread at a time, so two gain what Arrow does.",
     )
 
 
