@@ -57,6 +57,7 @@ _ZERO: Final = Conversion("0 is false, everything else true")
 _DIGITS: Final = "no room for the digits before the point"
 _READ: Final = "it cannot be read"
 _CODE: Final = Conversion("the code", "the code is not in the range")
+_YEAR: Final = "its year is not 1 to 9999"
 _FAR: Final = "it is too far away for the unit"
 
 RULES: Final[dict[tuple[str, str], Conversion]] = {
@@ -106,11 +107,13 @@ RULES: Final[dict[tuple[str, str], Conversion]] = {
     ("bytes", "text"): Conversion("UTF-8", "it is not UTF-8"),
     ("bytes", "bytes"): Conversion("the same"),
     ("bytes", "rowid"): Conversion("16 bytes, high word first", "there are not 16"),
-    ("date", "text"): Conversion("`2026-11-13`"),
+    ("date", "text"): Conversion("`2026-11-13`", _YEAR),
     ("date", "date"): Conversion("the same"),
     ("date", "timestamp"): Conversion("its first moment, UTC", _FAR),
-    ("timestamp", "text"): Conversion("`2026-11-13 12:30:00.500`, with a zone in UTC and a `Z` at the end"),
-    ("timestamp", "date"): Conversion("its day, UTC"),
+    ("timestamp", "text"): Conversion(
+        "`2026-11-13 12:30:00.500`, with a zone in UTC and a `Z` at the end", _YEAR
+    ),
+    ("timestamp", "date"): Conversion("its day, UTC", "it is too far away"),
     ("timestamp", "timestamp"): Conversion(
         "the same moment, where there is no zone UTC; digits too fine are cut off", _FAR
     ),
