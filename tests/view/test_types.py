@@ -263,7 +263,9 @@ def test_single_values_have_an_order_and_vectors_have_none():
     assert not t.Nested(pa.struct([("x", pa.int8())])).has_order
 
 
-@pytest.mark.parametrize("make", [lambda: t.Primitive("float33"), lambda: t.category(True), lambda: t.time("h")])
+@pytest.mark.parametrize(
+    "make", [lambda: t.Primitive("float33"), lambda: t.category(True), lambda: t.time("h")]
+)
 def test_a_type_that_cannot_be_is_not_made(make):
     with pytest.raises(InputError):
         make()

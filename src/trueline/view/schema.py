@@ -104,7 +104,7 @@ class Schema:
 
     def __getitem__(self, key: str | int) -> Column:
         if isinstance(key, str):
-            found = self._by_name.get(key)
+            found = self.get(key)
             if found is None:
                 raise unknown_column(key, self.names)
             return found
@@ -117,7 +117,9 @@ class Schema:
         return self._columns[key]
 
     def get(self, name: str) -> Column | None:
-        """Return the column of a name, or None (view:C5)."""
+        """Return the column of a name, or None if there is none (view:C5); a name has to be one (view:C3)."""
+        if not isinstance(name, str) or not name:
+            raise SchemaError(f"{name!r} is no name of a column", remedy="give one", code="BadName")
         return self._by_name.get(name)
 
     def find(self, key: Key) -> Column:
@@ -152,10 +154,17 @@ class Schema:
 
         One whose name can be seen goes right after that column and hides it; the others go to the end.
         """
-        line: list[tuple[Field, int | None]] = [(column.field, column.index) for column in self._columns]
+        # What stands behind each old column, and at the end, by name: 10,000 columns are placed in one go.
+        behind: dict[int, list[Field]] = {}
+        end: dict[str, list[Field]] = {}
         for new in fields:
-            places = [place for place, (each, _) in enumerate(line) if each.name == new.name]
-            line.insert(places[-1] + 1 if places else len(line), (new, None))
+            old = self._by_name.get(new.name)
+            (end.setdefault(new.name, []) if old is None else behind.setdefault(old.index, [])).append(new)
+        line: list[tuple[Field, int | None]] = []
+        for column in self._columns:
+            line.append((column.field, column.index))
+            line += [(new, None) for new in behind.get(column.index, ())]
+        line += [(new, None) for group in end.values() for new in group]
         return Schema(each for each, _ in line), [old for _, old in line]
 
     # --- Arrow ------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from itertools import accumulate
 import numpy as np
 import pyarrow as pa
 
+from trueline import types as t
 from trueline.identity import RowIds
 from trueline.view.bounds import Interval
 from trueline.view.chunk import Chunk, Want
@@ -60,7 +61,7 @@ class Given(Node):
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return the pieces of the source; rows that are known by their number need those before counted."""
         names = tuple(self.schema[index].name for index in want.columns)
-        kinds = tuple(self.schema[index].type.arrow for index in want.columns)
+        kinds = tuple(self.schema[index].type for index in want.columns)
         bounds = {self.schema[index].name: each for index, each in want.bounds.items()}
         ordinal = getattr(self.source, "ordinal", None)
         if want.ids and ordinal is None:
@@ -90,7 +91,7 @@ class GivenPiece:
 
     source: Source
     names: tuple[str, ...]
-    kinds: tuple[pa.DataType, ...]
+    kinds: tuple[t.Type, ...]
     bounds: Mapping[str, Interval]
     ordinal: str | None
     first: int

@@ -9,8 +9,10 @@ from itertools import pairwise
 
 import pyarrow as pa
 
+from trueline import types as t
 from trueline.identity import RowIds
 from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
+from trueline.view.entering import entered
 from trueline.view.node import Node, Piece
 from trueline.view.origin import Origin
 from trueline.view.schema import Schema
@@ -52,7 +54,7 @@ class Memory(Node):
         """Return equal parts of the table, some thousands of rows each, or as many as are wanted."""
         total = self.table.num_rows
         parts = max(1, -(-total // ROWS_OF_A_CHUNK), min(want.parts, total))
-        kinds = tuple(self.schema[index].type.arrow for index in want.columns)
+        kinds = tuple(self.schema[index].type for index in want.columns)
         chosen = self.table.select(list(want.columns))
         cuts = [total * part // parts for part in range(parts + 1)]
         return [
@@ -66,7 +68,7 @@ class MemoryPiece:
     """Some rows of a table, from number `start` on."""
 
     table: pa.Table
-    kinds: tuple[pa.DataType, ...]
+    kinds: tuple[t.Type, ...]
     start: int
     rows: int
     ids: bool
@@ -82,9 +84,6 @@ class MemoryPiece:
             yield Chunk(rows, arrays, RowIds.range(self.start + start, rows) if self.ids else None)
 
 
-def as_type(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
+def as_type(column: pa.ChunkedArray | pa.Array, kind: pa.DataType | t.Type) -> pa.Array:
     """Return a column as one array of the type a schema gives it."""
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # what combine_chunks gives for no chunks, and beyond 2 GB
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
-    return array if array.type == kind else array.cast(kind)
+    return entered(column, t.of(kind))
