@@ -28,6 +28,8 @@ from trueline.view.spilling import Folder, Stored, bytes_of, memory_budget, stor
 _STRETCH: Final = 40
 # Stretches of pieces for each thread: enough that none waits long for the others.
 _STRETCHES: Final = 4
+# Rows are written and put together so many bytes at a time at least, however small the budget.
+_LEAST: Final = 512
 
 T = TypeVar("T")
 
@@ -71,7 +73,7 @@ class Room:
 
     def __init__(self, budget: int, threads: int) -> None:
         self.left = budget
-        self.run_bytes = max(1, budget // (4 * threads))
+        self.run_bytes = max(_LEAST, budget // (4 * threads))
         self.spilling = budget <= 0
         self.stopped = False
         self._lock = threading.Lock()
@@ -165,7 +167,7 @@ class Gathered:
     @property
     def part_bytes(self) -> int:
         """How many bytes of runs are put together at a time."""
-        return max(1, self.budget // (4 * THREADS))
+        return max(_LEAST, self.budget // (4 * THREADS))
 
     def in_runs(self) -> Gathered:
         """Return the same in runs, for rows that meet others which do not fit in memory."""

@@ -115,18 +115,15 @@ def average(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
     if pa.types.is_decimal(values.type):
         assert isinstance(kind, t.Decimal)
         scale = 10 ** (kind.scale - values.type.scale)
-        sums = zip(_decimal_sums(values, spans), number.tolist(), strict=True)
-        return _decimals([_divided(each * scale, many) for each, many in sums], none, kind)
+        totals = zip(_decimal_sums(values, spans), number.tolist(), strict=True)
+        return _decimals([_divided(each * scale, many) for each, many in totals], none, kind)
     divisor = np.maximum(number, 1)
     if pa.types.is_floating(values.type):
         return pa.array(float_sums(_floats(values), spans.low, spans.high) / divisor, mask=none)
-    limbs, signed = _whole(values, spans)
+    limbs, _ = _whole(values, spans)
     if isinstance(kind, t.Duration):
-        words, _ = as_words(limbs, signed=signed)
-        means = [
-            _divided(each, many)
-            for each, many in zip(words.view(np.int64).tolist(), divisor.tolist(), strict=True)
-        ]
+        sums = zip(*limbs.tolist(), divisor.tolist(), strict=True)
+        means = [_divided(low + (high << 32) + (over << 64), many) for low, high, over, many in sums]
         return _typed(np.array(means, np.int64), none, kind)
     return pa.array(rounded(limbs, 0) / divisor, mask=none)
 
@@ -252,6 +249,8 @@ def last(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
 def lag(values: Values, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
     """The value k rows before, missing where there is no such row; windows only."""
     assert spans.at is not None
+    assert spans.start is not None
+    assert spans.stop is not None
     places = spans.at - k
     return values.take(pa.array(places, mask=(places < spans.start) | (places >= spans.stop)))
 

@@ -130,9 +130,10 @@ def rounded(limbs: npt.NDArray[np.int64], unit: int) -> Numbers:
     word |= rest.astype(np.uint64)
     power = 32 * (top - 2) + unit - (64 - bits.astype(np.int64))
     with np.errstate(over="ignore"):
-        found = np.ldexp(word.astype(np.float64), power)
+        found: Numbers = np.ldexp(word.astype(np.float64), power)
     found[a == 0] = 0.0
-    return np.where(negative, -found, found)
+    signed: Numbers = np.where(negative, -found, found)
+    return signed
 
 
 def whole_sums(values: npt.NDArray[np.integer], low: Whole, high: Whole) -> npt.NDArray[np.int64]:
