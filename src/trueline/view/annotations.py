@@ -75,7 +75,8 @@ class Annotations:
     found: Mapping[str, Annotation] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        wrong = [kind for kind in self.found if not isinstance(kind, str) or kind in ("", "type")]
+        kinds: Iterable[object] = self.found
+        wrong = [kind for kind in kinds if not isinstance(kind, str) or kind in ("", "type")]
         if wrong:
             raise InputError(
                 f"an annotation is named {wrong[0]!r}",

@@ -137,7 +137,8 @@ def _value(said: Any, kind: t.Type) -> Any:
         return _NUMBERS[said]
     if kind in t.NUMBERS or kind in (t.text, t.boolean) or isinstance(kind, t.Category):
         # What is of another JSON type than its own is no value of it.
-        if kind not in t.FLOATS and type(said) is not {t.text: str, t.boolean: bool}.get(kind, int):
+        other: dict[t.Type, type] = {t.text: str, t.boolean: bool}
+        if kind not in t.FLOATS and type(said) is not other.get(kind, int):
             raise TypeError("another type")
         return pa.array([said], kind.arrow)[0].as_py()
     from trueline.view.converting import convert

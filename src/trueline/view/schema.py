@@ -27,7 +27,8 @@ class Field:
     nullable: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
+        name: object = self.name
+        if not isinstance(name, str) or not name:
             raise SchemaError(
                 f"a column is named {self.name!r}", remedy="give it a name that is not empty", code="BadName"
             )
@@ -108,7 +109,7 @@ class Schema:
             if found is None:
                 raise unknown_column(key, self.names)
             return found
-        if isinstance(key, bool) or not isinstance(key, int) or not 0 <= key < len(self._columns):
+        if type(key) is not int or not 0 <= key < len(self._columns):
             raise SchemaError(
                 f"no column {key!r}; there are {len(self._columns)}",
                 remedy=f"give a name, or an index from 0 to {len(self._columns) - 1}",
@@ -118,7 +119,8 @@ class Schema:
 
     def get(self, name: str) -> Column | None:
         """Return the column of a name, or None if there is none (view:C5); a name has to be one (view:C3)."""
-        if not isinstance(name, str) or not name:
+        asked: object = name
+        if not isinstance(asked, str) or not asked:
             raise SchemaError(f"{name!r} is no name of a column", remedy="give one", code="BadName")
         return self._by_name.get(name)
 

@@ -328,7 +328,8 @@ def malformed(array: Array, kind: t.Vector) -> Flags:
     bad = (flat < 0) | (flat >= length[rows])
     bad[1:] |= (rows[1:] == rows[:-1]) & (flat[1:] <= flat[:-1])
     wrong[rows[bad]] = True
-    return np.logical_and(valid, wrong)
+    found: Flags = valid & wrong
+    return found
 
 
 def _wrong_size(lengths: Ints, kind: t.Vector) -> Flags:

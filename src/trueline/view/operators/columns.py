@@ -44,6 +44,14 @@ class Kernel(Protocol):
 
 
 @dataclass(frozen=True)
+class Copied:
+    """A new column that is one of the input's, by its place there."""
+
+    field: Field
+    place: int
+
+
+@dataclass(frozen=True)
 class Made:
     """A column that a kernel makes: which kernel, which of its outputs."""
 
@@ -172,14 +180,21 @@ def chosen(below: Node, places: Sequence[int], names: Sequence[str] | None = Non
     return Columns(below, tuple(places), Schema(fields))
 
 
-def computed(below: Node, kernels: Sequence[Kernel]) -> Columns:
-    """Add the columns that kernels make, each where its name says (view:C8, view:C9)."""
-    new = [(Made(k, o), f) for k, kernel in enumerate(kernels) for o, f in enumerate(kernel.outputs)]
-    schema, old = below.schema.added([each for _, each in new])
+def computed(below: Node, new: Sequence[Kernel | Copied]) -> Columns:
+    """Add the columns that kernels make, and copies, each where its name says (view:C8, view:C9)."""
+    kernels: list[Kernel] = []
+    fields: list[tuple[int | Made, Field]] = []
+    for each in new:
+        if isinstance(each, Copied):
+            fields.append((each.place, each.field))
+        else:
+            fields += [(Made(len(kernels), output), field) for output, field in enumerate(each.outputs)]
+            kernels.append(each)
+    schema, old = below.schema.added([each for _, each in fields])
     # A new column keeps its order among those of its name; `added` places them in the order given.
-    waiting: dict[str, list[Made]] = {}
-    for made, each in new:
-        waiting.setdefault(each.name, []).append(made)
+    waiting: dict[str, list[int | Made]] = {}
+    for made, each_field in fields:
+        waiting.setdefault(each_field.name, []).append(made)
     line = tuple(
         place if place is not None else waiting[column.name].pop(0)
         for place, column in zip(old, schema, strict=True)

@@ -11,7 +11,8 @@ from trueline import types as t
 from trueline.identity import RowIds
 from trueline.view.expressions import Expression, expression
 from trueline.view.node import Node
-from trueline.view.operators.columns import Columns, computed
+from trueline.view.operators.columns import Columns, Copied, Kernel, computed
+from trueline.view.operators.parameters import named_in
 from trueline.view.schema import Field
 
 
@@ -34,17 +35,27 @@ class Compute:
         del ids
         names = list(self.expression.columns)
         batch = pa.RecordBatch.from_arrays(list(arrays), names=names)
-        return [self.expression.values(batch, rows).cast(self.outputs[0].type.arrow)]
+        found = self.expression.values(batch, rows)
+        target = self.outputs[0].type.arrow
+        return [found if found.type == target else found.cast(target)]
 
 
 def with_columns(below: Node, columns: Mapping[str, str], parameters: Mapping[str, object]) -> Columns:
-    """Add columns computed from those there are; a column that is just another one *is* that one."""
-    kernels = []
+    """Add columns computed from those there are; a column that is just another one *is* that one.
+
+    Either way it is a new column, and has no annotations (view:C23).
+    """
+    new: list[Kernel | Copied] = []
     for name, text in columns.items():
-        found = expression(text, below.schema.to_arrow(), parameters)
+        used = {each: parameters[each] for each in named_in(text) if each in parameters}
+        found = expression(text, below.schema.to_arrow(), used)
+        if found.column is not None:
+            old = below.schema[found.column]
+            new.append(Copied(Field(name, old.type, nullable=old.nullable), old.index))
+            continue
         inputs = tuple(below.schema[column].index for column in found.columns)
-        kernels.append(Compute(name, found, inputs, (Field(name, t.of(found.type)),)))
-    return computed(below, kernels)
+        new.append(Compute(name, found, inputs, (Field(name, found.kind),)))
+    return computed(below, new)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from trueline.errors import InputError
@@ -37,9 +37,7 @@ def told_apart(
     >>> told_apart({}, {"y": "x + :a", "a": 1})
     ({'y': 'x + :a'}, {'a': 1})
     """
-    names = _named(texts.values()) | _named(
-        value for name, value in keywords.items() if name not in _named(keywords.values())
-    )
+    names = _parameters(texts, keywords)
     parameters = {name: value for name, value in keywords.items() if name in names}
     columns: dict[str, str] = {}
     for name, text in [*texts.items(), *((n, v) for n, v in keywords.items() if n not in names)]:
@@ -56,5 +54,22 @@ def told_apart(
     return columns, parameters
 
 
-def _named(texts: Iterable[object]) -> set[str]:
-    return set().union(*(named_in(text) for text in texts))
+def _parameters(texts: Mapping[str, str], keywords: Mapping[str, object]) -> set[str]:
+    """Find the keywords that texts of columns name; what a parameter's own text names does not count."""
+    named = {name: named_in(value) & set(keywords) for name, value in keywords.items()}
+    found = set().union(*(named_in(text) for text in texts.values())) & set(keywords)
+    while True:
+        left = [name for name in keywords if name not in found]
+        columns = [name for name in left if not any(name in named[other] for other in left)]
+        more = found.union(*(named[name] for name in columns))
+        if more != found:
+            found = more
+        elif len(columns) == len(left):
+            return found
+        else:
+            both = sorted(set(left) - set(columns))
+            raise InputError(
+                f"{' and '.join(both)} name each other: which is the column?",
+                remedy="give the columns as a mapping, the parameters as keywords",
+                code="UnknownParameter",
+            )
