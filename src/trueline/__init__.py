@@ -58,4 +58,4 @@ _LAZY = {
     "text": "trueline.readers",
 }
 
-__getattr__, __dir__ = lazily(__name__, _LAZY, ("console", "errors", "merge", "readers"))
+__getattr__, __dir__ = lazily(__name__, _LAZY, ("console", "errors", "merge", "readers", "testing", "types", "view"))

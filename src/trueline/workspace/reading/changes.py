@@ -59,6 +59,11 @@ class Changes:
         """The dataset, and between which commits."""
         return self.events.origins
 
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of its event."""
+        return self.events.ordinal
+
     def explain(self) -> list[str]:
         """Say which offsets are read."""
         return [f"changes: {line}" for line in self.events.explain()]
@@ -67,7 +72,8 @@ class Changes:
         """Yield the events in order."""
         standing = self.events.standing
         vocab = standing.vocab
-        schema = pa.schema([self.schema.field(name) for name in columns])
+        own = self.schema
+        schema = pa.schema([(own if name in own.names else standing.schema).field(name) for name in columns])
         needed = [name for name in columns if name != LATE or not self.with_late]
         if LATE in columns and self.with_late:
             needed += [name for name in (vocab.event_time, vocab.op) if name not in needed]
