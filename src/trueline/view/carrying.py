@@ -49,7 +49,7 @@ def annotations_of(field: pa.Field) -> Annotations:
             continue
         kind = key.decode(errors="replace")
         if not key.startswith(_OURS):
-            found[kind if "/" in kind else _BARE + kind] = _raw(value)
+            found[kind if "/" in kind else _BARE + kind] = _said(value) if "/" in kind else _raw(value)
         elif kind := kind.removeprefix(_OURS.decode()):
             found[kind] = _read(value) or _raw(value)
     return Annotations(found) if found else NONE
@@ -61,29 +61,35 @@ def field_of(column: Column) -> pa.Field:
 
 
 def _raw(value: bytes) -> Annotation:
-    """What others wrote: a plain JSON value as that value, other text as it is."""
+    """Text as it is, and bytes that are none."""
     try:
-        text = value.decode()
+        return Annotation(t.text, value.decode())
     except UnicodeDecodeError:
         return Annotation(t.binary, value)
+
+
+def _said(value: bytes) -> Annotation:
+    """What others wrote under a domain: a plain JSON value as that value, other text as it is."""
     try:
-        said = json.loads(text)
+        said = json.loads(value)
     except (ValueError, RecursionError):
-        return Annotation(t.text, text)
+        return _raw(value)
     if isinstance(said, bool):
         return Annotation(t.boolean, said)
     if isinstance(said, int) and abs(said) < 1 << 63:
         return Annotation(t.int64, said)
     if isinstance(said, float) and math.isfinite(said):
         return Annotation(t.float64, said)
-    return Annotation(t.text, said if isinstance(said, str) else text)
+    return Annotation(t.text, said) if isinstance(said, str) else _raw(value)
 
 
 def _written(annotations: Annotations) -> Mapping[bytes, bytes]:
     found = {}
     for kind, each in annotations.found.items():
-        if "/" in kind:
-            found[kind.removeprefix(_BARE).encode(errors="replace")] = _as_json(each.value)
+        if kind.startswith(_BARE):
+            found[kind.removeprefix(_BARE).encode(errors="replace")] = _as_bytes(each.value)
+        elif "/" in kind:
+            found[kind.encode(errors="replace")] = _as_json(each.value)
         else:
             found[_OURS + kind.encode(errors="replace")] = _text(each)
     return found
