@@ -211,7 +211,7 @@ def test_it_is_shown_with_types_and_without_the_power_to_hurt():
         view.show()
     assert "\x1b" not in seen.text
     assert "a<b" in seen.text
-    assert repr(view) == "<View 1 rows, a<b: string>"
+    assert repr(view) == "<View 1 rows, a<b: text>"
 
 
 def test_show_speaks_even_where_the_library_is_silent(view, capsys):
