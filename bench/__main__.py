@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import append, codec, cold, identity, machine, plan, table, verify
+from bench import append, codec, cold, identity, machine, plan, table, upsert, verify
 from bench.run import Run
 from bench.scale import FULL, NORMAL, QUICK, TINY, Scale
 from bench.table import Row
@@ -25,6 +25,7 @@ SCENARIOS: dict[str, Scenario] = {
     "ids": identity.run,
     "codec": codec.run,
     "cold": cold.run,
+    "upsert": upsert.run,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -13,7 +13,7 @@ from tests.spark import deeds
 from tests.spark.test_tasks import jobs_of
 from trueline.errors import EnvironmentMissing, InputError, SchemaError, StorageFull
 from trueline.spark import frames
-from trueline.spark.frames import spool, write_pieces
+from trueline.spark.frames import fetch, shares_folders, spool, write_pieces
 
 
 def rows_of(spooled) -> list[dict]:
@@ -141,3 +141,35 @@ def test_a_piece_written_by_python_is_the_same_as_one_of_the_jvm(spark, tmp_path
     assert str(rows_of(by_python)) == str(rows_of(by_jvm))
     assert [piece.rows for piece in pieces] == [piece.rows for piece in by_jvm.pieces] == [1, 1]
     assert set(rows_of(by_jvm)[0]) == set(EXPECTED)
+
+
+# --- fetched -------------------------------------------------------------------------------------
+
+
+def test_what_is_fetched_is_what_is_spooled(spark, tmp_path):
+    from tests.spark.smoke import VALUES
+
+    user = spark.newSession()
+    user.conf.set("spark.sql.session.timeZone", "America/New_York")
+    values = user.sql(VALUES)
+    frame = values.unionAll(values).unionAll(values)
+    found = fetch(frame, tmp_path)
+    assert str(rows_of(found)) == str(rows_of(spool(frame, tmp_path)))
+    assert (found.rows, len(found.pieces)) == (3, 1)
+
+
+def test_rows_are_fetched_in_their_order_and_none_is_none(spark, tmp_path):
+    frame = spark.range(0, 50_000, 1, 3).filter("id % 50000 >= 20000")
+    assert [row["id"] for row in rows_of(fetch(frame, tmp_path))] == list(range(20_000, 50_000))
+    assert fetch(frame.filter("id < 0"), tmp_path).pieces == ()
+
+
+def test_a_frame_that_cannot_be_fetched_leaves_nothing_behind(spark, tmp_path):
+    with pytest.raises(Exception, match="Division by zero") as caught:
+        fetch(spark.range(0, 10, 1, 2).selectExpr("1/(id - 7)"), tmp_path)
+    assert caught.value.code == "QueryError"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_this_machine_shares_its_folders_with_itself(spark):
+    assert shares_folders(spark)

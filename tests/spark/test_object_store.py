@@ -214,3 +214,15 @@ def test_an_option_of_spark_that_is_none_is_named(names):
 def test_an_unknown_option_of_a_provider_is_named(url):
     with pytest.raises(InputError, match="bogus"):
         tl.open(url, bogus="1")
+
+
+def test_what_is_not_given_is_looked_for_in_the_environment(url, server, monkeypatch):
+    """So executors may have rights of their own, and nothing need be sent to them."""
+    given = {"ACCESS_KEY_ID": KEY, "SECRET_ACCESS_KEY": SECRET, "REGION": "here", "ALLOW_HTTP": "true"}
+    for name, value in (given | {"ENDPOINT": server.options["endpoint"]}).items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with tl.open(url, create=True) as ws:
+        ws.create("x").append(pa.table({"n": [1]}))
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")  # nor need they have a place for indexes
+    with tl.open(url) as ws:
+        assert column(ws["x"], "n") == [1]

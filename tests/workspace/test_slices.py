@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -109,6 +110,58 @@ def test_bytes_do_not_depend_on_how_the_table_is_split(monkeypatch):
     assert [told for told, _ in others] == [one, one]
     assert pq.ParquetFile(io.BytesIO(raw)).metadata.num_row_groups == 3
     assert pq.read_table(io.BytesIO(raw))["offset"].to_pylist() == list(range(rows))
+
+
+def as_small(table: pa.Table, layout: writing.SliceLayout, first: int):
+    store = MemoryStore()
+    written = writing.write_small_slice(store, table, layout, first)
+    return written, store.get(Folder.DATA, written.slice.physical_hash)
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("split", [False, True], ids=["one chunk", "two chunks"])
+def test_a_small_slice_is_the_same_slice(name, split):
+    table = pa.table({"event_time": pa.array([5, -7], pa.timestamp("ms", "UTC")), "x": TYPES[name]})
+    fitted = fit(table, Empty)
+    rows = pa.concat_tables([fitted.table.slice(0, 1), fitted.table.slice(1)]) if split else fitted.table
+    layout = writing.SliceLayout(fitted.schema, SetVocab(event_time_column="event_time"), NOW, Instant(0))
+    store = MemoryStore()
+    whole = writing.write_slice(store, [fitted.table], layout, 9)
+    assert whole.late == 1
+    assert writing.is_small(rows, layout) == ("list" not in name)
+    assert as_small(rows, layout, 9) == (whole, store.get(Folder.DATA, whole.slice.physical_hash))
+
+
+def test_the_bytes_of_a_small_slice_do_not_depend_on_how_the_table_is_split():
+    # More than a page of 1 MiB: chunks would move the ends of pages.
+    table = pa.table({"n": range(1500), "s": [f"row {i}" * 300 if i % 3 else None for i in range(1500)]})
+    fitted = fit(table, Empty)
+    layout = writing.SliceLayout(fitted.schema, SetVocab(), NOW)
+    split = pa.Table.from_batches(fitted.table.to_batches(max_chunksize=77))
+    store = MemoryStore()
+    whole = writing.write_slice(store, [fitted.table], layout, 0)
+    assert writing.is_small(split, layout)
+    assert as_small(fitted.table, layout, 0) == as_small(split, layout, 0)
+    assert as_small(split, layout, 0) == (whole, store.get(Folder.DATA, whole.slice.physical_hash))
+
+
+def test_operations_go_along_and_only_new_rows_are_late():
+    fitted = fit(pa.table({"event_time": pa.array([1] * 4, pa.timestamp("ms", "UTC")), "x": range(4)}), Empty)
+    rows = fitted.table.append_column("op", pa.array([0, 1, 2, 3], pa.int32()))
+    layout = writing.SliceLayout(fitted.schema, SetVocab(event_time_column="event_time"), NOW, NOW)
+    store = MemoryStore()
+    whole = writing.write_slice(store, [rows], layout, 0)
+    assert whole.late == 2
+    assert as_small(rows, layout, 0) == (whole, store.get(Folder.DATA, whole.slice.physical_hash))
+
+
+def test_much_is_not_small():
+    fitted = fit(pa.table({"x": np.zeros(writing.ROWS_OF_A_GROUP + 1, np.int8)}), Empty)
+    layout = writing.SliceLayout(fitted.schema, SetVocab(), NOW)
+    assert not writing.is_small(fitted.table, layout)
+    assert writing.is_small(fitted.table.slice(1), layout)
+    wide = fit(pa.table({"x": ["x" * (5 << 20)]}), Empty)
+    assert not writing.is_small(wide.table, writing.SliceLayout(wide.schema, SetVocab(), NOW))
 
 
 def test_what_a_table_carries_besides_rows_is_not_stored():

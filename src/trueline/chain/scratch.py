@@ -24,8 +24,9 @@ _IN_MEMORY = 8 << 20
 class Scratch(Protocol):
     """Files by name; a file appears when it is closed."""
 
-    folder: Path | None
-    """Where it is on a file system, None if it is not on one."""
+    @property
+    def folder(self) -> Path | None:
+        """Where it is on a file system, None if it is not on one."""
 
     def create(self, name: str) -> BinaryIO: ...
 
@@ -43,13 +44,24 @@ def _checked(name: str) -> str:
 
 
 class FolderScratch:
-    """Scratch in a folder."""
+    """Scratch in a folder, made when it is first written to."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder: Path | None = folder
         self._path = folder
+        self._used = False
+
+    @property
+    def folder(self) -> Path:
+        self._used = True
+        return self._path
+
+    def __getstate__(self) -> dict[str, object]:
+        # Other processes may write to it.
+        self._used = True
+        return self.__dict__
 
     def create(self, name: str) -> BinaryIO:
+        self._used = True
         self._path.mkdir(parents=True, exist_ok=True)
         return (self._path / _checked(name)).open("wb")
 
@@ -57,7 +69,9 @@ class FolderScratch:
         return (self._path / _checked(name)).open("rb")
 
     def clear(self) -> None:
-        shutil.rmtree(self._path, ignore_errors=True)
+        # Most commits need none; looking for it takes 25 µs.
+        if self._used:
+            shutil.rmtree(self._path, ignore_errors=True)
 
 
 class MemoryScratch:

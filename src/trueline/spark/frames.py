@@ -1,4 +1,4 @@
-"""A Spark frame as ordered Parquet pieces: written by the executors, no row passes the driver."""
+"""A Spark frame as ordered Parquet pieces: written by the executors, past the driver, or fetched to it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from trueline.spark.engines import engine_of
 from trueline.spark.errors import CarriedError, translated
 from trueline.spark.jobs import run
 from trueline.spark.packing import pack, unpack
+from trueline.spark.settings import LOCAL
 from trueline.spark.types import arrow_schema_of
 from trueline.workspace.tasks import failure
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Written = TypeVar("Written")
 
@@ -90,6 +91,51 @@ def spool(frame: DataFrame, folder: str | Path, *, label: str = "reading the fra
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
         raise
+
+
+def fetch(frame: DataFrame, folder: str | Path, *, label: str = "reading the frame") -> Spooled:
+    """Bring the rows of a frame to this process, one partition at a time, into a new folder below `folder`.
+
+    For results that are read here from a Spark whose machines share no folder with this one.
+    """
+    schema = _checked(frame)
+    target = Path(folder).absolute() / uuid.uuid4().hex
+    target.mkdir(parents=True)
+    path = target / "part-00000-fetched-c000.parquet"
+
+    def write() -> int:
+        parcels = frame.mapInArrow(_parcels, "parcel binary").toLocalIterator()
+        with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+            rows = 0
+            for (parcel,) in parcels:
+                table = pa.ipc.open_stream(parcel).read_all().cast(schema)
+                writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
+                rows += table.num_rows
+            return rows
+
+    try:
+        rows = run(engine_of(frame.sparkSession), write, label=label)
+        return Spooled(schema, (Piece(str(path), rows, path.stat().st_size),) if rows else ())
+    except BaseException:
+        shutil.rmtree(target, ignore_errors=True)
+        raise
+
+
+def _parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What one task does: packs each batch as one value, so that it travels as bytes."""
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as stream:
+            stream.write_batch(batch)
+        yield pa.record_batch({"parcel": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
+
+
+def shares_folders(session: SparkSession) -> bool:
+    """Say whether executors surely see the folders of this machine: they run on it."""
+    if engine_of(session).is_connect:
+        return False
+    master = str(session.sparkContext.master)
+    return master == "local" or master.startswith(LOCAL)
 
 
 def _checked(frame: DataFrame) -> pa.Schema:
@@ -186,7 +232,8 @@ class _PerPartition:
         from pyspark import TaskContext
 
         context = TaskContext.get()
-        partition = context.partitionId() if context is not None else 0
+        assert context is not None
+        partition = context.partitionId()
         try:
             result = pack(self.function(partition, batches))
         except Exception as error:  # noqa: BLE001 (whatever the function raises)

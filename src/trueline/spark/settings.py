@@ -36,7 +36,7 @@ SQL_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-_LOCAL: Final = ("local[", "local-cluster[")
+LOCAL: Final = ("local[", "local-cluster[")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Settings:
     @property
     def is_local(self) -> bool:
         """Whether driver and executors are this machine."""
-        return self.master == "local" or self.master.startswith(_LOCAL)
+        return self.master == "local" or self.master.startswith(LOCAL)
 
     def conf_of_spark(self) -> dict[str, str]:
         """Return the configuration that Spark is started with."""

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from trueline.errors import SchemaError
 from trueline.spark.errors import CarriedError, translated
-from trueline.spark.frames import Spooled, spool
+from trueline.spark.frames import Spooled, fetch, shares_folders, spool
 from trueline.spark.packing import pack, unpack
 from trueline.spark.session import SparkRoom, adopt, start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
@@ -87,7 +87,8 @@ class FrozenFrame:
             if self._spooled is None:
                 folder = tempfile.mkdtemp(prefix="trueline-frame-")
                 weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-                self._spooled = spool(self.frame, folder)
+                bring = spool if shares_folders(self.frame.sparkSession) else fetch
+                self._spooled = bring(self.frame, folder)
             return self._spooled
 
     def pieces(self, bounds: Bounds = NO_BOUNDS) -> Sequence[Source] | None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema
@@ -18,7 +18,7 @@ from trueline.chain.tail import Tail
 from trueline.errors import InputError, TaskFailed, TruelineError
 from trueline.merge import Changelog, Upsert
 from trueline.readers import Source
-from trueline.workspace.addendum import addendum_of
+from trueline.workspace.addendum import addendum_at
 from trueline.workspace.commit import Commit
 from trueline.workspace.definition import check_appendable, strategy_of
 from trueline.workspace.ingest.committing import Order, commit
@@ -28,6 +28,9 @@ from trueline.workspace.ingest.once import check_key
 from trueline.workspace.ingest.watermarks import as_instant
 from trueline.workspace.intake import hold
 from trueline.workspace.tasks import Inline, Tasks
+
+# Asked once: the answer is read from a file, which takes 45 µs.
+_WORKERS: Final = min(4, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ def append_rows(
         )
         if key is not None:
             incoming = incoming.with_digest(run)
-        order = Order(name, strategy_of(tail), incoming, key, explicit, addendum_of(chain).lateness_ns)
+        order = Order(name, strategy_of(tail), incoming, key, explicit, addendum_at(tail).lateness_ns)
         return commit(chain, order, scratch, run)
 
 
@@ -125,7 +128,7 @@ def _tasks_for(data: object) -> Tasks:
         from trueline.spark.session import adopt
 
         return adopt(data.sparkSession).tasks()  # type: ignore[attr-defined]
-    return Inline(workers=min(4, os.cpu_count() or 1))
+    return Inline(workers=_WORKERS)
 
 
 @contextmanager

@@ -69,7 +69,8 @@ class Commit:
         name, last = pairs[-1]
         data = [block.data_event for _, block in pairs if block.data_event is not None]
         slices = [event.new_data for event in data if event.new_data is not None]
-        notes: dict[str, Any] = dict(commit_record(last).notes or {})
+        record = commit_record(last)
+        notes: dict[str, Any] = dict(record.notes or {})
         if slices:
             offsets = range(slices[0].offset_interval.start, slices[-1].offset_interval.end + 1)
         else:
@@ -89,7 +90,7 @@ class Commit:
             key if isinstance(key, str) else None,
             rounded if isinstance(rounded, int) else 0,
             notes["late"] if isinstance(notes.get("late"), int) else 0,
-            tuple(name for name, _ in commit_record(last).files),
+            tuple(name for name, _ in record.files),
             _counts(notes.get("bad")),
             _counts(notes.get("ignored")),
             bad_cells_file=_object(notes, "bad_cells"),

@@ -45,6 +45,24 @@ def test_a_hash_its_beginning_or_its_end_name_a_commit(history):
         assert resolve(history.chain, given) == Position(block, 1)
 
 
+def test_a_tag_is_a_ref_of_the_dataset_beside_its_head(ws):
+    ds = ws.create("sales")
+    first = ds.append([{"x": 1}])
+    ds.append([{"x": 2}])
+    store = ds.chain.store
+    for tag in ("release-1", "2026-01-01", "abcd"):
+        store.move_head(first.block, expected=None, ref=tag)
+        assert resolve(ds.chain, tag) == Position(first.block, 0)
+        assert ds.view(tag).count() == 1
+        assert ds.changes(tag).count() == 1
+    with pytest.raises(InputError, match="names no commit"):
+        ds.view("release-2")
+    with pytest.raises(InputError):
+        ds.view("head")
+    ws.gc(older_than=0)
+    assert ds.view("release-1").to_arrow()["x"].to_pylist() == [1]
+
+
 def test_a_moment_is_the_last_commit_recorded_by_then(history):
     second = history.chain.block(history.ends[1]).system_time
     assert offset(history, second.datetime) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +24,7 @@ from trueline.workspace.ingest.pieces import Piece
 from trueline.workspace.intake import Fitted, fit
 from trueline.workspace.tasks import Tasks
 
+_MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 Held: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
 
 
@@ -188,11 +189,13 @@ def typed_for(schema: pa.Schema, tail: Tail) -> Tail:
 def newest_event(fitted: Fitted) -> Instant | None:
     """Return the latest event time of fitted rows, which have it as their first column."""
     column = fitted.table.column(0)
-    newest = pc.max(column).cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).as_py() if len(column) else None
-    if newest is None:
+    newest = pc.max(column) if len(column) else pa.scalar(None, _MILLISECONDS)
+    if newest.type != _MILLISECONDS:
+        newest = newest.cast(_MILLISECONDS)
+    if not newest.is_valid:
         return None
     try:
-        return Instant(newest * 1_000_000)
+        return Instant(newest.value * 1_000_000)
     except InputError as error:
         name = fitted.table.column_names[0]
         raise SchemaError(f"column {name!r}: {error.problem}", remedy=error.remedy, column=name) from None

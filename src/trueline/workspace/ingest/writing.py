@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from trueline.chain.store import Store
 from trueline.workspace.ingest.pieces import Part, Piece, cut
-from trueline.workspace.slices import SliceLayout, Written, write_slice
+from trueline.workspace.slices import SliceLayout, Written, is_small, write_slice, write_small_slice
 from trueline.workspace.tasks import Inline, Tasks
 
 
@@ -41,6 +41,15 @@ def _is_in_memory(parts: Sequence[Part]) -> bool:
     return all(getattr(part.piece, "table", None) is not None for part in parts)
 
 
+def _write_alone(task: SliceTask) -> Written:
+    """Write the only slice of a commit."""
+    if len(task.parts) == 1 and _is_in_memory(task.parts):
+        (rows,) = _rows(task.parts)
+        if is_small(rows, task.layout):
+            return write_small_slice(task.store, rows, task.layout, task.first)
+    return write_slice(task.store, _rows(task.parts), task.layout, task.first)
+
+
 def write_all(
     store: Store, pieces: Sequence[Piece], layout: SliceLayout, first: int, tasks: Tasks
 ) -> list[Written]:
@@ -51,6 +60,6 @@ def write_all(
         first += sum(part.rows for part in parts)
     if len(work) == 1 and (isinstance(tasks, Inline) or _is_in_memory(work[0].parts)):
         # The head moves next, which makes it durable together with the blocks.
-        return [write_slice(store, _rows(work[0].parts), layout, work[0].first)]
+        return [_write_alone(work[0])]
     done = dict(tasks.map(write_one, work, label="write slices"))
     return [done[index] for index in range(len(work))]

@@ -25,7 +25,8 @@ Tags: TypeAlias = Callable[[str], Multihash | None]
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ].*")
 _OFFSET: Final = re.compile(r"offset:(\d{1,19})")
-_HELP: Final = "give a commit, a hash, a day (2026-11-13), a moment with its zone, or offset:N"
+_HELP: Final = "give a commit, a hash, a tag, a day (2026-11-13), a moment with its zone, or offset:N"
+HEAD: Final = "head"
 
 
 def resolve(chain: Chain, at: Any, tags: Tags | None = None) -> Position:
@@ -56,7 +57,7 @@ def resolve(chain: Chain, at: Any, tags: Tags | None = None) -> Position:
 
 
 def _by_text(chain: Chain, text: str, tags: Tags | None) -> Position:
-    tagged = tags(text) if tags is not None else None
+    tagged = tags(text) if tags is not None else tag_of(chain, text)
     if tagged is not None:
         return _by_hash(chain, tagged)
     if _DAY.fullmatch(text):
@@ -70,6 +71,16 @@ def _by_text(chain: Chain, text: str, tags: Tags | None) -> Position:
     if match := _OFFSET.fullmatch(text):
         return _by_offset(chain, int(match[1]))
     return _by_hash(chain, text)
+
+
+def tag_of(chain: Chain, text: str) -> Multihash | None:
+    """Return the block that a tag of a dataset names: another ref of its store, beside the head."""
+    if text == HEAD:
+        return None
+    try:
+        return chain.store.head(text)
+    except InputError:
+        return None  # it cannot be the name of one
 
 
 def _end_of(day: date) -> Instant:

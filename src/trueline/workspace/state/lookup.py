@@ -31,10 +31,9 @@ def found_rows(
         if not len(keys):
             break
         seen = np.zeros(len(keys), dtype=bool)
-        for reader in generation:
-            for start, hit, rows in _in_segment(reader, keys, schema):
-                seen[start : start + len(hit)] |= hit
-                pieces.append(rows)
+        for start, hit, rows in _in_generation(generation, keys, schema):
+            seen[start : start + len(hit)] |= hit
+            pieces.append(rows)
         keys = keys.filter(pa.array(~seen))
     rows = pa.concat_tables(pieces)
     rows = rows.filter(pc.invert(rows[GONE])).drop_columns([GONE])
@@ -42,13 +41,16 @@ def found_rows(
     return rows if order is None else rows.take(pa.array(order))
 
 
-def _in_segment(reader: SegmentReader, keys: pa.BinaryArray, schema: pa.Schema) -> Iterator[_Hit]:
-    groups = reader.groups_with(keys)
-    if len(groups) < 2 * READERS:
-        return iter(_in_groups(reader, groups, keys, schema))
+def _in_generation(
+    generation: Sequence[SegmentReader], keys: pa.BinaryArray, schema: pa.Schema
+) -> Iterator[_Hit]:
+    """Search segments, side by side if they have many groups; nobody waits for the end of a segment."""
+    work = [(reader, groups) for reader in generation if (groups := reader.groups_with(keys))]
+    if sum(len(groups) for _, groups in work) < 2 * READERS:
+        return chain.from_iterable(_in_groups(reader, groups, keys, schema) for reader, groups in work)
+    shares = [(reader, groups[number::READERS]) for reader, groups in work for number in range(READERS)]
     with ThreadPoolExecutor(READERS) as pool:
-        shares = [groups[number::READERS] for number in range(READERS)]
-        return chain(*pool.map(lambda share: _in_groups(reader, share, keys, schema), shares))
+        return chain(*pool.map(lambda share: _in_groups(share[0], share[1], keys, schema), shares))
 
 
 def _in_groups(

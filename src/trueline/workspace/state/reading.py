@@ -43,6 +43,7 @@ class SegmentReader:
         self._lock = Lock()
         self._footer: pq.FileMetaData | None = None
         self._schema = pa.schema([])
+        self._names: frozenset[str] = frozenset()
         self._bounds: list[tuple[bytes, bytes]] | None = None
 
     @property
@@ -153,6 +154,7 @@ class SegmentReader:
             raise self._wrong("a group of rows is empty or too large")
         self._bounds = self._bounds_of([group.column(0).statistics for group in groups])
         self._schema = pa.schema(list(schema)[2:])
+        self._names = frozenset(schema.names)
         self._footer = footer
 
     def _bounds_of(self, statistics: Sequence[Any]) -> list[tuple[bytes, bytes]] | None:
@@ -186,7 +188,7 @@ class SegmentReader:
     def _group(self, file: pq.ParquetFile, number: int, columns: Sequence[str]) -> pa.Table:
         """Read columns of a group, the key among them, and see that the keys are what the footer says."""
         with self._as_corruption():
-            rows = file.read_row_group(number, columns=[c for c in columns if c in file.schema_arrow.names])
+            rows = file.read_row_group(number, columns=[c for c in columns if c in self._names])
             rows.validate()
         self._tally(number, rows)
         if KEY not in rows.column_names:

@@ -212,7 +212,7 @@ class State:
     @property
     def due(self) -> int | None:
         """The generation from which on all should become one, by the rules of `compaction`."""
-        return rewritten_from([sum(info.size for info in generation) for generation in self.generations])
+        return rewritten_from([sum(info.rows for info in generation) for generation in self.generations])
 
     def compact_if_needed(self) -> Self:
         """Return the same rows in fewer files, if the rules of `compaction` ask for it."""

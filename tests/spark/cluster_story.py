@@ -1,0 +1,204 @@
+"""The driver of the tests on a cluster, a process of its own: `python -m tests.spark.cluster_story CONFIG`.
+
+CONFIG is a JSON object: `master`, `folder`, `chapters`, `conf`, and what chapters need. Prints one JSON
+object: the name of each chapter → what it found, or {"error": …}.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import traceback
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import trueline as tl
+from tests.spark.stalling import StallingRows, StallingStore
+from trueline.chain import Instant
+from trueline.spark.session import start
+from trueline.spark.settings import Settings
+from trueline.workspace.ingest import committing, pieces, writing
+from trueline.workspace.ingest.frames import SpooledPiece
+
+ROWS = 200_000
+ROWS_OF_A_SLICE = 40_000
+NOW = "2030-01-01T00:00:00Z"
+
+
+def frame(session, partitions=4, stalling: StallingRows | None = None):
+    """Rows of common kinds, heavy enough for a slice to be written in several parts."""
+    rows = session.range(0, ROWS, 1, partitions)
+    if stalling is not None:
+        rows = rows.mapInArrow(stalling, "id long")
+    # What comes from Python may be null, and a column that may be is stored otherwise.
+    return rows.selectExpr("nullif(id, -1) as id").selectExpr(
+        "id",
+        "timestamp_millis(id * 1000) as at",
+        "id / 7 as share",
+        "sha2(cast(id as string), 256) as name",
+    )
+
+
+def ingest(ws, name, made, store=None) -> list[list[str]]:
+    """Append a frame at a fixed time; return the hashes of the slices."""
+    ds = ws.create(name, event_time="at")
+    if store is not None:
+        ds.chain.store = store(ds.chain.store)
+    commit = ds.append(made)
+    assert commit.rows == ROWS
+    return hashes(ws, name)
+
+
+def hashes(ws, name) -> list[list[str]]:
+    events = (block.data_event for _, block in ws[name].chain.between(None))
+    told = (event.new_data for event in events if event is not None and event.new_data is not None)
+    return [[str(found.logical_hash), str(found.physical_hash)] for found in told]
+
+
+def leftovers(workspace: str) -> int:
+    """How many files with something in them a workspace has beside its objects and indexes."""
+    places = Path(workspace, "datasets").glob("*/private/**/*")
+    return sum(1 for path in places if path.is_file() and path.stat().st_size)
+
+
+def same_size_everywhere(patch) -> None:
+    """Small slices and one time, here and where the result is compared with."""
+    patch(committing, "ROWS_OF_A_SLICE", ROWS_OF_A_SLICE)
+    patch(pieces, "ROWS_OF_A_SLICE", ROWS_OF_A_SLICE)
+    patch(pieces.cut, "__defaults__", (ROWS_OF_A_SLICE,))
+    now = Instant.parse(NOW)
+    patch(Instant, "now", classmethod(lambda cls: now))
+
+
+# --- what passes the driver ------------------------------------------------------------------------
+
+
+class Seen:
+    """Counts the rows that this process reads from pieces, writes to slices, or gets from Spark."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        for kind in (pieces.Piece, SpooledPiece):
+            kind.read = self._counting(kind.read, "read")
+        writing.write_slice = self._noting(writing.write_slice)
+        from pyspark.sql.classic.dataframe import DataFrame
+
+        for name in ("toArrow", "collect", "toPandas"):
+            setattr(DataFrame, name, self._sizing(getattr(DataFrame, name)))
+        DataFrame.toLocalIterator = self._iterating(DataFrame.toLocalIterator)
+
+    def _counting(self, read, what):
+        def counted(piece, begin, end):
+            for table in read(piece, begin, end):
+                self.counts[what] += table.num_rows
+                yield table
+
+        return counted
+
+    def _noting(self, write):
+        def noted(*args):
+            self.counts["slices"] += 1
+            return write(*args)
+
+        return noted
+
+    def _iterating(self, fetch):
+        def iterated(made):
+            for row in fetch(made):
+                self.counts["iterated rows"] += 1
+                yield row
+
+        return iterated
+
+    def _sizing(self, fetch):
+        def sized(made):
+            found = fetch(made)
+            self.counts["fetched rows"] += len(found)
+            self.counts["fetched bytes"] += getattr(found, "nbytes", 0)
+            return found
+
+        return sized
+
+
+# --- chapters ----------------------------------------------------------------------------------------
+
+
+def killed_while_spooling(session, config, _seen) -> dict[str, Any]:
+    with tl.open(config["workspace"], create=True, spark=session) as ws:
+        stalling = StallingRows(Path(config["folder"], "spooling"), after=2)
+        return {"hashes": ingest(ws, "spooling", frame(session, stalling=stalling))}
+
+
+def killed_while_writing(session, config, _seen) -> dict[str, Any]:
+    with tl.open(config["workspace"], create=True, spark=session) as ws:
+        folder = Path(config["folder"], "writing")
+        found = ingest(ws, "writing", frame(session), lambda store: StallingStore(store, folder))
+    with tl.open(config["workspace"]) as ws:
+        half_done = leftovers(config["workspace"])
+        ws.gc(older_than=0)
+        return {"hashes": found, "ok": ws.verify().ok, "left": [half_done, leftovers(config["workspace"])]}
+
+
+def killed_while_writing_to_a_bucket(session, config, seen) -> dict[str, Any]:
+    with tl.open(config["bucket"], create=True, spark=session, **config["options"]) as ws:
+        folder = Path(config["folder"], "bucket")
+        found = ingest(ws, "writing", frame(session), lambda store: StallingStore(store, folder))
+    with tl.open(config["bucket"], spark=session, **config["options"]) as ws:
+        total = ws.sql("select count(*) n, sum(id) s from writing").to_arrow().to_pylist()
+        return {"hashes": found, "ok": ws.verify().ok, "sql": total, "rows": seen.counts["iterated rows"]}
+
+
+def a_frame_larger_than_the_driver(session, config, seen) -> dict[str, Any]:
+    """This process may have little more memory than it has; the frame is so many times that and the heap."""
+    before, width = _data_bytes(), 256
+    driver = before + config["room"] + config["heap"]
+    size = int(config["times"] * driver)
+    resource.setrlimit(resource.RLIMIT_DATA, (before + config["room"], resource.RLIM_INFINITY))
+    made = session.range(0, size // width, 1, 8).selectExpr(
+        "id", f"concat(sha2(cast(id as string), 256), repeat('-', {width - 72})) as text"
+    )
+    counted = seen.counts.copy()
+    with tl.open(config["workspace"], create=True, spark=session) as ws:
+        commit = ws.create("large").append(made)
+        rows = ws["large"].info.rows
+    resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return {
+        "rows": rows,
+        "blocks": len(commit.blocks),
+        "driver": driver,
+        "bytes": rows * width,
+        "seen": dict(seen.counts - counted),
+    }
+
+
+def _data_bytes() -> int:
+    """What the limit of data counts: private pages of this process that can be written to."""
+    status = Path("/proc/self/status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmData:"))
+    return int(line.split()[1]) << 10
+
+
+def main(config: dict[str, Any]) -> dict[str, Any]:
+    settings = Settings(
+        master=config["master"], memory=str(config["heap"]), conf=config["conf"], log=Path(config["log"])
+    )
+    session = start(settings).given
+    seen = Seen()
+    said: dict[str, Any] = {}
+    for name in config["chapters"]:
+        try:
+            with pytest.MonkeyPatch.context() as patched:
+                if name.startswith("killed"):
+                    same_size_everywhere(patched.setattr)
+                said[name] = globals()[name](session, config, seen)
+        except BaseException:  # noqa: BLE001 (every chapter is told)
+            said[name] = {"error": traceback.format_exc()[-3000:]}
+    return said
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))
