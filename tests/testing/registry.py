@@ -117,7 +117,7 @@ OPERATORS: dict[str, Operator] = {
     "group_by": Operator(
         lambda v: v.group_by("kind").agg(rows="count(*)", total="sum(n)", first="first(name)"), blocking=True
     ),
-    "window": Operator(lambda v: v.window(2, 1, total="sum(n)", low="min(x)")),
+    "window": Operator(lambda v: v.window(2, 1, total="sum(n)", low="min(x)"), ahead=70_000),
     "window by": Operator(lambda v: v.window(2, 0, by="kind", total="sum(n)"), blocking=True),
     "cache": Operator(lambda v: v.cache(), blocking=True, caches=True),
     "join to itself": Operator(lambda v: v.join(v.select("n", "x"), on="n"), blocking=True),

@@ -28,9 +28,8 @@ from trueline.view.annotations import (
 )
 
 _MOST_COLUMNS: Final = 12
-_MANY_ROWS: Final = 2_000
-# An operator that streams may read ahead, by a quarter of many rows at most.
-_AHEAD: Final = _MANY_ROWS // 4
+# Four times what it may read ahead: enough to see that it stops.
+_MANY: Final = 4
 
 
 def _operator(subject: ComponentSubject) -> Operator:
@@ -96,6 +95,8 @@ def columns(subject: ComponentSubject) -> None:
         raise NotApplicable(f"the sample has more than {_MOST_COLUMNS} columns, or fewer than 2 rows")
     changes = {name: list(_changed(table, name)) for name in table.column_names}
     expected = _rows(operator.make(Watched(table).view))
+    if not expected.ids:
+        raise NotApplicable("it gives no rows, so that nothing tells what they depend on")
     others = {
         name: [_rows(operator.make(Watched(each).view)) for each in changed]
         for name, changed in changes.items()
@@ -137,20 +138,21 @@ def rows(subject: ComponentSubject) -> None:
     operator = _operator(subject)
     if operator.blocking:
         raise NotApplicable("it has to see all rows before it gives the first")
-    table = repeated(_table(subject), _MANY_ROWS)
+    many = _MANY * operator.ahead
+    table, at_once = repeated(_table(subject), many), max(8, operator.ahead // 50)
     if not table.num_rows:
         raise NotApplicable("the sample has no rows")
-    with operator.make(Watched(table).view).cursor([]) as cursor:
-        given = len(drain(cursor, [], most=_MANY_ROWS // 2))
-    if given < _MANY_ROWS // 2:
+    with operator.make(Watched(table, at_once).view).cursor([]) as cursor:
+        given = len(drain(cursor, [], most=many // 2))
+    if given < many // 2:
         raise NotApplicable("it gives few rows")
-    source = Watched(table)
+    source = Watched(table, at_once)
     with operator.make(source.view).cursor(None) as cursor:
         cursor.move_next()
-    if source.log.rows > _AHEAD:
+    if source.log.rows > operator.ahead:
         raise Broken(
             f"{source.log.rows} of {table.num_rows} rows of the input were read for the first row",
-            "read as rows are asked for; say Operator(…, blocking=True) if it has to see them all",
+            "read as rows are asked for; say Operator(…, ahead=…) if it takes more, blocking=True if all",
         )
 
 
