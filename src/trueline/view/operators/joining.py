@@ -274,7 +274,13 @@ def joined(  # noqa: PLR0917 (as `View.join` has them)
         return Joined(left, right, how, pairs, moments, tuple(line), left.schema)
     key = dict(pairs) if how == "full" else {}
     line = [(column.index, key.get(column.index)) for column in left.schema]
-    fields = [_field(column.field, how == "full" and column.index not in key) for column in left.schema]
+    fields = [
+        _field(
+            column.field,
+            how == "full" and (column.index not in key or right.schema[key[column.index]].nullable),
+        )
+        for column in left.schema
+    ]
     theirs_by_name = {y for _, y in pairs}
     for column in right.schema.visible:
         if column.index in theirs_by_name:
