@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 import trueline as tl
-from trueline.testing import Loader, Operator, Saver, Split
+from trueline.testing import Loader, Operator, Saver, Split, views
 from trueline.testing.generating import mixed
 
 ROWS = 45
@@ -117,7 +117,7 @@ OPERATORS: dict[str, Operator] = {
     "group_by": Operator(
         lambda v: v.group_by("kind").agg(rows="count(*)", total="sum(n)", first="first(name)"), blocking=True
     ),
-    "window": Operator(lambda v: v.window(2, 1, total="sum(n)", low="min(x)")),
+    "window": Operator(lambda v: v.window(2, 1, total="sum(n)", low="min(x)"), ahead=70_000),
     "window by": Operator(lambda v: v.window(2, 0, by="kind", total="sum(n)"), blocking=True),
     "cache": Operator(lambda v: v.cache(), blocking=True, caches=True),
     "join to itself": Operator(lambda v: v.join(v.select("n", "x"), on="n"), blocking=True),
@@ -151,10 +151,30 @@ def sample_file(folder: Path) -> Path:
     return path
 
 
-SAVERS: dict[str, Saver] = {
-    "write_parquet": Saver(
+def _parquet_saver(_: tl.View) -> Saver:
+    return Saver(
         lambda view, path: view.write_parquet(path),
         lambda path: tl.View.read_parquet([path]),
+        losses=frozenset({"hidden columns"}),
         suffix=".parquet",
+    )
+
+
+def _csv_saver(sample: tl.View) -> Saver:
+    return Saver(
+        lambda view, path: view.write_csv(path),
+        lambda path: tl.View.read_csv([path], schema=sample.schema.to_arrow()),
+        losses=frozenset({"hidden columns"}),
+        suffix=".csv",
+    )
+
+
+HARD = [name for name in views() if "no columns" not in name]
+# name → a function from the sample to the saver, and the hard views that the format can hold.
+SAVERS: dict[str, tuple[Callable[[tl.View], Saver], list[str]]] = {
+    "write_parquet": (_parquet_saver, HARD),
+    "write_csv": (
+        _csv_saver,
+        ["duplicates", "hidden names", "NaN and infinities", "numbers at their ends", "many columns"],
     ),
 }

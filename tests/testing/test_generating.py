@@ -57,7 +57,7 @@ def test_values(found):
     text = column(found["hard text"], "text")
     assert {"", '"', "😀"} <= {each[:1] for each in text}
     assert any("\n" in each for each in text)
-    assert len({row for row in zip(*(column(found["duplicates"], n) for n in "xy"), strict=True)}) == 1
+    assert len(set(zip(*(column(found["duplicates"], n) for n in "xy"), strict=True))) == 1
 
 
 def test_the_sample_has_a_column_of_most_types_with_values_missing():

@@ -121,8 +121,7 @@ def bound(below: Node, texts: Mapping[str, str], *, window: bool) -> tuple[Node,
     for name, text in texts.items():
         kind, argument, k = _read(name, text, window=window)
         if argument is not None and _column(argument) is None:
-            # A name that no column has and nobody sees: aggregates take columns by their places.
-            computed.setdefault(argument, f"\0{len(computed)}")
+            computed.setdefault(argument, _unused(argument, below))
         parsed.append((name, text, kind, argument, k))
     node = below
     if computed:
@@ -133,6 +132,14 @@ def bound(below: Node, texts: Mapping[str, str], *, window: bool) -> tuple[Node,
         column = None if argument is None else node.schema[plain or computed[argument]]
         found.append(_typed(name, text, kind, column, k))
     return node, found
+
+
+def _unused(argument: str, below: Node) -> str:
+    """Name what is computed first as it is written; no column of the input must be hidden by it."""
+    name = argument
+    while name in below.schema:
+        name += "'"
+    return name
 
 
 def _read(name: str, text: object, *, window: bool) -> tuple[Kind, str | None, int]:

@@ -184,11 +184,11 @@ class Operations:
 
         return type(self)(exploded(self.node, column, outer=outer))
 
-    def group_by(self, *columns: str) -> Groups:
+    def group_by(self, *columns: str) -> Groups[Self]:
         """Group rows with equal values: `view.group_by("city").agg(total="sum(price)")`."""
         from trueline.view.groups import Groups
 
-        return Groups(self, columns)  # type: ignore[arg-type]
+        return Groups(self, columns)
 
     def window(self, before: int, after: int = 0, /, by: Any = None, **aggregates: str) -> Self:
         """Add columns computed over the rows around each: so many before it, itself, so many after.

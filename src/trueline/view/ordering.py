@@ -62,12 +62,22 @@ def _comparable(array: pa.Array) -> pa.Array:
     return array
 
 
-def _one_column(array: pa.Array, *, descending: bool) -> Places:
+def sorted_words(array: pa.Array, descending: bool) -> Words | None:
+    """Return words that rise in an order of values; None for values that have none, or that are missing."""
+    return _directed(array, descending) if has_words(array.type) and not array.null_count else None
+
+
+def _directed(array: pa.Array, descending: bool) -> Words:
     words = order_words(array)
     if descending:
         words = ~words
         if pa.types.is_floating(array.type):
             words[np.asarray(pc.fill_null(pc.is_nan(array), False))] = ~np.uint64(0)
+    return words
+
+
+def _one_column(array: pa.Array, *, descending: bool) -> Places:
+    words = _directed(array, descending)
     if not array.null_count:
         return order_of_words(words)
     missing = np.asarray(array.is_null())

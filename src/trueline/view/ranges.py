@@ -14,7 +14,7 @@ from trueline.view.ahead import THREADS
 from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
 from trueline.view.exchange import Gathered, Once, Plan, gather, together
 from trueline.view.node import Piece
-from trueline.view.ordering import Places, places_in_order, row_key
+from trueline.view.ordering import Places, places_in_order, row_key, sorted_words
 from trueline.view.spilling import bytes_of
 
 # Rows of a run that stand for the others when the runs are cut.
@@ -62,23 +62,39 @@ def _cuts(gathered: Gathered, parts: int) -> list[list[int]]:
     """
     counts = [run.stored.rows for run in gathered.runs]
     descending = gathered.plan.order.descending
-    key_of = [
-        row_key(run.stored.load().arrays[-run.keys :][: len(descending)], descending) for run in gathered.runs
-    ]
+    keys = [run.stored.load().arrays[-run.keys :][: len(descending)] for run in gathered.runs]
+    # Where all keys are words, words are compared, many at a time.
+    plain = [sorted_words(each[0], descending[0]) if len(each) == 1 else None for each in keys]
+    words = None if any(each is None for each in plain) else [each for each in plain if each is not None]
+    key_of: Any = [each.item for each in words] if words else [row_key(each, descending) for each in keys]
     samples: list[tuple[Any, int, int]] = []
     for number, rows in enumerate(counts):
         step = max(1, rows // _SAMPLES)
         samples += [(key_of[number](row), number, row) for row in range(step // 2, rows, step)]
     samples.sort()
-    cuts = [[0] * len(counts)]
-    for part in range(1, parts if samples else 1):
-        key, chosen, row = samples[len(samples) * part // parts]
-        cut = []
-        for number, rows in enumerate(counts):
-            bisect = bisect_right if number < chosen else bisect_left
-            cut.append(row if number == chosen else bisect(range(rows), key, key=key_of[number]))
-        cuts.append(cut)
-    return [*cuts, *[counts] * (parts + 1 - len(cuts))]
+    chosen = [samples[len(samples) * part // parts] for part in range(1, parts)] if samples else []
+    at = [
+        _places(words[number] if words else key_of[number], counts[number], number, chosen)
+        for number in range(len(counts))
+    ]
+    cuts = [[each[part] for each in at] for part in range(len(chosen))]
+    return [[0] * len(counts), *cuts, *[counts] * (parts - len(chosen))]
+
+
+def _places(keys: Any, rows: int, number: int, chosen: Sequence[tuple[Any, int, int]]) -> list[int]:
+    """Say where each cut falls in the run of this number; it was chosen at a row of one of the runs."""
+    if isinstance(keys, np.ndarray):
+        wanted = np.array([key for key, _, _ in chosen], np.uint64)
+        left, right = (np.searchsorted(keys, wanted, side=side).tolist() for side in ("left", "right"))
+    else:
+        left, right = (
+            [bisect(range(rows), key, key=keys) for key, _, _ in chosen]
+            for bisect in (bisect_left, bisect_right)
+        )
+    return [
+        row if number == run else (right if number < run else left)[at]
+        for at, (_, run, row) in enumerate(chosen)
+    ]
 
 
 def bucket(gathered: Gathered, number: int, buckets: int) -> Chunk | None:

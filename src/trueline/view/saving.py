@@ -87,6 +87,11 @@ def _saved(
     node: Node, path: str | os.PathLike[str], write: Callable[[BinaryIO, Any], None], *, overwrite: bool
 ) -> Saved:
     target = Path(path)
+    if not node.schema.visible:
+        raise SchemaError(
+            "the view has no columns, and a file keeps no rows without one",
+            remedy="select a column, or add one: with_row_id('id')",
+        )
     if target.exists() and not overwrite:
         raise InputError(
             f"{target} exists", remedy="choose another name, or say overwrite=True", code="FileExists"

@@ -39,7 +39,7 @@ def rows(subject: ViewSubject) -> None:
         same_ids(subject.serial.ids, subject.read(columns).ids, what, _ROWS_REMEDY)
 
 
-@holds("view", "K5.values", "view:C26", "view:C34", "view:C35")
+@holds("view", "K5.values", "view:C26", "view:C34")
 def values(subject: ViewSubject) -> None:
     """A column has the same values, whichever others are asked for."""
     for columns in subsets(subject):
@@ -71,7 +71,7 @@ def inactive(subject: ViewSubject) -> None:
                 )
 
 
-@holds("view", "K5.wrong_type", "view:C47", "view:C14", "view:C48")
+@holds("view", "K5.wrong_type", "view:C47")
 def wrong_type(subject: ViewSubject) -> None:
     """A getter is had with exactly the column's type, and with no other."""
     with subject.view.cursor(subject.all) as cursor:

@@ -17,7 +17,7 @@ def ids(subject: ViewSubject) -> None:
             raise Broken(f"the id is a {type(who).__name__}", "give a trueline.RowId", row=row)
 
 
-@holds("view", "K12.unique", "view:C75", "view:C77")
+@holds("view", "K12.unique", "view:C75")
 def unique(subject: ViewSubject) -> None:
     """No two rows have the same id."""
     for who, count in Counter(subject.serial.ids).most_common(1):

@@ -8,7 +8,7 @@ from trueline.testing.subjects import ViewSubject
 from trueline.view.row import Cursor
 
 
-@holds("view", "K7.position", "view:C42", "view:C59")
+@holds("view", "K7.position", "view:C42")
 def position(subject: ViewSubject) -> None:
     """Positions are -1, then 0, 1, 2 …, and -1 after the end, for every kind of cursor."""
     view = subject.view

@@ -38,7 +38,7 @@ def threads(subject: ViewSubject) -> None:
         same(subject.serial, found, "a cursor that is read beside others differs", remedy)
 
 
-@holds("view", "K4.true", "view:C29", "view:C30", "view:C31")
+@holds("view", "K4.true", "view:C29", "view:C30")
 def true(subject: ViewSubject) -> None:
     """The number of rows is None or what reading finds."""
     said = subject.view.row_count

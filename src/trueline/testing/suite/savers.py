@@ -27,7 +27,7 @@ def _kept(subject: ComponentSubject) -> list[int]:
     return [column.index for column in subject.sample.schema if keeps or not column.is_hidden]
 
 
-@holds("saver", "K20.columns", "view:C88")
+@holds("saver", "K20.columns", "view:C102")
 def columns(subject: ComponentSubject) -> None:
     """The columns come back: names in order, and types if the format keeps them."""
     schema, back = subject.sample.schema, _back(subject).schema
@@ -45,7 +45,7 @@ def columns(subject: ComponentSubject) -> None:
                 )
 
 
-@holds("saver", "K20.values", "view:C25")
+@holds("saver", "K20.values", "view:C102")
 def values(subject: ComponentSubject) -> None:
     """The values come back exactly, in the order of the rows."""
     kept = _kept(subject)
@@ -72,7 +72,7 @@ def _lossy(subject: ComponentSubject, rows: Rows) -> list[tuple[object, ...]]:
     return [tuple(None if value == "" else value for value in row) for row in rows.values]
 
 
-@holds("saver", "K20.annotations", "view:C24")
+@holds("saver", "K20.annotations", "view:C102")
 def annotated(subject: ComponentSubject) -> None:
     """What is said of columns comes back."""
     if "annotations" in _saver(subject).losses:
@@ -90,7 +90,7 @@ def annotated(subject: ComponentSubject) -> None:
             )
 
 
-@holds("saver", "K20.losses", "view:C88")
+@holds("saver", "K20.losses", "view:C102")
 def losses(subject: ComponentSubject) -> None:
     """What a format declares as lost is lost: a list of losses that is too long misleads."""
     saver, sample, back = _saver(subject), subject.sample.schema, _back(subject).schema

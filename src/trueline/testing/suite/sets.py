@@ -71,7 +71,7 @@ def exclusive(subject: ViewSubject) -> None:
                     )
 
 
-@holds("view", "K10.merged", "view:C64", "view:C70", "view:C72")
+@holds("view", "K10.merged", "view:C64", "view:C72")
 def merged(subject: ViewSubject) -> None:
     """Sorted by batch, the rows of a set are those of one cursor, in its order."""
     for n in NUMBERS:
@@ -119,7 +119,7 @@ def agreed(subject: ViewSubject) -> None:
                     )
 
 
-@holds("view", "K11.uneven", "view:C68", "view:C54")
+@holds("view", "K11.uneven", "view:C68")
 def uneven(subject: ViewSubject) -> None:
     """Members are read by threads, each at its own speed, and none waits for another."""
     remedy = "let no member wait for what another has not read"

@@ -26,7 +26,7 @@ def _vectors(subject: ViewSubject) -> Iterator[tuple[int, int, t.Vector, Any]]:
                     yield cursor.position, column, kind, value
 
 
-@holds("view", "K17.lengths", "view:C108", "view:C112")
+@holds("view", "K17.lengths", "view:C108")
 def lengths(subject: ViewSubject) -> None:
     """A vector of known size has that many values."""
     for row, column, kind, value in _vectors(subject):

@@ -32,12 +32,17 @@ class Fill:
 
     def __init__(self, kept: Kept, want: Want) -> None:
         self.kept, self.want = kept, want
-        self.complete = False
+        self.ended = False
         self.ends = [0]  # how many rows there are up to the end of each chunk
         self._chunks: list[Chunk | Stored] = []
         self._lock = threading.Lock()
         self._readers = 0
         self._stream: Iterator[Chunk] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rows were read: the end was seen, or there are as many as there can be."""
+        return self.ended or self.ends[-1] == self.kept.total
 
     def chunks(self, first: int, last: int | None) -> Iterator[Chunk]:
         """Yield rows `first` up to `last`; read those that nobody has read before."""
@@ -78,7 +83,7 @@ class Fill:
             self._leave()
             raise
         if chunk is None:
-            self.complete = True
+            self.ended = True
             self._leave()
         elif chunk.rows:
             self._chunks.append(self.kept.keep(chunk))
@@ -101,15 +106,19 @@ class Kept:
         self._folder = Folder()
 
     @property
-    def rows(self) -> int | None:
-        """How many rows there are, once all were read for some column."""
+    def total(self) -> int | None:
+        """How many rows there are, if the input says so or the end was seen."""
+        known = self.below.row_count
+        if known is not None:
+            return known
         with self._lock:
-            return next((fill.ends[-1] for fill in self._fills.values() if fill.complete), None)
+            return next((fill.ends[-1] for fill in self._fills.values() if fill.ended), None)
 
     def is_filled(self, want: Want) -> bool:
-        """Say whether all that is wanted was read to the end."""
+        """Say whether all that is wanted was read to the end; with no columns, whether anything was."""
         with self._lock:
-            found = [self._fills.get(key) for key in self._keys(want)]
+            keys = self._keys(want) or list(self._fills)[:1] or [None]
+            found = [self._fills.get(key) for key in keys]
         return all(fill is not None and fill.complete for fill in found)
 
     def fills(self, want: Want) -> list[Fill]:
@@ -156,8 +165,7 @@ class Cached(Node):
     @property
     def row_count(self) -> int | None:
         """That of the input, or known once all rows were read (view:C29, view:C104)."""
-        known = self.below.row_count
-        return known if known is not None else self.kept.rows
+        return self.kept.total
 
     @property
     def can_shuffle(self) -> bool:
@@ -167,12 +175,12 @@ class Cached(Node):
     @property
     def serial(self) -> str | None:
         """Until they are kept, rows are read in order, for all readers."""
-        return None if self.kept.rows is not None else "rows are kept as they are first read"
+        return None if self.kept.is_filled(Want(())) else "rows are kept as they are first read"
 
     @property
     def title(self) -> str:
-        known = self.kept.rows
-        return "kept" if known is None else f"kept: {known:,} rows"
+        known = self.kept.total
+        return "kept" if known is None else f"kept, {known:,} rows"
 
     def wants(self, want: Want) -> tuple[Want, ...]:
         """The same; what a reader rules out is kept for the others."""
@@ -185,7 +193,7 @@ class Cached(Node):
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return equal parts of rows that are kept, else one piece."""
         plain = Want(want.columns, want.ids)
-        total = self.kept.rows
+        total = self.kept.total
         if total is None or not self.kept.is_filled(plain):
             return [CachedPiece(self.kept, plain, 0, None)]
         parts = min(total, max(want.parts, THREADS, -(-total // ROWS_OF_A_CHUNK)))

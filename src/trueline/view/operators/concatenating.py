@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trueline.errors import SchemaError
 from trueline.identity import RowId
-from trueline.view.annotations import CATEGORY_VALUES, Annotations
+from trueline.view.annotations import Annotations, category_values
 from trueline.view.chunk import Chunk, Want
 from trueline.view.node import Node, Piece
 from trueline.view.schema import Column, Field, Schema
@@ -120,8 +120,7 @@ def _together(columns: Sequence[Column]) -> Field:
                 code="TypeMismatch",
                 column=first.name,
             )
-        mine, others = (each.annotations.get(CATEGORY_VALUES) for each in (first, column))
-        if mine != others:
+        if category_values(first) != category_values(column):
             raise SchemaError(
                 f"the codes of column {first.name!r} stand for other values in view {number + 1}",
                 remedy="make them categories of the same values, or text",

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
-from trueline.view.annotations import CATEGORY_VALUES
+from trueline.view.annotations import category_values
 from trueline.view.chunk import Chunk, Want
 from trueline.view.exchange import Gathered, Once, Plan, gather
 from trueline.view.keys import key_columns
@@ -97,15 +97,11 @@ class Joined(Node):
         left, right = self.wants(want)
         matching = self._matching(want, left, right)
         lefts = self.left.pieces(left)
-        again: tuple[Piece, ...] = ()
-        if self.how == "full":
-            again = tuple(self.left.pieces(Want(left.columns, parts=want.parts)))
         parts = len(lefts) + (self.how == "full")
-        work = ToJoin(tuple(lefts), tuple(self.right.pieces(right)), matching, parts)
-        shared = Once(work)
+        shared = Once(ToJoin(tuple(lefts), tuple(self.right.pieces(right)), matching, parts))
         found: list[Piece] = [JoinedPiece(shared, piece, number) for number, piece in enumerate(lefts)]
         if self.how == "full":
-            found.append(RestPiece(shared, again, parts - 1))
+            found.append(RestPiece(shared, tuple(lefts), parts - 1))
         return found
 
     def _matching(self, want: Want, left: Want, right: Want) -> Matching:
@@ -278,7 +274,13 @@ def joined(  # noqa: PLR0917 (as `View.join` has them)
         return Joined(left, right, how, pairs, moments, tuple(line), left.schema)
     key = dict(pairs) if how == "full" else {}
     line = [(column.index, key.get(column.index)) for column in left.schema]
-    fields = [_field(column.field, how == "full" and column.index not in key) for column in left.schema]
+    fields = [
+        _field(
+            column.field,
+            how == "full" and (column.index not in key or right.schema[key[column.index]].nullable),
+        )
+        for column in left.schema
+    ]
     theirs_by_name = {y for _, y in pairs}
     for column in right.schema.visible:
         if column.index in theirs_by_name:
@@ -325,7 +327,7 @@ def _check(mine: Column, theirs: Column) -> None:
             found=str(theirs.type),
             asked=str(mine.type),
         )
-    if mine.annotations.get(CATEGORY_VALUES) != theirs.annotations.get(CATEGORY_VALUES):
+    if category_values(mine) != category_values(theirs):
         raise SchemaError(
             f"the codes of {mine.name!r} and {theirs.name!r} stand for other values",
             remedy="make them categories of the same values, or text",

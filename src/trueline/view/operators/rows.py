@@ -141,21 +141,26 @@ class Part(Node):
         if self.count == 0:
             return []
         pieces = self.below.pieces(self.wants(want)[0])
-        counts = [piece.rows for piece in pieces]
-        if None in counts:
+        if any(piece.rows is None for piece in pieces):
             return [Cut(Run(tuple(pieces)), self.start, self.count)]
-        found: list[Piece] = []
-        first, stop = 0, None if self.count is None else self.start + self.count
-        for piece, count in zip(pieces, counts, strict=True):
-            assert count is not None
-            begin = max(0, self.start - first)
-            end = count if stop is None else min(count, stop - first)
-            if begin == 0 and end == count:
-                found.append(piece)
-            elif begin < end:
-                found.append(Cut(piece, begin, end - begin))
-            first += count
-        return found
+        return part_of(pieces, self.start, self.count)
+
+
+def part_of(pieces: Sequence[Piece], start: int, count: int | None) -> list[Piece]:
+    """Cut rows out of pieces that are all counted: from number `start` on, at most `count`."""
+    found: list[Piece] = []
+    first, stop = 0, None if count is None else start + count
+    for piece in pieces:
+        rows = piece.rows
+        assert rows is not None
+        begin = max(0, start - first)
+        end = rows if stop is None else min(rows, stop - first)
+        if begin == 0 and end == rows:
+            found.append(piece)
+        elif begin < end:
+            found.append(Cut(piece, begin, end - begin))
+        first += rows
+    return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -197,8 +197,8 @@ class WindowedPiece:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows, some at a time; `done` of those in memory were yielded before."""
         behind, ahead = self.work.behind, self.work.ahead
-        # Rows that are in memory for their neighbours' sake are looked at again each time.
-        step = max(ROWS_OF_A_CHUNK, behind + ahead)
+        # Rows that stay in memory for their neighbours' sake are looked at again: no more than new ones.
+        step = max(1, behind + ahead)
         memory: list[Chunk] = []
         rows = done = 0
         for chunk in chain(self.below.chunks(), [None]):

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from trueline.view.chunk import Chunk, Want
-from trueline.view.node import Node, Piece, Run, whole
-from trueline.view.operators.rows import Part
+from trueline.view.node import Node, Piece, Run
+from trueline.view.operators.rows import part_of
 from trueline.view.schema import Schema
 
 
@@ -74,22 +74,14 @@ class Zipped(Node):
             order.append((view, seen[view]))
             seen[view] += 1
         total = self.row_count
-        counted = total is not None and all(
-            piece.rows is not None
-            for view, each in zip(self.views, below, strict=True)
-            for piece in view.pieces(each)
-        )
-        if total is None or not counted:
-            return [ZippedPiece(tuple(map(whole, self.views, below)), tuple(order), total)]
-        firsts = self.views[0].pieces(below[0])
-        parts = min(total, max(want.parts, len(firsts)))
+        divided = [view.pieces(each) for view, each in zip(self.views, below, strict=True)]
+        if total is None or any(piece.rows is None for pieces in divided for piece in pieces):
+            return [ZippedPiece(tuple(Run(tuple(pieces)) for pieces in divided), tuple(order), total)]
+        parts = min(total, max(want.parts, len(divided[0])))
         cuts = [total * part // parts for part in range(parts + 1)] if parts else []
         return [
             ZippedPiece(
-                tuple(
-                    Run(tuple(Part(view, start, stop - start).pieces(each)))
-                    for view, each in zip(self.views, below, strict=True)
-                ),
+                tuple(Run(tuple(part_of(pieces, start, stop - start))) for pieces in divided),
                 tuple(order),
                 stop - start,
             )
