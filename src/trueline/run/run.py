@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from trueline.errors import InputError
-from trueline.run.coordinator import Coordinator, Failure
+from trueline.run.coordinator import Coordinator
 from trueline.run.events import Observer
 from trueline.run.executors import Executor, Threads
+from trueline.run.failure import Failure
 from trueline.run.report import Report
 from trueline.run.step import Step
 

@@ -63,7 +63,7 @@ def _alike(one: Any, other: Any) -> bool:
     return bool(one == other) or (one != one and other != other)  # noqa: PLR0124 (NaN)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Annotations:
     """A row of its own: its columns are the kinds, each with one value of a declared type (view:C18).
 
@@ -158,6 +158,17 @@ class Annotations:
         """Return them with some set, or taken away where None."""
         kept = {kind: each for kind, each in {**self.found, **found}.items() if each is not None}
         return Annotations(kept)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to others of the same types and values, and to a mapping of the values."""
+        if isinstance(other, Annotations):
+            return dict(self.found) == dict(other.found)
+        if isinstance(other, Mapping):
+            return {kind: each.value for kind, each in self.found.items()} == dict(other)
+        return NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.found))
 
     def __contains__(self, kind: object) -> bool:
         return kind in self.found

@@ -80,7 +80,12 @@ def _said(value: bytes) -> Annotation:
         return Annotation(t.int64, said)
     if isinstance(said, float) and math.isfinite(said):
         return Annotation(t.float64, said)
-    return Annotation(t.text, said) if isinstance(said, str) else _raw(value)
+    if isinstance(said, str):
+        return Annotation(t.text, said)
+    try:
+        return Annotation(t.of(pa.array([said]).type), said) if said is not None else _raw(value)
+    except _FAILURES:
+        return _raw(value)
 
 
 def _written(annotations: Annotations) -> Mapping[bytes, bytes]:

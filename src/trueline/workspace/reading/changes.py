@@ -17,7 +17,6 @@ from trueline.errors import CorruptionError, SchemaError
 from trueline.view.bounds import Bounds
 from trueline.view.origin import Origin
 from trueline.workspace.reading.events import Events
-from trueline.workspace.slices import NEW
 
 # By the number of an operation (0 append, 1 retract, 2 correct from, 3 correct to).
 OPERATIONS: Final = ("insert", "delete", "update_preimage", "update_postimage")
@@ -124,4 +123,7 @@ def _late(times: pa.Array, ops: pa.Array, watermark: Instant | None) -> pa.Array
     limit = -(-int(watermark) // 1_000_000)
     moments = times.cast(pa.timestamp("ms")) if pa.types.is_date(times.type) else times
     late = pc.less(moments.cast(pa.int64()), limit)
+    # Making Arrow values loads pandas, which looking at rows must not wait for.
+    from trueline.workspace.slices import NEW
+
     return pc.fill_null(pc.and_(late, pc.is_in(ops, value_set=NEW)), False)
