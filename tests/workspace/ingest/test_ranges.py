@@ -51,14 +51,14 @@ def _run(packed):
 @pytest.fixture
 def shrunk(monkeypatch):
     """Slices of 500 rows, runs and ranges of about 300; the clock stands still."""
-    shrink(monkeypatch, slice_rows=500, run_rows=300)
+    shrink(monkeypatch, slice_rows=500, at_once=600)
 
 
-def shrink(patch, slice_rows, run_rows):
+def shrink(patch, slice_rows, at_once):
     patch.setattr(committing, "Instant", Clock)
     patch.setattr(committing, "ROWS_OF_A_SLICE", slice_rows)
     patch.setattr(pieces.cut, "__defaults__", (slice_rows,))
-    patch.setattr(merging, "ROWS_AT_ONCE", run_rows)
+    patch.setattr(merging, "ROWS_AT_ONCE", at_once)
     for module in (merging, frames):
         patch.setattr(module, "FEW_ROWS", 0)
 
@@ -138,11 +138,11 @@ def test_many_tasks_give_what_one_process_gives(ws, monkeypatch, shrunk, strateg
 
 @settings(max_examples=8)
 @given(st.sampled_from(STRATEGIES), st.integers(0, 10**6), st.integers(2, 40), st.integers(1, 25))
-def test_cuts_do_not_show_in_slices(tmp_path_factory, strategy, seed, run_rows, keys):
+def test_cuts_do_not_show_in_slices(tmp_path_factory, strategy, seed, at_once, keys):
     """Random batches, through runs and ranges of any size."""
     batches = history(strategy, seed, sizes=((40, keys), (30, keys), (20, keys + 5)))
     seen = []
-    for rows in (1 << 20, run_rows):
+    for rows in (1 << 20, at_once):
         with pytest.MonkeyPatch.context() as patch, tl.open(tmp_path_factory.mktemp("w"), create=True) as ws:
             ws.config.set("storage.durable", False)
             shrink(patch, 16, rows)
@@ -162,7 +162,7 @@ def test_cuts_do_not_show_in_slices(tmp_path_factory, strategy, seed, run_rows, 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_spark_tasks_give_what_one_process_gives(ws, spark, monkeypatch, strategy):
     """Frames of any partitioning, every row read and merged by tasks, none of them in this process."""
-    shrink(monkeypatch, slice_rows=900, run_rows=500)
+    shrink(monkeypatch, slice_rows=900, at_once=600)
     batches = history(strategy, 2, sizes=((900, 700), (1000, 900)))
     alone = appended(ws, "alone", strategy, batches)
     # Two partitions, then one: the same rows in the same order.
