@@ -7,6 +7,7 @@ import gc
 import pickle
 import tempfile
 import threading
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -141,10 +142,14 @@ def test_a_failing_input_leaves_no_file_and_no_thread(folder):
     view = tl.View(Broken(every_type()))
     before = threading.active_count()
     with memory(10_000):
-        for operation in (view.sort("n"), view.group_by("n").agg(), view.join(view, "n"), view.cache()):
-            with pytest.raises(OSError, match="the disk is gone"):
+        kept = view.cache()
+        for operation in (view.sort("n"), view.group_by("n").agg(), view.join(view, "n"), kept):
+            with pytest.raises(OSError, match="the disk is gone") as error:
                 operation.to_arrow()
-            del operation
+            if operation.node is not kept.node:
+                assert list(folder.iterdir()) == [], "the error holds nothing"
+            assert error
+    del operation, error, kept
     gc.collect()
     assert list(folder.iterdir()) == []
     assert threading.active_count() == before
@@ -244,6 +249,22 @@ def test_the_room_says_when_rows_no_longer_fit():
     assert room.spilling
     room.add(-50)
     assert room.spilling
+
+
+def test_what_is_made_once_lets_go_of_what_it_was_made_of():
+    class Work:
+        def __call__(self):
+            return 7
+
+    work = Work()
+    gone = weakref.ref(work)
+    once = exchange.Once(work)
+    del work
+    assert gone() is not None
+    assert [once(), once()] == [7, 7]
+    assert gone() is None
+    with pytest.raises(TypeError, match="open the view again"):
+        pickle.dumps(once)
 
 
 def test_an_uncounted_source_is_gathered_too():
