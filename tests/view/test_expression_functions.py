@@ -229,6 +229,8 @@ EXAMPLES = [
         ],
     ),
     ("(t - t) + interval 1 day", [dt.timedelta(1), dt.timedelta(1), None, dt.timedelta(1)]),
+    ("t + interval '106751990 days' is null", [True, False, True, False]),
+    ("t - interval '106751990 days' is null", [False, False, True, True]),
     # choosing
     ("coalesce(z, i, 1)", [7, -7, 1, LEAST]),
     ("coalesce(s, 'none')", ["Bern", " ä€𝄞 ", "none", ""]),

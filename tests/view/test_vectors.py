@@ -243,6 +243,12 @@ def test_rows_differ_exactly_where_their_values_do(data):
             assert same(a, b, kind).tolist() == expected
 
 
+def test_the_same_values_at_other_places_are_not_the_same():
+    kind = t.vector(t.int8)
+    one, other = pa.array([[1, 0], [1]], kind.arrow), pa.array([[0, 1], [1]], kind.arrow)
+    assert same(one, sparse(other, kind), kind).tolist() == [False, True]
+
+
 def test_the_negative_zero_keeps_its_sign():
     kind = t.vector(t.float64)
     again = dense(sparse(pa.array([[-0.0, 0.0]], kind.arrow), kind), kind)
