@@ -10,7 +10,7 @@ from itertools import product
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.architecture import ROOT
@@ -333,6 +333,7 @@ def test_entries_that_are_not_listed_are_converted_too():
     ],
     ids=str,
 )
+@settings(max_examples=30)
 @given(data=st.data())
 def test_what_is_written_as_text_reads_back_the_same(kind, data):
     stored = data.draw(st.lists(st.none() | st.integers(-(1 << 63), (1 << 63) - 1), max_size=20))

@@ -14,9 +14,9 @@ import trueline as tl
 from tests.view.watched import Watched, numbers
 from trueline import types as t
 from trueline.errors import CursorShared, InputError, SchemaError
-from trueline.identity import RowId
+from trueline.identity import RowId, RowIds
 from trueline.view import cursor as cursors
-from trueline.view.chunk import ROWS_OF_A_CHUNK
+from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk
 
 
 @pytest.fixture
@@ -259,14 +259,15 @@ def test_a_cursor_that_is_dropped_lets_go_without_waiting_for_the_collector():
 
 
 @pytest.mark.contract("view:C56", "view:C68")
-def test_another_thread_may_close_it_while_it_waits_for_rows():
+@pytest.mark.parametrize("rows", [0, 3])
+def test_another_thread_may_close_it_while_it_waits_for_rows(rows):
     entered, go_on, closed = threading.Event(), threading.Event(), []
 
     def chunks():
         try:
             entered.set()
             go_on.wait(30)
-            yield from ()
+            yield from [(0, Chunk(rows, (), RowIds.range(0, rows)))] if rows else []
         finally:
             closed.append(True)
 
@@ -280,6 +281,25 @@ def test_another_thread_may_close_it_while_it_waits_for_rows():
     go_on.set()
     thread.join(30)
     assert (moved, closed) == ([False], [True])
+    assert (cursor.position, cursor.move_next()) == (-1, False)
+
+
+@pytest.mark.contract("view:C55")
+def test_closing_closes_what_it_reads_whoever_else_holds_that():
+    closed = []
+
+    def chunks():
+        try:
+            while True:
+                yield 0, Chunk(1, (), RowIds.range(0, 1))
+        finally:
+            closed.append(True)
+
+    held = chunks()
+    cursor = cursors.ChunkCursor(tl.View.range(1).schema, [], lambda: held)
+    assert cursor.move_next()
+    cursor.close()
+    assert closed == [True]
 
 
 @pytest.mark.contract("view:C56")

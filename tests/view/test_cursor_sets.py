@@ -10,6 +10,7 @@ import trueline as tl
 from tests.view.watched import Watched, numbers
 from trueline.errors import InputError
 from trueline.view import consolidate
+from trueline.view.ahead import Ahead
 from trueline.view.cursor import ChunkCursor
 
 
@@ -137,14 +138,52 @@ def test_a_dropped_reader_ends_its_threads():
     assert threading.active_count() == before
 
 
+@pytest.mark.contract("view:C60")
+def test_a_set_of_no_pieces_has_a_member():
+    assert [rows_of(member) for member in tl.View.range(5).limit(0).cursor_set("n", 3)] == [[]]
+
+
+class Stream:
+    """Numbers, with a word on how many were made, and whether it was closed."""
+
+    def __init__(self, count):
+        self.left, self.made = iter(range(count)), 0
+        self.some, self.all, self.closed = threading.Event(), threading.Event(), False
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        found = next(self.left, None)
+        if found is None:
+            self.all.set()
+            raise StopIteration
+        self.made += 1
+        if self.made == 5:
+            self.some.set()
+        return found
+
+    def close(self):
+        self.closed = True
+
+
 @pytest.mark.contract("view:C36")
 def test_what_is_read_ahead_is_bounded():
-    source = Watched(numbers(100_000), parts=100, rows_at_once=10)
-    with tl.View(source).cursor("n") as cursor:
-        cursor.move_next()
-        cursor.close()
-    # Each thread fills the line of its piece with four chunks, and holds a fifth.
-    assert source.log.rows <= 8 * 6 * 10
+    stream = Stream(100)
+    with Ahead([lambda: stream], 1) as ahead:
+        # Four wait in the line, the thread holds a fifth, and asks for no more.
+        assert stream.some.wait(30)
+        assert not stream.all.wait(0.2)
+        assert [item for _, item in ahead.run()] == list(range(100))
+
+
+@pytest.mark.contract("view:C56")
+def test_streams_are_closed_by_the_threads_that_read_them():
+    streams = [Stream(100), Stream(100), Stream(100)]
+    with Ahead([lambda each=each: each for each in streams], 2) as ahead:
+        assert next(ahead.run()) == (0, 0)
+        assert streams[1].some.wait(30)
+    assert [stream.closed for stream in streams] == [True, True, False]
 
 
 # --- merging ------------------------------------------------------------------------------
@@ -277,6 +316,6 @@ def test_merging_reads_nothing_before_it_is_moved_and_then_all_members_at_once()
     assert isinstance(merged._members[0], ChunkCursor)
     assert source.log.opened == 0
     merged.move_next()
-    assert len({who for names in source.log.readers.values() for who in names}) >= 1
     assert source.log.opened == 4
+    assert all(who.startswith("trueline-ahead") for names in source.log.readers.values() for who in names)
     merged.close()

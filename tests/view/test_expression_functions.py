@@ -140,7 +140,7 @@ EXAMPLES = [
     ("year(t)", [2026, 1969, None, 1]),
     ("quarter(d)", [1, 4, None, 1]),
     ("month(d)", [2, 12, None, 1]),
-    ("week(d)", [9, 1, None, 53]),
+    ("weekofyear(d)", [9, 1, None, 53]),
     ("day(d)", [29, 31, None, 1]),
     ("dayofyear(d)", [60, 365, None, 1]),
     ("dayofweek(d)", [5, 4, None, 6]),
@@ -229,6 +229,8 @@ EXAMPLES = [
         ],
     ),
     ("(t - t) + interval 1 day", [dt.timedelta(1), dt.timedelta(1), None, dt.timedelta(1)]),
+    ("t + interval '106751990 days' is null", [True, False, True, False]),
+    ("t - interval '106751990 days' is null", [False, False, True, True]),
     # choosing
     ("coalesce(z, i, 1)", [7, -7, 1, LEAST]),
     ("coalesce(s, 'none')", ["Bern", " ä€𝄞 ", "none", ""]),

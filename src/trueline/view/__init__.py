@@ -1,7 +1,6 @@
 """What a reader sees: lazy, typed, repeatable views of exactly known records."""
 
-from __future__ import annotations
-
+# Without `from __future__ import annotations`: it would stand where the module of that name is looked for.
 from typing import TYPE_CHECKING
 
 from trueline.lazy import lazily

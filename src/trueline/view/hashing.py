@@ -72,8 +72,9 @@ def hash_values(arrays: Sequence[pa.Array], rows: int, salt: Salt) -> Words:
 
     NaN is one value, so are 0.0 and -0.0, and so is missing.
 
-    >>> whole, half = hash_values([pa.array([1, 1, 2])], 3, Salt(0, 0)), pa.array([1], pa.int8())
-    >>> whole[0] == whole[1] != whole[2], whole[0] == hash_values([half], 1, Salt(0, 0))[0]
+    >>> wide, narrow = pa.array([1, 1, 2]), pa.array([1, 1, 2], pa.int8())
+    >>> found = hash_values([wide], 3, Salt(0, 0)).tolist()
+    >>> found[0] == found[1] != found[2], found == hash_values([narrow], 3, Salt(0, 0)).tolist()
     (True, True)
     """
     found = np.full(rows, salt.low, np.uint64)

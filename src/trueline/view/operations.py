@@ -88,7 +88,7 @@ class Operations:
     def filter(self, where: str, /, **parameters: object) -> Self:
         """Keep the rows for which a condition is true; `:name` in it stands for a parameter.
 
-        `docs/reading.md` describes the language. A row for which there is no
+        `docs/expressions.md` describes the language. A row for which there is no
         answer (a missing value, a division by zero) is not kept.
         """
         return type(self)(Filter(self.node, condition(where, self.schema.to_arrow(), parameters)))

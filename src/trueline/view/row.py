@@ -47,9 +47,11 @@ class Row(Protocol):
         """
 
 
-@runtime_checkable
 class Cursor(Row, Protocol):
-    """A row that moves forward over the rows of a view, for one thread at a time."""
+    """A row that moves forward over the rows of a view, for one thread at a time.
+
+    It is not for isinstance, which would look at `id`, and a cursor has none before its first row.
+    """
 
     def move_next(self) -> bool:
         """Go to the next row; False at the end, and for ever after (view:C43)."""

@@ -67,6 +67,7 @@ def test_many_readers_at_once_compute_each_cell_once(limit):
     assert all(table.to_pylist() == TABLE.select(list(columns)).to_pylist() for columns, table in found)
 
 
+@pytest.mark.contract("view:C29")
 def test_the_number_of_rows_is_known_once_all_were_read():
     view = tl.View(Counting(TABLE)).cache()
     assert view.row_count is None

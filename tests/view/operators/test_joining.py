@@ -167,6 +167,12 @@ def test_rows_of_the_right_alone_are_known_whoever_reads_them_first():
     assert in_set(view, 2, ["r"]) == rows
 
 
+def test_in_order_a_full_join_reads_each_side_once():
+    left, right = (divided(pa.table({"k": range(40)}), 10, 30) for _ in range(2))
+    assert len(in_set(tl.View(left).join(tl.View(right).filter("k > 9"), "k", how="full"), 1)) == 40
+    assert (left.cells, right.cells) == ({"k": 40}, {"k": 40})
+
+
 def test_a_view_joined_to_itself_has_an_id_for_every_pair():
     view = tl.View.from_arrow(pa.table({"k": [1, 1, 2, 2, 2], "n": range(5)}))
     assert len(agree(view.join(view, "k"))) == 4 + 9

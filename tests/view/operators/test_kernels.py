@@ -53,6 +53,21 @@ def test_a_sum_is_exact_in_both_ways_of_adding(values):
         assert math.copysign(1, found) == (1 if total == 0 else math.copysign(1, total))
 
 
+def test_many_rows_are_added_in_blocks_without_a_trace(monkeypatch):
+    values = np.random.default_rng(3).normal(0, 1e9, 500) * 10.0 ** (np.arange(500) % 40 - 20)
+    monkeypatch.setattr(sums, "_BLOCK", 16)
+    for low, width in (
+        (np.arange(0, 480), 20),
+        (np.arange(0, 500, 5), 5),
+        (np.arange(470), 1),
+        (np.arange(90), 400),
+    ):
+        high = np.minimum(low + width, 500)
+        expected = [math.fsum(values[a:b]) for a, b in zip(low, high, strict=True)]
+        assert sums.float_sums(values, low, high).tolist() == expected
+        assert sums._limb_sums(values, low[::-1].copy(), high[::-1].copy()).tolist() == expected[::-1]
+
+
 def test_nan_and_infinities_add_up_as_they_do():
     def total(*values):
         return float(sums.float_sums(np.array(values), np.array([0]), np.array([len(values)]))[0])

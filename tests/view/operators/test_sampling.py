@@ -78,6 +78,7 @@ def test_each_row_is_in_the_test_part_of_one_fold(view):
         assert not set(values(train, "k")) & set(values(test, "k"))
 
 
+@pytest.mark.contract("view:C27")
 def test_rows_are_chosen_by_the_hash_that_is_written_down():
     view = tl.View.range(300)
     chosen = [n for n in range(300) if written_hash("sample/0", 9, n) < round(0.25 * 2**64)]

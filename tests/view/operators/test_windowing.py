@@ -83,6 +83,17 @@ def test_windows_are_what_loops_would_give_whatever_the_chunks(rows, before, aft
     assert found.select(*AGGREGATES).to_arrow().to_pylist() == looped(rows, before, after)
 
 
+@pytest.mark.parametrize("batch", [1, 4, 7])
+@pytest.mark.parametrize("reach", [(0, 0), (2, 0), (0, 2)])
+def test_rows_further_off_than_the_window_are_found_across_chunks(batch, reach):
+    view = tl.View(Counting(pa.table({"n": range(30)}), batch=batch)).window(
+        *reach, a="lag(n, 6)", b="lead(n, 5)"
+    )
+    assert values(view, "a", "b") == [
+        (n - 6 if n >= 6 else None, n + 5 if n + 5 < 30 else None) for n in range(30)
+    ]
+
+
 @settings(max_examples=40)
 @given(st.lists(row, max_size=20), st.integers(0, 3), st.integers(0, 3), st.sampled_from([1 << 30, 50]))
 def test_with_by_a_window_is_among_equal_rows(rows, before, after, limit):

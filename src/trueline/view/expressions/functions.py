@@ -78,7 +78,7 @@ ALIASES: Final = {
     "signum": "sign",
     "log": "ln",
     "dayofmonth": "day",
-    "weekofyear": "week",
+    "week": "weekofyear",
     "unix_timestamp": "unix_seconds",
     "ifnull": "coalesce",
     "nvl": "coalesce",

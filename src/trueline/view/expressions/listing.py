@@ -30,7 +30,6 @@ def _kind(array: Array) -> t.Vector:
     "size",
     "vector",
     says="how many values a vector has",
-    spark="missing for a missing one, Spark may give -1",
 )
 def size(array: Array) -> Array:
     """Count the values."""

@@ -66,8 +66,8 @@ def month(moment: Array) -> Array:
     return _numbers(_civil(_days(moment))[1], moment)
 
 
-@function("week", "moment", says="the week of ISO 8601, 1 to 53")
-def week(moment: Array) -> Array:
+@function("weekofyear", "moment", says="the week of ISO 8601, 1 to 53")
+def weekofyear(moment: Array) -> Array:
     """Return the week: the one its Thursday is in."""
     days = _days(moment)
     thursday = days - (days + 3) % 7 + 3

@@ -96,7 +96,7 @@ class Sorted(Reordered):
 def sorted_by(below: Node, columns: Sequence[str], descending: bool | Sequence[bool]) -> Sorted:
     """Order rows by columns; one direction for all of them, or one for each."""
     if not columns:
-        raise InputError("sort() without a column", remedy="name the columns to sort by")
+        raise InputError("sort by what?", remedy="name the columns")
     found = below.schema.find_all(tuple(columns))
     for column in found:
         if not column.type.has_order:

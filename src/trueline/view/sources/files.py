@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from trueline import console
+from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.identity import RowIds
 from trueline.readers import Reader, Source, csv, find, json, text
@@ -100,7 +101,7 @@ class Files(Node):
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return a piece for each file."""
         names = tuple(self.schema[index].name for index in want.columns)
-        kinds = tuple(self.schema[index].type.arrow for index in want.columns)
+        kinds = tuple(self.schema[index].type for index in want.columns)
         return [
             FilePiece(self.reader, self.sources, self.arrow, number, names, kinds, self.tally, ids=want.ids)
             for number in range(len(self.sources))
@@ -116,7 +117,7 @@ class FilePiece:
     arrow: pa.Schema
     number: int
     names: tuple[str, ...]
-    kinds: tuple[pa.DataType, ...]
+    kinds: tuple[t.Type, ...]
     tally: Tally
     ids: bool
 

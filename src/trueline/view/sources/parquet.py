@@ -12,6 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trueline import types as t
 from trueline.errors import BrokenFile, InputError, SchemaError
 from trueline.identity import RowIds
 from trueline.readers import Source, find
@@ -62,7 +63,7 @@ class ParquetFiles(Node):
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return a piece for each group of rows that the bounds do not rule out."""
         firsts = accumulate((group.rows for group in self.groups), initial=0)
-        kinds = tuple(self.schema[index].type.arrow for index in want.columns)
+        kinds = tuple(self.schema[index].type for index in want.columns)
         return [
             GroupPiece(
                 self.sources[group.file], group.number, group.rows, first, want.columns, kinds, want.ids
@@ -87,7 +88,7 @@ class GroupPiece:
     rows: int
     first: int
     columns: tuple[int, ...]
-    kinds: tuple[pa.DataType, ...]
+    kinds: tuple[t.Type, ...]
     ids: bool
 
     def chunks(self) -> Iterator[Chunk]:
