@@ -36,12 +36,14 @@ def _per_second(kind: Any) -> int:
     return PER_SECOND["ms" if pa.types.is_date64(kind) else kind.unit]
 
 
-def _civil(days: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return years, months and days of the month."""
-    at = days.astype("datetime64[D]")
-    months = at.astype("datetime64[M]")
-    years = at.astype("datetime64[Y]").astype(np.int64) + 1970
-    return years, months.astype(np.int64) % 12 + 1, (at - months.astype("datetime64[D]")).astype(np.int64) + 1
+def _months(days: Ints) -> Ints:
+    """Months since 1970."""
+    return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
+
+
+def _month_starts(months: Ints) -> Ints:
+    """The first days of months, as days since 1970."""
+    return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
 
 def _numbers(values: Ints, of: Array) -> Array:
@@ -51,19 +53,19 @@ def _numbers(values: Ints, of: Array) -> Array:
 @function("year", "moment", says="the year")
 def year(moment: Array) -> Array:
     """Return the year."""
-    return _numbers(_civil(_days(moment))[0], moment)
+    return _numbers(_months(_days(moment)) // 12 + 1970, moment)
 
 
 @function("quarter", "moment", says="the quarter, 1 to 4")
 def quarter(moment: Array) -> Array:
     """Return the quarter."""
-    return _numbers((_civil(_days(moment))[1] + 2) // 3, moment)
+    return _numbers(_months(_days(moment)) % 12 // 3 + 1, moment)
 
 
 @function("month", "moment", says="the month, 1 to 12")
 def month(moment: Array) -> Array:
     """Return the month."""
-    return _numbers(_civil(_days(moment))[1], moment)
+    return _numbers(_months(_days(moment)) % 12 + 1, moment)
 
 
 @function("weekofyear", "moment", says="the week of ISO 8601, 1 to 53")
@@ -77,7 +79,8 @@ def weekofyear(moment: Array) -> Array:
 @function("day", "moment", says="the day of the month")
 def day(moment: Array) -> Array:
     """Return the day of the month."""
-    return _numbers(_civil(_days(moment))[2], moment)
+    days = _days(moment)
+    return _numbers(days - _month_starts(_months(days)) + 1, moment)
 
 
 @function("dayofyear", "moment", says="the day of the year, from 1")
@@ -149,13 +152,11 @@ def date_trunc(unit: str, moment: Array) -> Array:
         found, far = values // step * step, values < -_MOST // step * step
         return made(np.where(far, 0, found), far | missing(stamp), stamp.type)
     days = _days(stamp)
-    at = days.astype("datetime64[D]")
-    months = at.astype("datetime64[M]").astype(np.int64)
     if name == "week":
         begin = days - (days + 3) % 7
     elif name in ("month", "quarter", "year"):
         size = {"month": 1, "quarter": 3, "year": 12}[name]
-        begin = (months // size * size).astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
+        begin = _month_starts(_months(days) // size * size)
     else:
         raise InputError(
             f"date_trunc knows no {unit!r:.40}",
@@ -213,11 +214,10 @@ def add_months(moment: Array, months: int) -> Array:
 def _months_later(days: Ints, months: int) -> Ints:
     if abs(months) > 120_000_000:
         raise InputError(f"{months:,} months", remedy="give fewer", code="BadConstant")
-    at = days.astype("datetime64[D]").astype("datetime64[M]")
-    of_month = days - at.astype("datetime64[D]").astype(np.int64)
-    begin = at + months
-    length = ((begin + 1).astype("datetime64[D]") - begin.astype("datetime64[D]")).astype(np.int64)
-    found: Ints = begin.astype("datetime64[D]").astype(np.int64) + np.minimum(of_month, length - 1)
+    now = _months(days)
+    begin = _month_starts(now + months)
+    last = _month_starts(now + months + 1) - 1
+    found: Ints = np.minimum(begin + days - _month_starts(now), last)
     return found
 
 
