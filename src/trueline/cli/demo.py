@@ -150,7 +150,7 @@ class Story:
         """A view, its ids, two readers that share it, and a view that breaks a contract."""
         self.chapter(
             "Views",
-            "A view is a repeatable look at exactly known rows: lazy, typed, and every row has an id, whoever\n"
+            "A view is a repeatable look at exactly known rows: lazy, typed, and each row has an id, whoever\n"
             "reads it. Two cursors share one; put together again they are the serial one.",
         )
         view = sales.view().filter("price >= :least", least=9).with_columns(gross="price * 1.081")
@@ -159,10 +159,8 @@ class Story:
             self.console.say(f"    {position}  {row_id.hex[-6:]}  {city:<6} {gross:6.2f}", "faint")
         members = view.cursor_set(n=2)
         together = _read([trueline.view.consolidate(members)])
-        self.console.say(
-            f"  {len(members)} cursors, put together: {'the same' if together == serial else 'OTHER'} rows and ids",
-            "good",
-        )
+        which = "the same" if together == serial else "OTHER"
+        self.console.say(f"  {len(members)} cursors, put together: {which} rows and ids", "good")
         try:
             trueline.testing.check(_careless())
             caught = ""

@@ -91,9 +91,9 @@ class FrozenFrame:
                 self._spooled = bring(self.frame, folder)
             return self._spooled
 
-    def pieces(self, bounds: Bounds = NO_BOUNDS) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
         """Return its files, which only this machine is sure to have; the frame is computed for it."""
-        del bounds
+        del bounds, parts
         return [FrozenPart(piece.path, piece.rows, self.schema, self) for piece in self.frozen().pieces]
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:

@@ -46,10 +46,10 @@ class Source(Protocol):
 class Divisible(Source, Protocol):
     """A source that can be read by several processes at once."""
 
-    def pieces(self, bounds: Bounds = NO_BOUNDS) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
         """Return sources that together hold the same rows, in order, and can be pickled; None if not.
 
-        Rows that the bounds rule out may be left out.
+        Rows that the bounds rule out may be left out. `parts` is a wish, 0 for no opinion.
         """
 
     def files(self) -> Sequence[str] | None:

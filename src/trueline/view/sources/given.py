@@ -67,7 +67,7 @@ class Given(Node):
         if want.ids and ordinal is None:
             bounds = {}  # rows that are known by their number cannot be left out before they are counted
         divide = getattr(self.source, "pieces", None)
-        parts: Sequence[Source] | None = divide(bounds) if divide is not None else None
+        parts: Sequence[Source] | None = divide(bounds, want.parts) if divide is not None else None
         if parts is not None and not parts:
             return []
         if parts is None:

@@ -93,14 +93,14 @@ class CurrentRows:
                 raise
             yield from self.from_events(columns)
 
-    def pieces(self, bounds: Bounds = NO_BOUNDS) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
         """Return ranges of keys of the state; without one the rows are folded in this process."""
         del bounds  # an event outside of them may be the one that replaced a row inside
         offset = self.standing.vocab.offset
         kept = self.kept(tuple(dict.fromkeys((*self.columns, offset))))
         if kept is None:
             return None
-        parts = max(1, -(-kept.state.size // _BYTES_OF_A_PIECE))
+        parts = max(1, parts, -(-kept.state.size // _BYTES_OF_A_PIECE))
         return [
             StateRange(
                 kept.state.store, kept.state.files, kept.names, self.standing.schema, key_range, offset

@@ -64,14 +64,15 @@ class Events:
         span = f"offsets {self.first:,} to {end:,}" if end >= self.first else "no records"
         return [f"slices of {', '.join(map(str, self.origins.values()))}: {span}"]
 
-    def pieces(self, bounds: Bounds = NO_BOUNDS) -> Sequence[Source] | None:
-        """Return the slices the bounds do not rule out, in groups of about a million records."""
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+        """Return the slices the bounds do not rule out, in groups of at most about a million records."""
         first, last, times = self._within(bounds)
+        most = min(_ROWS_OF_A_PIECE, -(-max(0, last - first + 1) // parts)) if parts > 0 else _ROWS_OF_A_PIECE
         found: list[Source] = []
         group: list[SliceFile] = []
         for entry, file in self._files(first, last, times, backwards=False):
             group.append(file)
-            if entry.last - group[0].first + 1 >= _ROWS_OF_A_PIECE:
+            if entry.last - group[0].first + 1 >= most:
                 found.append(self._piece(group, first, last))
                 group = []
         return [*found, self._piece(group, first, last)] if group else found
