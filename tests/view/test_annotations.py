@@ -16,10 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trueline as tl
+import trueline.view.annotations as an
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
-import trueline.view.annotations as an
 from trueline.view.annotations import NONE, Annotation, Annotations, about
 from trueline.view.row import Row
 from trueline.view.schema import Field, Schema

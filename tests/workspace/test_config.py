@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 
 import pytest
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.architecture import ROOT
 from trueline.errors import ConfigError, TruelineError, UnsupportedVersion
-from trueline.workspace.config import Config, edited
+from trueline.workspace.config import SETTINGS, Config, edited
 
 
 def test_settings_have_defaults_and_can_be_changed(ws):
@@ -94,3 +96,14 @@ def test_what_is_written_is_what_is_read(value):
     import tomllib
 
     assert tomllib.loads(edited("format = 1\n", "a.b", value))["a"]["b"] == value
+
+
+def test_the_page_on_settings_has_all_of_them():
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `([a-z._]+)` \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
+    shown = {None: "–", True: "`true`", False: "`false`"}
+    expected = [
+        (name, shown.get(setting.default) or f"`{setting.default}`", setting.meaning)
+        for name, setting in SETTINGS.items()
+    ]
+    assert listed == expected

@@ -87,7 +87,7 @@ class Block(Record):
     @property
     def data_event(self) -> AddData | ExecuteTransform | None:
         """The event if it is one that moves data on, else None."""
-        return self.event if isinstance(self.event, AddData | ExecuteTransform) else None
+        return self.event if isinstance(self.event, (AddData, ExecuteTransform)) else None
 
 
 _SHAPES = Shapes(Block)

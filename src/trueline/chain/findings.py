@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from trueline.chain.block import Block
 from trueline.chain.events import DatasetKind
@@ -68,8 +68,7 @@ class InputChain(Protocol):
         """Return the dataset's last offset at a block of the present branch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A block about to follow a chain, with what is known around it."""
 
     tail: Tail | None

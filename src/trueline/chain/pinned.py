@@ -18,7 +18,7 @@ class Pinned:
         tail = chain.tail()
         self._end = tail.sequence_number if tail else -1
         self._next = 0
-        self._pages: list[dict[bytes, tuple[int, int | None]]] = [{}, {}]
+        self._pages: list[dict[Multihash, tuple[int, int | None]]] = [{}, {}]
 
     def sequence_of(self, block: Multihash) -> int | None:
         """Return where a block stands, None if it is not on the branch."""
@@ -31,15 +31,13 @@ class Pinned:
         return found[1] if found is not None else self._chain.last_offset_at(block)
 
     def _find(self, block: Multihash) -> tuple[int, int | None] | None:
-        if block.code != SHA3_256:
-            return None
-        digest = block.digest
         for page in self._pages:
-            if digest in page:
-                return page[digest]
-        if self._next > self._end:
+            if block in page:
+                return page[block]
+        if self._next > self._end or block.code != SHA3_256:
             return None
         rows = self._chain.positions(self._next - 1, self._end)
-        self._pages = [self._pages[1], {digest: (number, last) for digest, number, last in rows}]
+        page = {Multihash.sha3_256(digest): (number, last) for digest, number, last in rows}
+        self._pages = [self._pages[1], page]
         self._next = rows[-1][1] + 1 if rows else self._end + 1
-        return self._pages[1].get(digest)
+        return page.get(block)

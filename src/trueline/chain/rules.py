@@ -46,12 +46,14 @@ def check(
     tail: Tail | None, block: Block, inputs: Mapping[DatasetId, InputChain] | None = None
 ) -> Iterator[Finding]:
     """Yield every rule the block breaks, first the one that is reported."""
-    step = Step(tail, block, inputs)
-    for rule in _RULES[type(block.event)]:
-        yield from rule(step, block.event)
-        if rule is _LAST_WITHOUT_A_CHAIN and (tail is None or isinstance(block.event, Seed)):
-            # Without a place in the chain the rules below have nothing to hold it against.
-            return
+    step, event = Step(tail, block, inputs), block.event
+    alone, placed = _RULES[type(event)]
+    for rule in alone:
+        yield from rule(step, event)
+    # Without a place in the chain the other rules have nothing to hold it against.
+    if tail is not None and not isinstance(event, Seed):
+        for rule in placed:
+            yield from rule(step, event)
 
 
 def not_checked(block: Block, inputs: Mapping[DatasetId, InputChain] | None) -> tuple[str, ...]:
@@ -62,18 +64,18 @@ def not_checked(block: Block, inputs: Mapping[DatasetId, InputChain] | None) -> 
     return NEED_INPUTS if any(taken.dataset_id not in known for taken in block.event.query_inputs) else ()
 
 
-_LAST_WITHOUT_A_CHAIN = c5_the_previous_block_exists
+Rules = tuple[tuple[Rule, ...], tuple[Rule, ...]]
 
 
-def _order(*alone: Rule, then: tuple[Rule, ...] = ()) -> tuple[Rule, ...]:
-    """Rules on the event alone, then its link, then those that look at the chain."""
-    return (*BEGIN, *alone, *LINK, *then)
+def _order(*alone: Rule, then: tuple[Rule, ...] = ()) -> Rules:
+    """Rules on the event alone and on whether it continues a chain; then those that look at the chain."""
+    return (*BEGIN, *alone, c5_the_previous_block_exists), (*LINK, *then)
 
 
-class _Rules(dict[type, tuple[Rule, ...]]):
+class _Rules(dict[type, Rules]):
     """Rules by event; an event without rules of its own keeps those of every block."""
 
-    def __missing__(self, event: type) -> tuple[Rule, ...]:
+    def __missing__(self, event: type) -> Rules:
         return _order()
 
 

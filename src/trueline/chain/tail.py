@@ -28,6 +28,7 @@ from trueline.identity.multihash import Multihash
 
 NO_PUSH: Mapping[str, AddPushSource] = MappingProxyType({})
 DEFAULT_VOCAB = SetVocab()
+_DATA = (AddData, ExecuteTransform)
 
 
 class Position(NamedTuple):
@@ -104,12 +105,13 @@ def follow(tail: Tail | None, block: Block) -> Tail:
         return Tail(
             block.hash, block.sequence_number, block.system_time, event.dataset_id, event.dataset_kind
         )
+    data = event if isinstance(event, _DATA) else tail.data
     moved = tail._replace(
-        head=block.hash, sequence_number=block.sequence_number, system_time=block.system_time
+        head=block.hash, sequence_number=block.sequence_number, system_time=block.system_time, data=data
     )
     match event:
         case AddData() | ExecuteTransform():
-            return moved._replace(data=event)
+            return moved
         case SetDataSchema():
             return moved._replace(schema=event)
         case SetVocab():

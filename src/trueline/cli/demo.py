@@ -150,8 +150,8 @@ class Story:
         """A view, its ids, two readers that share it, and a view that breaks a contract."""
         self.chapter(
             "Views",
-            "A view is a repeatable look at exactly known rows: lazy, typed, and each row has an id, whoever\n"
-            "reads it. Two cursors share one; put together again they are the serial one.",
+            "A view is a repeatable look at exactly known rows: lazy, typed, and each row has an id however\n"
+            "it is read. Two cursors share one; put together again they are the serial one.",
         )
         view = sales.view().filter("price >= :least", least=9).with_columns(gross="price * 1.081")
         serial = _read([view.cursor()])
@@ -274,7 +274,7 @@ def _careless() -> Any:
     """A view that leaves out what it cannot read, but only where it is read."""
     types, view = trueline.types, trueline.view
 
-    class Careless(trueline.testing.SimpleView):
+    class Careless(trueline.testing.SimpleView):  # type: ignore[misc]
         schema = view.Schema([view.Field("city", types.text), view.Field("price", types.float64)])
 
         def rows(self, columns: Sequence[Any]) -> Iterator[list[Any]]:

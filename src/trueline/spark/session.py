@@ -6,11 +6,12 @@ import atexit
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trueline.errors import InputError
 from trueline.spark.launch import Launched, launch, pyspark_missing
-from trueline.spark.settings import SQL_SETTINGS, Settings
+from trueline.spark.settings import REMOTE, SQL_SETTINGS, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,13 +55,37 @@ class SparkRoom:
         """Whether Spark was started here, and is stopped with this room."""
         return self._launched is not None
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its Spark was stopped, by whomever."""
+        return _is_stopped(self)
+
     def new_session(self) -> SparkSession:
-        """Return another session beside the first, pinned in the same way."""
+        """Return another session beside the first, pinned in the same way; `release` gives it back."""
         session = self.given.newSession()
         for key, value in self.sql_settings.items():
             session.conf.set(key, value)
         self._made.append(session)
         return session
+
+    def release(self, session: SparkSession) -> None:
+        """Give a session back that `new_session` has made; it may be of no use any more."""
+        with _lock:
+            kept = [made for made in self._made if made is not session]
+            is_ours, self._made = len(kept) < len(self._made), kept
+        if is_ours and self.engine.is_connect:
+            _release(session)
+
+    def is_in(self, session: SparkSession) -> bool:
+        """Say whether a session is in the same Spark, so that work of one can read what the other wrote."""
+        if session is self.given or session in self._made:
+            return True
+        if self.is_connect or not hasattr(session, "sparkContext"):
+            return False
+        try:
+            return session.sparkContext is self.given.sparkContext
+        except Exception:  # noqa: BLE001 (a Connect session has the attribute and refuses it)
+            return False
 
     def tasks(self) -> SparkTasks:
         """Return what runs functions in Spark tasks."""
@@ -111,6 +136,37 @@ def start(settings: Settings | None = None) -> SparkRoom:
             atexit.register(_at_exit, room)
         _Process.room = room
         return room
+
+
+def enter(asked: SparkSession | str | None, settings: Settings) -> SparkRoom:
+    """Return a room of one's own, to be given back with `stop`: in the session, or the Spark, asked for.
+
+    Text is the address of a Connect server (`sc://…`) or a master (`local[4]`, `spark://…`). Without it the
+    settings say where Spark runs; one that this process has already serves whatever they say.
+    """
+    if asked is not None and not isinstance(asked, str):
+        return adopt(asked)
+    if isinstance(asked, str):
+        is_remote = asked.startswith(REMOTE)
+        settings = replace(settings, **{"remote": asked} if is_remote else {"remote": None, "master": asked})
+    if settings.remote is not None:
+        return adopt(_connected(settings.remote))
+    room = start(settings)
+    if isinstance(asked, str):
+        _check_master(room, asked)
+    return adopt(room.given)
+
+
+def _check_master(room: SparkRoom, asked: str) -> None:
+    """Refuse another master than that of the Spark this process has: there can be only one."""
+    there = None if room.is_connect else room.given.sparkContext.master
+    if there != asked:
+        raise InputError(
+            f"this process has a Spark at {there or 'a Connect server'} already, asked for is {asked}",
+            remedy="leave spark out, hand the session in, or work in another process",
+            code="OtherSpark",
+            asked=asked,
+        )
 
 
 def adopt(session: SparkSession) -> SparkRoom:

@@ -38,6 +38,9 @@ SQL_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
 
 LOCAL: Final = ("local[", "local-cluster[")
 
+# How the address of a Spark Connect server begins.
+REMOTE: Final = "sc://"
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:

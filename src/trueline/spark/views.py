@@ -17,7 +17,7 @@ from trueline.errors import SchemaError
 from trueline.spark.errors import CarriedError, translated
 from trueline.spark.frames import Spooled, fetch, shares_folders, spool
 from trueline.spark.packing import pack, unpack
-from trueline.spark.session import SparkRoom, adopt, start
+from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.chunk import Want
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from trueline.view.view import View
 
 _LABEL: Final = "reading the view"
-_lock = threading.Lock()
-_rooms: dict[int, SparkRoom] = {}
 
 
 # --- from a frame -------------------------------------------------------------------------
@@ -228,21 +226,6 @@ def _quoted(name: str) -> str:
 
 
 # --- queries ------------------------------------------------------------------------------
-
-
-def session(given: SparkSession | None = None) -> SparkSession:
-    """Return a session for one query: names that are registered there meet no others."""
-    room = start() if given is None else _adopted(given)
-    return room.new_session()
-
-
-def _adopted(given: SparkSession) -> SparkRoom:
-    """Return the room in someone's session; one for each."""
-    with _lock:
-        known = _rooms.get(id(given))
-        if known is None or known.given is not given:
-            known = _rooms[id(given)] = adopt(given)
-        return known
 
 
 def answer(session: SparkSession, query: str, parameters: Mapping[str, object]) -> DataFrame:

@@ -167,9 +167,6 @@ class Annotations:
             return {kind: each.value for kind, each in self.found.items()} == dict(other)
         return NotImplemented
 
-    def __hash__(self) -> int:
-        return hash(frozenset(self.found))
-
     def __contains__(self, kind: object) -> bool:
         return kind in self.found
 

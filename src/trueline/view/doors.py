@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ class Doors:
     __slots__ = ()
 
     if TYPE_CHECKING:
+        _spark: Callable[[], Any] | None
 
         def __init__(self, given: Any) -> None: ...
 
@@ -153,9 +154,14 @@ class Doors:
         return pl.from_arrow(self.to_arrow())
 
     def to_spark(self, session: Any = None) -> Any:
-        """Return it as a Spark frame; the rows are read by Spark's own tasks where that is possible."""
+        """Return it as a Spark frame; the rows are read by Spark's own tasks where that is possible.
+
+        Without a session it is one of ours: in the Spark of the workspace the view is of, or of this process.
+        """
         from trueline.view.engine import engine
 
+        if session is None and self._spark is not None:
+            session = self._spark()
         return engine().frame(self, session)  # type: ignore[arg-type]
 
     def rows(self, of: type[T] | None = None) -> Iterator[Any]:

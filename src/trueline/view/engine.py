@@ -31,9 +31,6 @@ class Engine(Protocol):
     def frame(self, view: View, session: Any = None) -> Any:
         """Return a view as a frame of a session (ours, if none is given), in any order."""
 
-    def session(self, given: Any = None) -> Any:
-        """Return a new session of ours, beside one that is given or in the Spark of this process."""
-
     def register(self, session: Any, name: str, view: View) -> None:
         """Give a view a name that queries of a session can use."""
 

@@ -34,7 +34,7 @@ class Groups(Generic[V]):
         """Return a row for each group, in the order of their first rows: the key, then these aggregates."""
         from trueline.view.operators.grouping import grouped
 
-        return type(self._view)(grouped(self._view.node, self._columns, aggregates))
+        return self._view.made_of(grouped(self._view.node, self._columns, aggregates))
 
     def __repr__(self) -> str:
         return f"<Groups by {', '.join(column.name for column in self._columns) or 'nothing'}>"

@@ -26,7 +26,7 @@ class Operations:
 
     if TYPE_CHECKING:
 
-        def __init__(self, given: Any) -> None: ...
+        def made_of(self, node: Node) -> Self: ...
 
         @property
         def node(self) -> Node: ...
@@ -38,12 +38,12 @@ class Operations:
 
     def select(self, *columns: Key) -> Self:
         """Keep these columns, in this order; an index or a `Column` reaches a hidden one."""
-        return type(self)(chosen(self.node, [each.index for each in self.schema.find_all(columns)]))
+        return self.made_of(chosen(self.node, [each.index for each in self.schema.find_all(columns)]))
 
     def drop(self, *columns: Key) -> Self:
         """Leave out these columns; one that they hid can be seen again."""
         gone = {each.index for each in self.schema.find_all(columns)}
-        return type(self)(chosen(self.node, [c.index for c in self.schema if c.index not in gone]))
+        return self.made_of(chosen(self.node, [c.index for c in self.schema if c.index not in gone]))
 
     def rename(self, mapping: Mapping[str, str] | None = None, /, **names: str) -> Self:
         """Give columns other names: `rename(new="old")`, or `rename({"old": "new"})`.
@@ -59,7 +59,7 @@ class Operations:
             twice = next(name for name in seen if seen.count(name) > 1)
             raise SchemaError(f"two columns would be {twice!r}", remedy="rename the other too", column=twice)
         line = [c.index for c in self.schema]
-        return type(self)(chosen(self.node, line, [places.get(c.index, c.name) for c in self.schema]))
+        return self.made_of(chosen(self.node, line, [places.get(c.index, c.name) for c in self.schema]))
 
     def with_columns(self, mapping: Mapping[str, str] | None = None, /, **columns: object) -> Self:
         """Add computed columns: `with_columns(y="x + :a", a=1)`; one of a known name hides the old one.
@@ -74,14 +74,14 @@ class Operations:
         from trueline.view.operators.parameters import told_apart
 
         texts, parameters = told_apart(mapping or {}, columns)
-        return type(self)(with_columns(self.node, texts, parameters))
+        return self.made_of(with_columns(self.node, texts, parameters))
 
     def with_row_id(self, name: str) -> Self:
         """Add the row id as a column (view:C80)."""
         from trueline.view.operators.columns import computed
         from trueline.view.operators.computing import Identify
 
-        return type(self)(computed(self.node, [Identify(name)]))
+        return self.made_of(computed(self.node, [Identify(name)]))
 
     # --- rows ---------------------------------------------------------------------------
 
@@ -91,15 +91,15 @@ class Operations:
         `docs/expressions.md` describes the language. A row for which there is no
         answer (a missing value, a division by zero) is not kept.
         """
-        return type(self)(Filter(self.node, condition(where, self.schema.to_arrow(), parameters)))
+        return self.made_of(Filter(self.node, condition(where, self.schema.to_arrow(), parameters)))
 
     def limit(self, count: int) -> Self:
         """Keep the first rows."""
-        return type(self)(Part(self.node, 0, natural(count, "limit")))
+        return self.made_of(Part(self.node, 0, natural(count, "limit")))
 
     def skip(self, count: int) -> Self:
         """Leave out the first rows."""
-        return type(self)(Part(self.node, natural(count, "skip"), None))
+        return self.made_of(Part(self.node, natural(count, "skip"), None))
 
     def sample(self, fraction: float, seed: int = 0, *, replace: bool = False) -> Self:
         """Keep each row with a probability, decided by its id: the same rows however it is read.
@@ -108,7 +108,7 @@ class Operations:
         """
         from trueline.view.operators.sampling import sampled
 
-        return type(self)(sampled(self.node, fraction, seed, replace=replace))
+        return self.made_of(sampled(self.node, fraction, seed, replace=replace))
 
     def split(
         self,
@@ -136,13 +136,13 @@ class Operations:
         """Order the rows by columns: missing last, NaN before it, equal rows as they were."""
         from trueline.view.operators.sorting import sorted_by
 
-        return type(self)(sorted_by(self.node, columns, descending))
+        return self.made_of(sorted_by(self.node, columns, descending))
 
     def shuffle(self, seed: int) -> Self:
         """Order the rows by a hash of the seed and their ids (decision 4)."""
         from trueline.view.operators.shuffling import shuffled
 
-        return type(self)(shuffled(self.node, seed))
+        return self.made_of(shuffled(self.node, seed))
 
     # --- several views ------------------------------------------------------------------
 
@@ -150,13 +150,13 @@ class Operations:
         """Put the rows of other views after these; a column keeps its place, found by name in the others."""
         from trueline.view.operators.concatenating import concatenated
 
-        return type(self)(concatenated([self.node, *(each.node for each in others)]))
+        return self.made_of(concatenated([self.node, *(each.node for each in others)]))
 
     def zip(self, *others: Self) -> Self:
         """Put views side by side, row by row, as long as the shortest; ids are those of the first."""
         from trueline.view.operators.zipping import zipped
 
-        return type(self)(zipped([self.node, *(each.node for each in others)]))
+        return self.made_of(zipped([self.node, *(each.node for each in others)]))
 
     def join(
         self,
@@ -174,7 +174,7 @@ class Operations:
         """
         from trueline.view.operators.joining import joined
 
-        return type(self)(joined(self.node, other.node, on, how, as_of, suffix))
+        return self.made_of(joined(self.node, other.node, on, how, as_of, suffix))
 
     # --- one to many, many to one -------------------------------------------------------
 
@@ -182,7 +182,7 @@ class Operations:
         """Give each value of a vector a row of its own; with `outer` an empty one keeps its row."""
         from trueline.view.operators.exploding import exploded
 
-        return type(self)(exploded(self.node, column, outer=outer))
+        return self.made_of(exploded(self.node, column, outer=outer))
 
     def group_by(self, *columns: str) -> Groups[Self]:
         """Group rows with equal values: `view.group_by("city").agg(total="sum(price)")`."""
@@ -200,7 +200,7 @@ class Operations:
         """
         from trueline.view.operators.windowing import windowed
 
-        return type(self)(
+        return self.made_of(
             windowed(self.node, natural(before, "before"), natural(after, "after"), by, aggregates)
         )
 
@@ -210,7 +210,7 @@ class Operations:
         """Keep what is read: each column of each row is computed once, and can then be shuffled."""
         from trueline.view.operators.caching import cached
 
-        return type(self)(cached(self.node))
+        return self.made_of(cached(self.node))
 
 
 def natural(count: object, what: str) -> int:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from trueline.view import explaining, reading
 from trueline.view.doors import Doors
@@ -31,10 +31,15 @@ class View(Doors, Operations):
     {'city': ['Zug']}
     """
 
-    __slots__ = ("_node",)
+    __slots__ = ("_node", "_spark")
 
-    def __init__(self, given: Node | Source) -> None:
+    def __init__(self, given: Node | Source, spark: Callable[[], Any] | None = None) -> None:
         self._node: Node = given if isinstance(given, Node) else Given(given)
+        self._spark = spark
+
+    def made_of(self, node: Node) -> Self:
+        """Return a view of another node, in the same Spark."""
+        return type(self)(node, self._spark)
 
     # --- what it is -------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from trueline.workspace.ingest.incoming import Incoming, from_table
 from trueline.workspace.ingest.once import check_key
 from trueline.workspace.ingest.watermarks import as_instant
 from trueline.workspace.intake import hold
+from trueline.workspace.rooms import Rooms
 from trueline.workspace.tasks import Inline, Tasks
 
 # Asked once: the answer is read from a file, which takes 45 µs.
@@ -53,13 +54,14 @@ def append_rows(
     key: str | None = None,
     resend: bool = False,
     tasks: Tasks | None = None,
+    rooms: Rooms | None = None,
     polled: Polled | None = None,
 ) -> Commit:
     """Add rows as one commit, whatever other writers do meanwhile."""
     check_key(key)
     explicit = None if watermark is None else as_instant(watermark)
     check_appendable(name, tail, nothing=polled is not None or _is_nothing(data))
-    run = tasks if tasks is not None else _tasks_for(data)
+    run = tasks if tasks is not None else _tasks_for(data, rooms)
     with _typed_errors(chain.store.location), chain.store.scratch() as scratch:
         incoming = _take(
             chain, tail, data, reader, max_bad, resend=resend, scratch=scratch, tasks=run, polled=polled
@@ -122,12 +124,10 @@ def _take(
     return from_table(hold(data), tail, with_op=isinstance(strategy_of(tail), Changelog | Upsert))
 
 
-def _tasks_for(data: object) -> Tasks:
+def _tasks_for(data: object, rooms: Rooms | None) -> Tasks:
     """Work on rows of a Spark frame is done where they are, other work in this process."""
-    if is_frame(data):
-        from trueline.spark.session import adopt
-
-        return adopt(data.sparkSession).tasks()  # type: ignore[attr-defined]
+    if rooms is not None and is_frame(data):
+        return rooms.of(data.sparkSession).tasks()  # type: ignore[attr-defined]
     return Inline(workers=_WORKERS)
 
 

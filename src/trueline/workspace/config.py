@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -42,8 +43,36 @@ def _flag(value: Any) -> bool:
     return found
 
 
+def _text(pattern: str, example: str) -> Callable[[Any], str]:
+    """Return what reads text of a form."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or not re.fullmatch(pattern, value):
+            raise InputError(f"{value!r} is not understood", remedy=f"write it like {example}")
+        return value
+
+    return read
+
+
 SETTINGS: Final[Mapping[str, Setting]] = {
     "gc.older_than": Setting("1h", "how long gc spares what nothing refers to", _duration),
+    "spark.driver.memory": Setting(
+        None,
+        "memory of the Spark that is started here; without it Spark's own default",
+        _text(r"[1-9]\d{0,6}[kmgt]b?", "4g"),
+    ),
+    "spark.master": Setting(
+        "local[*]",
+        "where Spark runs: local[N] or the address of a cluster",
+        _text(
+            r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|(spark|k8s)://\S+|local-cluster\[\S+\]|yarn", "local[4]"
+        ),
+    ),
+    "spark.remote": Setting(
+        None,
+        "the address of a Spark Connect server; it comes before spark.master",
+        _text(r"sc://[^\s/:]\S*", "sc://host:15002"),
+    ),
     "storage.durable": Setting(
         True, "false leaves out syncing to disk: a power cut may then lose commits", _flag
     ),

@@ -261,6 +261,7 @@ class Dataset:
                 watermark=watermark,
                 key=idempotency_key,
                 resend=resend,
+                rooms=self._workspace.rooms,
             )
 
     def take(self, files: Sequence[Source], reader: Reader, polled: Polled, **terms: Any) -> Commit:
@@ -284,7 +285,7 @@ class Dataset:
         """
         from trueline.workspace.reading import view_of
 
-        return view_of(self.name, self._present, at, system=system)
+        return self._at_home(view_of(self.name, self._present, at, system=system))
 
     def changes(self, after: At = None, upto: At = None, system: bool = False) -> View:
         """View the events in (after, upto], with their offset, operation and time.
@@ -295,13 +296,13 @@ class Dataset:
         """
         from trueline.workspace.reading import changes_of
 
-        return changes_of(self.name, self._present, after, upto, system=system)
+        return self._at_home(changes_of(self.name, self._present, after, upto, system=system))
 
     def diff(self, a: At, b: At = None) -> View:
         """View the net change from one commit to another: per key, or the rows that were added."""
         from trueline.workspace.reading import diff_of
 
-        return diff_of(self.name, self._present, a, b)
+        return self._at_home(diff_of(self.name, self._present, a, b))
 
     def get(self, key: object, at: At = None) -> dict[str, Any] | None:
         """Return the current row of a key, None if there is none.
@@ -423,6 +424,10 @@ class Dataset:
         return push(self, url, force=force, **options)
 
     # --- inside -----------------------------------------------------------------------
+
+    def _at_home(self, view: View) -> View:
+        """A view that goes to the Spark of the workspace, where it goes to one."""
+        return type(view)(view.node, self._workspace.rooms.session)
 
     @property
     def _present(self) -> Chain:

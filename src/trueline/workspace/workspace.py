@@ -33,6 +33,7 @@ from trueline.workspace.duration import seconds
 from trueline.workspace.lost_head import head_missing, is_lost
 from trueline.workspace.names import check_name, is_name, not_found, same_but_for_case
 from trueline.workspace.places import Place, folder_of, keep_key, place_of
+from trueline.workspace.rooms import Rooms
 from trueline.workspace.transfer.origin import forget_unfinished, is_unfinished
 
 if TYPE_CHECKING:
@@ -50,7 +51,10 @@ def open(  # noqa: A001 (the promised name)
     """Open a workspace: a folder, or an object-store URL with the `options` its provider needs.
 
     With `create` it is made if it is not there; done twice it is the same
-    workspace. A Spark session handed in is never changed.
+    workspace. `spark` is a session (never changed: work is done in a new one
+    beside it), the address of a Connect server (`sc://…`) or a master
+    (`local[4]`); without it the settings `spark.…` say where Spark is started
+    when it is first needed.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, open(folder, create=True) as ws:
@@ -94,7 +98,7 @@ class Workspace:
         self.place = place
         self.location = place.location
         self.config = settings
-        self.spark = spark
+        self.rooms = Rooms(spark, settings)
         self._open: dict[str, Dataset] = {}
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -341,6 +345,7 @@ class Workspace:
             for dataset in self._open.values():
                 dataset.chain.close()
             self._open.clear()
+        self.rooms.leave()
 
     def __enter__(self) -> Self:
         return self

@@ -245,7 +245,7 @@ def split(
     salt = _salt(below, "split", seed)
     names = list(named) if named is not None else [str(number) for number in range(len(shares))]
     parts = [
-        type(view)(Chosen(below, Choice(salt, low, high), keys, _says(f"part {name}", below, keys, seed)))
+        view.made_of(Chosen(below, Choice(salt, low, high), keys, _says(f"part {name}", below, keys, seed)))
         for name, (low, high) in zip(names, pairwise(limits), strict=True)
     ]
     return dict(zip(names, parts, strict=True)) if named is not None else tuple(parts)
@@ -263,7 +263,7 @@ def folds(view: Any, k: object, seed: int, by: str | Sequence[str] | None) -> li
         says = _says(f"fold {number + 1} of {k}", below, keys, seed)
         test = Chosen(below, Choice(salt, low, high), keys, says)
         train = Chosen(below, Choice(salt, low, high, outside=True), keys, f"all but {says}")
-        found.append((type(view)(train), type(view)(test)))
+        found.append((view.made_of(train), view.made_of(test)))
     return found
 
 

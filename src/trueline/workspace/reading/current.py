@@ -66,7 +66,7 @@ class CurrentRows:
     @property
     def ordinal(self) -> str | None:
         """Who a row is: the offset of the event that last set it."""
-        return self.standing.vocab.offset
+        return str(self.standing.vocab.offset)
 
     def explain(self) -> list[str]:
         """Say where the rows come from."""

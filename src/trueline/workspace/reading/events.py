@@ -56,7 +56,7 @@ class Events:
     @property
     def ordinal(self) -> str | None:
         """Who a row is: the offset of its event."""
-        return self.standing.vocab.offset
+        return str(self.standing.vocab.offset)
 
     def explain(self) -> list[str]:
         """Say which offsets are read."""

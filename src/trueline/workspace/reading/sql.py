@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -33,15 +34,21 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     """Answer a query; it is checked now and computed when its rows are first read."""
     tables = list(tables_of(text, list(workspace)))
     views = {table.name: _view(workspace, table, at) for table in tables}
-    spark = engine()
-    session = spark.session(workspace.spark)
-    for name, view in views.items():
-        spark.register(session, name, view)
-    frame = spark.answer(session, text, parameters)
+    spark, room = engine(), workspace.rooms.first
     origins: dict[str, Origin] = {
         name: origin for name, view in views.items() for origin in view.origins.values()
     }
-    return View(spark.freeze(frame, None, origins))
+    # Names that are registered in a session of its own meet no others.
+    session = room.new_session()
+    try:
+        for name, view in views.items():
+            spark.register(session, name, view)
+        source = spark.freeze(spark.answer(session, text, parameters), None, origins)
+    except BaseException:
+        room.release(session)
+        raise
+    weakref.finalize(source, room.release, session).atexit = False
+    return View(source, workspace.rooms.session)
 
 
 def _view(workspace: Workspace, table: Table, at: Any) -> View:
