@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -11,10 +9,8 @@ from hypothesis import strategies as st
 from pyspark.sql import types as s
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tests.architecture import ROOT
 from trueline.annotations import annotations_of_arrow, annotations_to_arrow
 from trueline.chain.arrow_schema import from_arrow, to_arrow
-from trueline.chain.evolution import show
 from trueline.errors import SchemaError
 from trueline.spark.types import (
     annotations_of_spark,
@@ -190,35 +186,3 @@ def test_annotations_go_through_the_jvm_and_a_file(spark, tmp_path):
 def test_what_others_keep_in_metadata_is_no_annotation():
     assert annotations_of_arrow({b"PARQUET:field_id": b"1", b"a/b": b"not json", b"pandas": b"{}"}) == {}
     assert annotations_of_spark({"__CHAR_VARCHAR_TYPE_STRING": "char(3)"}) == {}
-
-
-# --- the page ---------------------------------------------------------------------------
-
-
-def test_the_table_in_the_reference_is_true():
-    page = (ROOT / "docs" / "reference" / "types.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `([^`]+)` \| `([^`]+)` \| `([^`]+)` \|", page, flags=re.MULTILINE)
-    made = {
-        "Decimal": pa.decimal128(10, 2),
-        "Binary(n)": pa.binary(4),
-        "List": pa.list_(pa.int64()),
-        "List(n)": pa.list_(pa.int64(), 4),
-        "Struct": pa.struct({"x": pa.int64()}),
-        "Map": pa.map_(pa.string(), pa.int64()),
-    }
-    assert len(rows) > 25
-    for odf, arrow, spark in rows:
-        kind = made.get(odf)
-        if kind is None:
-            unit = re.fullmatch(r"(timestamp|time32|time64)\[(\w+)(?:, (UTC))?\]", arrow)
-            kind = (
-                pa.timestamp(unit[2], unit[3])
-                if unit and unit[1] == "timestamp"
-                else getattr(pa, unit[1])(unit[2])
-                if unit
-                else pa.type_for_alias(arrow)
-            )
-        shown = to_spark_schema(pa.schema({"c": kind}))["c"].dataType.simpleString()
-        assert shown == spark, (odf, arrow, shown)
-        described = from_arrow(pa.schema([pa.field("c", kind, nullable=kind == pa.null())])).fields[0].type
-        assert type(described).__name__ == odf.partition("(")[0], (odf, show(described))

@@ -143,6 +143,8 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
     Slices that are files Spark reads itself are read by it; other rows are read in its tasks by the view's
     own code. Only where rows depend on each other (a limit, a sort) they pass this process.
     """
+    from pyspark.sql.pandas.types import to_arrow_schema
+
     session = start().session if session is None else session
     columns = view.schema.visible
     if not columns:
@@ -159,7 +161,9 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
         parts = view.node.pieces(Want(tuple(column.index for column in columns)))
         if not parts:
             return session.createDataFrame(target.empty_table(), schema)
-        read = _Read([pack(part) for part in parts], columns, ours, target)
+        # Spark takes a time of day from Python in nanoseconds only.
+        taken = to_arrow_schema(schema, timezone="UTC")
+        read = _Read([pack(part) for part in parts], columns, ours, taken)
         return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
 
 

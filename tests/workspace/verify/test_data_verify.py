@@ -84,6 +84,7 @@ def test_a_file_that_lost_its_end_tells_both_sizes(ds):
     assert (found.kind, found.expected, found.actual) == ("corrupt", str(data.size), str(data.size - 7))
 
 
+@pytest.mark.contract("chain:G5")
 def test_a_file_that_is_gone_is_missing(ds):
     path_of(ds, slice_of(ds, ds.head).physical_hash).unlink()
     found = problem(ds.verify())
@@ -132,6 +133,7 @@ def test_honest_rows_of_another_writer_verify(ds):
     assert ds.verify().ok
 
 
+@pytest.mark.contract("chain:G4")
 @pytest.mark.parametrize(
     ("column", "values", "said"),
     [
@@ -174,6 +176,7 @@ def test_another_logical_hash_is_corrupt(ds):
     assert found.expected == other
 
 
+@pytest.mark.contract("chain:G4")
 @pytest.mark.parametrize("rows", [1, 3])
 def test_more_or_fewer_rows_than_the_interval_are_corrupt(ds, rows):
     time = moment(ds)
@@ -307,6 +310,14 @@ def test_a_checkpoint_without_data_is_looked_at(ds):
     path_of(ds, name, "checkpoints").write_bytes(b"of another Engine")
     found = problem(ds.verify())
     assert (found.file, found.expected) == (f"checkpoints/{name}", name)
+
+
+@pytest.mark.contract("chain:G5")
+def test_a_checkpoint_that_is_gone_is_missing(keyed):
+    name = keyed.chain.tail().checkpoint
+    path_of(keyed, name, "checkpoints").unlink()
+    found = problem(keyed.verify())
+    assert (found.kind, found.file) == ("missing", f"checkpoints/{name}")
 
 
 def test_the_state_files_of_a_checkpoint_are_looked_at(keyed):
