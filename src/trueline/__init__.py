@@ -58,4 +58,5 @@ _LAZY = {
     "text": "trueline.readers",
 }
 
-__getattr__, __dir__ = lazily(__name__, _LAZY, ("console", "errors", "merge", "readers"))
+_MODULES = ("console", "errors", "merge", "readers", "testing", "types", "view")
+__getattr__, __dir__ = lazily(__name__, _LAZY, _MODULES)

@@ -124,6 +124,14 @@ class QueryError(InputError):
     """A query that Spark cannot understand or finish, with the line and column where it fails."""
 
 
+class CursorShared(InputError, RuntimeError):
+    """Two threads moved one cursor at once."""
+
+
+class ContractBroken(InputError, AssertionError):
+    """A component does not keep a contract: `check` names the check, `contracts` what it breaks."""
+
+
 class Diverged(InputError):
     """Two copies of a dataset each have blocks the other has not; `common` is the last they share."""
 

@@ -28,7 +28,7 @@ def test_show_shows_rows_columns_and_where_they_come_from(run, shop):
     assert "offset 2" in done.out
     document = run("-C", shop, "show", "sales", "--json").json
     assert document["rows"][0] == {"city": "Bern", "price": 9.5}
-    assert document["columns"] == [{"name": "city", "type": "string"}, {"name": "price", "type": "double"}]
+    assert document["columns"] == [{"name": "city", "type": "text"}, {"name": "price", "type": "float64"}]
     assert document["origins"]["sales"]["offset"] == 2
     assert document["more"] is False
 

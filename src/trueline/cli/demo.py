@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -79,6 +79,7 @@ class Story:
         sales = self.commits()
         self.files(sales)
         self.keys()
+        self.views(sales)
         self.race(sales)
         self.proof()
         self.deaths(sales)
@@ -144,6 +145,30 @@ class Story:
         for row in customers.view().to_arrow().to_pylist():
             self.console.say(f"    {row['id']}  {row['city']}", "faint")
         self.facts["customers"] = customers.view().count()
+
+    def views(self, sales: Dataset) -> None:
+        """A view, its ids, two readers that share it, and a view that breaks a contract."""
+        self.chapter(
+            "Views",
+            "A view is a repeatable look at exactly known rows: lazy, typed, and each row has an id however\n"
+            "it is read. Two cursors share one; put together again they are the serial one.",
+        )
+        view = sales.view().filter("price >= :least", least=9).with_columns(gross="price * 1.081")
+        serial = _read([view.cursor()])
+        for position, (row_id, city, gross) in enumerate(serial):
+            self.console.say(f"    {position}  {row_id.hex[-6:]}  {city:<6} {gross:6.2f}", "faint")
+        members = view.cursor_set(n=2)
+        together = _read([trueline.view.consolidate(members)])
+        which = "the same" if together == serial else "OTHER"
+        self.console.say(f"  {len(members)} cursors, put together: {which} rows and ids", "good")
+        try:
+            trueline.testing.check(_careless())
+            caught = ""
+        except trueline.testing.ContractBroken as broken:
+            caught = str(broken).splitlines()[0]
+        self.console.say("  A view that loses rows when one of its columns is read is caught:", "faint")
+        self.console.say(f"    {caught}", "faint")
+        self.facts["views"] = {"rows": len(serial), "same": together == serial, "caught": caught[:7]}
 
     def race(self, sales: Dataset) -> None:
         """Two writers plan from the same head; both commit, one after the other."""
@@ -232,3 +257,31 @@ class _WhileWaiting:
 
         self._happens()
         return pa.Table.from_pylist(self._rows).__arrow_c_stream__(requested_schema)
+
+
+def _read(cursors: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Read cursors to their ends: ids, cities and prices."""
+    found = []
+    for cursor in cursors:
+        with cursor:
+            city, gross = cursor.getter("city"), cursor.getter("gross")
+            while cursor.move_next():
+                found.append((cursor.id, city(), gross()))
+    return found
+
+
+def _careless() -> Any:
+    """A view that leaves out what it cannot read, but only where it is read."""
+    types, view = trueline.types, trueline.view
+
+    class Careless(trueline.testing.SimpleView):  # type: ignore[misc]
+        schema = view.Schema([view.Field("city", types.text), view.Field("price", types.float64)])
+
+        def rows(self, columns: Sequence[Any]) -> Iterator[list[Any]]:
+            names = [column.name for column in columns]
+            for city, price in (("Bern", 9.5), ("Zug", None), ("Chur", 3.0)):
+                if price is not None or "price" not in names:
+                    cells = {"city": city, "price": price}
+                    yield [cells[name] for name in names]
+
+    return Careless()

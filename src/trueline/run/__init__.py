@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from trueline.run.attempt import Token, current
-from trueline.run.coordinator import Failure
 from trueline.run.events import Event, Observer
 from trueline.run.executors import Executor, Inline, Processes, Threads
+from trueline.run.failure import Failure
 from trueline.run.report import Report
 from trueline.run.run import Run
 from trueline.run.step import ERASED, Step

@@ -4,55 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Any, Final
 
 from trueline.errors import RunFailed
 from trueline.run.attempt import Attempt, Entry, Outcome
 from trueline.run.events import Event, Observer, What
 from trueline.run.executors import Executor
+from trueline.run.failure import Failure
 from trueline.run.generations import Generations, initial, stamped
+from trueline.run.inbox import Inbox
 from trueline.run.line import ABSENT, ALL, ATTEMPTS, Line, there
 from trueline.run.step import ERASED, Step, same
 
 # Below this chance that nothing will change, a step waits for its input instead of working ahead.
 WORTH: Final = 0.25
-
-
-@dataclass(frozen=True)
-class Failure:
-    """One real failure: where, on which value's generations, and what was raised."""
-
-    step: int
-    name: str
-    key: Any
-    gens: Generations
-    cause: BaseException
-    value: Any = None
-
-
-@dataclass
-class Inbox:
-    """What reaches the coordinator from other threads."""
-
-    queue: SimpleQueue[tuple[Any, ...]] = field(default_factory=SimpleQueue)
-
-    def post(self, attempt: Attempt, outcome: Outcome | BaseException) -> None:
-        """A batch has ended."""
-        self.queue.put(("done", attempt, outcome))
-
-    def feed(self, items: Mapping[Any, Any]) -> None:
-        """Values have come in, new or revised."""
-        self.queue.put(("feed", dict(items)))
-
-    def close(self) -> None:
-        """No more values will come in."""
-        self.queue.put(("close",))
-
-    def wake(self) -> None:
-        """A step that was not ready may be."""
-        self.queue.put(("wake",))
 
 
 class Coordinator:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trueline.run.coordinator import Coordinator, Failure
+    from trueline.run.coordinator import Coordinator
+from trueline.run.failure import Failure
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from types import TracebackType
 from typing import Any, Self
 
 from trueline.errors import InputError
-from trueline.run.coordinator import Coordinator, Failure
+from trueline.run.coordinator import Coordinator
 from trueline.run.events import Observer
 from trueline.run.executors import Executor, Threads
+from trueline.run.failure import Failure
 from trueline.run.report import Report
 from trueline.run.step import Step
 
@@ -34,7 +35,8 @@ class Run:
         observers: Sequence[Observer] = (),
         queue: int = 10_000,
     ) -> None:
-        if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
+        count: object = workers
+        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
             raise InputError(f"workers={workers!r}", remedy="give a whole number from 1 on")
         for step in steps:
             if not isinstance(step, Step):

@@ -18,8 +18,11 @@ from trueline.spark.errors import CarriedError
 from trueline.spark.packing import pack, unpack
 from trueline.spark.types import to_spark_schema
 from trueline.view.bounds import NO_BOUNDS
-from trueline.view.plan import Scan, Step, divided
-from trueline.view.schema import unknown_column
+from trueline.view.chunk import Want
+from trueline.view.node import Piece as Part
+from trueline.view.reading import batch_of
+from trueline.view.schema import Column, unknown_column
+from trueline.view.source import Source
 from trueline.view.view import View
 from trueline.workspace import open as open_workspace
 from trueline.workspace.reading import resolve
@@ -194,20 +197,33 @@ class Whole:
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         with self.asked.opened() as dataset:
-            yield from self.asked.view(dataset).step.batches(columns, NO_BOUNDS)
+            yield from self.asked.view(dataset).batches(columns)
 
 
 @dataclass(frozen=True)
 class Piece:
     """Some rows; with `op` the column of that name holds operations, which are shown as words."""
 
-    step: Step
+    source: Source
     op: str | None = None
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        for batch in self.step.batches(columns, NO_BOUNDS):
+        for batch in self.source.batches(columns, NO_BOUNDS):
             is_shown = self.op is not None and self.op in columns
             yield _worded(batch, list(columns).index(self.op or "")) if is_shown else batch
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some rows of a view."""
+
+    part: Part
+    columns: tuple[Column, ...]
+    schema: pa.Schema
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        for chunk in self.part.chunks():
+            yield batch_of(chunk, self.columns, self.schema).select(list(columns))
 
 
 def _worded(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
@@ -237,12 +253,11 @@ def _events(standing: Standing, columns: Sequence[str], first: int, last: int, *
         groups[-1].append(events.file(entry))
     op = vocab.op if words else None
     return [
-        Piece(Scan(Slices(tuple(group), events.schema, vocab.offset, vocab.event_time)), op)
-        for group in groups
+        Piece(Slices(tuple(group), events.schema, vocab.offset, vocab.event_time), op) for group in groups
     ]
 
 
-def _partitions(pieces: Sequence[Piece | Whole]) -> list[InputPartition]:
+def _partitions(pieces: Sequence[Piece | Rows | Whole]) -> list[InputPartition]:
     return [InputPartition(pack(piece)) for piece in pieces]
 
 
@@ -324,8 +339,11 @@ class BatchReader(DataSourceReader):
                 return _partitions(
                     _events(standing, view.schema.names, first, standing.last_offset, words=True)
                 )
-            parts = divided(view.step)
-            return _partitions([Whole(asked)] if parts is None else [Piece(part) for part in parts])
+            if not view.node.portable:
+                return _partitions([Whole(asked)])
+            columns, schema = view.schema.visible, view.schema.to_arrow()
+            parts = view.node.pieces(Want(tuple(column.index for column in columns)))
+            return _partitions([Rows(part, columns, schema) for part in parts])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.schema)

@@ -7,6 +7,7 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -19,10 +20,14 @@ from trueline.spark.packing import pack, unpack
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 from trueline.view.bounds import NO_BOUNDS, Bounds
+from trueline.view.chunk import Want
+from trueline.view.node import Node, Piece
+from trueline.view.operators.columns import Columns
 from trueline.view.origin import Origin
-from trueline.view.plan import Project, Scan, Step, divided
-from trueline.view.schema import unknown_column
-from trueline.view.source import ROWS_OF_A_BATCH
+from trueline.view.reading import batch_of
+from trueline.view.schema import Column, unknown_column
+from trueline.view.source import ROWS_OF_A_BATCH, Source
+from trueline.view.sources.given import Given
 from trueline.workspace.tasks import failure
 
 if TYPE_CHECKING:
@@ -59,13 +64,20 @@ class FrozenFrame:
     The folder goes with the last view that rests on it.
     """
 
+    travels = False
+
     def __init__(self, frame: DataFrame, schema: pa.Schema, origins: Mapping[str, Origin]) -> None:
         self.frame = frame
         self.schema = schema
         self.origins = origins
-        self.row_count: int | None = None
+        self.ordinal: str | None = None
         self._lock = threading.Lock()
         self._spooled: Spooled | None = None
+
+    @property
+    def row_count(self) -> int | None:
+        """Known once it was computed."""
+        return None if self._spooled is None else self._spooled.rows
 
     def frozen(self) -> Spooled:
         """Compute the frame, the first time."""
@@ -77,17 +89,15 @@ class FrozenFrame:
                 self._spooled = bring(self.frame, folder)
             return self._spooled
 
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+        """Return its files, which only this machine is sure to have; the frame is computed for it."""
+        del bounds, parts
+        return [FrozenPart(piece.path, piece.rows, self.schema, self) for piece in self.frozen().pieces]
+
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the rows in the order they were frozen in."""
-        del bounds
-        schema = pa.schema([self.schema.field(name) for name in columns])
-        for piece in self.frozen().pieces:
-            if not columns:
-                yield pa.record_batch({"": pa.nulls(piece.rows)}).select([])
-                continue
-            with pq.ParquetFile(piece.path) as file:
-                for batch in file.iter_batches(ROWS_OF_A_BATCH, columns=list(columns)):
-                    yield batch.select(list(columns)).cast(schema)
+        for part in self.pieces() or ():
+            yield from part.batches(columns, bounds)
 
     def explain(self) -> list[str]:
         """Say whether it was computed."""
@@ -95,6 +105,33 @@ class FrozenFrame:
         how = "not computed yet" if known is None else f"frozen, {known.rows:,} rows"
         made_from = f" of {', '.join(map(str, self.origins.values()))}" if self.origins else ""
         return [f"Spark frame{made_from} ({how})"]
+
+
+@dataclass(frozen=True)
+class FrozenPart:
+    """One file of a frozen frame, which is there as long as the frame is."""
+
+    path: str
+    row_count: int
+    schema: pa.Schema
+    frame: FrozenFrame
+    ordinal: str | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order."""
+        del bounds
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        if not columns:
+            yield pa.record_batch({"": pa.nulls(self.row_count)}).select([])
+            return
+        with pq.ParquetFile(self.path) as file:
+            for batch in file.iter_batches(ROWS_OF_A_BATCH, columns=list(columns)):
+                yield batch.select(list(columns)).cast(schema)
+
+    def explain(self) -> list[str]:
+        """Say what it is."""
+        return ["a part of a Spark frame"]
 
 
 # --- to a frame ---------------------------------------------------------------------------
@@ -109,51 +146,63 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     session = start().session if session is None else session
-    step = view.step
-    if not step.schema.names:
+    columns = view.schema.visible
+    if not columns:
         raise SchemaError("a view without columns is no table of Spark", remedy="select at least one column")
     with translated():
-        schema = to_spark_schema(step.schema)
-        files = _files(step)
-        if files is not None:
-            return _from_files(session, step, files)
-        parts = divided(step)
+        ours = view.schema.to_arrow()
+        schema = to_spark_schema(ours)
+        source = _files(view.node, columns)
+        if source is not None:
+            return _from_files(session, *source)
         target = arrow_schema_of(schema)
+        if not view.node.portable:
+            return session.createDataFrame(view.to_arrow().cast(target), schema)
+        parts = view.node.pieces(Want(tuple(column.index for column in columns)))
         if not parts:
-            rows = view.to_arrow().cast(target) if parts is None else target.empty_table()
-            return session.createDataFrame(rows, schema)
+            return session.createDataFrame(target.empty_table(), schema)
         # Spark takes a time of day from Python in nanoseconds only.
-        read = _Read([pack(part) for part in parts], to_arrow_schema(schema, timezone="UTC"))
+        taken = to_arrow_schema(schema, timezone="UTC")
+        read = _Read([pack(part) for part in parts], columns, ours, taken)
         return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
 
 
 class _Read:
     """What one task does: reads its piece of the view."""
 
-    def __init__(self, parts: list[bytes], schema: pa.Schema) -> None:
-        self.parts, self.schema = parts, schema
+    def __init__(
+        self, parts: list[bytes], columns: Sequence[Column], ours: pa.Schema, schema: pa.Schema
+    ) -> None:
+        self.parts, self.columns, self.ours, self.schema = parts, tuple(columns), ours, schema
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 try:
-                    part: Step = unpack(self.parts[number])
-                    for rows in part.batches(self.schema.names, NO_BOUNDS):
-                        yield rows.cast(self.schema)
+                    part: Piece = unpack(self.parts[number])
+                    for chunk in part.chunks():
+                        yield batch_of(chunk, self.columns, self.ours).cast(self.schema)
                 except Exception as error:  # noqa: BLE001 (whatever reading raises)
                     raise CarriedError(failure(error, label=_LABEL, index=number)) from None
 
 
-def _files(step: Step) -> Sequence[str] | None:
-    """Return the files of a view that is nothing but columns of them, of types Spark reads as they are."""
-    while isinstance(step, Project):
-        step = step.below
-    if not isinstance(step, Scan) or not hasattr(step.source, "files"):
+def _files(node: Node, columns: Sequence[Column]) -> tuple[Sequence[str], dict[str, pa.Field]] | None:
+    """Return the files of a view that is nothing but columns of them, of types Spark reads as they are.
+
+    With them, by the name each column gets, its field in the files.
+    """
+    wanted = {column.name: column.index for column in columns}
+    while isinstance(node, Columns) and not node.kernels:
+        wanted = {name: place for name, index in wanted.items() if isinstance(place := node.line[index], int)}
+        node = node.below
+    if not isinstance(node, Given) or not hasattr(node.source, "files"):
         return None
-    names = [name.lower() for name in step.schema.names]
-    if len(set(names)) != len(names) or not all(_is_plain(field.type) for field in step.schema):
+    fields = node.source.schema
+    names = [name.lower() for name in fields.names]
+    if len(set(names)) != len(names) or not all(_is_plain(field.type) for field in fields):
         return None
-    return step.source.files() or None
+    files = node.source.files()
+    return (files, {name: fields.field(index) for name, index in wanted.items()}) if files else None
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -170,15 +219,10 @@ def _is_plain(kind: pa.DataType) -> bool:
     )
 
 
-def _from_files(session: SparkSession, step: Step, files: Sequence[str]) -> DataFrame:
-    names = {name: name for name in step.schema.names}
-    while isinstance(step, Project):
-        below = step
-        names = {new: below.of[old] for new, old in names.items()}
-        step = below.below
-    needed = pa.schema([step.schema.field(name) for name in dict.fromkeys(names.values())])
+def _from_files(session: SparkSession, files: Sequence[str], fields: Mapping[str, pa.Field]) -> DataFrame:
+    needed = pa.schema({field.name: field for field in fields.values()}.values())
     rows = session.read.schema(to_spark_schema(needed)).parquet(*files)
-    return rows.select([rows[_quoted(old)].alias(new) for new, old in names.items()])
+    return rows.select([rows[_quoted(field.name)].alias(name) for name, field in fields.items()])
 
 
 def _quoted(name: str) -> str:

@@ -25,3 +25,17 @@ class Origin:
         since = f", after {self.after[-8:]}" if self.after else ""
         gone = f", {self.removed:,} removed" if self.removed else ""
         return f"{self.dataset}@{self.block[-8:]} ({end}{since}{gone})"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnOrigin:
+    """Which column of which source a column is: the source in words, its datasets, the name there."""
+
+    source: str
+    column: str
+    index: int
+    origins: tuple[Origin, ...] = ()
+
+    def __str__(self) -> str:
+        where = ", ".join(map(str, self.origins)) or self.source
+        return f"{self.column} of {where}"

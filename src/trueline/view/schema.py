@@ -2,72 +2,191 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from trueline.annotations import annotations_of_arrow
+from trueline import types as t
 from trueline.errors import SchemaError
+from trueline.view.annotations import NONE, Annotations
+
+if TYPE_CHECKING:
+    from trueline.view.row import Key
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
-    """One column: its name, place, Arrow type, and what is said about it (`domain/name` → any JSON)."""
+class Field:
+    """A column before it has a place: its name, type, annotations, and whether it may be missing."""
 
     name: str
-    index: int
-    type: pa.DataType
+    type: t.Type
+    annotations: Annotations = NONE
     nullable: bool = True
-    annotations: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    def __post_init__(self) -> None:
+        name: object = self.name
+        if not isinstance(name, str) or not name:
+            raise SchemaError(
+                f"a column is named {self.name!r}", remedy="give it a name that is not empty", code="BadName"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Column:
+    """One column of one schema: its place, name, type and annotations.
+
+    A column whose name occurs again further right is hidden: found by its index only (view:C4).
+    """
+
+    index: int
+    name: str
+    type: t.Type
+    annotations: Annotations = field(default=NONE, repr=False)
+    nullable: bool = True
     is_hidden: bool = False
+
+    @property
+    def field(self) -> Field:
+        """The column without its place."""
+        return Field(self.name, self.type, self.annotations, self.nullable)
 
 
 class Schema:
-    """Columns in order, found by name or index.
+    """Columns in order; names may repeat, and stand for the rightmost of that name (view:C4).
 
-    >>> schema = Schema(pa.schema({"city": pa.string(), "people": pa.int64()}))
-    >>> schema.names, schema["people"].index, str(schema[0].type)
-    (('city', 'people'), 1, 'string')
+    >>> schema = Schema([Field("a", t.int64), Field("b", t.text), Field("a", t.float32)])
+    >>> schema.names, schema["a"].index, schema[0].is_hidden
+    (('b', 'a'), 2, True)
     """
 
-    def __init__(self, arrow: pa.Schema) -> None:
-        for name, count in Counter(arrow.names).items():
-            if count > 1:
-                raise SchemaError(f"column {name!r} occurs twice", remedy="rename one of them", column=name)
-        self._arrow = arrow
+    __slots__ = ("_arrow", "_by_name", "_columns")
+
+    def __init__(self, fields: Iterable[Field]) -> None:
+        given = list(fields)
+        last = {each.name: index for index, each in enumerate(given)}
         self._columns = tuple(
-            Column(field.name, index, field.type, field.nullable, annotations_of_arrow(field.metadata))
-            for index, field in enumerate(arrow)
+            Column(index, each.name, each.type, each.annotations, each.nullable, last[each.name] != index)
+            for index, each in enumerate(given)
         )
-        self._by_name = {column.name: column for column in self._columns}
+        self._by_name = {column.name: column for column in self._columns if not column.is_hidden}
+        self._arrow: pa.Schema | None = None
+
+    @classmethod
+    def from_arrow(cls, arrow: pa.Schema) -> Schema:
+        """Return the schema of Arrow data, with what its fields say of themselves."""
+        from trueline.view.carrying import annotations_of
+
+        return cls(Field(each.name, t.of(each), annotations_of(each), each.nullable) for each in arrow)
+
+    # --- columns --------------------------------------------------------------------
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names, in order."""
+        """The names that can be seen, in order."""
         return tuple(self._by_name)
 
     @property
-    def types(self) -> tuple[pa.DataType, ...]:
-        """The types, in order."""
-        return tuple(column.type for column in self._columns)
+    def types(self) -> tuple[t.Type, ...]:
+        """The types of the columns that can be seen, in order."""
+        return tuple(column.type for column in self._by_name.values())
 
-    def to_arrow(self) -> pa.Schema:
-        """Return it as Arrow has it."""
-        return self._arrow
+    @property
+    def visible(self) -> tuple[Column, ...]:
+        """The columns that can be seen, in order."""
+        return tuple(self._by_name.values())
 
-    def __arrow_c_schema__(self) -> Any:
-        return self._arrow.__arrow_c_schema__()
+    @property
+    def fields(self) -> list[Field]:
+        """All columns without their places."""
+        return [column.field for column in self._columns]
 
     def __getitem__(self, key: str | int) -> Column:
         if isinstance(key, str):
-            if key not in self._by_name:
+            found = self.get(key)
+            if found is None:
                 raise unknown_column(key, self.names)
-            return self._by_name[key]
+            return found
+        if type(key) is not int or not 0 <= key < len(self._columns):
+            raise SchemaError(
+                f"no column {key!r}; there are {len(self._columns)}",
+                remedy=f"give a name, or an index from 0 to {len(self._columns) - 1}",
+                code="UnknownColumn",
+            )
         return self._columns[key]
+
+    def get(self, name: str) -> Column | None:
+        """Return the column of a name, or None if there is none (view:C5); a name has to be one (view:C3)."""
+        asked: object = name
+        if not isinstance(asked, str) or not asked:
+            raise SchemaError(f"{name!r} is no name of a column", remedy="give one", code="BadName")
+        return self._by_name.get(name)
+
+    def find(self, key: Key) -> Column:
+        """Return the column a reader means: by name, by index, or a column of this very schema (view:C17)."""
+        if isinstance(key, Column):
+            if key.index >= len(self._columns) or self._columns[key.index] is not key:
+                raise SchemaError(
+                    f"column {key.name!r} belongs to another view",
+                    remedy="take it from this view's schema, or give its name",
+                    code="ForeignColumn",
+                    column=key.name,
+                )
+            return key
+        return self[key]
+
+    def find_all(self, keys: Sequence[Key] | Key | None) -> tuple[Column, ...]:
+        """Return several columns, each once; None stands for all that can be seen."""
+        if keys is None:
+            return self.visible
+        if isinstance(keys, str | int | Column):
+            keys = (keys,)
+        found = tuple(self.find(key) for key in keys)
+        if len({column.index for column in found}) != len(found):
+            twice = next(column.name for column in found if found.count(column) > 1)
+            raise SchemaError(
+                f"column {twice!r} is named twice", remedy="name each column once", column=twice
+            )
+        return found
+
+    def added(self, fields: Sequence[Field]) -> tuple[Schema, list[int | None]]:
+        """Place new columns (view:C8); say, place by place, which old column stands there (None: a new one).
+
+        One whose name can be seen goes right after that column and hides it; the others go to the end.
+        """
+        # What stands behind each old column, and at the end, by name: 10,000 columns are placed in one go.
+        behind: dict[int, list[Field]] = {}
+        end: dict[str, list[Field]] = {}
+        for new in fields:
+            old = self._by_name.get(new.name)
+            (end.setdefault(new.name, []) if old is None else behind.setdefault(old.index, [])).append(new)
+        line: list[tuple[Field, int | None]] = []
+        for column in self._columns:
+            line.append((column.field, column.index))
+            line += [(new, None) for new in behind.get(column.index, ())]
+        line += [(new, None) for group in end.values() for new in group]
+        return Schema(each for each, _ in line), [old for _, old in line]
+
+    # --- Arrow ------------------------------------------------------------------------
+
+    def to_arrow(self) -> pa.Schema:
+        """Return the columns that can be seen as Arrow has them, annotations included."""
+        if self._arrow is None:
+            self._arrow = self.arrow_of(self.visible)
+        return self._arrow
+
+    def arrow_of(self, columns: Sequence[Column]) -> pa.Schema:
+        """Return some columns as Arrow has them."""
+        from trueline.view.carrying import field_of
+
+        return pa.schema([field_of(column) for column in columns])
+
+    def __arrow_c_schema__(self) -> Any:
+        return self.to_arrow().__arrow_c_schema__()
+
+    # --- comparing --------------------------------------------------------------------
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -79,13 +198,19 @@ class Schema:
         return len(self._columns)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Schema) and self._arrow.equals(other._arrow)
+        return isinstance(other, Schema) and self.fields == other.fields
 
     def __hash__(self) -> int:
-        return hash(self.names)
+        return hash(tuple(column.name for column in self._columns))
 
     def __repr__(self) -> str:
-        return f"Schema({', '.join(f'{column.name}: {column.type}' for column in self._columns)})"
+        shown = (f"{c.name}: {c.type}{' (hidden)' if c.is_hidden else ''}" for c in self._columns)
+        return f"Schema({', '.join(shown)})"
+
+
+def renamed(column: Column, name: str) -> Field:
+    """Return a column under another name."""
+    return replace(column.field, name=name)
 
 
 def unknown_column(name: object, names: tuple[str, ...]) -> SchemaError:

@@ -1,14 +1,13 @@
-"""Where the rows of a view come from: the protocol, and rows in memory."""
+"""What a room outside hands a view to read: rows in a fixed order, the same each time, from any thread."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import pyarrow as pa
 
-from trueline.view.bounds import Bounds
+from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.origin import Origin
 
 ROWS_OF_A_BATCH: Final = 65_536
@@ -29,6 +28,10 @@ class Source(Protocol):
     def origins(self) -> Mapping[str, Origin]:
         """The datasets it rests on, by name."""
 
+    @property
+    def ordinal(self) -> str | None:
+        """The column that says who a row is, which `batches` gives, seen or not; None: a row's number."""
+
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield these columns, in this order, of all rows but those the bounds rule out.
 
@@ -43,39 +46,14 @@ class Source(Protocol):
 class Divisible(Source, Protocol):
     """A source that can be read by several processes at once."""
 
-    def pieces(self) -> Sequence[Source] | None:
-        """Return sources that together hold the same rows, in order, and can be pickled; None if not."""
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+        """Return sources that together hold the same rows, in order, and can be pickled; None if not.
+
+        Rows that the bounds rule out may be left out. `parts` is a wish, 0 for no opinion.
+        """
 
     def files(self) -> Sequence[str] | None:
         """Return Parquet files on a file system that together hold the same rows; None if there are none.
 
         Columns are found in them by name; one that a file lacks is missing there.
         """
-
-
-@dataclass(frozen=True)
-class TableSource:
-    """Rows in memory."""
-
-    table: pa.Table
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-    title: str = "rows in memory"
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns."""
-        return self.table.schema
-
-    @property
-    def row_count(self) -> int | None:
-        """How many there are."""
-        return int(self.table.num_rows)
-
-    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield the rows, some at a time."""
-        del bounds
-        yield from self.table.select(list(columns)).to_batches(max_chunksize=ROWS_OF_A_BATCH)
-
-    def explain(self) -> list[str]:
-        """Say how many there are."""
-        return [f"{self.title}: {self.table.num_rows:,} rows, {self.table.num_columns} columns"]

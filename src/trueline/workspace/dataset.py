@@ -427,7 +427,7 @@ class Dataset:
 
     def _at_home(self, view: View) -> View:
         """A view that goes to the Spark of the workspace, where it goes to one."""
-        return type(view)(view.step, self._workspace.rooms.session)
+        return type(view)(view.node, self._workspace.rooms.session)
 
     @property
     def _present(self) -> Chain:

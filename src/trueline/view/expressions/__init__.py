@@ -1,7 +1,7 @@
-"""The expression language: a documented subset of SQL, bound to columns, evaluated by Arrow (decision 5)."""
+"""The language of conditions and computed columns: a documented part of SQL, null on error."""
 
 from __future__ import annotations
 
-from trueline.view.expressions.expression import Expression, condition
+from trueline.view.expressions.expression import Expression, condition, expression
 
-__all__ = ["Expression", "condition"]
+__all__ = ["Expression", "condition", "expression"]

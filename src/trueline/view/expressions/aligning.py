@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import time
 from decimal import Decimal
 from math import isfinite
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from trueline.errors import InputError, SchemaError
 from trueline.view.bounds import step_of
 from trueline.view.expressions.moments import as_date, as_timestamp
+from trueline.view.expressions.sides import Side
 
-# A column, or one value for all rows: pyarrow has no types to say so with.
-Side: TypeAlias = Any
 _UNITS: Final = ("s", "ms", "us", "ns")
 _EXACT: Final = pa.decimal128(38, 0)
 
@@ -29,7 +28,7 @@ def aligned(left: Side, right: Side, doing: str) -> tuple[Side, Side]:
         return _cast(one, other.type), other
     if pa.types.is_null(other.type):
         return one, _cast(other, one.type)
-    for pair in (_texts, _moments, _numbers):
+    for pair in (_texts, _moments, _spans, _numbers):
         found = pair(one, other)
         if found is not None:
             return found
@@ -77,13 +76,14 @@ def _cast(side: Side, kind: pa.DataType) -> Side:
 def _texts(one: Side, other: Side) -> tuple[Side, Side] | None:
     """A constant of text stands for a date or a time where the other side is one."""
     if isinstance(one, pa.Scalar) and pa.types.is_string(one.type) and _is_moment(other.type):
-        return aligned(_read(one, other.type), other, "compare")
+        return aligned(as_moment(one, other.type), other, "compare")
     if isinstance(other, pa.Scalar) and pa.types.is_string(other.type) and _is_moment(one.type):
-        return aligned(one, _read(other, one.type), "compare")
+        return aligned(one, as_moment(other, one.type), "compare")
     return None
 
 
-def _read(text: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+def as_moment(text: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
+    """Read a constant of text as the date, the time or the moment that it stands for."""
     value = text.as_py()
     if value is None:
         return pa.scalar(None, kind)
@@ -120,6 +120,22 @@ def _moments(one: Side, other: Side) -> tuple[Side, Side] | None:
     except pa.ArrowInvalid:
         # A time that has no place in the finer unit.
         return exact(one), exact(other)
+
+
+def _spans(one: Side, other: Side) -> tuple[Side, Side] | None:
+    if not (pa.types.is_duration(one.type) and pa.types.is_duration(other.type)):
+        return None
+    unit = max(one.type.unit, other.type.unit, key=_UNITS.index)
+    try:
+        return _cast(one, pa.duration(unit)), _cast(other, pa.duration(unit))
+    except pa.ArrowInvalid:
+        return _exact_span(one), _exact_span(other)
+
+
+def _exact_span(side: Side) -> Side:
+    """A span that has no place in the finer unit, in nanoseconds as a decimal."""
+    step = pa.scalar(Decimal(1_000 ** (3 - _UNITS.index(side.type.unit))), pa.decimal128(14, 0))
+    return pc.multiply(side.cast(pa.int64()).cast(pa.decimal128(20, 0)), step).cast(_EXACT)
 
 
 def _as_timestamp(side: Side) -> Side:

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal
 from functools import reduce
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.errors import SchemaError
+from trueline.types import Type, Vector
+from trueline.view.converting import convert
+from trueline.view.entering import entered
 from trueline.view.expressions import tree as t
-from trueline.view.expressions.aligning import Side, aligned, as_double, is_number, not_comparable, plain
+from trueline.view.expressions.aligning import aligned, not_comparable, plain
+from trueline.view.expressions.choosing import case, logical
+from trueline.view.expressions.functions import TAKES_SPARSE, call
+from trueline.view.expressions.marking import kind_of
+from trueline.view.expressions.reckoning import reckon
+from trueline.view.expressions.sides import Side, over
+from trueline.view.expressions.times import is_temporal, months_later, reckon_times
+from trueline.view.vectors import dense
 
 _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,
@@ -23,24 +31,33 @@ _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     ">": pc.greater,
     ">=": pc.greater_equal,
 }
-_CHECKED: Final[dict[str, Callable[[Any, Any], Any]]] = {
-    "+": pc.add_checked,
-    "-": pc.subtract_checked,
-    "*": pc.multiply_checked,
-}
-_LONGER: Final[dict[str, Callable[[Any, Any], Any]]] = {"+": pc.add, "-": pc.subtract, "*": pc.multiply}
-_INT64: Final = (Decimal(-(1 << 63)), Decimal((1 << 63) - 1))
 
 
 def evaluate(node: t.Node, batch: pa.RecordBatch) -> Side:
     """Return the values of an expression: an array, or one value for all rows."""
     match node:
-        case t.Name(name):
-            return batch.column(batch.schema.get_field_index(name))
+        case t.Name(name, kind):
+            found = batch.column(batch.schema.get_field_index(name))
+            return dense(found, kind) if isinstance(kind, Vector) else found
         case t.Value(scalar):
             return scalar
+        case t.Reckon() | t.Negate() | t.Months():
+            return _reckoned(node, batch)
+        case t.Cast(of, kind):
+            return _cast(of, kind, batch)
+        case t.Case(conditions, values):
+            truths = [_truth(evaluate(each, batch)) for each in conditions]
+            return case(truths, [evaluate(each, batch) for each in values])
+        case t.Call(name, arguments):
+            take = _as_it_is if name in TAKES_SPARSE else evaluate
+            return call(name, [take(each, batch) for each in arguments])
+    return _condition(node, batch)
+
+
+def _condition(node: t.Condition, batch: pa.RecordBatch) -> Side:
+    match node:
         case t.Compare(op, left, right):
-            return _compare(op, evaluate(left, batch), evaluate(right, batch))
+            return compare(op, evaluate(left, batch), evaluate(right, batch))
         case t.Distinct(left, right, negated):
             return _distinct(evaluate(left, batch), evaluate(right, batch), negated)
         case t.Both(left, right):
@@ -50,17 +67,44 @@ def evaluate(node: t.Node, batch: pa.RecordBatch) -> Side:
         case t.Not(of):
             return pc.invert(_truth(evaluate(of, batch)))
         case t.IsNull(of):
-            return pc.is_null(evaluate(of, batch))
+            return pc.is_null(_as_it_is(of, batch))
         case t.IsTruth(of, truth):
             return pc.fill_null(pc.equal(_truth(evaluate(of, batch)), truth), False)
         case t.Among(of, values):
             return _among(evaluate(of, batch), [value.scalar for value in values])
         case t.Like(of, pattern, ignore_case):
             return _like(evaluate(of, batch), pattern.scalar, ignore_case)
+
+
+def _reckoned(node: t.Reckon | t.Negate | t.Months, batch: pa.RecordBatch) -> Side:
+    match node:
+        case t.Reckon(op, left, t.Months(months)):
+            return months_later(op, evaluate(left, batch), months)
         case t.Reckon(op, left, right):
-            return _reckon(op, evaluate(left, batch), evaluate(right, batch))
+            one, other = evaluate(left, batch), evaluate(right, batch)
+            return (reckon_times if is_temporal(one) or is_temporal(other) else reckon)(op, one, other)
         case t.Negate(of):
-            return _reckon("-", pa.scalar(0, pa.int64()), evaluate(of, batch))
+            return reckon("-", pa.scalar(0, pa.int64()), evaluate(of, batch))
+    raise SchemaError(
+        "a span of months stands alone",
+        remedy="add it to a date: day + interval 1 month",
+        code="TypeMismatch",
+    )
+
+
+def _as_it_is(node: t.Node, batch: pa.RecordBatch) -> Side:
+    """A column in the encoding it came in: functions of vectors take both."""
+    if isinstance(node, t.Name):
+        return batch.column(batch.schema.get_field_index(node.name))
+    return evaluate(node, batch)
+
+
+def _cast(of: t.Node, kind: Type, batch: pa.RecordBatch) -> Side:
+    side = _as_it_is(of, batch)
+    # A column says itself what it is, also where it is stored sparse.
+    known = of.kind if isinstance(of, t.Name) else kind_of(of)
+    source = known or logical(plain(side))
+    return over([side], lambda array: convert(entered(array, source), source, kind))
 
 
 def _truth(side: Side) -> Side:
@@ -75,7 +119,8 @@ def _truth(side: Side) -> Side:
     return side
 
 
-def _compare(op: str, left: Side, right: Side) -> Side:
+def compare(op: str, left: Side, right: Side) -> Side:
+    """Compare two sides; missing where one is."""
     one, other = aligned(left, right, "compare")
     if pa.types.is_null(one.type):
         return pc.equal(one.cast(pa.bool_()), other.cast(pa.bool_()))
@@ -86,7 +131,7 @@ def _compare(op: str, left: Side, right: Side) -> Side:
 
 
 def _distinct(left: Side, right: Side, negated: bool) -> Side:
-    same = pc.fill_null(_compare("=", left, right), False)
+    same = pc.fill_null(compare("=", left, right), False)
     neither = pc.and_(pc.is_null(left), pc.is_null(right))
     found = pc.or_(same, neither)
     return found if negated else pc.invert(found)
@@ -104,7 +149,7 @@ def _among(of: Side, values: list[pa.Scalar]) -> Side:
         if one.type == of.type and other.is_valid and not pa.types.is_floating(one.type):
             alike.append(other)
         else:
-            found.append(_compare("=", of, value))
+            found.append(compare("=", of, value))
     if alike:
         listed = pa.array([value.as_py() for value in alike], alike[0].type)
         inside = pc.is_in(of, value_set=listed)
@@ -123,82 +168,3 @@ def _like(of: Side, pattern: pa.Scalar, ignore_case: bool) -> Side:
     if not pattern.is_valid:
         return pc.equal(of, pattern)
     return pc.match_like(of, pattern.as_py(), ignore_case=ignore_case)
-
-
-# --- arithmetic -------------------------------------------------------------------
-
-
-def _reckon(op: str, left: Side, right: Side) -> Side:
-    one, other = plain(left), plain(right)
-    kinds = [side.type for side in (one, other)]
-    if any(not is_number(kind) and not pa.types.is_null(kind) for kind in kinds):
-        raise not_comparable(left, right, f"reckon ({op}) with")
-    if all(pa.types.is_null(kind) for kind in kinds):
-        return pc.add(one.cast(pa.int64()), other.cast(pa.int64()))
-    if all(pa.types.is_integer(kind) for kind in kinds) and pa.uint64() in kinds:
-        one, other = (side.cast(pa.decimal256(20, 0)) for side in (one, other))
-    one, other = aligned(one, other, f"reckon ({op}) with")
-    if op in "/%":
-        return _divided(op, one, other)
-    if pa.types.is_decimal(one.type):
-        return _decimals(op, one, other)
-    if pa.types.is_floating(one.type):
-        return _LONGER[op](as_double(one), as_double(other))
-    one, other = one.cast(pa.int64()), other.cast(pa.int64())
-    try:
-        return _CHECKED[op](one, other)
-    except pa.ArrowInvalid:
-        return _overflowing(op, one, other)
-
-
-def _overflowing(op: str, one: Side, other: Side) -> Side:
-    """Numbers some of whose results have no place in 64 bits: those are missing."""
-    wide = pa.decimal256(20, 0)
-    found = _LONGER[op](one.cast(wide), other.cast(wide))
-    fits = pc.and_(pc.greater_equal(found, _INT64[0]), pc.less_equal(found, _INT64[1]))
-    return pc.if_else(fits, found, pa.scalar(None, found.type)).cast(pa.int64())
-
-
-def _decimals(op: str, one: Side, other: Side) -> Side:
-    try:
-        return _LONGER[op](one, other)
-    except pa.ArrowException as error:
-        raise SchemaError(
-            f"decimals of types {one.type} and {other.type} cannot be reckoned with ({op}): {error}",
-            remedy="use decimals of fewer digits",
-            code="TypeMismatch",
-        ) from None
-
-
-def _divided(op: str, one: Side, other: Side) -> Side:
-    """Division gives doubles, the remainder has the sign of the first; by zero both are missing."""
-    whole = op == "%" and not any(
-        pa.types.is_floating(side.type) or pa.types.is_decimal(side.type) for side in (one, other)
-    )
-    kind = pa.int64() if whole else pa.float64()
-    one, other = one.cast(kind, safe=whole), other.cast(kind, safe=whole)
-    other = pc.if_else(pc.equal(other, pa.scalar(0, kind)), pa.scalar(None, kind), other)
-    if op == "/":
-        return pc.divide(one, other)
-    if isinstance(one, pa.Scalar) and isinstance(other, pa.Scalar):
-        return _remainder(pa.array([one.as_py()], kind), pa.array([other.as_py()], kind))[0]
-    size = len(one) if isinstance(one, pa.Array) else len(other)
-    return _remainder(as_array(one, size), as_array(other, size))
-
-
-def _remainder(one: pa.Array, other: pa.Array) -> pa.Array:
-    missing = pc.or_(pc.is_null(one), pc.is_null(other)).to_numpy(zero_copy_only=False)
-    # By 1 where it does not matter: what stands under a missing value may be zero.
-    below = pc.fill_null(other, 1).to_numpy(zero_copy_only=False)
-    with np.errstate(all="ignore"):
-        found = np.fmod(pc.fill_null(one, 0).to_numpy(zero_copy_only=False), below)
-    return pa.array(found, one.type, mask=missing)
-
-
-def as_array(side: Side, rows: int) -> pa.Array:
-    """Return a value for each row."""
-    if isinstance(side, pa.ChunkedArray):
-        return side.combine_chunks()
-    if isinstance(side, pa.Array):
-        return side
-    return pa.array([side.as_py()] * rows, side.type) if not side.is_valid else pa.repeat(side, rows)

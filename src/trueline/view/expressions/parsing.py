@@ -13,8 +13,12 @@ import sqlglot
 from sqlglot import expressions as sql
 from sqlglot.errors import SqlglotError
 
+from trueline import types
 from trueline.errors import InputError
 from trueline.view.expressions import tree as t
+from trueline.view.expressions.dialect import Language
+from trueline.view.expressions.functions import known
+from trueline.view.expressions.intervals import span
 from trueline.view.expressions.moments import as_date, as_timestamp
 
 _LONGEST: Final = 100_000
@@ -46,10 +50,14 @@ _KNOWN: Final[dict[type, tuple[str, ...]]] = {
     sql.TryCast: ("to",),
     sql.Column: ("table", "db", "catalog"),
     sql.Div: ("typed", "safe"),
+    sql.DPipe: ("safe",),
+    sql.Anonymous: ("expressions",),
+    sql.If: ("true", "false"),
+    sql.Case: ("ifs", "default"),
+    sql.Bracket: ("expressions",),
+    sql.Interval: ("unit",),
 }
-LANGUAGE: Final = (
-    "use columns, constants, :parameters, comparisons, and, or, not, in, between, like, is null and + - * / %"
-)
+LANGUAGE: Final = "docs/expressions.md describes the language"
 
 
 def parse(text: object, parameters: Mapping[str, object]) -> t.Node:
@@ -65,7 +73,7 @@ def parse(text: object, parameters: Mapping[str, object]) -> t.Node:
             code="BadExpression",
         )
     try:
-        found = sqlglot.parse_one(text, read="spark", into=sql.Condition)
+        found = sqlglot.parse_one(text, read=Language, into=sql.Condition)
     except (SqlglotError, RecursionError) as error:
         raise _unreadable(text, error) from None
     reader = _Reader(text, parameters)
@@ -94,6 +102,9 @@ def _unreadable(text: str, error: Exception) -> InputError:
         line=line,
         column=column,
     )
+
+
+_NOTHING: Final = t.Value(pa.scalar(None))
 
 
 class _Reader:
@@ -130,7 +141,68 @@ class _Reader:
                 return t.Distinct(part(found.this), part(found.expression), kind is sql.NullSafeEQ)
             case sql.Column():
                 return self.column(found)
-        return self.predicate(found, depth) or t.Value(self.constant(found))
+        return self.predicate(found, depth) or self.computed(found, depth) or t.Value(self.constant(found))
+
+    def computed(self, found: Any, depth: int) -> t.Node | None:
+        """Calls, cases and spans; None for anything else."""
+
+        def part(each: Any) -> t.Node:
+            return self.read(each, depth + 1)
+
+        match found:
+            case sql.Anonymous():
+                return self.call(found, depth)
+            case sql.If():
+                otherwise = found.args.get("false")
+                return t.Case(
+                    (part(found.this),),
+                    (part(found.args["true"]), part(otherwise) if otherwise is not None else _NOTHING),
+                )
+            case sql.Case():
+                return self.case(found, depth)
+            case sql.DPipe():
+                return t.Call("concat", (part(found.this), part(found.expression)))
+            case sql.Bracket() if len(found.expressions) == 1:
+                return t.Call("item", (part(found.this), part(found.expressions[0])))
+            case sql.RegexpLike():
+                return t.Call("rlike", (part(found.this), part(found.expression)))
+            case sql.IntDiv():
+                return t.Call("div", (part(found.this), part(found.expression)))
+            case sql.Extract():
+                name = known(str(found.this.this), 1, self.text)
+                return t.Call(name, (part(found.expression),))
+            case sql.Interval():
+                return self.interval(found)
+        return None
+
+    def call(self, found: Any, depth: int) -> t.Node:
+        if not isinstance(found.this, str):
+            raise self.refused(found.sql("spark"))
+        arguments = found.expressions
+        if found.this.lower() == "cast" and len(arguments) == 2:
+            # The type is text that the dialect has cut out.
+            return t.Cast(self.read(arguments[0], depth + 1), types.parse(str(arguments[1].this)))
+        name = known(found.this, len(arguments), self.text)
+        if name == "coalesce" and found.this.lower() in ("nvl", "ifnull") and len(arguments) != 2:
+            raise self.refused(found.sql("spark"))
+        return t.Call(name, tuple(self.read(each, depth + 1) for each in arguments))
+
+    def case(self, found: Any, depth: int) -> t.Node:
+        of = None if found.this is None else self.read(found.this, depth + 1)
+        conditions, values = [], []
+        for each in found.args["ifs"]:
+            truth = self.read(each.this, depth + 1)
+            conditions.append(truth if of is None else t.Compare("=", of, truth))
+            values.append(self.read(each.args["true"], depth + 1))
+        otherwise = found.args.get("default")
+        values.append(_NOTHING if otherwise is None else self.read(otherwise, depth + 1))
+        return t.Case(tuple(conditions), tuple(values))
+
+    def interval(self, found: Any) -> t.Node:
+        unit = found.args.get("unit")
+        if not isinstance(found.this, sql.Literal) or isinstance(unit, sql.IntervalSpan):
+            raise self.refused(found.sql("spark"))
+        return span(str(found.this.this), None if unit is None else str(unit.this))
 
     def check(self, found: Any) -> None:
         """Refuse what the parser has understood and we would pass over (it says `not like` with a flag)."""

@@ -17,7 +17,6 @@ from trueline.errors import CorruptionError, SchemaError
 from trueline.view.bounds import Bounds
 from trueline.view.origin import Origin
 from trueline.workspace.reading.events import Events
-from trueline.workspace.slices import NEW
 
 # By the number of an operation (0 append, 1 retract, 2 correct from, 3 correct to).
 OPERATIONS: Final = ("insert", "delete", "update_preimage", "update_postimage")
@@ -59,6 +58,11 @@ class Changes:
         """The dataset, and between which commits."""
         return self.events.origins
 
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of its event."""
+        return self.events.ordinal
+
     def explain(self) -> list[str]:
         """Say which offsets are read."""
         return [f"changes: {line}" for line in self.events.explain()]
@@ -67,7 +71,8 @@ class Changes:
         """Yield the events in order."""
         standing = self.events.standing
         vocab = standing.vocab
-        schema = pa.schema([self.schema.field(name) for name in columns])
+        own = self.schema
+        schema = pa.schema([(own if name in own.names else standing.schema).field(name) for name in columns])
         needed = [name for name in columns if name != LATE or not self.with_late]
         if LATE in columns and self.with_late:
             needed += [name for name in (vocab.event_time, vocab.op) if name not in needed]
@@ -118,4 +123,7 @@ def _late(times: pa.Array, ops: pa.Array, watermark: Instant | None) -> pa.Array
     limit = -(-int(watermark) // 1_000_000)
     moments = times.cast(pa.timestamp("ms")) if pa.types.is_date(times.type) else times
     late = pc.less(moments.cast(pa.int64()), limit)
+    # Making Arrow values loads pandas, which looking at rows must not wait for.
+    from trueline.workspace.slices import NEW
+
     return pc.fill_null(pc.and_(late, pc.is_in(ops, value_set=NEW)), False)

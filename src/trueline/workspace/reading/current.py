@@ -63,6 +63,11 @@ class CurrentRows:
         """The dataset and the commit."""
         return self.standing.origin()
 
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of the event that last set it."""
+        return str(self.standing.vocab.offset)
+
     def explain(self) -> list[str]:
         """Say where the rows come from."""
         how = "the state kept there" if self.kept(self.columns) is not None else "all its events"
@@ -88,14 +93,18 @@ class CurrentRows:
                 raise
             yield from self.from_events(columns)
 
-    def pieces(self) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
         """Return ranges of keys of the state; without one the rows are folded in this process."""
-        kept = self.kept(self.columns)
+        del bounds  # an event outside of them may be the one that replaced a row inside
+        offset = self.standing.vocab.offset
+        kept = self.kept(tuple(dict.fromkeys((*self.columns, offset))))
         if kept is None:
             return None
-        parts = max(1, -(-kept.state.size // _BYTES_OF_A_PIECE))
+        parts = max(1, parts, -(-kept.state.size // _BYTES_OF_A_PIECE))
         return [
-            StateRange(kept.state.store, kept.state.files, kept.names, self.schema, key_range)
+            StateRange(
+                kept.state.store, kept.state.files, kept.names, self.standing.schema, key_range, offset
+            )
             for key_range in ranges(kept.state.splitters(parts))
         ]
 
@@ -173,6 +182,7 @@ class StateRange:
     names: Mapping[str, str]
     schema: pa.Schema
     key_range: KeyRange
+    ordinal: str | None = None
     row_count: int | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict)
 

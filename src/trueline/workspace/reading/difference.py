@@ -49,6 +49,11 @@ class Difference:
         """The dataset, and between which commits."""
         return self.after.origin(self.before.position.block)
 
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: its number, since a pair shares its key."""
+        return None
+
     def explain(self) -> list[str]:
         """Say what is read."""
         count = self.after.last_offset - self.before.last_offset

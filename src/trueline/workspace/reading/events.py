@@ -13,7 +13,7 @@ from trueline.chain.file_store import FileStore
 from trueline.chain.index import SliceEntry
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
-from trueline.view.bounds import Bounds, Interval, step_of
+from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.origin import Origin
 from trueline.view.source import Source
 from trueline.workspace.reading.slices import SliceFile, Slices
@@ -53,26 +53,34 @@ class Events:
         """The dataset and the commit."""
         return self.standing.origin(self.after, self.first)
 
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of its event."""
+        return str(self.standing.vocab.offset)
+
     def explain(self) -> list[str]:
         """Say which offsets are read."""
         end = self.standing.last_offset
         span = f"offsets {self.first:,} to {end:,}" if end >= self.first else "no records"
         return [f"slices of {', '.join(map(str, self.origins.values()))}: {span}"]
 
-    def pieces(self) -> Sequence[Source] | None:
-        """Return the slices in groups of about a million records."""
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+        """Return the slices the bounds do not rule out, in groups of at most about a million records."""
+        first, last, times = self._within(bounds)
+        most = min(_ROWS_OF_A_PIECE, -(-max(0, last - first + 1) // parts)) if parts > 0 else _ROWS_OF_A_PIECE
         found: list[Source] = []
         group: list[SliceFile] = []
-        for entry in self.entries(self.first, self.standing.last_offset):
-            group.append(self.file(entry))
-            if entry.last - group[0].first + 1 >= _ROWS_OF_A_PIECE:
-                found.append(self._piece(group))
+        for entry, file in self._files(first, last, times, backwards=False):
+            group.append(file)
+            if entry.last - group[0].first + 1 >= most:
+                found.append(self._piece(group, first, last))
                 group = []
-        return [*found, self._piece(group)] if group else found
+        return [*found, self._piece(group, first, last)] if group else found
 
-    def _piece(self, files: Sequence[SliceFile]) -> Source:
+    def _piece(self, files: Sequence[SliceFile], first: int, last: int) -> Source:
         vocab = self.standing.vocab
-        return Slices(tuple(files), self.schema, vocab.offset, vocab.event_time)
+        span = (max(first, files[0].first), min(last, files[-1].last))
+        return Slices(tuple(files), self.standing.schema, vocab.offset, vocab.event_time, span)
 
     def files(self) -> Sequence[str] | None:
         """Return the files of the slices if they lie in a folder; a missing one is an error now."""
@@ -98,14 +106,19 @@ class Events:
         """Yield the records with the slice they are in."""
         vocab = self.standing.vocab
         schema = self.schema_of(columns)
+        first, last, times = self._within(bounds)
+        for entry, file in self._files(first, last, times, backwards=backwards):
+            for batch in file.read(schema, vocab.offset, first=first, last=last, bounds=times):
+                yield entry, batch
+
+    def _within(self, bounds: Bounds) -> tuple[int, int, Bounds]:
+        """The offsets, and the event times, that bounds leave."""
+        vocab = self.standing.vocab
         wanted = bounds.get(vocab.offset, Interval())
         first = self.first if wanted.low is None else max(self.first, wanted.low)
         last = self.standing.last_offset
         last = last if wanted.high is None else min(last, wanted.high)
-        times = {name: bounds[name] for name in (vocab.event_time,) if name in bounds}
-        for entry, file in self._files(first, last, times, backwards=backwards):
-            for batch in file.read(schema, vocab.offset, first=first, last=last, bounds=times):
-                yield entry, batch
+        return first, last, {name: bounds[name] for name in (vocab.event_time,) if name in bounds}
 
     def _files(
         self, first: int, last: int, times: Bounds, *, backwards: bool

@@ -259,19 +259,33 @@ class Slices:
     schema: pa.Schema
     offset: str
     event_time: str
+    span: tuple[int, int] | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
     @property
     def row_count(self) -> int | None:
-        """Offsets are dense, so it is known."""
+        """Offsets are dense, so it is known, unless some of what is left of a slice is cut off."""
+        first, last = self._span
+        if first > self.files[0].first or last < self.files[-1].last:
+            return last - first + 1 if all(file.hole is None for file in self.files) else None
         return sum(file.rows for file in self.files)
+
+    @property
+    def _span(self) -> tuple[int, int]:
+        return self.span or (self.files[0].first, self.files[-1].last)
+
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of its event."""
+        return self.offset
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the records in order."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         times = {name: bounds[name] for name in (self.event_time,) if name in bounds}
+        first, last = self._span
         for file in self.files:
-            yield from file.read(schema, self.offset, first=file.first, last=file.last, bounds=times)
+            yield from file.read(schema, self.offset, first=first, last=last, bounds=times)
 
     def explain(self) -> list[str]:
         """Say how many there are."""

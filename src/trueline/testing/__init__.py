@@ -1,0 +1,72 @@
+"""The conformance kit: checks that anyone's views and operators keep the contracts of views.
+
+`check(view)` reads a view in every way it can be read and raises
+`ContractBroken`, which names the check, the contract, the column and the row.
+
+>>> from trueline import View, testing
+>>> report = testing.check(View.from_rows([{"city": "Bern"}, {"city": "Zug"}]))
+>>> "K10.merged" in report.held
+True
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trueline.errors import ContractBroken
+    from trueline.testing.adapter import SimpleCursor, SimpleView
+    from trueline.testing.checking import Report, check, checks, findings
+    from trueline.testing.generating import views
+    from trueline.testing.kit import Check
+    from trueline.testing.protocol import ViewLike
+    from trueline.testing.subjects import Loader, Operator, Saver, Split
+
+__all__ = [
+    "Check",
+    "ContractBroken",
+    "Loader",
+    "Operator",
+    "Report",
+    "Saver",
+    "SimpleCursor",
+    "SimpleView",
+    "Split",
+    "ViewLike",
+    "check",
+    "checks",
+    "findings",
+    "views",
+]
+
+_LAZY = {
+    "Check": "trueline.testing.kit",
+    "ContractBroken": "trueline.errors",
+    "Loader": "trueline.testing.subjects",
+    "Operator": "trueline.testing.subjects",
+    "Report": "trueline.testing.checking",
+    "Saver": "trueline.testing.subjects",
+    "SimpleCursor": "trueline.testing.adapter",
+    "SimpleView": "trueline.testing.adapter",
+    "Split": "trueline.testing.subjects",
+    "ViewLike": "trueline.testing.protocol",
+    "check": "trueline.testing.checking",
+    "checks": "trueline.testing.checking",
+    "findings": "trueline.testing.checking",
+    "views": "trueline.testing.generating",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    module = _LAZY.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

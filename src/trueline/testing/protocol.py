@@ -1,0 +1,42 @@
+"""What the kit asks of a view; a class of anyone's that has this can be checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, TypeGuard
+
+from trueline.view.row import Cursor, Key
+from trueline.view.schema import Schema
+
+
+class ViewLike(Protocol):
+    """Rows under named and typed columns, read by cursors, the same each time."""
+
+    @property
+    def schema(self) -> Schema:
+        """The columns; the same object each time."""
+
+    @property
+    def row_count(self) -> int | None:
+        """How many rows there are, None if that takes reading."""
+
+    @property
+    def can_shuffle(self) -> bool:
+        """Whether a seed changes the order."""
+
+    def cursor(self, columns: Sequence[Key] | None = None, seed: int | None = None) -> Cursor:
+        """Open a cursor over the rows; None stands for all columns that can be seen."""
+
+    def cursor_set(
+        self, columns: Sequence[Key] | None = None, n: int = 0, seed: int | None = None
+    ) -> Sequence[Cursor]:
+        """Open cursors that share the rows; n is a wish, 0 no opinion."""
+
+
+_NAMES: Final = ("schema", "row_count", "can_shuffle", "cursor", "cursor_set")
+
+
+def is_view(given: Any) -> TypeGuard[ViewLike]:
+    """Say whether something has what a view has; nothing of it is called."""
+    there = {*dir(type(given)), *getattr(given, "__dict__", {})}
+    return not isinstance(given, type) and there.issuperset(_NAMES)

@@ -1,0 +1,120 @@
+"""What a view is made of: immutable nodes, each with its columns known, read piece by piece."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from trueline.view.chunk import Chunk, Want
+from trueline.view.origin import Origin
+
+if TYPE_CHECKING:
+    from trueline.view.schema import Schema
+
+
+class Piece(Protocol):
+    """Some consecutive rows of a node, which one reader reads; it can be pickled and read elsewhere.
+
+    Making one reads nothing. Reading it reads nothing that belongs to another piece.
+    """
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows it has, None if that takes reading."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows in order; closing the iterator lets go of everything it holds."""
+
+
+class Node(ABC):
+    """Something with columns and rows, made of other such things down to its sources.
+
+    Nodes are values: they read nothing when they are made, and any number of
+    readers may read one at once (view:C25, view:C28).
+    """
+
+    @property
+    @abstractmethod
+    def schema(self) -> Schema:
+        """The columns; the same object each time (view:C1)."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """What it is made of."""
+        return ()
+
+    @property
+    def row_count(self) -> int | None:
+        """How many rows there are, None if that takes reading; a number never changes (view:C29)."""
+        return None
+
+    @property
+    def can_shuffle(self) -> bool:
+        """Whether a seed changes the order of rows (view:C81)."""
+        return all(each.can_shuffle for each in self.inputs)
+
+    @property
+    def origins(self) -> Mapping[str, Origin]:
+        """The datasets it rests on, by name."""
+        return {name: origin for each in self.inputs for name, origin in each.origins.items()}
+
+    @property
+    def serial(self) -> str | None:
+        """Why it comes in one piece whatever a reader would like, None if it does not (view:C71)."""
+        return None
+
+    @property
+    def portable(self) -> bool:
+        """Whether its pieces can be read in other processes."""
+        return all(each.portable for each in self.inputs)
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What it does, in a line."""
+
+    def wants(self, want: Want) -> tuple[Want, ...]:
+        """Say what it asks of its inputs to give what is wanted (view:C35)."""
+        return ()
+
+    def passed(self, column: int) -> tuple[int, int] | None:
+        """Say which column of which input a column *is*; None if it is made here."""
+        return None
+
+    @abstractmethod
+    def pieces(self, want: Want) -> Sequence[Piece]:
+        """Return the rows in order as pieces; none if there are no rows."""
+
+    def source_of(self, column: int) -> tuple[Node, int]:
+        """Follow a column down to the node that makes it."""
+        found = self.passed(column)
+        if found is None:
+            return self, column
+        which, below = found
+        return self.inputs[which].source_of(below)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Pieces read one after another, as one piece."""
+
+    parts: tuple[Piece, ...]
+
+    @property
+    def rows(self) -> int | None:
+        """The sum, if all are known."""
+        counts = [part.rows for part in self.parts]
+        return None if None in counts else sum(count for count in counts if count is not None)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows in order."""
+        for part in self.parts:
+            yield from part.chunks()
+
+
+def whole(node: Node, want: Want) -> Piece:
+    """Return all rows of a node as one piece."""
+    pieces = node.pieces(want)
+    return pieces[0] if len(pieces) == 1 else Run(tuple(pieces))

@@ -1,0 +1,220 @@
+"""What can be done with views: every operation returns another view and reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+
+from trueline.errors import InputError, SchemaError
+from trueline.view.expressions import condition
+from trueline.view.node import Node
+from trueline.view.operators.columns import chosen
+from trueline.view.operators.rows import Filter, Part
+
+if TYPE_CHECKING:
+    from trueline.view.groups import Groups
+    from trueline.view.row import Key
+    from trueline.view.schema import Schema
+
+How: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
+
+
+class Operations:
+    """The operations of a view; `View` is what people use."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def made_of(self, node: Node) -> Self: ...
+
+        @property
+        def node(self) -> Node: ...
+
+        @property
+        def schema(self) -> Schema: ...
+
+    # --- columns ------------------------------------------------------------------------
+
+    def select(self, *columns: Key) -> Self:
+        """Keep these columns, in this order; an index or a `Column` reaches a hidden one."""
+        return self.made_of(chosen(self.node, [each.index for each in self.schema.find_all(columns)]))
+
+    def drop(self, *columns: Key) -> Self:
+        """Leave out these columns; one that they hid can be seen again."""
+        gone = {each.index for each in self.schema.find_all(columns)}
+        return self.made_of(chosen(self.node, [c.index for c in self.schema if c.index not in gone]))
+
+    def rename(self, mapping: Mapping[str, str] | None = None, /, **names: str) -> Self:
+        """Give columns other names: `rename(new="old")`, or `rename({"old": "new"})`.
+
+        >>> from trueline import View
+        >>> View.from_rows([{"x": 1}]).rename(y="x").schema.names
+        ('y',)
+        """
+        new_of = dict(mapping or {}) | {old: new for new, old in names.items()}
+        places = {self.schema[old].index: new for old, new in new_of.items()}
+        seen = [places.get(c.index, c.name) for c in self.schema.visible]
+        if len(set(seen)) != len(seen):
+            twice = next(name for name in seen if seen.count(name) > 1)
+            raise SchemaError(f"two columns would be {twice!r}", remedy="rename the other too", column=twice)
+        line = [c.index for c in self.schema]
+        return self.made_of(chosen(self.node, line, [places.get(c.index, c.name) for c in self.schema]))
+
+    def with_columns(self, mapping: Mapping[str, str] | None = None, /, **columns: object) -> Self:
+        """Add computed columns: `with_columns(y="x + :a", a=1)`; one of a known name hides the old one.
+
+        A keyword that a text names as `:keyword` is a parameter; the others are new columns.
+
+        >>> from trueline import View
+        >>> View.from_rows([{"x": 1}]).with_columns(y="x + :a", a=2).to_arrow().to_pydict()
+        {'x': [1], 'y': [3]}
+        """
+        from trueline.view.operators.computing import with_columns
+        from trueline.view.operators.parameters import told_apart
+
+        texts, parameters = told_apart(mapping or {}, columns)
+        return self.made_of(with_columns(self.node, texts, parameters))
+
+    def with_row_id(self, name: str) -> Self:
+        """Add the row id as a column (view:C80)."""
+        from trueline.view.operators.columns import computed
+        from trueline.view.operators.computing import Identify
+
+        return self.made_of(computed(self.node, [Identify(name)]))
+
+    # --- rows ---------------------------------------------------------------------------
+
+    def filter(self, where: str, /, **parameters: object) -> Self:
+        """Keep the rows for which a condition is true; `:name` in it stands for a parameter.
+
+        `docs/expressions.md` describes the language. A row for which there is no
+        answer (a missing value, a division by zero) is not kept.
+        """
+        return self.made_of(Filter(self.node, condition(where, self.schema.to_arrow(), parameters)))
+
+    def limit(self, count: int) -> Self:
+        """Keep the first rows."""
+        return self.made_of(Part(self.node, 0, natural(count, "limit")))
+
+    def skip(self, count: int) -> Self:
+        """Leave out the first rows."""
+        return self.made_of(Part(self.node, natural(count, "skip"), None))
+
+    def sample(self, fraction: float, seed: int = 0, *, replace: bool = False) -> Self:
+        """Keep each row with a probability, decided by its id: the same rows however it is read.
+
+        With `replace` a row may come several times (Poisson, `fraction` times on average).
+        """
+        from trueline.view.operators.sampling import sampled
+
+        return self.made_of(sampled(self.node, fraction, seed, replace=replace))
+
+    def split(
+        self,
+        fractions: Sequence[float] | Mapping[str, float] = (0.8, 0.2),
+        seed: int = 0,
+        by: str | Sequence[str] | None = None,
+    ) -> Any:
+        """Divide the rows into parts by a hash of the row id, or of columns so that equal keys stay together.
+
+        A row's part does not change when rows are added. A mapping gives parts by name.
+        """
+        from trueline.view.operators.sampling import split
+
+        return split(self, fractions, seed, by)
+
+    def folds(self, k: int, seed: int = 0, by: str | Sequence[str] | None = None) -> Any:
+        """Return k pairs (training, test): each row is in exactly one test part."""
+        from trueline.view.operators.sampling import folds
+
+        return folds(self, k, seed, by)
+
+    # --- order --------------------------------------------------------------------------
+
+    def sort(self, *columns: str, descending: bool | Sequence[bool] = False) -> Self:
+        """Order the rows by columns: missing last, NaN before it, equal rows as they were."""
+        from trueline.view.operators.sorting import sorted_by
+
+        return self.made_of(sorted_by(self.node, columns, descending))
+
+    def shuffle(self, seed: int) -> Self:
+        """Order the rows by a hash of the seed and their ids (decision 4)."""
+        from trueline.view.operators.shuffling import shuffled
+
+        return self.made_of(shuffled(self.node, seed))
+
+    # --- several views ------------------------------------------------------------------
+
+    def concat(self, *others: Self) -> Self:
+        """Put the rows of other views after these; a column keeps its place, found by name in the others."""
+        from trueline.view.operators.concatenating import concatenated
+
+        return self.made_of(concatenated([self.node, *(each.node for each in others)]))
+
+    def zip(self, *others: Self) -> Self:
+        """Put views side by side, row by row, as long as the shortest; ids are those of the first."""
+        from trueline.view.operators.zipping import zipped
+
+        return self.made_of(zipped([self.node, *(each.node for each in others)]))
+
+    def join(
+        self,
+        other: Self,
+        on: str | Sequence[str] | Mapping[str, str],
+        how: How = "inner",
+        as_of: str | tuple[str, str] | None = None,
+        *,
+        suffix: str = "_right",
+    ) -> Self:
+        """Bring rows with equal keys together, in the order of the left, then of the right.
+
+        Missing keys have no partner. `as_of` names a column: the partner is the
+        last one of the same key whose value there is not after ours.
+        """
+        from trueline.view.operators.joining import joined
+
+        return self.made_of(joined(self.node, other.node, on, how, as_of, suffix))
+
+    # --- one to many, many to one -------------------------------------------------------
+
+    def explode(self, column: str, *, outer: bool = False) -> Self:
+        """Give each value of a vector a row of its own; with `outer` an empty one keeps its row."""
+        from trueline.view.operators.exploding import exploded
+
+        return self.made_of(exploded(self.node, column, outer=outer))
+
+    def group_by(self, *columns: str) -> Groups[Self]:
+        """Group rows with equal values: `view.group_by("city").agg(total="sum(price)")`."""
+        from trueline.view.groups import Groups
+
+        return Groups(self, columns)
+
+    def window(self, before: int, after: int = 0, /, by: Any = None, **aggregates: str) -> Self:
+        """Add columns computed over the rows around each: so many before it, itself, so many after.
+
+        >>> from trueline import View
+        >>> view = View.from_arrow(pa.table({"x": [1, 2, 4]}))
+        >>> view.window(1, 0, total="sum(x)").to_arrow()["total"].to_pylist()
+        [1, 3, 6]
+        """
+        from trueline.view.operators.windowing import windowed
+
+        return self.made_of(
+            windowed(self.node, natural(before, "before"), natural(after, "after"), by, aggregates)
+        )
+
+    # --- keeping ------------------------------------------------------------------------
+
+    def cache(self) -> Self:
+        """Keep what is read: each column of each row is computed once, and can then be shuffled."""
+        from trueline.view.operators.caching import cached
+
+        return self.made_of(cached(self.node))
+
+
+def natural(count: object, what: str) -> int:
+    """Return a whole number from 0 on, or say that it is none."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise InputError(f"{what}({count!r})", remedy="give a whole number from 0 on")
+    return count

@@ -1,0 +1,237 @@
+"""Rows that are kept once they were read: each column of each row is computed once (view:C104).
+
+Rows, ids and order are those of the input, and all of them can be shuffled. Columns are computed when a
+reader first wants them, by whoever wants them first, for all readers; how far rows were read is remembered.
+Beyond the budget rows go to files. All of it is let go with the last view and cursor that rest on it.
+
+Where a reader leaves before the end and nobody else reads, nothing stays open: the next one goes on where
+it left, and reads again what comes before that in the same piece of the input.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from trueline.view import reading
+from trueline.view.ahead import THREADS
+from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
+from trueline.view.node import Node, Piece, Run
+from trueline.view.operators.rows import Part
+from trueline.view.operators.zipping import abreast
+from trueline.view.schema import Schema
+from trueline.view.spilling import Folder, Stored, bytes_of, memory_budget, store
+
+
+class Fill:
+    """Columns that are read together, and how far they were read."""
+
+    def __init__(self, kept: Kept, want: Want) -> None:
+        self.kept, self.want = kept, want
+        self.ended = False
+        self.ends = [0]  # how many rows there are up to the end of each chunk
+        self._chunks: list[Chunk | Stored] = []
+        self._lock = threading.Lock()
+        self._readers = 0
+        self._stream: Iterator[Chunk] | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether all rows were read: the end was seen, or there are as many as there can be."""
+        return self.ended or self.ends[-1] == self.kept.total
+
+    def chunks(self, first: int, last: int | None) -> Iterator[Chunk]:
+        """Yield rows `first` up to `last`; read those that nobody has read before."""
+        with self._lock:
+            self._readers += 1
+        number = 0
+        try:
+            while True:
+                with self._lock:
+                    if number == 0:
+                        number = bisect_right(self.ends, first) - 1
+                    while number >= len(self._chunks) and not self.complete:
+                        self._read()
+                    if number >= len(self._chunks):
+                        return
+                    found, start, end = self._chunks[number], self.ends[number], self.ends[number + 1]
+                chunk = found.load() if isinstance(found, Stored) else found
+                skip = max(0, first - start)
+                yield chunk.slice(skip, (end if last is None else min(end, last)) - start - skip)
+                number += 1
+                if last is not None and end >= last:
+                    return
+        finally:
+            with self._lock:
+                self._readers -= 1
+                if self._readers == 0:
+                    self._leave()
+
+    def _read(self) -> None:
+        """Read the next chunk; the lock is held, since all who wait want it."""
+        if self._stream is None:
+            below = self.kept.below
+            rest = Part(below, self.ends[-1], None) if self.ends[-1] else below
+            self._stream = reading.chunks(rest, self.want)
+        try:
+            chunk = next(self._stream, None)
+        except BaseException:
+            self._leave()
+            raise
+        if chunk is None:
+            self.ended = True
+            self._leave()
+        elif chunk.rows:
+            self._chunks.append(self.kept.keep(chunk))
+            self.ends.append(self.ends[-1] + chunk.rows)
+
+    def _leave(self) -> None:
+        stream, self._stream = self._stream, None
+        if stream is not None and hasattr(stream, "close"):
+            stream.close()
+
+
+class Kept:
+    """All that was read of a node so far."""
+
+    def __init__(self, below: Node) -> None:
+        self.below = below
+        self._lock = threading.Lock()
+        self._fills: dict[int | None, Fill] = {}  # by column; None are the ids
+        self._left = memory_budget()
+        self._folder = Folder()
+
+    @property
+    def total(self) -> int | None:
+        """How many rows there are, if the input says so or the end was seen."""
+        known = self.below.row_count
+        if known is not None:
+            return known
+        with self._lock:
+            return next((fill.ends[-1] for fill in self._fills.values() if fill.ended), None)
+
+    def is_filled(self, want: Want) -> bool:
+        """Say whether all that is wanted was read to the end; with no columns, whether anything was."""
+        with self._lock:
+            keys = self._keys(want) or list(self._fills)[:1] or [None]
+            found = [self._fills.get(key) for key in keys]
+        return all(fill is not None and fill.complete for fill in found)
+
+    def fills(self, want: Want) -> list[Fill]:
+        """Return what holds the columns that are wanted; those that nobody has wanted before are one more."""
+        with self._lock:
+            new = [key for key in self._keys(want) if key not in self._fills]
+            if new or not self._fills:
+                columns = tuple(key for key in new if key is not None)
+                fill = Fill(self, Want(columns, ids=None in new))
+                self._fills.update(dict.fromkeys(new or (-1,), fill))
+            return list(dict.fromkeys(self._fills[key] for key in self._keys(want))) or [
+                next(iter(self._fills.values()))
+            ]
+
+    def _keys(self, want: Want) -> list[int | None]:
+        return [*want.columns, *([None] if want.ids else [])]
+
+    def keep(self, chunk: Chunk) -> Chunk | Stored:
+        """Keep rows in memory, or in a file where there is no room."""
+        size = bytes_of(chunk)
+        with self._lock:
+            held = size <= self._left
+            self._left -= size if held else 0
+        return chunk if held else store(chunk, self._folder)
+
+
+@dataclass(frozen=True, eq=False)
+class Cached(Node):
+    """The rows of the input, kept once they were read."""
+
+    below: Node
+    kept: Kept
+
+    @property
+    def schema(self) -> Schema:
+        """That of the input (view:C10)."""
+        return self.below.schema
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        """One."""
+        return (self.below,)
+
+    @property
+    def row_count(self) -> int | None:
+        """That of the input, or known once all rows were read (view:C29, view:C104)."""
+        return self.kept.total
+
+    @property
+    def can_shuffle(self) -> bool:
+        """Rows that are kept can be had in any order (view:C104)."""
+        return True
+
+    @property
+    def serial(self) -> str | None:
+        """Until they are kept, rows are read in order, for all readers."""
+        return None if self.kept.is_filled(Want(())) else "rows are kept as they are first read"
+
+    @property
+    def title(self) -> str:
+        known = self.kept.total
+        return "kept" if known is None else f"kept, {known:,} rows"
+
+    def wants(self, want: Want) -> tuple[Want, ...]:
+        """The same; what a reader rules out is kept for the others."""
+        return (want.of(want.columns),)
+
+    def passed(self, column: int) -> tuple[int, int] | None:
+        """Every column is the input's."""
+        return 0, column
+
+    def pieces(self, want: Want) -> Sequence[Piece]:
+        """Return equal parts of rows that are kept, else one piece."""
+        plain = Want(want.columns, want.ids)
+        total = self.kept.total
+        if total is None or not self.kept.is_filled(plain):
+            return [CachedPiece(self.kept, plain, 0, None)]
+        parts = min(total, max(want.parts, THREADS, -(-total // ROWS_OF_A_CHUNK)))
+        cuts = [total * part // parts for part in range(parts + 1)] if parts else []
+        return [CachedPiece(self.kept, plain, first, last) for first, last in pairwise(cuts)]
+
+
+@dataclass(frozen=True, eq=False)
+class CachedPiece:
+    """Rows `first` up to `last`, or all of them. Elsewhere, they are read from the input."""
+
+    kept: Kept
+    want: Want
+    first: int
+    last: int | None
+
+    @property
+    def rows(self) -> int | None:
+        """Known of rows that are kept."""
+        return None if self.last is None else self.last - self.first
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows."""
+        fills = self.kept.fills(self.want)
+        places: list[tuple[int, int]] = []
+        for column in self.want.columns:
+            number = next(at for at, fill in enumerate(fills) if column in fill.want.columns)
+            places.append((number, fills[number].want.columns.index(column)))
+        for chunks in abreast([fill.chunks(self.first, self.last) for fill in fills]):
+            ids = next((chunk.ids for chunk in chunks if chunk.ids is not None), None)
+            arrays = tuple(chunks[number].arrays[place] for number, place in places)
+            yield Chunk(chunks[0].rows, arrays, ids if self.want.ids else None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        count = None if self.last is None else self.last - self.first
+        return Run, (tuple(Part(self.kept.below, self.first, count).pieces(self.want)),)
+
+
+def cached(below: Node) -> Cached:
+    """Keep what is read of a node."""
+    return Cached(below, Kept(below))

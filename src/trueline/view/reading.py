@@ -1,0 +1,67 @@
+"""Reading nodes: chunks in order, as batches and tables of Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from trueline import types as t
+from trueline.view.ahead import THREADS, in_order
+from trueline.view.chunk import Chunk, Want
+from trueline.view.node import Node
+from trueline.view.sources.memory import Memory
+from trueline.view.vectors import dense
+
+if TYPE_CHECKING:
+    from trueline.view.schema import Column
+
+
+def is_in_memory(node: Node) -> bool:
+    """Say whether all rows are in memory already, so that reading ahead gains nothing."""
+    return isinstance(node, Memory) or (bool(node.inputs) and all(is_in_memory(each) for each in node.inputs))
+
+
+def chunks(node: Node, want: Want) -> Iterator[Chunk]:
+    """Yield the rows of a node in order."""
+    for _, chunk in numbered(node, want):
+        yield chunk
+
+
+def numbered(node: Node, want: Want) -> Iterator[tuple[int, Chunk]]:
+    """Yield the rows of a node in order, with the numbers of the pieces they are from."""
+    return in_order(node.pieces(want), 1 if is_in_memory(node) else THREADS)
+
+
+def batches(node: Node, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    """Yield columns of all rows in order as Arrow has them."""
+    schema = node.schema.arrow_of(columns)
+    for chunk in chunks(node, Want(tuple(column.index for column in columns))):
+        yield batch_of(chunk, columns, schema)
+
+
+def batch_of(chunk: Chunk, columns: Sequence[Column], schema: pa.Schema) -> pa.RecordBatch:
+    """Return a chunk as a batch; vectors are dense there."""
+    if not columns:
+        return pa.record_batch({"": pa.nulls(chunk.rows)}).select([])
+    arrays = [
+        dense(array, column.type) if isinstance(column.type, t.Vector) else array
+        for array, column in zip(chunk.arrays, columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def table(node: Node, columns: Sequence[Column]) -> pa.Table:
+    """Read columns of all rows into a table."""
+    found = list(batches(node, columns))
+    if not columns:
+        # A table of no columns has its number of rows only if it is made of one that has some.
+        return pa.table({"": pa.nulls(sum(batch.num_rows for batch in found))}).select([])
+    return pa.Table.from_batches(found, schema=node.schema.arrow_of(columns))
+
+
+def count(node: Node) -> int:
+    """Count the rows, reading no more than that takes."""
+    known = node.row_count
+    return known if known is not None else sum(chunk.rows for chunk in chunks(node, Want(())))

@@ -1,0 +1,116 @@
+"""Views as files for others: whole or not at all, a chunk at a time, and what each format loses is stated.
+
+Parquet loses ids (they become row numbers) and hidden columns; values, types
+and annotations come back. CSV loses annotations too, and types unless they
+are declared when it is read; it refuses vectors, nested columns and row ids.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+
+from trueline import types as t
+from trueline.errors import InputError, SchemaError, StoreError
+from trueline.view.node import Node
+from trueline.view.reading import batches
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What was written: where, how many rows, how many bytes."""
+
+    path: str
+    rows: int
+    size: int
+
+
+def write_parquet(node: Node, path: str | os.PathLike[str], *, overwrite: bool = False) -> Saved:
+    """Write the columns that can be seen; types and annotations travel with them."""
+
+    def write(file: BinaryIO, rows: _Counted) -> None:
+        with pq.ParquetWriter(file, node.schema.to_arrow(), version="2.6") as writer:
+            for batch in rows:
+                writer.write_batch(batch)
+
+    return _saved(node, path, write, overwrite=overwrite)
+
+
+def write_csv(
+    node: Node,
+    path: str | os.PathLike[str],
+    *,
+    separator: str = ",",
+    header: bool = True,
+    overwrite: bool = False,
+) -> Saved:
+    """Write the columns that can be seen: missing is an empty cell, empty text is two quotes."""
+    for column in node.schema.visible:
+        if not column.type.is_primitive or isinstance(column.type, t.RowIdentity):
+            raise SchemaError(
+                f"column {column.name!r} is of type {column.type}, which CSV cannot hold",
+                remedy="leave it out, explode it, or write Parquet",
+                column=column.name,
+            )
+
+    def write(file: BinaryIO, rows: _Counted) -> None:
+        options = arrow_csv.WriteOptions(include_header=header, delimiter=separator)
+        with arrow_csv.CSVWriter(file, node.schema.to_arrow(), write_options=options) as writer:
+            for batch in rows:
+                writer.write_batch(batch)
+
+    return _saved(node, path, write, overwrite=overwrite)
+
+
+class _Counted:
+    """The batches of a view, counted as they pass."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in batches(self._node, self._node.schema.visible):
+            self.rows += batch.num_rows
+            yield batch
+
+
+def _saved(
+    node: Node, path: str | os.PathLike[str], write: Callable[[BinaryIO, Any], None], *, overwrite: bool
+) -> Saved:
+    target = Path(path)
+    if not node.schema.visible:
+        raise SchemaError(
+            "the view has no columns, and a file keeps no rows without one",
+            remedy="select a column, or add one: with_row_id('id')",
+        )
+    if target.exists() and not overwrite:
+        raise InputError(
+            f"{target} exists", remedy="choose another name, or say overwrite=True", code="FileExists"
+        )
+    staged = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
+    counted = _Counted(node)
+    try:
+        with staged.open("wb") as file:
+            write(file, counted)
+        staged.replace(target)
+    except pa.ArrowException as error:
+        raise SchemaError(
+            f"{target.name} cannot hold the view: {error}", remedy="leave the column out"
+        ) from None
+    except OSError as error:
+        if isinstance(error, StoreError):
+            raise
+        raise StoreError(f"{target} cannot be written: {error}", remedy="look at the folder") from error
+    finally:
+        with suppress(OSError):
+            staged.unlink()
+    return Saved(str(target), counted.rows, target.stat().st_size)

@@ -1,0 +1,175 @@
+"""Files as views: CSV, JSON lines and text, in the order given, pinned by size and time (decision 3).
+
+A cell that cannot be read is missing, and counted when it is read; no row is
+ever left out because of one, whichever columns are read (view:C34, view:C37).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from trueline import console
+from trueline import types as t
+from trueline.errors import SchemaError
+from trueline.identity import RowIds
+from trueline.readers import Reader, Source, csv, find, json, text
+from trueline.view.chunk import Chunk, Want
+from trueline.view.node import Node, Piece
+from trueline.view.schema import Schema
+from trueline.view.sources.memory import as_type
+
+
+class Tally:
+    """What reading has found out about the files of a view: rows of each, and cells that were bad."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[int, int] = {}
+        self._bad: dict[tuple[int, str], int] = {}
+
+    def rows(self, number: int) -> int | None:
+        """Return how many rows a file has, if it was read to its end."""
+        return self._rows.get(number)
+
+    def note_rows(self, number: int, rows: int) -> None:
+        """Keep how many rows a file has."""
+        with self._lock:
+            self._rows[number] = rows
+
+    def note_bad(self, path: str, number: int, counts: dict[str, int]) -> None:
+        """Keep how many cells of a file were bad, and say so the first time."""
+        with self._lock:
+            new = {name: count for name, count in counts.items() if (number, name) not in self._bad}
+            self._bad.update({(number, name): count for name, count in counts.items()})
+        for name, count in new.items():
+            console.current().warn(f"{path}: {count:,} cells of {name!r} cannot be read, and are missing")
+
+    @property
+    def bad(self) -> dict[str, int]:
+        """The bad cells found so far, by column."""
+        found: dict[str, int] = {}
+        with self._lock:
+            for (_, name), count in self._bad.items():
+                found[name] = found.get(name, 0) + count
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_rows": dict(self._rows), "_bad": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class Files(Node):
+    """Files one after another; a row's id is its number over all of them."""
+
+    reader: Reader
+    sources: tuple[Source, ...]
+    arrow: pa.Schema
+    tally: Tally = field(default_factory=Tally)
+
+    @cached_property
+    def schema(self) -> Schema:
+        """Declared, or what the first rows suggest."""
+        return Schema.from_arrow(self.arrow)
+
+    @property
+    def row_count(self) -> int | None:
+        """Known once every file was read to its end (view:C29)."""
+        counts = [self.tally.rows(number) for number in range(len(self.sources))]
+        return None if None in counts else sum(count or 0 for count in counts)
+
+    @property
+    def title(self) -> str:
+        names = [source.path for source in self.sources[:3]]
+        more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
+        return f"{self.reader.kind} files {', '.join(names) or '(none)'}{more}"
+
+    @property
+    def bad(self) -> dict[str, int]:
+        """The cells that could not be read, by column, as far as they were."""
+        return self.tally.bad
+
+    def pieces(self, want: Want) -> Sequence[Piece]:
+        """Return a piece for each file."""
+        names = tuple(self.schema[index].name for index in want.columns)
+        kinds = tuple(self.schema[index].type for index in want.columns)
+        return [
+            FilePiece(self.reader, self.sources, self.arrow, number, names, kinds, self.tally, ids=want.ids)
+            for number in range(len(self.sources))
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class FilePiece:
+    """One file; the rows of those before it are counted once, when ids are wanted."""
+
+    reader: Reader
+    sources: tuple[Source, ...]
+    arrow: pa.Schema
+    number: int
+    names: tuple[str, ...]
+    kinds: tuple[t.Type, ...]
+    tally: Tally
+    ids: bool
+
+    @property
+    def rows(self) -> int | None:
+        """Known once it was read."""
+        return self.tally.rows(self.number)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows in order."""
+        first = sum(self._count(before) for before in range(self.number)) if self.ids else 0
+        source, number = self.sources[self.number], 0
+        reading = self.reader.read(source, self.arrow, columns=self.names)
+        for batch in reading:
+            arrays = tuple(as_type(batch.table.column(place), kind) for place, kind in enumerate(self.kinds))
+            rows = batch.table.num_rows
+            yield Chunk(rows, arrays, RowIds.range(first + number, rows) if self.ids else None)
+            number += rows
+        self.tally.note_rows(self.number, number)
+        self.tally.note_bad(source.path, self.number, dict(reading.stats.bad))
+
+    def _count(self, number: int) -> int:
+        """Count the rows of a file, reading no cell of them."""
+        known = self.tally.rows(number)
+        if known is None:
+            source = self.sources[number]
+            known = self.reader.count_rows(source)
+            if known is None:
+                known = sum(b.table.num_rows for b in self.reader.read(source, self.arrow, columns=()))
+            self.tally.note_rows(number, known)
+        return known
+
+
+def csv_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Files:
+    """View CSV files; the options are those of the reader."""
+    return _files(csv(**options), paths, schema)
+
+
+def json_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Files:
+    """View files of JSON lines; the options are those of the reader."""
+    return _files(json(**options), paths, schema)
+
+
+def text_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Files:
+    """View the lines of text files; the options are those of the reader."""
+    return _files(text(**options), paths, schema)
+
+
+def _files(reader: Reader, paths: Any, schema: pa.Schema | None) -> Files:
+    sources = tuple(find(paths))
+    if schema is None:
+        if not sources:
+            raise SchemaError("no files, so no columns", remedy="give a schema, or files")
+        schema = reader.infer(sources)
+    return Files(reader, sources, schema)

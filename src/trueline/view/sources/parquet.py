@@ -1,0 +1,193 @@
+"""Parquet files as views: groups of rows are read by themselves, and only the columns that are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trueline import types as t
+from trueline.errors import BrokenFile, InputError, SchemaError
+from trueline.identity import RowIds
+from trueline.readers import Source, find
+from trueline.view.bounds import Interval, step_of
+from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
+from trueline.view.node import Node, Piece
+from trueline.view.schema import Schema
+from trueline.view.sources.memory import as_type
+
+_COUNTED: Final = ("INT32", "INT64")
+Range = tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of rows of a file: how many, and the ranges of the columns that say them."""
+
+    file: int
+    number: int
+    rows: int
+    ranges: tuple[Range, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class ParquetFiles(Node):
+    """Parquet files one after another; a row's id is its number over all of them."""
+
+    sources: tuple[Source, ...]
+    arrow: pa.Schema
+    groups: tuple[Group, ...]
+
+    @cached_property
+    def schema(self) -> Schema:
+        """What the files say, with their annotations."""
+        return Schema.from_arrow(self.arrow)
+
+    @property
+    def row_count(self) -> int | None:
+        """What the files say."""
+        return sum(group.rows for group in self.groups)
+
+    @property
+    def title(self) -> str:
+        names = [source.path for source in self.sources[:3]]
+        more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
+        return f"parquet files {', '.join(names) or '(none)'}{more}: {len(self.groups)} groups of rows"
+
+    def pieces(self, want: Want) -> Sequence[Piece]:
+        """Return a piece for each group of rows that the bounds do not rule out."""
+        firsts = accumulate((group.rows for group in self.groups), initial=0)
+        kinds = tuple(self.schema[index].type for index in want.columns)
+        return [
+            GroupPiece(
+                self.sources[group.file], group.number, group.rows, first, want.columns, kinds, want.ids
+            )
+            for group, first in zip(self.groups, firsts, strict=False)
+            if group.rows and _may_match(group, want.bounds)
+        ]
+
+
+def _may_match(group: Group, bounds: Mapping[int, Interval]) -> bool:
+    return all(
+        (found := group.ranges[index]) is None or interval.meets(*found) for index, interval in bounds.items()
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class GroupPiece:
+    """One group of rows of one file."""
+
+    source: Source
+    number: int
+    rows: int
+    first: int
+    columns: tuple[int, ...]
+    kinds: tuple[t.Type, ...]
+    ids: bool
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows in order."""
+        if not self.columns:
+            for start in range(0, self.rows, ROWS_OF_A_CHUNK):
+                rows = min(ROWS_OF_A_CHUNK, self.rows - start)
+                yield Chunk(rows, (), self._ids(start, rows))
+            return
+        with opened(self.source) as file:
+            names = [file.schema_arrow.names[index] for index in self.columns]
+            start = 0
+            for batch in file.iter_batches(
+                ROWS_OF_A_CHUNK, row_groups=[self.number], columns=names, use_threads=False
+            ):
+                arrays = tuple(
+                    as_type(batch.column(name), kind) for name, kind in zip(names, self.kinds, strict=True)
+                )
+                yield Chunk(batch.num_rows, arrays, self._ids(start, batch.num_rows))
+                start += batch.num_rows
+            if start != self.rows:
+                raise ValueError(f"group of rows {self.number} ends after {start} rows")
+
+    def _ids(self, start: int, rows: int) -> RowIds | None:
+        return RowIds.range(self.first + start, rows) if self.ids else None
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[pq.ParquetFile]:
+    """Open a file that is still the one that was pinned; what Parquet does not understand is broken."""
+    with closing(source.open()) as raw:
+        try:
+            with pq.ParquetFile(raw, pre_buffer=True) as file:
+                yield file
+        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise BrokenFile(
+                f"{source.path} is broken or not Parquet: {str(error).splitlines()[0][:200]}",
+                remedy="fetch the file again",
+                path=source.path,
+            ) from error
+
+
+def parquet_files(paths: Any, schema: pa.Schema | None = None) -> ParquetFiles:
+    """View Parquet files: footers are read now, rows when they are asked for.
+
+    All files have the same columns. `schema` says which, where there are no files.
+    """
+    sources = tuple(find(paths))
+    groups: list[Group] = []
+    for number, source in enumerate(sources):
+        with opened(source) as file:
+            found = file.schema_arrow
+            if len(set(found.names)) < len(found.names):
+                raise SchemaError(f"{source.path} has two columns of one name", remedy="rename one")
+            if schema is not None and not found.equals(schema):
+                raise SchemaError(
+                    f"{source.path} has other columns than the files before it: {_difference(schema, found)}",
+                    remedy="read the files separately, select what they share, and concat",
+                    path=source.path,
+                )
+            schema = schema or found
+            groups += _groups(file, number)
+    if schema is None:
+        raise SchemaError("no files, so no columns", remedy="give a schema, or files")
+    return ParquetFiles(sources, schema, tuple(groups))
+
+
+def _groups(file: pq.ParquetFile, number: int) -> Iterator[Group]:
+    footer, schema = file.metadata, file.schema_arrow
+    paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
+    places = {path: place for place, path in enumerate(paths)}
+    for index in range(footer.num_row_groups):
+        group = footer.row_group(index)
+        ranges = tuple(
+            _range(group.column(places[each.name]), each.type) if each.name in places else None
+            for each in schema
+        )
+        yield Group(number, index, group.num_rows, ranges)
+
+
+def _range(column: Any, kind: pa.DataType) -> Range:
+    """The smallest and largest value as `Interval` counts them, None if the file does not say."""
+    found, step = column.statistics, step_of(kind)
+    if found is None or step is None or not found.has_min_max or found.physical_type not in _COUNTED:
+        return None
+    if pa.types.is_unsigned_integer(kind) or found.min_raw > found.max_raw:
+        return None
+    return int(found.min_raw) * step, int(found.max_raw) * step
+
+
+def _difference(one: pa.Schema, other: pa.Schema) -> str:
+    lacks = [name for name in one.names if name not in other.names]
+    extra = [name for name in other.names if name not in one.names]
+    differ = [
+        f"{name} is {other.field(name).type}, was {one.field(name).type}"
+        for name in one.names
+        if name in other.names and other.field(name).type != one.field(name).type
+    ]
+    told = [*(f"{name} is missing" for name in lacks), *(f"{name} is new" for name in extra), *differ]
+    return "; ".join(told) or "they are in another order"

@@ -1,0 +1,119 @@
+"""Rows that do not fit in memory: files in a folder of their own, gone with whoever holds it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from trueline.errors import InputError, StorageFull
+from trueline.identity import RowIds
+from trueline.view.chunk import Chunk
+
+_VARIABLE: Final = "TRUELINE_VIEW_MEMORY_MB"
+_DEFAULT: Final = 1_024
+# One Arrow array holds less than 2 GB of text, and rows held in memory are put together in one.
+_MOST: Final = 1_536
+
+
+def memory_budget() -> int:
+    """Return how many bytes of rows an operator holds in memory before it writes files.
+
+    1 GB, or what the variable TRUELINE_VIEW_MEMORY_MB says, at most 1,536 MB.
+    """
+    given = os.environ.get(_VARIABLE, "").strip()
+    if not given:
+        return _DEFAULT << 20
+    if not given.isdecimal() or not int(given):
+        raise InputError(
+            f"{_VARIABLE} is {given!r}", remedy="give a number of megabytes from 1 on", code="ConfigError"
+        )
+    return min(int(given), _MOST) << 20
+
+
+class Folder:
+    """A temporary folder: made when something is first put there, removed when nobody holds it any more."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._path: Path | None = None
+        self._numbers = count()
+        self._gone: weakref.finalize[..., Folder] | None = None
+
+    def new_file(self) -> Path:
+        """Return a path where nothing is yet."""
+        with self._lock:
+            if self._path is None:
+                self._path = Path(tempfile.mkdtemp(prefix="trueline-view-"))
+                self._gone = weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
+            return self._path / f"{next(self._numbers)}.arrow"
+
+    def remove(self) -> None:
+        """Remove it now."""
+        if self._gone is not None:
+            self._gone()
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Rows in a file: columns, and ids if there are any."""
+
+    path: Path
+    rows: int
+    columns: int
+    has_ids: bool
+
+    def load(self) -> Chunk:
+        """Return the rows; they are mapped into memory, and read where they are touched."""
+        with pa.memory_map(str(self.path)) as mapped, pa.ipc.open_file(mapped) as reader:
+            batch = reader.get_batch(0)
+        arrays = tuple(batch.columns[: self.columns])
+        ids = None
+        if self.has_ids:
+            ids = RowIds(*(np.asarray(batch.column(self.columns + place)) for place in (0, 1)))
+        return Chunk(self.rows, arrays, ids)
+
+
+def store(chunk: Chunk, folder: Folder) -> Stored:
+    """Write rows to a file."""
+    columns = list(chunk.arrays)
+    if chunk.ids is not None:
+        columns += [pa.array(chunk.ids.low), pa.array(chunk.ids.high)]
+    if not columns:
+        columns = [pa.nulls(chunk.rows)]
+    batch = pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
+    path = folder.new_file()
+    with _explained(path), pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    return Stored(path, chunk.rows, len(chunk.arrays), chunk.ids is not None)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise StorageFull(
+            f"no room for rows that do not fit in memory: {path.parent}",
+            remedy=f"make room there, set TMPDIR to another place, or {_VARIABLE} to more megabytes",
+        ) from error
+
+
+def bytes_of(chunk: Chunk) -> int:
+    """Return how many bytes rows take in memory."""
+    ids = 0 if chunk.ids is None else 16 * chunk.rows
+    return ids + sum(int(array.nbytes) for array in chunk.arrays)

@@ -1,0 +1,59 @@
+"""Views by Spark's tasks: the same rows under the same ids as in this process, on one core and on four."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+import trueline as tl
+from tests.architecture import ROOT
+from tests.spark.views_story import digest, views, write
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("views")
+    write(made)
+    return made
+
+
+@pytest.mark.contract("view:C74")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("master", ["local[1]", "local[4]"])
+def test_rows_and_ids_do_not_depend_on_cores(folder, master):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.views_story", master, str(folder)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert json.loads(done.stdout) == {name: digest(view.to_arrow()) for name, view in views(folder).items()}
+
+
+def test_a_view_is_read_by_tasks_piece_by_piece_and_only_the_columns_asked_for(folder, spark):
+    view = tl.View.read_parquet(str(folder / "*.parquet")).with_columns(m="n + 1").select("m", "text")
+    assert view.node.portable
+    frame = view.to_spark(spark)
+    assert frame.rdd.getNumPartitions() == 12
+    assert frame.toArrow().sort_by("m").column("m").to_pylist() == list(range(1, 3_001))
+
+
+def test_a_frame_is_a_view_whose_rows_have_ids_in_its_order(spark):
+    frame = spark.range(0, 1_000, 1, 4).selectExpr("id % 10 as a", "id as b")
+    view = tl.View.from_spark(frame, order_by=["a", "b"])
+    serial = [(row["a"], row["b"]) for row in view.rows()]
+    assert serial == sorted(serial)
+    found = {}
+    for cursor in view.cursor_set(["b"], 3):
+        with cursor:
+            get = cursor.getter("b")
+            while cursor.move_next():
+                found[cursor.id.low] = get()
+    assert [found[number] for number in range(1_000)] == [b for _, b in serial]

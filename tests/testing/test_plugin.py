@@ -1,0 +1,95 @@
+"""The pytest plugin, as a user's project has it."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+
+from tests.architecture import ROOT
+from trueline.testing import checks, views
+
+VIEW = """
+    import pytest
+    from trueline import types as t
+    from trueline.testing import SimpleView
+    from trueline.view import Field, Schema
+
+    class Squares(SimpleView):
+        row_count = 5
+
+        def __init__(self):
+            self.schema = Schema([Field("n", t.int64), Field("square", t.int64)])
+
+        def rows(self, columns):
+            for n in range(5):
+                row = {"n": n, "square": n * n}
+                yield [row[column.name] for column in columns]
+"""
+
+
+@pytest.fixture
+def project(pytester):
+    """A small project beside ours, with the plugin."""
+    pytester.makeini("[pytest]\naddopts = -p trueline.testing.plugin --strict-markers\n")
+    return pytester
+
+
+def test_a_test_runs_once_for_each_check_and_skips_what_does_not_apply(project):
+    project.makepyfile(VIEW + "\n    def test_squares(kit_check): kit_check(Squares())")
+    done = project.runpytest_inprocess("-rs")
+    skipped = 6  # it cannot be shuffled (2), has no vectors (2), no second member, and nothing to change
+    done.assert_outcomes(passed=len(checks("view")) - skipped, skipped=skipped)
+    done.stdout.fnmatch_lines(["*the set has one member*"])
+
+
+def test_a_broken_view_fails_the_test_of_its_check_alone(project):
+    project.makepyfile(
+        VIEW.replace("row_count = 5", "row_count = 6")
+        + "\n    def test_squares(kit_check): kit_check(Squares())"
+    )
+    done = project.runpytest_inprocess()
+    assert done.parseoutcomes()["failed"] == 1
+    done.stdout.fnmatch_lines(["*test_squares?K4.true?*"])
+    done.stdout.fnmatch_lines(["*row_count is 6, reading finds 5 rows*"])
+
+
+def test_the_mark_says_what_is_checked(project):
+    project.makepyfile(
+        """
+        import pytest
+        @pytest.mark.kit("operator")
+        def test_operator(kit_check): kit_check(lambda view: view.skip(1))
+        """
+    )
+    outcomes = project.runpytest_inprocess().parseoutcomes()
+    assert outcomes["passed"] + outcomes.get("skipped", 0) == len(checks("operator"))
+
+
+def test_a_mark_nobody_knows_is_refused(project):
+    project.makepyfile(
+        """
+        import pytest
+        @pytest.mark.kit("operators")
+        def test_operator(kit_check): pass
+        """
+    )
+    done = project.runpytest_inprocess()
+    assert done.ret != 0
+    done.stdout.fnmatch_lines(["*no checks of kind 'operators'*"])
+
+
+def test_all_checks_at_once_and_the_hard_views(project):
+    project.makepyfile(
+        VIEW
+        + """
+    def test_all(conforms): assert "K7.sticky" in conforms(Squares()).held
+    def test_hard(hard_view): assert hard_view.limit(2).count() <= 2
+    """
+    )
+    project.runpytest_inprocess().assert_outcomes(passed=1 + len(views()))
+
+
+def test_it_is_found_by_pytest_wherever_trueline_is_installed():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"]["pytest11"] == {"trueline.testing.plugin": "trueline.testing.plugin"}

@@ -1,0 +1,82 @@
+"""Writing views as files: what comes back, and what is stated not to."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from trueline import types as t
+from trueline.errors import InputError, SchemaError, StoreError
+from trueline.view.annotations import IS_NORMALISED, Annotation, Annotations
+from trueline.view.schema import Field, Schema
+
+TABLE = pa.table(
+    {
+        "whole": pa.array([1, None, -(1 << 62)], pa.int64()),
+        "small": pa.array([1, None, 255], pa.uint8()),
+        "real": pa.array([0.1, float("nan"), None], pa.float64()),
+        "single": pa.array([0.1, None, -0.0], pa.float32()),
+        "text": pa.array(['a "quoted", cell\nand a line', "", None]),
+        "day": pa.array([dt.date(1, 1, 1), None, dt.date(9999, 12, 31)]),
+        "at": pa.array([0, None, 1_700_000_000_123_456], pa.timestamp("us", "UTC")),
+        "exact": pa.array(["0.10", None, "-99.99"]).cast(pa.decimal128(10, 2)),
+        "truth": pa.array([True, None, False]),
+    }
+)
+
+
+@pytest.mark.contract("kit:K20")
+def test_parquet_brings_back_values_types_and_annotations(tmp_path):
+    about = Annotations({IS_NORMALISED: Annotation(t.boolean, True)})
+    schema = Schema([*Schema.from_arrow(TABLE.schema).fields, Field("v", t.vector(t.float32, 2), about)])
+    vectors = pa.array([[1.0, 2.0], None, [0.0, -0.0]], t.vector(t.float32, 2).arrow)
+    table = pa.Table.from_arrays([*TABLE.columns, vectors], schema=schema.to_arrow())
+    view = tl.View.from_arrow(table).with_row_id("id")
+    saved = view.write_parquet(tmp_path / "x.parquet")
+    back = tl.View.read_parquet(tmp_path / "x.parquet")
+    assert back.schema == view.schema
+    assert repr(back.to_arrow().to_pylist()) == repr(view.to_arrow().to_pylist())
+    assert back.schema["v"].annotations[IS_NORMALISED] is True
+    assert (saved.rows, saved.size) == (3, (tmp_path / "x.parquet").stat().st_size)
+
+
+@pytest.mark.contract("kit:K20")
+def test_csv_brings_back_values_if_types_are_declared_and_loses_what_is_stated(tmp_path):
+    view = tl.View.from_arrow(TABLE)
+    view.write_csv(tmp_path / "x.csv")
+    back = tl.View.read_csv(tmp_path / "x.csv", schema=TABLE.schema)
+    assert repr(back.to_arrow().to_pylist()) == repr(view.to_arrow().to_pylist())
+    guessed = tl.View.read_csv(tmp_path / "x.csv").schema
+    assert guessed["small"].type == t.int64
+    assert guessed["whole"].type == t.int64
+
+
+@pytest.mark.contract("kit:K20")
+def test_what_csv_cannot_hold_is_refused_before_a_byte_is_written(tmp_path):
+    for view in (
+        tl.View.from_rows([{"v": [1, 2]}]),
+        tl.View.from_rows([{"v": {"a": 1}}]),
+        tl.View.from_rows([{"x": 1}]).with_row_id("id"),
+    ):
+        with pytest.raises(SchemaError, match="CSV cannot hold"):
+            view.write_csv(tmp_path / "x.csv")
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "x.parquet"
+    tl.View.range(3).write_parquet(path)
+    with pytest.raises(InputError, match="exists"):
+        tl.View.range(4).write_parquet(path)
+    (tmp_path / "n.csv").write_text("n\n1\n")
+    moving = tl.View.read_csv(tmp_path / "n.csv")
+    (tmp_path / "n.csv").write_text("n\n1\n2\n")
+    with pytest.raises(InputError, match="changed"):
+        moving.write_parquet(path, overwrite=True)
+    assert tl.View.read_parquet(path).count() == 3
+    with pytest.raises(StoreError):
+        tl.View.range(3).write_csv(tmp_path / "no" / "folder.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["n.csv", "x.parquet"]
