@@ -65,7 +65,7 @@ class Watched:
             with self.log.lock:
                 self.log.closed += 1
 
-    def pieces(self, bounds=None):
+    def pieces(self, bounds=None, parts=0):
         if not self.parts:
             return None
         cuts = [self.table.num_rows * part // self.parts for part in range(self.parts + 1)]

@@ -121,10 +121,10 @@ def test_the_table_says_what_each_type_becomes(stored):
         field = next(field for field in ds.schema.fields if field.name == name)
         kind = view[name].type
         try:
-            spark = to_spark_schema(pa.schema({"c": kind}))["c"].dataType.simpleString()
+            spark = to_spark_schema(pa.schema({"c": kind.arrow}))["c"].dataType.simpleString()
         except InputError:
             spark = "–"
-        row = (shown(array.type), show(field.type.inner), shown(kind), spark, parquet(slices, name))
+        row = (shown(array.type), show(field.type.inner), str(kind), spark, parquet(slices, name))
         made.append(row)
     listed = [tuple(row) for row in ROWS.findall(page())]
     wanted = "\n".join("| " + " | ".join([*(f"`{cell}`" for cell in row[:4]), row[4]]) + " |" for row in made)

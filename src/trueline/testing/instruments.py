@@ -85,7 +85,7 @@ class Watched:
             else:
                 yield pa.record_batch({"": pa.nulls(part.num_rows)}).select([])
 
-    def pieces(self, bounds: Bounds | None = None) -> Sequence[Watched] | None:
+    def pieces(self, bounds: Bounds | None = None, parts: int = 0) -> Sequence[Watched] | None:
         """Return the parts."""
         if not self.parts:
             return None

@@ -22,7 +22,7 @@ class Counting:
         self.cells = dict.fromkeys(table.column_names, 0)
         self.opened = self.open = 0
 
-    def pieces(self, bounds=None):
+    def pieces(self, bounds=None, parts=0):
         if self.sizes is None:
             return None
         return [Slice(self, start, size) for start, size in self.sizes]
