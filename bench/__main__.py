@@ -12,7 +12,21 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from bench import append, codec, cold, identity, machine, plan, table, upsert, verify
+from bench import (
+    append,
+    codec,
+    cold,
+    data,
+    identity,
+    ingest,
+    machine,
+    plan,
+    table,
+    upsert,
+    verify,
+    view,
+    views,
+)
 from bench.run import Run
 from bench.scale import FULL, NORMAL, QUICK, TINY, Scale
 from bench.table import Row
@@ -25,6 +39,10 @@ SCENARIOS: dict[str, Scenario] = {
     "ids": identity.run,
     "codec": codec.run,
     "cold": cold.run,
+    "ingest": ingest.run,
+    "data": data.run,
+    "view": view.run,
+    "views": views.run,
     "upsert": upsert.run,
 }
 RESULTS = Path(__file__).parent / "results"
@@ -38,8 +56,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     size = parser.add_mutually_exclusive_group()
     for scale, what in (
         (TINY, "a few seconds: shows that it runs, the numbers mean nothing"),
-        (QUICK, "about a minute: 10,000 commits and blocks, eight seconds per peer"),
-        (FULL, "about an hour: a million blocks (18 GB of disk), ten minutes per peer"),
+        (QUICK, "five minutes: a million rows, 10,000 commits and blocks, eight seconds per peer"),
+        (FULL, "over an hour: 10 M rows, a million blocks (18 GB of disk), ten minutes per peer"),
     ):
         size.add_argument(f"--{scale.name}", dest="scale", action="store_const", const=scale, help=what)
     parser.add_argument("--no-peers", dest="peers", action="store_false", help="measure ours only")

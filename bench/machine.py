@@ -73,6 +73,14 @@ def lacks_room(folder: Path, blocks: int) -> str | None:
     return None
 
 
+def lacks_bytes(folder: Path, needed: int) -> str | None:
+    """Say what is missing to write so many bytes, None if there is room."""
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        return f"it needs {needed / 1e9:.1f} GB, {free / 1e9:.1f} GB are free (set TMPDIR)"
+    return None
+
+
 def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 

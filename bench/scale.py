@@ -20,11 +20,27 @@ class Scale:
     hashed_rows: int
     cold_starts: int
     codec_blocks: int
+    ingested: int  # rows taken in from each source
+    ingest_rounds: int
+    verified: int  # rows whose slices are verified
 
 
-TINY = Scale("tiny", (5, 20), 6, 0.5, (60, 240), 5, (60, 240), 10_000, 10_000, 2, 200)
+TINY = Scale("tiny", (5, 20), 6, 0.5, (60, 240), 5, (60, 240), 10_000, 10_000, 2, 200, 3_000, 1, 3_000)
 QUICK = Scale(
-    "quick", (10, 1_000, 10_000), 50, 8, (1_000, 10_000), 60, (1_000, 10_000), 1_000_000, 500_000, 10, 2_000
+    "quick",
+    (10, 1_000, 10_000),
+    50,
+    8,
+    (1_000, 10_000),
+    60,
+    (1_000, 10_000),
+    1_000_000,
+    500_000,
+    10,
+    2_000,
+    1_000_000,
+    1,
+    1_000_000,
 )
 NORMAL = Scale(
     "normal",
@@ -38,6 +54,9 @@ NORMAL = Scale(
     2_000_000,
     20,
     10_000,
+    4_000_000,
+    2,
+    4_000_000,
 )
 FULL = Scale(
     "full",
@@ -51,5 +70,8 @@ FULL = Scale(
     5_000_000,
     20,
     20_000,
+    10_000_000,
+    3,
+    10_000_000,
 )
 SCALES = {scale.name: scale for scale in (TINY, QUICK, NORMAL, FULL)}

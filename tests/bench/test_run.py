@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from bench import data, ingest, sources
 from bench.__main__ import SCENARIOS, arguments, main
 from bench.chains import SLICES, Family, close, opened
 from bench.run import Run
@@ -13,6 +17,7 @@ from bench.scale import FULL, NORMAL, QUICK, TINY
 from bench.table import Row, duration, markdown, plain, rate, verdict
 from bench.timing import Samples
 from trueline.chain.verify import verify_blocks
+from trueline.readers import CsvReader, Source
 
 
 def test_without_options_everything_is_measured_at_normal_scale():
@@ -99,3 +104,36 @@ def test_a_table_shows_medians_goals_and_losses():
         "  missed: slow: 5,000 blocks/s; goal ≥ 20,000/s",
         "  missed: steep: ratio 2.00; goal ≤ 1.2",
     ]
+
+
+def test_ingest_stands_beside_plain_spark(spark, tmp_path):
+    rows = list(ingest.run(Run(TINY, tmp_path)))
+    assert [row.what.partition(" from ")[2] for row in rows] == [
+        "one CSV file",
+        "one CSV file, texts in quotes",
+        "one Parquet file",
+        "a Spark frame",
+    ]
+    assert all(row.ours and row.peer and row.met is (row.ratio <= float(row.goal.split()[1])) for row in rows)
+
+
+def test_the_rows_taken_in_are_the_same_every_time_and_in_every_file(spark, tmp_path):
+    table = pa.concat_tables(sources.chunks(500))
+    assert pq.read_table(sources.write_parquet(tmp_path / "rows.parquet", 500)).equals(table)
+    session = spark.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    for quoted in (False, True):
+        path = sources.write_csv(tmp_path / "rows.csv", 500, quoted=quoted)
+        [batch] = CsvReader().read(Source.file(path), sources.SCHEMA)
+        assert pa.Table.from_batches([batch.table]).equals(table)
+        read = session.read.schema(sources.SPARK_SCHEMA).csv(path.as_uri(), header=True)
+        assert read.toArrow().cast(sources.SCHEMA).equals(table)
+    made = sources.frame(session, 500).toArrow()
+    assert made.cast(sources.SCHEMA).num_rows == 500
+
+
+def test_what_has_no_room_is_not_measured(tmp_path):
+    scale = dataclasses.replace(TINY, ingested=10**15, verified=10**15)
+    for scenario in (ingest, data):
+        [row] = scenario.run(Run(scale, tmp_path))
+        assert "was not measured" in row.note
