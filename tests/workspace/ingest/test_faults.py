@@ -24,7 +24,7 @@ from trueline.chain import file_store
 from trueline.chain.chain import Chain
 from trueline.chain.open_store import open_store
 from trueline.errors import InputError, OutcomeUnknown, SchemaError, StorageFull
-from trueline.workspace.ingest import files
+from trueline.workspace.ingest import files, pieces
 from trueline.workspace.ingest.merging import open_state
 
 CAN_BE_FULL = frozenset({"create", "write", "fsync", "syncfs", "link", "rename", "make_folder", "open_lock"})
@@ -314,7 +314,7 @@ def test_what_is_no_file_is_refused(ws, tmp_path):
 def test_a_file_that_is_written_to_while_it_is_read_is_refused(ws, tmp_path, monkeypatch):
     ds = ws.create("x", schema=pa.schema({"x": pa.int64()}))
     path = write(tmp_path / "a.csv", "x\n" + "1\n" * 100_000)
-    write_piece = files.PieceWriter.write
+    write_piece = pieces.PieceWriter.write
 
     def growing(self, rows):
         with path.open("a") as file:
@@ -323,7 +323,7 @@ def test_a_file_that_is_written_to_while_it_is_read_is_refused(ws, tmp_path, mon
 
     head = ds.head
     with monkeypatch.context() as patched:
-        patched.setattr(files.PieceWriter, "write", growing)
+        patched.setattr(pieces.PieceWriter, "write", growing)
         with pytest.raises(InputError) as refused:
             ds.append(path)
     assert refused.value.code == "FileChanged"
