@@ -194,7 +194,7 @@ class Operations:
         """Add columns computed over the rows around each: so many before it, itself, so many after.
 
         >>> from trueline import View
-        >>> view = View.from_arrow(pa.table({"x": [1, 2, 4]}))
+        >>> view = View.from_rows([{"x": 1}, {"x": 2}, {"x": 4}])
         >>> view.window(1, 0, total="sum(x)").to_arrow()["total"].to_pylist()
         [1, 3, 6]
         """
