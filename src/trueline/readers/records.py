@@ -93,8 +93,8 @@ class Dialect:
     def begin(self, window: bytes, width: int) -> int | None:
         r"""Guess where in the middle of a text a record begins: behind a line, so that records are alike.
 
-        >>> Dialect(b",").begin(b'of text\nand more",2\n3,4\n5,6\n', width=2)
-        20
+        >>> Dialect(b",").begin(b'of text\nand more\n3,4\n5,6\n', width=2)
+        17
         """
         at = 0
         for _ in range(_TRIES):
