@@ -93,7 +93,7 @@ class Dialect:
     def begin(self, window: bytes, width: int) -> int | None:
         r"""Guess where in the middle of a text a record begins: behind a line, so that records are alike.
 
-        >>> Dialect(b",").begin(b'of text\nand more\n3,4\n5,6\n', width=2)
+        >>> Dialect(b",").begin(b"of text\nand more\n3,4\n5,6\n", width=2)
         17
         """
         at = 0
