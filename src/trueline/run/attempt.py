@@ -45,6 +45,8 @@ class Attempt:
     stale: set[Any] = field(default_factory=set)
     token: Token = field(default_factory=Token)
     started: float = 0.0
+    seconds: float = 0.0
+    worker: int = 0
 
     def supersede(self, keys: set[Any]) -> None:
         """Drop what comes of some keys."""
@@ -56,13 +58,17 @@ class Attempt:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of a batch: values that changed, writes of other keys, errors by key, the time it took."""
+    """What came of a batch: values that changed, writes of other keys, errors by key, the time it took.
+
+    Of `known` keys it was known before: a journal had it.
+    """
 
     changed: list[tuple[Any, Any]]
     writes: list[tuple[Any, Any, Any]]
     errors: list[tuple[Any, BaseException]]
     seconds: float = 0.0
     worker: int = 0
+    known: int = 0
 
 
 _local = threading.local()

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from trueline.errors import RunFailed
 from trueline.run.attempt import Attempt, Entry, Outcome
-from trueline.run.events import Event, Observer, What
+from trueline.run.events import Event, Observer, Watcher, What
 from trueline.run.executors import Executor
 from trueline.run.failure import Failure
 from trueline.run.generations import Generations, initial, stamped
@@ -51,6 +51,9 @@ class Coordinator:
 
     def run(self) -> dict[Any, Any]:
         """Run to the end; nothing runs any more when it returns or raises (run:F29)."""
+        watchers = [observer for observer in self.observers if isinstance(observer, Watcher)]
+        for watcher in watchers:
+            watcher.begin([line.name for line in self.lines])
         self.started = time.perf_counter()
         self.executor.start([line.step for line in self.lines], self.inbox.post)
         try:
@@ -63,6 +66,8 @@ class Coordinator:
                     attempt.token.supersede()
                     self.executor.superseded(attempt)
             self.executor.stop()
+            for watcher in watchers:
+                watcher.end()
 
     def _advance(self) -> bool:
         """Begin what can be begun; say whether all is done."""
@@ -249,6 +254,9 @@ class Coordinator:
         self.free += 1
         if isinstance(outcome, BaseException):
             raise outcome
+        attempt.seconds, attempt.worker = outcome.seconds, outcome.worker
+        line.calls -= outcome.known
+        line.reused += outcome.known
         stale = len(attempt.stale)
         line.wasted += stale
         line.kept += len(attempt.items) - stale
@@ -375,6 +383,7 @@ class Coordinator:
             if not line.is_idle:
                 return
             line.outputs_final = True
+            line.tally()
             line.forget()
             self.finals += 1
             self._tell("step final", line)
@@ -393,7 +402,7 @@ class Coordinator:
                 self._real(line, key, entry, error)
 
     def _real(self, line: Line, key: Any, entry: Entry, error: BaseException) -> None:
-        name = line.step.name or type(line.step).__name__
+        name = line.name
         failure = Failure(line.index, name, key, entry[0], error, entry[1])
         self._tell("failed", line, key, entry[0])
         if line.step.on_error == "fail_run":
@@ -460,10 +469,12 @@ class Coordinator:
         if not self.observers:
             return
         at = time.perf_counter() - self.started
-        number = attempt.number if attempt else 0
-        ahead = attempt.speculative if attempt else False
+        told = (0, 0, False, 0.0)
+        if attempt is not None:
+            told = (attempt.number, attempt.worker, attempt.speculative, attempt.seconds)
+        number, worker, ahead, seconds = told
         for key, entry in entries.items():
             gens, value = entry if isinstance(entry, tuple) else ((), None)
-            event = Event(what, line.index, key, gens, number, at, value=value, speculative=ahead)
+            event = Event(what, line.index, key, gens, number, at, worker, value, ahead, seconds)
             for observer in self.observers:
                 observer.event(event)

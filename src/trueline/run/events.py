@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from trueline.run.generations import Generations
 
@@ -25,8 +26,9 @@ What: TypeAlias = Literal[
 class Event:
     """Something that happened to a key at a step (or to a step, then without a key).
 
-    `attempt` numbers the batches of a run; `worker` says where a batch ran; `at` is in seconds since the
-    run began; `speculative` says that the input of the step could still change.
+    `attempt` numbers the batches of a run; `worker` says where a batch ran and `seconds` how long, once it
+    has ended; `at` is in seconds since the run began; `speculative` says that the input of the step could
+    still change.
     """
 
     what: What
@@ -38,6 +40,7 @@ class Event:
     worker: int = 0
     value: Any = None
     speculative: bool = False
+    seconds: float = 0.0
 
 
 class Observer(Protocol):
@@ -45,3 +48,14 @@ class Observer(Protocol):
 
     def event(self, event: Event) -> None:
         """Learn what happened."""
+
+
+@runtime_checkable
+class Watcher(Observer, Protocol):
+    """An observer that is also told when a run begins, and that it has ended."""
+
+    def begin(self, steps: Sequence[str]) -> None:
+        """Learn the names of the steps; nothing has happened yet."""
+
+    def end(self) -> None:
+        """Learn that nothing more will happen, whether it went well or not."""

@@ -46,6 +46,12 @@ class Line:
         self.calls = 0
         self.kept = 0
         self.wasted = 0
+        self.reused = 0
+
+    @property
+    def name(self) -> str:
+        """What people know the step by."""
+        return self.step.name or type(self.step).__name__
 
     @property
     def writes_others(self) -> bool:
@@ -157,6 +163,16 @@ class Line:
         """Return the newest generations a key's value rests on."""
         found = [self.accepted[key][0] for key in (dst, *self.ever.get(dst, ())) if key in self.accepted]
         return max(found) if found else None
+
+    def tally(self) -> None:
+        """Count what was kept, now that nothing can change: one piece of work for each key that is there."""
+        step, all_match = self.step, self.step.matches_all or not self.writes_others
+        kept = (
+            key is not ALL and entry[1] is not ERASED and (all_match or bool(step.match(key)))
+            for key, entry in self.accepted.items()
+        )
+        self.kept = 0 if self.cancelled else sum(kept)
+        self.wasted = self.calls + self.reused - self.kept
 
     def forget(self) -> None:
         """Let go of what only unfinished steps need."""

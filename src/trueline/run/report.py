@@ -7,18 +7,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trueline.run.coordinator import Coordinator
+from trueline.console.items import Table, as_html, as_text
 from trueline.run.failure import Failure
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """One step: how many values it was given, and of how many the work was kept or thrown away."""
+    """One step: how often it worked on a value, and how much of that was kept or thrown away.
+
+    `reused` counts what a journal knew already; it is in `kept` and `wasted`, not in `calls`.
+    """
 
     name: str
     calls: int
     kept: int
     wasted: int
     skipped: bool
+    reused: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,9 +37,7 @@ class Report:
     def of(cls, coordinator: Coordinator) -> Report:
         """Look at a coordinator."""
         steps = tuple(
-            StepReport(
-                line.step.name or type(line.step).__name__, line.calls, line.kept, line.wasted, line.cancelled
-            )
+            StepReport(line.name, line.calls, line.kept, line.wasted, line.cancelled, line.reused)
             for line in coordinator.lines
         )
         return cls(steps, tuple(coordinator.failures))
@@ -44,6 +47,23 @@ class Report:
         """The keys that were left out, and why."""
         return {failure.key: failure for failure in self.failures}
 
+    @property
+    def table(self) -> Table:
+        """The steps as a table for a console; what a journal knew and failures only where there are any."""
+        failed = [sum(failure.step == index for failure in self.failures) for index in range(len(self.steps))]
+        rows: list[tuple[object, ...]] = []
+        for step, failures in zip(self.steps, failed, strict=True):
+            rows.append((step.name, step.calls, step.kept, step.wasted, step.reused, failures, step.skipped))
+        shown = [True, True, True, True, any(s.reused for s in self.steps), any(failed)]
+        shown.append(any(step.skipped for step in self.steps))
+        names = ("step", "done", "kept", "thrown away", "from the journal", "failed", "skipped")
+        return Table(
+            tuple(name for name, show in zip(names, shown, strict=True) if show),
+            tuple(tuple(cell for cell, show in zip(row, shown, strict=True) if show) for row in rows),
+        )
+
     def __str__(self) -> str:
-        rows = [f"{s.name}: {s.calls} done, {s.kept} kept, {s.wasted} thrown away" for s in self.steps]
-        return "\n".join(rows)
+        return as_text(self.table)
+
+    def _repr_html_(self) -> str:
+        return as_html(self.table)
