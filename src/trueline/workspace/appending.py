@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -13,6 +13,7 @@ from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import SourceState
 from trueline.chain.evolution import fields_of
 from trueline.chain.files import refusal
+from trueline.chain.instant import Instant
 from trueline.chain.scratch import Scratch
 from trueline.chain.tail import Tail
 from trueline.errors import InputError, TaskFailed, TruelineError
@@ -56,6 +57,7 @@ def append_rows(
     tasks: Tasks | None = None,
     rooms: Rooms | None = None,
     polled: Polled | None = None,
+    clock: Callable[[], Instant] | None = None,
 ) -> Commit:
     """Add rows as one commit, whatever other writers do meanwhile."""
     check_key(key)
@@ -68,7 +70,7 @@ def append_rows(
         )
         if key is not None:
             incoming = incoming.with_digest(run)
-        order = Order(name, strategy_of(tail), incoming, key, explicit, addendum_at(tail).lateness_ns)
+        order = Order(name, strategy_of(tail), incoming, key, explicit, addendum_at(tail).lateness_ns, clock)
         return commit(chain, order, scratch, run)
 
 

@@ -262,6 +262,7 @@ class Dataset:
                 key=idempotency_key,
                 resend=resend,
                 rooms=self._workspace.rooms,
+                clock=self._workspace.clock,
             )
 
     def take(self, files: Sequence[Source], reader: Reader, polled: Polled, **terms: Any) -> Commit:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from trueline import merge as merges
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
+from trueline.chain.instant import Instant
 from trueline.chain.verify import Progress, Report
 from trueline.errors import (
     BadName,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from trueline.chain.datatypes import DataSchema
+    from trueline.run import Observer
     from trueline.view import View
     from trueline.workspace.sources import DeclaredSource, PullReport
     from trueline.workspace.sweeping import Swept
@@ -76,6 +78,10 @@ def open(  # noqa: A001 (the promised name)
     return Workspace(place, settings, spark)
 
 
+def _now() -> Instant:
+    return Instant.now()
+
+
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """How to make a dataset, and how to tell whether an existing one is the same."""
@@ -99,6 +105,8 @@ class Workspace:
         self.location = place.location
         self.config = settings
         self.rooms = Rooms(spark, settings)
+        # What time it is; another one makes commits that can be made again, hash for hash.
+        self.clock: Callable[[], Instant] = _now
         self._open: dict[str, Dataset] = {}
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -294,17 +302,22 @@ class Workspace:
 
     # --- filling ------------------------------------------------------------------------
 
-    def pull(self, *names: str, resend: bool = False) -> PullReport:
+    def pull(
+        self, *names: str, resend: bool = False, workers: int = 8, observers: Sequence[Observer] = ()
+    ) -> PullReport:
         """Read what is new in the sources of datasets (of all that have one, if none is named).
 
         Files and pages that were read before are passed over, clones are
         brought up to what they are copies of. A known file name with other
-        bytes is refused unless `resend`. A dataset that fails does not stop
-        the others; `PullError` is raised at the end and has the report.
+        bytes is refused unless `resend`. Up to `workers` datasets are pulled
+        side by side, by a `trueline.run.Run` whose `observers` may watch; all
+        they get is stamped with one time, that of `clock`. A dataset that fails
+        does not stop the others; `PullError` is raised at the end and has the
+        report.
         """
         from trueline.workspace.sources.pulling import pull
 
-        return pull(self, names, resend=resend)
+        return pull(self, names, resend=resend, workers=workers, observers=observers)
 
     # --- reading ------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ LOST_RACES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be committed, and on what terms."""
+    """What is to be committed, and on what terms; `clock` says what time it is, if not the system's does."""
 
     name: str
     strategy: Strategy
@@ -45,6 +45,7 @@ class Order:
     key: str | None = None
     watermark: Instant | None = None
     lateness_ns: int = 0
+    clock: Callable[[], Instant] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +100,7 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     """Merge and write everything a commit after this tail needs; nothing of it is visible yet."""
     incoming = order.incoming.for_tail(tail)
     # A time of its own for every commit: neighbours with equal times are one commit.
-    system_time = Instant(max(Instant.now(), tail.system_time + 1))
+    system_time = Instant(max((order.clock or Instant.now)(), tail.system_time + 1))
     outcome = merge_pieces(order.strategy, incoming, chain, tail, scratch=scratch, tasks=tasks)
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark)
     written = write_all(chain.store, outcome.pieces, layout, tail.next_offset, tasks) if outcome.rows else []

@@ -18,6 +18,7 @@ from trueline.chain.scratch import Scratch
 from trueline.errors import BrokenFile, InputError
 from trueline.readers import Source
 from trueline.workspace.http_reader import CHUNK, Answer, HttpReader, Limits, refused, too_large
+from trueline.workspace.sources.together import go_on
 
 ETAG: Final = "odf/etag"
 LAST_MODIFIED: Final = "odf/last-modified"
@@ -82,6 +83,7 @@ def _save(reader: HttpReader, answer: Answer, url: str, scratch: Scratch) -> int
     size = 0
     with scratch.create(_NAME) as file:
         for piece in _decoded(reader.pieces(answer), answer.headers, url):
+            go_on()
             size += len(piece)
             if size > limit:
                 raise too_large(url, limit)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from trueline.chain.events import AddData, SetPollingSource, SourceState
+from trueline.chain.instant import Instant
 from trueline.chain.sources import (
     CompressionFormat,
     Decompress,
@@ -32,11 +34,13 @@ from trueline.workspace.sources.declared import is_one_file, matching, placed, s
 from trueline.workspace.sources.fetching import fetch
 from trueline.workspace.sources.report import Pulled, PullReport
 from trueline.workspace.sources.seen import Seen, seen_path, signs_of
+from trueline.workspace.sources.together import go_on, pulled_together
 from trueline.workspace.tasks import failure
 from trueline.workspace.transfer.cloning import update
 from trueline.workspace.transfer.origin import origin_of
 
 if TYPE_CHECKING:
+    from trueline.run import Observer
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
@@ -44,18 +48,35 @@ if TYPE_CHECKING:
 FILES_OF_A_COMMIT: Final = 1000
 
 
-def pull(workspace: Workspace, names: Sequence[str], *, resend: bool = False) -> PullReport:
-    """Pull datasets in the order of their names; what fails is told at the end."""
+def pull(
+    workspace: Workspace,
+    names: Sequence[str],
+    *,
+    resend: bool = False,
+    workers: int = 8,
+    observers: Sequence[Observer] = (),
+) -> PullReport:
+    """Pull datasets side by side, all at one time of the workspace's clock; what fails is told at the end."""
     chosen = [workspace[name] for name in sorted(set(names))] if names else workspace.datasets()
-    done: list[Pulled] = []
-    for dataset in chosen:
-        pulled = _pulled(workspace, dataset, resend=resend)
-        if names or pulled.source is not None or pulled.error is not None:
-            done.append(pulled)
-    report = PullReport(tuple(done))
+    moment = workspace.clock()
+
+    def pull_one(dataset: Dataset) -> Pulled:
+        return _pulled(workspace, dataset, _Terms(resend, lambda: moment))
+
+    done = pulled_together(chosen, pull_one, workers=workers, observers=observers)
+    shown = [each for each in done if names or each.source is not None or each.error is not None]
+    report = PullReport(tuple(shown))
     if report.errors:
         raise _not_all(report)
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """On what terms a pull reads: whether known names may come again, and the one time it stamps."""
+
+    resend: bool
+    clock: Callable[[], Instant]
 
 
 def _not_all(report: PullReport) -> PullError:
@@ -69,7 +90,7 @@ def _not_all(report: PullReport) -> PullError:
     )
 
 
-def _pulled(workspace: Workspace, dataset: Dataset, *, resend: bool) -> Pulled:
+def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
     """Pull one dataset; whatever goes wrong there stays there."""
     source: str | None = None
     commits: list[Commit] = []
@@ -84,10 +105,11 @@ def _pulled(workspace: Workspace, dataset: Dataset, *, resend: bool) -> Pulled:
             return Pulled(dataset.name)
         source = shown(tail.polling.fetch)
         skipped: list[str] = []
-        for commit in _read(workspace, dataset, tail, tail.polling, resend=resend):
+        for commit in _read(workspace, dataset, tail, tail.polling, terms):
             skipped += commit.skipped if isinstance(commit, Commit) else (commit,)
             if isinstance(commit, Commit) and commit.blocks:
                 commits.append(commit)
+            go_on()
         return Pulled(dataset.name, source, tuple(commits), tuple(skipped))
     except Exception as error:  # noqa: BLE001 (told in the report, which is raised)
         problem: TruelineError = failure(error, label=f"pull {dataset.name}", index=0)
@@ -95,7 +117,7 @@ def _pulled(workspace: Workspace, dataset: Dataset, *, resend: bool) -> Pulled:
 
 
 def _read(
-    workspace: Workspace, dataset: Dataset, tail: Tail, polling: SetPollingSource, *, resend: bool
+    workspace: Workspace, dataset: Dataset, tail: Tail, polling: SetPollingSource, terms: _Terms
 ) -> Iterator[Commit | str]:
     """Yield a commit for everything new, and the names of what is as it was."""
     _check_known(dataset.name, polling)
@@ -106,7 +128,7 @@ def _read(
     if isinstance(step, FetchFilesGlob):
         files = matching(step, base)
         if is_one_file(step, base):
-            yield _version(dataset, files, reader, addendum, None)
+            yield _version(dataset, files, reader, addendum, terms=terms)
             return
         # Each file of a snapshot is everything there is, so each is a commit.
         size = 1 if isinstance(strategy_of(tail), Snapshot) else FILES_OF_A_COMMIT
@@ -116,7 +138,14 @@ def _read(
             known, new = _sorted_out(dataset, step, files, seen, signs)
             yield from known
             for batch in _batches(new, size):
-                yield dataset.take(batch, reader, Polled(), max_bad=addendum.max_bad, resend=resend)
+                yield dataset.take(
+                    batch,
+                    reader,
+                    Polled(),
+                    max_bad=addendum.max_bad,
+                    resend=terms.resend,
+                    clock=terms.clock,
+                )
                 seen.keep(((file.path, signs[file.path]) for file in batch), dataset.chain)
         finally:
             seen.save(signs)
@@ -127,9 +156,9 @@ def _read(
     elif urlsplit(step.url).scheme.lower() == "file":
         path = Path(unquote(urlsplit(step.url).path))
         file = Source(step.url, Source.file(path).open, path.stat().st_size)
-        yield _version(dataset, [file], reader, addendum, None)
+        yield _version(dataset, [file], reader, addendum, terms=terms)
     else:
-        yield _fetched(dataset, tail, step, reader, addendum)
+        yield _fetched(dataset, tail, step, reader, addendum, terms=terms)
 
 
 def _sorted_out(
@@ -157,15 +186,21 @@ def _batches(files: Sequence[Source], size: int) -> Iterator[Sequence[Source]]:
 
 
 def _version(
-    dataset: Dataset, files: Sequence[Source], reader: Reader, addendum: Addendum, state: SourceState | None
+    dataset: Dataset,
+    files: Sequence[Source],
+    reader: Reader,
+    addendum: Addendum,
+    *,
+    terms: _Terms,
+    state: SourceState | None = None,
 ) -> Commit:
     """Take in one file whose content changes, if it has."""
     polled = Polled(versions=True, state=state)
-    return dataset.take(files, reader, polled, max_bad=addendum.max_bad)
+    return dataset.take(files, reader, polled, max_bad=addendum.max_bad, clock=terms.clock)
 
 
 def _fetched(
-    dataset: Dataset, tail: Tail, step: FetchUrl, reader: Reader, addendum: Addendum
+    dataset: Dataset, tail: Tail, step: FetchUrl, reader: Reader, addendum: Addendum, *, terms: _Terms
 ) -> Commit | str:
     with dataset.chain.store.scratch() as scratch:
         found = fetch(
@@ -178,7 +213,7 @@ def _fetched(
         )
         if found is None:
             return step.url
-        return _version(dataset, [found.source], reader, addendum, found.state)
+        return _version(dataset, [found.source], reader, addendum, terms=terms, state=found.state)
 
 
 def _known(dataset: Dataset, tail: Tail, url: str) -> SourceState | None:
