@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 from trueline.run.attempt import Token, current
-from trueline.run.events import Event, Observer
+from trueline.run.display import Display
+from trueline.run.events import Event, Observer, Watcher
 from trueline.run.executors import Executor, Inline, Processes, Threads
 from trueline.run.failure import Failure
+from trueline.run.journal import Journal
+from trueline.run.recording import Piece, Recording
 from trueline.run.report import Report
 from trueline.run.run import Run
 from trueline.run.step import ERASED, Step
+from trueline.run.watching import watching
 
 __all__ = [
     "ERASED",
+    "Display",
     "Event",
     "Executor",
     "Failure",
     "Inline",
+    "Journal",
     "Observer",
+    "Piece",
     "Processes",
+    "Recording",
     "Report",
     "Run",
     "Step",
     "Threads",
     "Token",
+    "Watcher",
     "current",
+    "watching",
 ]

@@ -52,10 +52,10 @@ class Coordinator:
     def run(self) -> dict[Any, Any]:
         """Run to the end; nothing runs any more when it returns or raises (run:F29)."""
         watchers = [observer for observer in self.observers if isinstance(observer, Watcher)]
+        self.executor.start([line.step for line in self.lines], self.inbox.post)
         for watcher in watchers:
             watcher.begin([line.name for line in self.lines])
         self.started = time.perf_counter()
-        self.executor.start([line.step for line in self.lines], self.inbox.post)
         try:
             while not self._advance():
                 self._receive()

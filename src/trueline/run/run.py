@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
@@ -12,8 +13,11 @@ from trueline.run.coordinator import Coordinator
 from trueline.run.events import Observer
 from trueline.run.executors import Executor, Threads
 from trueline.run.failure import Failure
+from trueline.run.journal import Journal
+from trueline.run.journaling import Journaling
 from trueline.run.report import Report
 from trueline.run.step import Step
+from trueline.run.watching import watchers
 
 
 class Run:
@@ -33,6 +37,7 @@ class Run:
         executor: Executor | None = None,
         deliberate: bool = False,
         observers: Sequence[Observer] = (),
+        journal: Journal | str | os.PathLike[str] | None = None,
         queue: int = 10_000,
     ) -> None:
         count: object = workers
@@ -42,8 +47,11 @@ class Run:
             if not isinstance(step, Step):
                 raise InputError(f"{step!r} is no step", remedy="give Step(map=…), or a subclass of Step")
         self.steps = tuple(steps)
+        executor = executor or Threads(workers)
+        if journal is not None:
+            executor = Journaling(executor, journal if isinstance(journal, Journal) else Journal(journal))
         self._coordinator = Coordinator(
-            self.steps, executor or Threads(workers), deliberate=deliberate, observers=observers
+            self.steps, executor, deliberate=deliberate, observers=(*observers, *watchers())
         )
         self._room = threading.BoundedSemaphore(queue)
         self._thread: threading.Thread | None = None

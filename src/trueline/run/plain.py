@@ -1,0 +1,117 @@
+"""Plain values as JSON text and back, exactly: what a journal can hold, and what a digest is taken of."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from trueline.errors import InputError
+from trueline.run.step import ERASED, Erased
+
+_AS_IS: Final = frozenset({str, int, float, bool, type(None)})
+
+
+def text_of(value: object) -> str:
+    """Write a value as JSON; two values have one text only if they are equal and of one type.
+
+    >>> text_of({"a": (1, None), "b": b"x"})
+    '{"a":{"$tuple":[1,null]},"b":{"$bytes":"eA=="}}'
+    """
+    made = value if type(value) in _AS_IS else _plain(value)
+    return json.dumps(made, ensure_ascii=True, separators=(",", ":"))
+
+
+def value_of(text: str) -> Any:
+    """Read a value back.
+
+    >>> value_of(text_of({"a": (1, None), "b": b"x"}))
+    {'a': (1, None), 'b': b'x'}
+    """
+    return _value(json.loads(text))
+
+
+def digest_of(*texts: str) -> str:
+    """Return what tells texts apart: 128 bits, in hex.
+
+    >>> digest_of("a", "b") == digest_of("ab")
+    False
+    """
+    hashed = blake2b(digest_size=16)
+    for text in texts:
+        raw = text.encode()
+        hashed.update(len(raw).to_bytes(8, "little"))
+        hashed.update(raw)
+    return hashed.hexdigest()
+
+
+_WRITE: Final[dict[type, Callable[[Any], tuple[str, Any]]]] = {
+    tuple: lambda value: ("$tuple", [_plain(each) for each in value]),
+    set: lambda value: ("$set", sorted((_plain(each) for each in value), key=json.dumps)),
+    frozenset: lambda value: ("$frozenset", sorted((_plain(each) for each in value), key=json.dumps)),
+    bytes: lambda value: ("$bytes", b64encode(value).decode()),
+    datetime: lambda value: ("$datetime", value.isoformat()),
+    date: lambda value: ("$date", value.isoformat()),
+    time: lambda value: ("$time", value.isoformat()),
+    timedelta: lambda value: ("$timedelta", [value.days, value.seconds, value.microseconds]),
+    Decimal: lambda value: ("$decimal", str(value)),
+    UUID: lambda value: ("$uuid", str(value)),
+    Erased: lambda _: ("$erased", True),
+}
+_READ: Final[dict[str, Callable[[Any], Any]]] = {
+    "$tuple": lambda inner: tuple(_value(each) for each in inner),
+    "$set": lambda inner: {_value(each) for each in inner},
+    "$frozenset": lambda inner: frozenset(_value(each) for each in inner),
+    "$bytes": b64decode,
+    "$datetime": datetime.fromisoformat,
+    "$date": date.fromisoformat,
+    "$time": time.fromisoformat,
+    "$timedelta": lambda inner: timedelta(*inner),
+    "$decimal": Decimal,
+    "$uuid": UUID,
+    "$erased": lambda _: ERASED,
+    "$path": Path,
+    "$dict": lambda inner: {_value(key): _value(each) for key, each in inner},
+}
+
+
+def _plain(value: Any) -> Any:
+    kind = type(value)
+    if kind in _AS_IS:
+        return value
+    if kind is list:
+        return [_plain(each) for each in value]
+    if kind is dict:
+        if all(type(key) is str and not key.startswith("$") for key in value):
+            return {key: _plain(each) for key, each in value.items()}
+        return {"$dict": [[_plain(key), _plain(each)] for key, each in value.items()]}
+    write = _WRITE.get(kind)
+    if write is None:
+        if isinstance(value, Path):
+            return {"$path": str(value)}
+        raise InputError(
+            f"a value of type {kind.__module__}.{kind.__qualname__} cannot be kept in a journal",
+            remedy="use plain values (numbers, text, bytes, times, lists, dicts), or give the journal "
+            "encode= and decode=",
+            code="NotPlain",
+        )
+    tag, inner = write(value)
+    return {tag: inner}
+
+
+def _value(made: Any) -> Any:
+    if type(made) is list:
+        return [_value(each) for each in made]
+    if type(made) is dict:
+        if len(made) == 1:
+            ((tag, inner),) = made.items()
+            if tag.startswith("$"):
+                return _READ[tag](inner)
+        return {key: _value(each) for key, each in made.items()}
+    return made
