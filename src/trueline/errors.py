@@ -132,68 +132,6 @@ class ContractBroken(InputError, AssertionError):
     """A component does not keep a contract: `check` names the check, `contracts` what it breaks."""
 
 
-class FlowError(InputError):
-    """A flow that cannot run as written; the message names the nodes and their source lines."""
-
-
-class NotPromised(FlowError, TypeError):
-    """An operator needs what its collection does not promise: bounded, ordered, delivered once."""
-
-
-class WrongLocation(FlowError, TypeError):
-    """Collections, ticks or align points of different places meet in one operator."""
-
-
-class Unfinished(FlowError):
-    """A forward reference or a cycle that nothing completes, or a flow that leads nowhere."""
-
-
-class SynchronousCycle(FlowError):
-    """A node inside a tick that needs its own result of the same execution."""
-
-
-class NoSharedUpstream(FlowError):
-    """Uses of an align point that rest on nothing in common (rule align:A14)."""
-
-    rule = "align:A14"
-
-
-class SharedOnlyBehindNetwork(FlowError):
-    """Uses of an align point that meet only on another machine (rule align:A15)."""
-
-    rule = "align:A15"
-
-
-class NotAligned(FlowError):
-    """A use of an align point that no `aligned_at` of it reaches (rule align:A21)."""
-
-    rule = "align:A21"
-
-
-class ReentrantAlignment(FlowError):
-    """What leaves a use of an align point comes back to one of the same point (rule align:A25)."""
-
-    rule = "align:A25"
-
-
-class AsyncEdgeInRegion(FlowError):
-    """A step that may lag stands between what is shared and a use of the align point (rule align:A26)."""
-
-    rule = "align:A26"
-
-
-class ElementFailed(FlowError):
-    """A function of a flow raised; `node` says which, `value` on what."""
-
-
-class ClaimBroken(FlowError, AssertionError):
-    """A function said to be commutative, or pure, is not: `node` says which, `value` on what."""
-
-
-class EndlessLoop(FlowError, RuntimeError):
-    """A flow that feeds itself without end."""
-
-
 class Diverged(InputError):
     """Two copies of a dataset each have blocks the other has not; `common` is the last they share."""
 

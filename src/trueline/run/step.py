@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -32,8 +32,7 @@ class Step:
     - `map(key, value)` returns the key's next value, or ERASED; the same value means nothing changes.
     - `flat_map(key, value)` yields (key, value) or (key, ERASED) for the keys it writes.
     - `process(items)` gets several (key, value) and yields (source, key, value): which of them made it write.
-      If it is not eager and has no `batch_size` it gets all keys at once, in their order, and may yield None
-      for the source: the write rests on all of them, and comes after the others.
+      A step that is not eager may yield None for the source: the write rests on all items of the batch.
 
     A step must be a function of what it is given: the same again for the same input, and nothing else.
 
@@ -47,36 +46,18 @@ class Step:
     concurrency: int | None = None
     batch_size: int | None = None
     on_error: OnError = "fail_run"
-    _given: ClassVar[tuple[str, ...]] = (
-        "map",
-        "flat_map",
-        "process",
-        "match",
-        "ready",
-        "digest",
-        "superseded",
-    )
+    kind: Kind
+    _given: ClassVar[tuple[str, ...]] = ("map", "flat_map", "process", "match", "ready", "digest")
 
     def __init__(self, **given: Any) -> None:
         for key, value in given.items():
             if key not in (*self._given, "name", "eager", "concurrency", "batch_size", "on_error"):
                 raise InputError(
                     f"a step has no {key!r}",
-                    remedy="give map, flat_map or process; match, ready, digest, superseded, name, eager, "
-                    "concurrency, batch_size, on_error",
+                    remedy="give map, flat_map or process; match, ready, digest, name, eager, concurrency, "
+                    "batch_size, on_error",
                 )
             setattr(self, key, value)
-        self.check()
-
-    @property
-    def kind(self) -> Kind:
-        """Which of map, flat_map, process it defines."""
-        found = self.__dict__.get("_kind")
-        if found is None:
-            found = self.__dict__["_kind"] = self._found()
-        return found  # type: ignore[no-any-return]
-
-    def _found(self) -> Kind:
         found = [
             kind
             for kind in _KINDS
@@ -87,11 +68,10 @@ class Step:
                 f"{self!r} has {' and '.join(found) or 'nothing'} to do",
                 remedy="define exactly one of map, flat_map, process",
             )
-        return found[0]
+        self.kind = found[0]
+        self._check()
 
-    def check(self) -> None:
-        """Raise unless it can be run; a run asks again, for steps that were changed since."""
-        self.__dict__["_kind"] = self._found()
+    def _check(self) -> None:
         for name in ("concurrency", "batch_size"):
             limit = getattr(self, name)
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit == 0):
@@ -146,23 +126,8 @@ class Step:
         """Whether it may write keys other than the one it was given."""
         return self.kind != "map"
 
-    @property
-    def takes_all(self) -> bool:
-        """Whether it is given all keys at once, when they are final."""
-        return self.kind == "process" and not self.eager and (self.batch_size is None or self.batch_size < 0)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether what it does to one key may change what becomes of another."""
-        return self.writes_others or self.on_error == "skip_step"
-
-    @property
-    def hears_superseded(self) -> bool:
-        """Whether it wants to learn that running work is of no use."""
-        return "superseded" in self.__dict__ or type(self).superseded is not Step.superseded
-
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}{' ' * bool(self.name)}{self.name}>"
+        return f"<{type(self).__name__} {self.name or getattr(self, 'kind', '?')}>"
 
 
 def same(step: Step, one: Any, other: Any) -> bool:
@@ -175,3 +140,14 @@ def same(step: Step, one: Any, other: Any) -> bool:
         return bool(step.digest(one) == step.digest(other))
     except Exception:  # noqa: BLE001 (whatever a value's own comparison raises)
         return False
+
+
+def writes_of(step: Step, items: Sequence[Write]) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield (source, key, value) of a step that may write other keys."""
+    if step.kind == "process":
+        yield from step.process(items)
+        return
+    flat_map: Callable[[Any, Any], Iterable[Write]] = step.flat_map
+    for key, value in items:
+        for dst, made in flat_map(key, value):
+            yield key, dst, made
