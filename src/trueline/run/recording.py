@@ -20,6 +20,7 @@ class Piece:
     """One batch: `kept` of its keys count in the end; `ahead` of them were begun before they were final.
 
     A key is begun ahead when some earlier step ended its last work on the key after this one began.
+    From `start` to `end` it was out of the coordinator's hands; for `worked` seconds a worker was at it.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Piece:
     changed: int = 0
     kept: int = 0
     ahead: int = 0
+    worked: float = 0.0
     ended: bool = False
 
     @property
@@ -42,7 +44,7 @@ class Piece:
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """How long it took from being handed out to being taken back."""
         return self.end - self.start
 
 
@@ -115,10 +117,7 @@ class Recording:
 
     def _ended(self, piece: Piece, at: float, event: Event) -> None:
         if not piece.ended:
-            piece.ended, piece.end, piece.worker = True, at, event.worker
-            # A batch may wait for its worker, so where it is known how long it took, it began that late.
-            if event.seconds:
-                piece.start = max(piece.start, at - event.seconds)
+            piece.ended, piece.end, piece.worker, piece.worked = True, at, event.worker, event.seconds
         if event.what != "superseded":
             piece.changed += event.what == "changed"
             self._last[(piece.step, event.key)] = piece.number

@@ -53,6 +53,7 @@ def _event(piece: Piece, lane: int) -> dict[str, Any]:
             "kept": piece.kept,
             "ahead": piece.ahead,
             "changed": piece.changed,
+            "worked ms": round(piece.worked * 1e3, 3),
             "generations": list(piece.gens),
             "first keys": [str(key) for key in piece.keys[:_MOST_KEYS]],
         },
