@@ -132,7 +132,8 @@ class Coordinator:
         for line in self.lines[producer + 1 :]:
             wanted = line.wanted(entries)
             if wanted and not (line.cancelled and not line.writes_others):
-                line.deliver(wanted)
+                for attempt in line.deliver(wanted):
+                    self.executor.superseded(attempt)
         self.results.update(entries)
         for line in self.lines[producer + 1 :]:
             if line.accepted and not line.accepted.keys().isdisjoint(entries):
@@ -177,15 +178,31 @@ class Coordinator:
         if not line.cancelled and not line.step.ready():
             return False
         if not line.inputs_final and not self._is_worth(line):
-            for key in [key for key in line.pending if not self._is_final(key, line.index)]:
+            for key in [key for key in line.pending if not self._is_due(line, key)]:
                 line.waiting[key] = line.pending.pop(key)
         return bool(line.pending)
 
     def _is_worth(self, line: Line) -> bool:
-        """Say whether what this step is given will probably stay."""
+        """Say whether what this step is given will probably stay, whatever the key."""
         chance = 1.0
         for before in self.lines[self.finals : line.index]:
             chance *= 1.0 - before.change_rate
+        return chance >= WORTH
+
+    def _is_due(self, line: Line, key: Any) -> bool:
+        """Say whether a key may be begun: its value will stay, or probably will.
+
+        Only steps that may still change this key count: a file that is parsed
+        is worth working ahead on, though others are not and parsing changes all.
+        """
+        if self._is_final(key, line.index):
+            return True
+        if not self.closed or not line.step.eager or line.starts.get(key, 0) > ATTEMPTS:
+            return False
+        chance = 1.0
+        for before in self.lines[self.finals : line.index]:
+            if before.writes_others or before.is_busy_with(key):
+                chance *= 1.0 - before.change_rate
         return chance >= WORTH
 
     def _begin(self, line: Line) -> bool:
@@ -355,7 +372,7 @@ class Coordinator:
         for later in self.lines[line.index + 1 :]:
             if later.waiting and self.closed:
                 for key in [key for key in keys if key in later.waiting]:
-                    if self._is_final(key, later.index):
+                    if self._is_due(later, key):
                         later.pending[key] = later.waiting.pop(key)
             if later.failed:
                 self._judge(later, [key for key in keys if key in later.failed])

@@ -42,7 +42,7 @@ class Line:
         self.owned: set[Any] = set()
         # For the size of batches and the worth of working ahead.
         self.pace: float | None = None
-        self.change_rate = 0.0
+        self.change_rate = step.change_rate
         self.calls = 0
         self.kept = 0
         self.wasted = 0
@@ -75,12 +75,15 @@ class Line:
                 matched[key] = bool(match(key))
         return {key: entry for key, entry in entries.items() if matched[key]}
 
-    def deliver(self, entries: dict[Any, Entry]) -> None:
-        """Take newer values; what runs on older ones is of no use any more."""
+    def deliver(self, entries: dict[Any, Entry]) -> list[Attempt]:
+        """Take newer values; return the batches that run on older ones only, and are of no use any more."""
+        useless = []
         for attempt in self.attempts:
-            hit = attempt.items.keys() & entries.keys()
+            hit = (attempt.items.keys() & entries.keys()) - attempt.stale
             if hit:
-                attempt.supersede(hit - attempt.stale)
+                attempt.supersede(hit)
+                if attempt.token.superseded():
+                    useless.append(attempt)
         if self.failed:
             for key in self.failed.keys() & entries.keys():
                 del self.failed[key]
@@ -91,6 +94,7 @@ class Line:
             self.pending.update(entries)
         else:
             self.waiting.update(entries)
+        return useless
 
     def is_busy_with(self, key: Any) -> bool:
         """Say whether a key's newest value is still to be worked on, or is being worked on."""

@@ -46,6 +46,8 @@ class Step:
     concurrency: int | None = None
     batch_size: int | None = None
     on_error: OnError = "fail_run"
+    # How often it changes a value, as far as one knows before it has run: later steps work ahead if rarely.
+    change_rate: float = 0.0
     kind: Kind
     _given: ClassVar[tuple[str, ...]] = ("map", "flat_map", "process", "match", "ready", "digest")
 
