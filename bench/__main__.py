@@ -21,6 +21,7 @@ from bench import (
     ingest,
     machine,
     plan,
+    runs,
     table,
     upsert,
     verify,
@@ -44,6 +45,7 @@ SCENARIOS: dict[str, Scenario] = {
     "view": view.run,
     "views": views.run,
     "upsert": upsert.run,
+    "runs": runs.run,
 }
 RESULTS = Path(__file__).parent / "results"
 

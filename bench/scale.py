@@ -23,9 +23,14 @@ class Scale:
     ingested: int  # rows taken in from each source
     ingest_rounds: int
     verified: int  # rows whose slices are verified
+    runs: tuple[int, ...]  # keys of the runs whose overhead is measured
+    run_peers: int  # feedforward is measured up to so many keys
+    sleepers: int  # keys of the runs that only wait
 
 
-TINY = Scale("tiny", (5, 20), 6, 0.5, (60, 240), 5, (60, 240), 10_000, 10_000, 2, 200, 3_000, 1, 3_000)
+TINY = Scale(
+    "tiny", (5, 20), 6, 0.5, (60, 240), 5, (60, 240), 10_000, 10_000, 2, 200, 3_000, 1, 3_000, (500,), 500, 24
+)
 QUICK = Scale(
     "quick",
     (10, 1_000, 10_000),
@@ -41,6 +46,9 @@ QUICK = Scale(
     1_000_000,
     1,
     1_000_000,
+    (1_000, 100_000),
+    10_000,
+    200,
 )
 NORMAL = Scale(
     "normal",
@@ -57,6 +65,9 @@ NORMAL = Scale(
     4_000_000,
     2,
     4_000_000,
+    (1_000, 10_000, 100_000, 1_000_000),
+    100_000,
+    200,
 )
 FULL = Scale(
     "full",
@@ -73,5 +84,8 @@ FULL = Scale(
     10_000_000,
     3,
     10_000_000,
+    (1_000, 10_000, 100_000, 1_000_000),
+    1_000_000,
+    200,
 )
 SCALES = {scale.name: scale for scale in (TINY, QUICK, NORMAL, FULL)}
