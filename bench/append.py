@@ -128,6 +128,18 @@ def _held_against(
             peer.note,
             aside=f"unsynced {unsynced:.2f}",
         )
+    if level == "workspace":
+        yield _from_where(peer, samples, points[0].durable, window)
+
+
+def _from_where(peer: Peer, theirs: Samples, ours: Samples, window: int) -> Row:
+    """From which commit on the peer takes as many times as long as the goal says: its commits grow."""
+    medians = [theirs.part(at, at + window).median for at in range(0, theirs.count, window)]
+    short = [at for at, median in enumerate(medians) if median < FASTER * ours.median]
+    first = 0 if not short else (short[-1] + 1) * window
+    reached = f"commit {first:,}" if first < theirs.count else f"none of {theirs.count:,} commits"
+    what = f"append, in-memory rows: {FASTER:g} × faster than {peer.name} from"
+    return Row("append", what, Value(reached, {"commit": first, "of": theirs.count}), note=AROUND)
 
 
 def _with_unsynced(point: Point) -> Value:
