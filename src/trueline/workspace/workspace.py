@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 from trueline import merge as merges
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
-from trueline.chain.instant import Instant
 from trueline.chain.verify import Progress, Report
 from trueline.errors import (
     BadName,
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from trueline.chain.datatypes import DataSchema
+    from trueline.chain.instant import Instant
     from trueline.run import Observer
     from trueline.view import View
     from trueline.workspace.sources import DeclaredSource, PullReport
@@ -78,10 +78,6 @@ def open(  # noqa: A001 (the promised name)
     return Workspace(place, settings, spark)
 
 
-def _now() -> Instant:
-    return Instant.now()
-
-
 @dataclass(frozen=True, slots=True)
 class _Plan:
     """How to make a dataset, and how to tell whether an existing one is the same."""
@@ -105,8 +101,8 @@ class Workspace:
         self.location = place.location
         self.config = settings
         self.rooms = Rooms(spark, settings)
-        # What time it is; another one makes commits that can be made again, hash for hash.
-        self.clock: Callable[[], Instant] = _now
+        # What says what time it is, if not the system; with it commits can be made again, hash for hash.
+        self.clock: Callable[[], Instant] | None = None
         self._open: dict[str, Dataset] = {}
         self._lock = threading.RLock()
         self._pid = os.getpid()

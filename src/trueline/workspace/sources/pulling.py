@@ -58,7 +58,7 @@ def pull(
 ) -> PullReport:
     """Pull datasets side by side, all at one time of the workspace's clock; what fails is told at the end."""
     chosen = [workspace[name] for name in sorted(set(names))] if names else workspace.datasets()
-    moment = workspace.clock()
+    moment = (workspace.clock or Instant.now)()
 
     def pull_one(dataset: Dataset) -> Pulled:
         return _pulled(workspace, dataset, _Terms(resend, lambda: moment))
