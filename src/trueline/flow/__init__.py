@@ -1,0 +1,46 @@
+"""Live collections, ticks and align points: programs that read changing state, and can be made to agree."""
+
+from __future__ import annotations
+
+from trueline.flow.align import AlignPoint, Slice, Use
+from trueline.flow.flow import Flow
+from trueline.flow.keyed import KeyedSingleton, KeyedStream
+from trueline.flow.locations import Cluster, Handle, Process, Tick
+from trueline.flow.markers import (
+    AtLeastOnce,
+    Bounded,
+    ExactlyOnce,
+    NonDet,
+    Ordered,
+    Unbounded,
+    Unordered,
+    nondet,
+)
+from trueline.flow.semantics import Machine
+from trueline.flow.singles import Optional, Singleton
+from trueline.flow.streams import Stream
+
+__all__ = [
+    "AlignPoint",
+    "AtLeastOnce",
+    "Bounded",
+    "Cluster",
+    "ExactlyOnce",
+    "Flow",
+    "Handle",
+    "KeyedSingleton",
+    "KeyedStream",
+    "Machine",
+    "NonDet",
+    "Optional",
+    "Ordered",
+    "Process",
+    "Singleton",
+    "Slice",
+    "Stream",
+    "Tick",
+    "Unbounded",
+    "Unordered",
+    "Use",
+    "nondet",
+]

@@ -1,0 +1,215 @@
+"""What all live collections share: a node, the making of the next one, and the checks of what is promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trueline.errors import InputError, NotPromised, WrongLocation
+from trueline.flow.graph import Node, here
+from trueline.flow.markers import NonDet, Shape
+
+if TYPE_CHECKING:
+    from trueline.flow.align import AlignPoint
+    from trueline.flow.locations import Tick
+
+_CLASSES: dict[str, type[Live]] = {}
+
+
+def wrap(node: Node) -> Any:
+    """The collection of a node's shape; typed by whoever calls."""
+    return _CLASSES[node.shape](node)
+
+
+class Live:
+    """A collection whose elements arrive or whose value changes while the flow runs."""
+
+    shape: ClassVar[Shape]
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    def __init_subclass__(cls) -> None:
+        _CLASSES[cls.shape] = cls
+
+    def __repr__(self) -> str:
+        node = self.node
+        words = ["bounded" if node.bounded else "unbounded"]
+        if "stream" in node.shape:
+            words += ["ordered" if node.ordered else "unordered"]
+            words += [] if node.once else ["at least once"]
+        return f"<{node.shape}: {', '.join(words)}; {node} on {node.location.name}>"
+
+    def _next(
+        self,
+        kind: str,
+        *others: Live,
+        shape: Shape | None = None,
+        fn: Callable[..., Any] | None = None,
+        args: Mapping[str, Any] | None = None,
+        reason: NonDet | None = None,
+        **changed: Any,
+    ) -> Any:
+        """The collection that an operator makes of this one (and others of the same place)."""
+        node = self.node
+        if fn is not None and not callable(fn):
+            raise InputError(
+                f"{kind} at {here()} is given {fn!r}", remedy="give a function of the element", node=kind
+            )
+        for other in others:
+            if not isinstance(other, Live):
+                raise InputError(
+                    f"{kind} at {here()} is given {other!r}", remedy="give a collection of this flow"
+                )
+            self._same_place(kind, other)
+        promises = {
+            "location": node.location,
+            "tick": next((each.node.tick for each in (self, *others) if each.node.tick), None),
+            "bounded": all(each.node.bounded for each in (self, *others)),
+            "ordered": node.ordered,
+            "once": node.once,
+        }
+        return wrap(
+            node.location.flow.graph.add(
+                kind=kind,
+                inputs=(node, *(other.node for other in others)),
+                shape=shape or node.shape,
+                fn=fn,
+                args=args or {},
+                reason=reason,
+                **{**promises, **changed},
+            )
+        )
+
+    # --- checks -------------------------------------------------------------------------
+
+    def _same_place(self, kind: str, other: Live) -> None:
+        a, b = self.node, other.node
+        if a.location is not b.location:
+            raise WrongLocation(
+                f"{kind} at {here()} joins {a} on {a.location.name} with {b} on {b.location.name}: "
+                "both must be at one place",
+                remedy=f"send one of them first, for example .send({a.location.variable})",
+                nodes=(a, b),
+            )
+        if a.tick is not b.tick and not (a.constant or b.constant):
+            names = [node.tick.name if node.tick else "outside every tick" for node in (a, b)]
+            raise WrongLocation(
+                f"{kind} at {here()} joins {a}, {names[0]}, with {b}, {names[1]}: both must be in one tick",
+                remedy="read both in the same tick with .batch or .snapshot, or leave it with .all_ticks()",
+                nodes=(a, b),
+            )
+
+    def _needs(self, kind: str, promise: str, *, holds: bool, remedy: str) -> None:
+        if not holds:
+            node = self.node
+            was = {
+                "bounded": "it may still grow or change",
+                "unbounded": "it is bounded",
+                "ordered": "the order of its elements is not promised",
+                "exactly once": "its elements may be delivered again",
+            }[promise]
+            raise NotPromised(
+                f"{kind} at {here()} needs its {node.shape} to be {promise}, but of {node} {was}",
+                remedy=remedy,
+                node=node,
+                rule=promise,
+            )
+
+    def _needs_bounded(self, kind: str) -> None:
+        read = "snapshot" if self.node.shape in ("singleton", "optional", "keyed singleton") else "batch"
+        self._needs(
+            kind,
+            "bounded",
+            holds=self.node.bounded,
+            remedy=f"read it in a tick: .{read}(tick, nondet('why any choice is right'))",
+        )
+
+    def _needs_ordered(self, kind: str, instead: str = "") -> None:
+        self._needs(
+            kind,
+            "ordered",
+            holds=self.node.ordered,
+            remedy=f"{instead}.assume_ordering(nondet('why any order is right')) picks an order by chance",
+        )
+
+    def _needs_once(self, kind: str, instead: str = "") -> None:
+        self._needs(
+            kind,
+            "exactly once",
+            holds=self.node.once,
+            remedy=f"{instead}.unique() drops repeated elements",
+        )
+
+    def _needs_tick(self, kind: str) -> Tick:
+        tick = self.node.tick
+        if tick is None:
+            raise WrongLocation(
+                f"{kind} at {here()} is for what is inside a tick, but {self.node} is outside",
+                remedy="read it in a tick first with .batch or .snapshot",
+                node=self.node,
+            )
+        return tick
+
+    def _needs_reason(self, kind: str, reason: NonDet) -> None:
+        if not isinstance(reason, NonDet):
+            raise InputError(
+                f"{kind} at {here()} depends on timing, and is given {reason!r} instead of a reason",
+                remedy="give nondet('why any choice is right here')",
+            )
+
+    def _read(
+        self, kind: str, tick: Tick, reason: NonDet, point: AlignPoint | None = None, **args: Any
+    ) -> Any:
+        """The read of a prefix or a version into a tick."""
+        from trueline.flow.align import AlignPoint
+        from trueline.flow.locations import Tick
+
+        node = self.node
+        if not isinstance(tick, Tick):
+            raise InputError(f"{kind} at {here()} is given {tick!r} for a tick", remedy="give process.tick()")
+        self._needs_reason(kind, reason)
+        if node.tick is not None:
+            raise WrongLocation(
+                f"{kind} at {here()} reads {node}, which is inside {node.tick.name}: ticks do not nest",
+                remedy="use it as it is, or leave the tick first with .all_ticks() or .latest()",
+                node=node,
+            )
+        if tick.location is not node.location:
+            raise WrongLocation(
+                f"{kind} at {here()} reads {node} on {node.location.name} in a tick of {tick.location.name}",
+                remedy=f"make a tick of {node.location.name}: {node.location.variable}.tick()",
+                node=node,
+            )
+        if node.bounded:
+            raise NotPromised(
+                f"{kind} at {here()} reads {node}, which is bounded: there is nothing to choose",
+                remedy="use it in the tick as it is",
+                node=node,
+                rule="unbounded",
+            )
+        if point is not None:
+            AlignPoint.check(point, kind, node)
+        return self._next(kind, reason=reason, tick=tick, bounded=True, point=point, args=args)
+
+    def _release(self, point: AlignPoint) -> Any:
+        from trueline.flow.align import AlignPoint
+
+        AlignPoint.check(point, "release_aligned", self.node)
+        self._outside("release_aligned")
+        return self._next("release_aligned", point=point)
+
+    def _tag(self, point: AlignPoint) -> Any:
+        from trueline.flow.align import AlignPoint
+
+        AlignPoint.check(point, "aligned_at", self.node)
+        self._outside("aligned_at")
+        return self._next("aligned_at", point=point)
+
+    def _outside(self, kind: str) -> None:
+        if self.node.tick is not None:
+            raise WrongLocation(
+                f"{kind} at {here()} is given {self.node}, which is inside {self.node.tick.name}",
+                remedy="align what is outside ticks; inside one, everything is of one moment already",
+                node=self.node,
+            )
