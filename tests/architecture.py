@@ -28,7 +28,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "workspace": frozenset({"identity", "chain", "view", "model", "run", "flow"}),
     "spark": frozenset({"identity", "chain", "view", "model", "run", "flow", "workspace"}),
     "testing": frozenset({"identity", "view", "model"}),
-    "cli": frozenset({"door", "workspace", "model", "flow"}),
+    "cli": frozenset({"door", "workspace", "model", "run", "flow"}),
     "web": frozenset({"door", "workspace", "model", "flow"}),
     "door": frozenset({"identity", "view", "model", "workspace"}),
 }
@@ -39,7 +39,7 @@ LAZY: dict[str, frozenset[str]] = {
 }
 
 # Rooms of which `cli` and `web` may use the public names only: `trueline.model`, not `trueline.model.kernel`.
-PUBLIC_ONLY = {("cli", "model"), ("cli", "flow"), ("web", "model"), ("web", "flow")}
+PUBLIC_ONLY = {("cli", "model"), ("cli", "run"), ("cli", "flow"), ("web", "model"), ("web", "flow")}
 
 # Too heavy for `import trueline`: `trueline log` is to answer within 0.3 s in a cold process.
 HEAVY = ("pyspark", "pyarrow", "numpy", "pandas", "rich", "obstore", "cryptography")

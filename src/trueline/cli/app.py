@@ -43,6 +43,7 @@ COMMANDS = {
     "drop-data": "moving:drop_data",
     "push": "moving:push",
     "clone": "moving:clone",
+    "run": "running:run",
     "doctor": "checking:doctor",
     "demo": "app:demo",
     "config": "making:config",

@@ -1,0 +1,83 @@
+"""Commands about runs: run show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trueline.cli.quick import QuickCommand, QuickGroup
+from trueline.cli.session import Directory, Given, Json, examples, session
+from trueline.errors import InputError
+
+if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.run import Journal
+
+run = typer.Typer(
+    name="run",
+    help="Look at what runs wrote down.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    cls=QuickGroup,
+)
+
+
+@run.callback()
+def before_run(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+    """Look at what runs wrote down."""
+    given = context.obj if isinstance(context.obj, Given) else Given()
+    context.obj = Given(directory if directory is not None else given.directory, json or given.json)
+
+
+@run.command("show", cls=QuickCommand)
+@examples(
+    "trueline run show prepare.journal",
+    "trueline run show prepare.journal --json",
+)
+def show(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help="The journal of a run.")],
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show the runs in a journal: what each step finished, and how much of it changed a value.
+
+    A run that did not end goes on when it is started again with the same
+    journal.
+    """
+    with session(context, directory, json) as here:
+        from trueline.run import Journal
+
+        if not Path(file).is_file():
+            raise InputError(f"no file {file}", remedy="name the journal of a run")
+        journal = Journal(file).read()
+        if not journal.sessions:
+            raise InputError(f"{file} is no journal of a run", remedy="name the file a run was given")
+        here.console.answer(_document(journal), lambda shown: _tell(shown, journal))
+
+
+def _document(journal: Journal) -> dict[str, Any]:
+    runs = [
+        {
+            "run": each.run,
+            "at": each.at,
+            "ended": each.ended,
+            "steps": [
+                {"name": name, "finished": finished, "changed": changed}
+                for name, finished, changed in zip(each.steps, each.finished, each.changed, strict=True)
+            ],
+        }
+        for each in journal.sessions
+    ]
+    return {"path": str(journal.path), "torn": journal.torn, "runs": runs}
+
+
+def _tell(console: Console, journal: Journal) -> None:
+    for each in journal.sessions:
+        rows = zip(each.steps, each.finished, each.changed, strict=True)
+        how = "ended" if each.ended else "did not end"
+        console.table(["step", "finished", "changed"], rows, title=f"run {each.run}, begun {each.at}, {how}")
+    if journal.torn:
+        console.say(f"{journal.torn} bytes at the end were torn and do not count", "faint")
