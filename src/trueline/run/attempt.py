@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from trueline.errors import InputError
 from trueline.run.generations import Generations
-from trueline.run.step import ERASED, Step, same, writes_of
+from trueline.run.step import Step, same
 
 Entry: TypeAlias = tuple[Generations, Any]
 
@@ -15,18 +17,20 @@ Entry: TypeAlias = tuple[Generations, Any]
 class Token:
     """Tells running work that it is of no use any more; a step may poll it with `trueline.run.current()`."""
 
-    __slots__ = ("_keys", "_whole")
+    __slots__ = ("_keys", "_whole", "touched")
 
     def __init__(self) -> None:
         self._keys: set[Any] = set()
         self._whole = False
+        self.touched = False  # a cheap look before `superseded`
 
-    def supersede(self, keys: Any = None) -> None:
+    def supersede(self, keys: Iterable[Any] | None = None) -> None:
         """Say that the work is of no use, for some keys or for all."""
         if keys is None:
             self._whole = True
         else:
             self._keys.update(keys)
+        self.touched = True
 
     def superseded(self, key: Any = None) -> bool:
         """Say whether work is of no use: for a key, or as a whole."""
@@ -47,13 +51,20 @@ class Attempt:
     started: float = 0.0
     seconds: float = 0.0
     worker: int = 0
+    restamped: bool = False  # some entries were replaced by newer ones of the same value
 
-    def supersede(self, keys: set[Any]) -> None:
+    def supersede(self, keys: Iterable[Any]) -> None:
         """Drop what comes of some keys."""
-        self.stale |= keys
+        keys = list(keys)
+        self.stale.update(keys)
         self.token.supersede(keys)
-        if len(self.stale) == len(self.items):
+        if self.is_useless:
             self.token.supersede()
+
+    @property
+    def is_useless(self) -> bool:
+        """Whether nobody wants any of it."""
+        return len(self.stale) == len(self.items)
 
 
 @dataclass(slots=True)
@@ -83,7 +94,9 @@ def work(step: Step, items: list[tuple[Any, Any]], token: Token | None = None) -
     """Do a batch; whatever a step raises for a key is kept with the key."""
     _local.token = token
     try:
-        return _mapped(step, items, token) if step.kind == "map" else _written(step, items)
+        if step.kind == "map":
+            return _mapped(step, items, token)
+        return _flattened(step, items, token) if step.kind == "flat_map" else _processed(step, items)
     finally:
         _local.token = None
 
@@ -93,32 +106,71 @@ def _mapped(step: Step, items: list[tuple[Any, Any]], token: Token | None) -> Ou
     errors: list[tuple[Any, BaseException]] = []
     function = step.map
     for key, value in items:
-        if token is not None and token._keys and token.superseded(key):  # noqa: SLF001 (a cheap look first)
+        if token is not None and token.touched and token.superseded(key):
             continue
         try:
             made = function(key, value)
             if made is not value and not same(step, made, value):
                 changed.append((key, made))
-        except Exception as error:  # noqa: BLE001 (whatever a step raises)
+        except BaseException as error:  # noqa: BLE001 (whatever a step raises; the coordinator judges it)
             errors.append((key, error))
+            if not isinstance(error, Exception):
+                break
     return Outcome(changed, [], errors)
 
 
-def _written(step: Step, items: list[tuple[Any, Any]]) -> Outcome:
-    try:
-        return Outcome([], list(writes_of(step, items)), [])
-    except Exception as error:  # noqa: BLE001 (whatever a step raises)
-        if len(items) == 1:
-            return Outcome([], [], [(items[0][0], error)])
-    # Which of them it was is found by doing each alone.
+def _flattened(step: Step, items: list[tuple[Any, Any]], token: Token | None) -> Outcome:
     outcome = Outcome([], [], [])
-    for item in items:
-        one = _written(step, [item])
-        outcome.writes += one.writes
-        outcome.errors += one.errors
+    for key, value in items:
+        if token is not None and token.touched and token.superseded(key):
+            continue
+        try:
+            # All of a key's writes or none: what it yielded before it raised does not count.
+            outcome.writes += [(key, dst, made) for dst, made in step.flat_map(key, value)]
+        except BaseException as error:  # noqa: BLE001 (as above)
+            outcome.errors.append((key, error))
+            if not isinstance(error, Exception):
+                break
     return outcome
 
 
-def is_there(value: Any) -> bool:
-    """Say whether a key with this value is there."""
-    return value is not ERASED
+def _processed(step: Step, items: list[tuple[Any, Any]]) -> Outcome:
+    """Process a batch; where that raises, do each key alone to find out which it was, and the others again.
+
+    Where it raises on no key alone, it fails on all of them.
+    """
+    try:
+        return Outcome([], _writes(step, items), [])
+    except BaseException as error:  # noqa: BLE001 (as above)
+        if len(items) == 1 or not isinstance(error, Exception):
+            return Outcome([], [], [(items[0][0], error)])
+        together = error
+    errors: list[tuple[Any, BaseException]] = []
+    good: list[tuple[Any, Any]] = []
+    for item in items:
+        try:
+            _writes(step, [item])
+            good.append(item)
+        except BaseException as error:  # noqa: BLE001 (as above)
+            errors.append((item[0], error))
+            if not isinstance(error, Exception):
+                return Outcome([], [], errors)
+    if not errors:
+        return Outcome([], [], [(key, together) for key, _ in items])
+    outcome = _processed(step, good) if good else Outcome([], [], [])
+    outcome.errors += errors
+    return outcome
+
+
+def _writes(step: Step, items: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any, Any]]:
+    given = {key for key, _ in items}
+    writes = []
+    for source, key, value in step.process(items):
+        if source not in given and not (source is None and step.takes_all):
+            raise InputError(
+                f"{step!r} wrote {key!r} from {source!r}, which it was not given",
+                remedy="yield one of the keys of the batch as the source; None for all of them needs "
+                "eager=False and no batch_size",
+            )
+        writes.append((source, key, value))
+    return writes

@@ -15,6 +15,7 @@ What: TypeAlias = Literal[
     "unchanged",
     "restamped",
     "superseded",
+    "raised",
     "failed",
     "cancelled",
     "key final",

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import pickle
 import random
+import signal
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
+from trueline.errors import InputError
 from trueline.run.attempt import Attempt, Outcome, work
 from trueline.run.step import Step
 
@@ -49,7 +55,7 @@ class Threads:
         self._threads: list[threading.Thread] = []
         self._post: Post | None = None
         self._asked = 0
-        self._done = 0
+        self._ended: list[int] = []  # each thread counts in its own place
 
     def start(self, steps: Sequence[Step], post: Post) -> None:
         """Threads are started as work comes."""
@@ -58,13 +64,15 @@ class Threads:
     def submit(self, step: Step, attempt: Attempt, items: list[tuple[Any, Any]]) -> None:
         """Hand a batch to the next thread that is free, or to a new one."""
         self._asked += 1
-        if len(self._threads) < self.workers and self._asked - self._done > len(self._threads):
-            number = len(self._threads)
+        number = len(self._threads)
+        if number < self.workers and self._asked - sum(self._ended) > number:
+            self._ended.append(0)
+            # As a daemon it does not keep the process alive, should a second Ctrl-C break off the waiting.
             thread = threading.Thread(
                 target=self._run, args=(number,), name=f"trueline-run-{number}", daemon=True
             )
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
         self._tasks.put((step, attempt, items))
 
     def _run(self, number: int) -> None:
@@ -78,8 +86,9 @@ class Threads:
                 found.seconds, found.worker = time.perf_counter() - start, number
             except BaseException as error:  # noqa: BLE001 (the coordinator raises it where it is caught)
                 found = error
-            self._done += 1
+            self._ended[number] += 1
             self._post(attempt, found)
+            del step, attempt, items, task, found
 
     def superseded(self, attempt: Attempt) -> None:
         """Its token says so already."""
@@ -95,6 +104,8 @@ class Threads:
         for thread in self._threads:
             thread.join()
         self._threads.clear()
+        self._ended.clear()
+        self._asked = 0
 
 
 class Inline:
@@ -137,7 +148,7 @@ class Inline:
             outcome = checked(step, items, attempt.token)
         else:
             outcome = work(step, items, attempt.token)
-        outcome.seconds = time.perf_counter() - start
+        outcome.seconds = time.perf_counter() - start if self._random is None else 0.001 * len(items)
         self._post(attempt, outcome)
         return True
 
@@ -147,7 +158,7 @@ class Inline:
 
 
 class Processes:
-    """Batches in processes; steps, keys and values are pickled on the way."""
+    """Batches in processes; steps are sent once to each, keys and values with every batch, by pickle."""
 
     def __init__(self, workers: int = 2) -> None:
         self.workers = workers
@@ -156,18 +167,28 @@ class Processes:
 
     def start(self, steps: Sequence[Step], post: Post) -> None:
         """Start the pool; processes come as work does."""
-        import multiprocessing
-
+        try:
+            sent = pickle.dumps(list(steps))
+        except Exception as error:
+            raise InputError(
+                f"the steps cannot be sent to another process: {error}",
+                remedy="define functions and classes of steps in a module, or use threads",
+            ) from error
+        context = multiprocessing.get_context("spawn")
         self._post = post
-        self._pool = ProcessPoolExecutor(self.workers, mp_context=multiprocessing.get_context("spawn"))
+        self._pool = ProcessPoolExecutor(self.workers, context, _arrive, (sent,))
 
     def submit(self, step: Step, attempt: Attempt, items: list[tuple[Any, Any]]) -> None:
         """Send a batch to the next process that is free."""
         assert self._pool is not None
         post = self._post
         assert post is not None
-        future = self._pool.submit(_elsewhere, step, items)
-        future.add_done_callback(lambda done: post(attempt, done.exception() or done.result()))
+
+        def ended(done: Future[Outcome]) -> None:
+            if not done.cancelled():
+                post(attempt, done.exception() or done.result())
+
+        self._pool.submit(_elsewhere, attempt.index, items).add_done_callback(ended)
 
     def superseded(self, attempt: Attempt) -> None:
         """What runs elsewhere runs on; its result is dropped."""
@@ -177,13 +198,32 @@ class Processes:
         return False
 
     def stop(self) -> None:
-        """End the processes."""
+        """End the processes, after the batches they are at."""
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
 
-def _elsewhere(step: Step, items: list[tuple[Any, Any]]) -> Outcome:
+_steps: list[Step] = []
+
+
+def _arrive(sent: bytes) -> None:
+    """Begin in another process: Ctrl-C there is for the coordinator to handle."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _steps[:] = pickle.loads(sent)  # noqa: S301 (sent by the process that started this one)
+
+
+def _elsewhere(index: int, items: list[tuple[Any, Any]]) -> Outcome:
     start = time.perf_counter()
-    outcome = work(step, items)
-    return replace(outcome, seconds=time.perf_counter() - start)
+    outcome = work(_steps[index], items)
+    outcome.errors = [(key, _sendable(error)) for key, error in outcome.errors]
+    return replace(outcome, seconds=time.perf_counter() - start, worker=os.getpid())
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """An error as it arrives on the other side; one that would not is told in words."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 (made in the line itself)
+    except Exception:  # noqa: BLE001 (whatever an error's own pickling raises)
+        return RuntimeError("".join(traceback.format_exception(error)))
+    return error

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from trueline.errors import RunFailed
 from trueline.run.generations import Generations
+from trueline.run.step import OnError
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One real failure: where, on which value's generations, and what was raised."""
+    """One real failure: where, on which value's generations, and what was raised.
+
+    `key` is None where the step failed and not on a value: its `ready` raised, or its worker was lost.
+    """
 
     step: int
     name: str
@@ -18,3 +23,17 @@ class Failure:
     gens: Generations
     cause: BaseException
     value: Any = None
+    on_error: OnError = "fail_run"
+
+    def error(self) -> RunFailed:
+        """Return what is raised for it."""
+        where = "" if self.key is None else f" on key {self.key!r}"
+        return RunFailed(
+            f"step {self.step} ({self.name}) failed{where}: {type(self.cause).__name__}: {self.cause}",
+            remedy="mend the step or the value; on_error='skip_key' or 'skip_step' goes on without it",
+            step=self.step,
+            name=self.name,
+            key=self.key,
+            generations=self.gens,
+            cause=self.cause,
+        )

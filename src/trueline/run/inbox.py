@@ -1,7 +1,8 @@
-"""How other threads reach the coordinator."""
+"""How other threads reach the coordinator, and are held back while it has enough to do."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -20,9 +21,9 @@ class Inbox:
         """A batch has ended."""
         self.queue.put(("done", attempt, outcome))
 
-    def feed(self, items: Mapping[Any, Any]) -> None:
-        """Values have come in, new or revised."""
-        self.queue.put(("feed", dict(items)))
+    def feed(self, items: Mapping[Any, Any], *, final: bool = False) -> None:
+        """Values have come in, new or revised; `final` ones will not be revised."""
+        self.queue.put(("feed", dict(items), final))
 
     def close(self) -> None:
         """No more values will come in."""
@@ -31,3 +32,39 @@ class Inbox:
     def wake(self) -> None:
         """A step that was not ready may be."""
         self.queue.put(("wake",))
+
+    def abort(self, error: BaseException) -> None:
+        """The run is to end with an error."""
+        self.queue.put(("raise", error))
+
+
+class Gate:
+    """Holds back those who feed a run while as many values as it may hold are on their way."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._condition = threading.Condition()
+        self._held = 0
+        self._entered = 0
+        self._is_over = False
+
+    def enter(self) -> None:
+        """Wait for room, then take it."""
+        with self._condition:
+            while self._held >= self._limit and not self._is_over:
+                self._condition.wait()
+            self._held += 1
+            self._entered += 1
+
+    def leave(self, handled: int, backlog: int) -> None:
+        """Make room: of the values handled so far, only the backlog is still on its way."""
+        with self._condition:
+            self._held = min(self._held, self._entered - handled + backlog)
+            if self._held < self._limit:
+                self._condition.notify_all()
+
+    def open(self) -> None:
+        """Hold nobody back any more: the run is over."""
+        with self._condition:
+            self._is_over = True
+            self._condition.notify_all()

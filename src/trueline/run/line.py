@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
 from trueline.run.attempt import Attempt, Entry
-from trueline.run.step import ERASED, Step
+from trueline.run.contributions import Contributions
+from trueline.run.generations import stamped
+from trueline.run.keys import ALL
+from trueline.run.step import ERASED, Step, same
 
 # How long a batch should take: long enough that handing it over costs little, short enough to be revised.
 BATCH_SECONDS: Final = 0.004
 LARGEST_BATCH: Final = 20_000
-# Work on input that may still change is begun so many times for a key; then it waits (run:F21).
-ATTEMPTS: Final = 3
-ABSENT: Final = object()
+# How many of a step's last values say how often it changes one.
+REMEMBERED: Final = 50
+
+
+@dataclass
+class Delivery:
+    """What newer values did to a step that had worked on older ones."""
+
+    restamped: dict[Any, Entry] = field(default_factory=dict)  # the value is the same, its generations new
+    again: dict[Any, Entry] = field(default_factory=dict)  # to be told again, with the new generations
+    touched: dict[Any, None] = field(default_factory=dict)  # keys whose writers have new generations
+    lost: list[tuple[Attempt, list[Any]]] = field(default_factory=list)  # running work of no use any more
 
 
 class Line:
@@ -23,26 +36,27 @@ class Line:
     def __init__(self, step: Step, index: int) -> None:
         self.step = step
         self.index = index
+        self.writes_others = step.writes_others
+        self.takes_all = step.takes_all
         self.pending: dict[Any, Entry] = {}  # can be begun
         self.waiting: dict[Any, Entry] = {}  # will be, once its input is final
         self.accepted: dict[Any, Entry] = {}
+        self.undone: set[Any] = set()  # accepted, but what came of it was dropped
         self.changed: dict[Any, Any] = {}  # what a map made of keys it changed
+        self.contributions = Contributions()  # what a step that writes other keys made
         self.attempts: list[Attempt] = []
         self.failed: dict[Any, tuple[Entry, BaseException]] = {}  # on input that may still change
-        self.starts: dict[Any, int] = {}
+        self.starts: dict[Any, int] = {}  # of keys that were begun more than once
         self.matched: dict[Any, bool] = {}
+        self.raised: dict[Any, Exception] = {}  # by `match`
         self.generation = 0
         self.inputs_final = False
         self.outputs_final = False
         self.cancelled = False
-        # Of a step that writes other keys: who writes what now, who ever did, what was ever told.
-        self.contributions: dict[Any, dict[Any, Any]] = {}
-        self.writers: dict[Any, set[Any]] = {}
-        self.ever: dict[Any, set[Any]] = {}
-        self.owned: set[Any] = set()
         # For the size of batches and the worth of working ahead.
         self.pace: float | None = None
         self.change_rate = step.change_rate
+        self._seen = 1
         self.calls = 0
         self.kept = 0
         self.wasted = 0
@@ -54,9 +68,9 @@ class Line:
         return self.step.name or type(self.step).__name__
 
     @property
-    def writes_others(self) -> bool:
-        """Whether keys depend on each other here."""
-        return self.step.writes_others
+    def is_whole(self) -> bool:
+        """Whether what becomes of one key here may depend on another."""
+        return self.step.is_whole and not self.cancelled
 
     def next_generation(self) -> int:
         """Return a generation no batch of this step had (run:F9)."""
@@ -65,36 +79,99 @@ class Line:
 
     # --- what comes in ----------------------------------------------------------------
 
+    def matches(self, key: Any) -> bool:
+        """Ask the step once whether a key is its business; if asking raises, that is for when it is begun."""
+        found = self.matched.get(key)
+        if found is None:
+            try:
+                found = bool(self.step.match(key))
+            except Exception as error:  # noqa: BLE001 (whatever a step raises)
+                self.raised[key] = error
+                found = True
+            self.matched[key] = found
+        return found
+
     def wanted(self, entries: dict[Any, Entry]) -> dict[Any, Entry]:
         """Return those a map has something to do with; a step that writes others follows every key."""
         if self.writes_others or self.step.matches_all:
             return entries
-        matched, match = self.matched, self.step.match
-        for key in entries:
-            if key not in matched:
-                matched[key] = bool(match(key))
-        return {key: entry for key, entry in entries.items() if matched[key]}
+        return {key: entry for key, entry in entries.items() if self.matches(key)}
 
-    def deliver(self, entries: dict[Any, Entry]) -> list[Attempt]:
-        """Take newer values; return the batches that run on older ones only, and are of no use any more."""
-        useless = []
-        for attempt in self.attempts:
-            hit = (attempt.items.keys() & entries.keys()) - attempt.stale
-            if hit:
-                attempt.supersede(hit)
-                if attempt.token.superseded():
-                    useless.append(attempt)
-        if self.failed:
-            for key in self.failed.keys() & entries.keys():
-                del self.failed[key]
-        if self.step.eager or self.inputs_final:
-            if self.waiting:
-                for key in self.waiting.keys() & entries.keys():
-                    del self.waiting[key]
-            self.pending.update(entries)
-        else:
-            self.waiting.update(entries)
-        return useless
+    def newer(self, entries: dict[Any, Entry]) -> dict[Any, Entry]:
+        """Return those that are newer than what is here (run:F5, run:F6)."""
+        accepted, pending, waiting = self.accepted, self.pending, self.waiting
+        if not (pending or waiting or accepted):
+            return entries
+        return {
+            key: entry
+            for key, entry in entries.items()
+            if (known := pending.get(key) or waiting.get(key) or accepted.get(key)) is None
+            or entry[0] > known[0]
+        }
+
+    def deliver(self, entries: dict[Any, Entry]) -> Delivery | None:
+        """Take newer values; say what that does to work on older ones, if there was any."""
+        assert not self.inputs_final, "nothing comes in after the final bit (run:F14)"
+        entries = self.newer(entries)
+        if not self.accepted or self.accepted.keys().isdisjoint(entries):
+            self._queue(entries)
+            return None
+        return self._redeliver(entries)
+
+    def _queue(self, entries: dict[Any, Entry]) -> None:
+        to, other = self.pending, self.waiting
+        if not self.step.eager:
+            to, other = other, to
+        if other:
+            for key in [key for key in entries if key in other]:
+                del other[key]
+        to.update(entries)
+
+    def _redeliver(self, entries: dict[Any, Entry]) -> Delivery:
+        """Where a newer value equals the one worked on, only its generations are new (run:F11)."""
+        found = Delivery()
+        known = [key for key in entries if key in self.accepted]
+        running = self.running(known)
+        fresh = dict(entries)
+        lost: dict[int, tuple[Attempt, list[Any]]] = {}
+        generation = 0
+        for key in known:
+            entry = entries[key]
+            attempt = running.get(key)
+            if key in self.undone or not same(self.step, entry[1], self.accepted[key][1]):
+                if attempt is not None:
+                    lost.setdefault(attempt.number, (attempt, []))[1].append(key)
+                if attempt is not None or self.failed.pop(key, None) is not None:
+                    self.undone.add(key)
+                continue
+            found.restamped[key] = self.accepted[key] = entry
+            del fresh[key]
+            self.pending.pop(key, None)
+            self.waiting.pop(key, None)
+            if attempt is not None:
+                attempt.items[key] = entry
+                attempt.restamped = True
+            elif key in self.failed:
+                self.failed[key] = (entry, self.failed[key][1])
+            elif self.writes_others:
+                found.touched.update(dict.fromkeys((key, *self.contributions.by_source.get(key, ()))))
+            elif key in self.changed:
+                generation = generation or self.next_generation()
+                found.again[key] = (stamped(entry[0], self.index, generation), self.changed[key])
+        found.lost = list(lost.values())
+        self._queue(fresh)
+        return found
+
+    def running(self, keys: Iterable[Any]) -> dict[Any, Attempt]:
+        """Return those of the keys that are being worked on, and where."""
+        if not self.attempts:
+            return {}
+        return {
+            key: attempt
+            for key in keys
+            for attempt in self.attempts
+            if key in attempt.items and key not in attempt.stale
+        }
 
     def is_busy_with(self, key: Any) -> bool:
         """Say whether a key's newest value is still to be worked on, or is being worked on."""
@@ -104,6 +181,10 @@ class Line:
             or key in self.failed
             or any(key in attempt.items and key not in attempt.stale for attempt in self.attempts)
         )
+
+    def may_change(self, key: Any) -> bool:
+        """Say whether a key may still become another here."""
+        return self.is_whole or self.is_busy_with(key)
 
     @property
     def is_idle(self) -> bool:
@@ -117,7 +198,7 @@ class Line:
         fixed = self.step.batch_size
         if fixed is not None:
             return fixed if fixed > 0 else len(self.pending)
-        if self.step.kind == "process" and not self.step.eager:
+        if self.takes_all:
             return len(self.pending)
         if self.pace is None:
             return 1
@@ -132,47 +213,27 @@ class Line:
         pending = self.pending
         return {key: pending.pop(key) for key in list(islice(pending, limit))}
 
+    def accept(self, batch: dict[Any, Entry]) -> None:
+        """Make values the ones the step has seen; their generations only grow (run:F3)."""
+        self.accepted.update(batch)
+        if self.undone:
+            self.undone.difference_update(batch)
+
     def learn(self, keys: int, changed: int, seconds: float) -> None:
-        """Keep how long a key takes and how often it changes."""
+        """Keep how long a key takes and how often it changes; what the step said first counts as one key."""
         if not keys:
             return
-        pace, rate = seconds / keys, changed / keys
+        pace = seconds / keys
         self.pace = pace if self.pace is None else 0.7 * self.pace + 0.3 * pace
-        weight = min(0.5, keys / (keys + 20))
-        self.change_rate += weight * (rate - self.change_rate)
+        self._seen = min(REMEMBERED, self._seen + keys)
+        self.change_rate += min(1.0, keys / self._seen) * (min(1.0, changed / keys) - self.change_rate)
 
-    # --- a step that writes other keys ------------------------------------------------
-
-    def contribute(self, source: Any, writes: dict[Any, Any]) -> set[Any]:
-        """Replace what a key writes by what its newest value writes; return the keys that touches."""
-        before = self.contributions.pop(source, {})
-        for dst in before.keys() - writes.keys():
-            self.writers[dst].discard(source)
-        for dst in writes:
-            self.writers.setdefault(dst, set()).add(source)
-            self.ever.setdefault(dst, set()).add(source)
-        if writes:
-            self.contributions[source] = writes
-        return set(before) | set(writes)
-
-    def value_of(self, dst: Any) -> Any:
-        """Return a key's value after this step: what came in, overlaid in the order of the writing keys."""
-        entry = self.accepted.get(dst)
-        value = ABSENT if entry is None else entry[1]
-        for source in in_order(self.writers.get(dst, ())):
-            value = self.contributions[source][dst]
-        return value
-
-    def gens_of(self, dst: Any) -> tuple[int, ...] | None:
-        """Return the newest generations a key's value rests on."""
-        found = [self.accepted[key][0] for key in (dst, *self.ever.get(dst, ())) if key in self.accepted]
-        return max(found) if found else None
+    # --- when it is final -------------------------------------------------------------
 
     def tally(self) -> None:
         """Count what was kept, now that nothing can change: one piece of work for each key that is there."""
-        step, all_match = self.step, self.step.matches_all or not self.writes_others
         kept = (
-            key is not ALL and entry[1] is not ERASED and (all_match or bool(step.match(key)))
+            key is not ALL and entry[1] is not ERASED and self.matched.get(key, True)
             for key, entry in self.accepted.items()
         )
         self.kept = 0 if self.cancelled else sum(kept)
@@ -180,28 +241,9 @@ class Line:
 
     def forget(self) -> None:
         """Let go of what only unfinished steps need."""
-        self.accepted, self.changed, self.contributions = {}, {}, {}
-        self.writers, self.ever, self.owned, self.matched, self.starts = {}, {}, set(), {}, {}
-
-
-class All:
-    """The source of writes that rest on all keys of a batch; it writes after every single key."""
-
-    def __repr__(self) -> str:
-        return "ALL"
-
-
-ALL: Final = All()
-
-
-def in_order(keys: Iterable[Any]) -> list[Any]:
-    """Return keys in their own order; keys that have none go by their type and text (decision 20)."""
-    single = [key for key in keys if key is not ALL]
-    try:
-        single.sort()
-    except TypeError:
-        single.sort(key=lambda key: (type(key).__qualname__, repr(key)))
-    return [*single, *(key for key in keys if key is ALL)]
+        self.accepted, self.changed, self.undone = {}, {}, set()
+        self.contributions = Contributions()
+        self.matched, self.raised, self.starts = {}, {}, {}
 
 
 def there(entries: dict[Any, Entry]) -> Iterator[tuple[Any, Any]]:

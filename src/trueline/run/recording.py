@@ -93,7 +93,7 @@ class Recording:
             self._last.pop((step, event.key), None)
         elif event.what == "started":
             self._started(step, at, event)
-        elif event.what in ("changed", "unchanged", "superseded"):
+        elif event.what in ("changed", "unchanged", "superseded", "raised"):
             piece = self._pieces.get(self._first + event.attempt)
             if piece is not None:
                 self._ended(piece, at, event)

@@ -44,8 +44,8 @@ class Report:
 
     @property
     def quarantine(self) -> dict[object, Failure]:
-        """The keys that were left out, and why."""
-        return {failure.key: failure for failure in self.failures}
+        """The keys that were left out, and why (`on_error="skip_key"`)."""
+        return {failure.key: failure for failure in self.failures if failure.on_error == "skip_key"}
 
     @property
     def table(self) -> Table:

@@ -13,6 +13,7 @@ from trueline.run.coordinator import Coordinator
 from trueline.run.events import Observer
 from trueline.run.executors import Executor, Threads
 from trueline.run.failure import Failure
+from trueline.run.inbox import Gate
 from trueline.run.journal import Journal
 from trueline.run.journaling import Journaling
 from trueline.run.report import Report
@@ -22,6 +23,9 @@ from trueline.run.watching import watchers
 
 class Run:
     """Steps one after another over all keys; the result is as if each had waited for the one before.
+
+    `execute` runs over values that are there; `feed` and `close` let values come in while it goes on. At
+    most `queue` values that were fed are on their way at a time: `feed` waits while there are more.
 
     >>> from trueline.run import Run, Step
     >>> run = Run([Step(map=lambda key, value: value + 1), Step(map=lambda key, value: value * 2)])
@@ -40,62 +44,92 @@ class Run:
         journal: Journal | str | os.PathLike[str] | None = None,
         queue: int = 10_000,
     ) -> None:
-        count: object = workers
-        if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-            raise InputError(f"workers={workers!r}", remedy="give a whole number from 1 on")
+        _check_count("workers", workers)
+        _check_count("queue", queue)
         for step in steps:
             if not isinstance(step, Step):
                 raise InputError(f"{step!r} is no step", remedy="give Step(map=…), or a subclass of Step")
+            step.check()
         self.steps = tuple(steps)
         executor = executor or Threads(workers)
         if journal is not None:
             executor = Journaling(executor, journal if isinstance(journal, Journal) else Journal(journal))
+        self._gate = Gate(queue)
         self._coordinator = Coordinator(
-            self.steps, executor, deliberate=deliberate, observers=(*observers, *watchers())
+            self.steps,
+            executor,
+            deliberate=deliberate,
+            observers=(*observers, *watchers()),
+            gate=self._gate,
         )
-        self._room = threading.BoundedSemaphore(queue)
+        self._lock = threading.Lock()  # over who begins, closes, and what was fed
+        self._final: dict[Any, bool] = {}
         self._thread: threading.Thread | None = None
         self._begun = False
-        self._result: dict[Any, Any] | None = None
+        self._closed = False
+        self._result: dict[Any, Any] = {}
         self._error: BaseException | None = None
+        self._told = False
 
     # --- all at once ------------------------------------------------------------------
 
     def execute(self, inputs: Mapping[Any, Any]) -> dict[Any, Any]:
         """Run over these values in this thread; return the values of the keys that are there in the end."""
-        self._begin()
+        with self._lock:
+            if self._begun:
+                raise InputError("a run runs once", remedy="make another")
+            self._begun = self._closed = True
         self._coordinator.inbox.feed(inputs)
         self._coordinator.inbox.close()
-        found = self._coordinator.run()
-        return {
-            key: found[key]
-            for key in (*(k for k in inputs if k in found), *(k for k in found if k not in inputs))
-        }
+        return self._coordinator.run()
 
     # --- while it goes on -------------------------------------------------------------
 
-    def feed(self, key: Any, value: Any) -> None:
-        """Add a key, or revise it; waits while too many have not been looked at yet."""
-        if not self._begun:
-            self._begin()
-            self._thread = threading.Thread(target=self._work, name="trueline-run", daemon=True)
-            self._thread.start()
-        if self._error is not None:
-            raise self._error
-        self._coordinator.inbox.feed({key: value})
+    def feed(self, key: Any, value: Any, *, final: bool = False) -> None:
+        """Add a key, or revise it; waits while too many values are on their way.
+
+        A `final` value is promised not to be revised: steps that wait for final values need not wait for
+        the end to begin it. ERASED takes a key back. Steps themselves must not feed their run.
+        """
+        self._gate.enter()
+        with self._lock:
+            self._check_open()
+            if self._final.get(key, False):
+                raise InputError(f"{key!r} was said to be final", remedy="feed it without final=True first")
+            self._final[key] = final
+            if not self._begun:
+                self._begun = True
+                # As a daemon it does not keep a process alive that ended without closing the run.
+                self._thread = threading.Thread(target=self._work, name="trueline-run", daemon=True)
+                self._thread.start()
+            self._coordinator.inbox.feed({key: value}, final=final)
+
+    def revise(self, key: Any, value: Any, *, final: bool = False) -> None:
+        """Give a key that was fed another value; what was made of the old one is of no use any more."""
+        with self._lock:
+            if key not in self._final:
+                raise InputError(f"{key!r} was not fed", remedy="feed it; feeding it again revises it")
+        self.feed(key, value, final=final)
 
     def close(self) -> dict[Any, Any]:
         """Say that nothing more comes in, wait for the end, and return the result."""
-        if self._thread is None:
-            return self.execute({}) if not self._begun else dict(self._result or {})
-        self._coordinator.inbox.close()
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return dict(self._result or {})
+        with self._lock:
+            first, self._closed = not self._closed, True
+            thread = self._thread
+        if thread is None:
+            return self.execute({}) if not self._begun else dict(self._result)
+        if first:
+            self._coordinator.inbox.close()
+        try:
+            thread.join()
+        except BaseException as error:
+            self._abort(thread, error)
+            raise
+        self._raise()
+        return dict(self._result)
 
     def wake(self) -> None:
-        """Say that a step that was not ready may be."""
+        """Say that a step that was not ready may be; any thread may say so."""
         self._coordinator.inbox.wake()
 
     def _work(self) -> None:
@@ -103,11 +137,27 @@ class Run:
             self._result = self._coordinator.run()
         except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
             self._error = error
+        finally:
+            self._gate.open()
 
-    def _begin(self) -> None:
-        if self._begun:
-            raise InputError("a run runs once", remedy="make another")
-        self._begun = True
+    def _check_open(self) -> None:
+        self._raise()
+        if self._closed:
+            raise InputError("the run is closed", remedy="make another run for what comes later")
+
+    def _raise(self) -> None:
+        """Raise what ended the run, once; whoever asks again is told that it has failed."""
+        if self._error is None:
+            return
+        if self._told:
+            raise InputError("the run has failed", remedy="see its failures; make another") from self._error
+        self._told = True
+        raise self._error
+
+    def _abort(self, thread: threading.Thread, error: BaseException) -> None:
+        self._told = True
+        self._coordinator.inbox.abort(error)
+        thread.join()
 
     def __enter__(self) -> Self:
         return self
@@ -115,12 +165,13 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._thread is not None and self._thread.is_alive():
-            if error is not None:
-                self._coordinator.inbox.queue.put(("raise", error))
-                self._thread.join()
-            else:
-                self.close()
+        thread = self._thread
+        if thread is None:
+            return
+        if error is not None:
+            self._abort(thread, error)
+        elif not self._closed:
+            self.close()
 
     # --- what came of it --------------------------------------------------------------
 
@@ -133,3 +184,8 @@ class Run:
     def report(self) -> Report:
         """What was done, kept and thrown away, step by step."""
         return Report.of(self._coordinator)
+
+
+def _check_count(name: str, count: object) -> None:
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InputError(f"{name}={count!r}", remedy="give a whole number from 1 on")

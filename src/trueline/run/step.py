@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -32,9 +33,11 @@ class Step:
     - `map(key, value)` returns the key's next value, or ERASED; the same value means nothing changes.
     - `flat_map(key, value)` yields (key, value) or (key, ERASED) for the keys it writes.
     - `process(items)` gets several (key, value) and yields (source, key, value): which of them made it write.
-      A step that is not eager may yield None for the source: the write rests on all items of the batch.
+      If it is not eager and has no `batch_size` it gets all keys at once, in their order, and may yield None
+      for the source: the write rests on all of them, and comes after the others.
 
-    A step must be a function of what it is given: the same again for the same input, and nothing else.
+    A step must be a function of what it is given: the same again for the same input, and nothing else. It
+    must not change a value it is given: earlier and later steps may be looking at it.
 
     >>> shout = Step(map=lambda key, value: value.upper(), name="shout")
     >>> shout.kind, shout.eager
@@ -48,18 +51,28 @@ class Step:
     on_error: OnError = "fail_run"
     # How often it changes a value, as far as one knows before it has run: later steps work ahead if rarely.
     change_rate: float = 0.0
-    kind: Kind
-    _given: ClassVar[tuple[str, ...]] = ("map", "flat_map", "process", "match", "ready", "digest")
+    _functions: ClassVar = ("map", "flat_map", "process", "match", "ready", "digest", "superseded")
+    _settings: ClassVar = ("name", "eager", "concurrency", "batch_size", "on_error", "change_rate")
 
     def __init__(self, **given: Any) -> None:
         for key, value in given.items():
-            if key not in (*self._given, "name", "eager", "concurrency", "batch_size", "on_error"):
+            if key not in (*self._functions, *self._settings):
                 raise InputError(
                     f"a step has no {key!r}",
-                    remedy="give map, flat_map or process; match, ready, digest, name, eager, concurrency, "
-                    "batch_size, on_error",
+                    remedy=f"a step may be given {', '.join((*self._functions, *self._settings))}",
                 )
             setattr(self, key, value)
+        self.check()
+
+    @property
+    def kind(self) -> Kind:
+        """Which of map, flat_map, process it defines."""
+        found = self.__dict__.get("_kind")
+        if found is None:
+            found = self.__dict__["_kind"] = self._found()
+        return found
+
+    def _found(self) -> Kind:
         found = [
             kind
             for kind in _KINDS
@@ -70,10 +83,11 @@ class Step:
                 f"{self!r} has {' and '.join(found) or 'nothing'} to do",
                 remedy="define exactly one of map, flat_map, process",
             )
-        self.kind = found[0]
-        self._check()
+        return found[0]
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise unless it can be run; a run asks again, for steps that were changed since."""
+        self.__dict__["_kind"] = self._found()
         for name in ("concurrency", "batch_size"):
             limit = getattr(self, name)
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit == 0):
@@ -128,8 +142,23 @@ class Step:
         """Whether it may write keys other than the one it was given."""
         return self.kind != "map"
 
+    @property
+    def takes_all(self) -> bool:
+        """Whether it is given all keys at once, when they are final."""
+        return self.kind == "process" and not self.eager and (self.batch_size is None or self.batch_size < 0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether what it does to one key may change what becomes of another."""
+        return self.writes_others or self.on_error == "skip_step"
+
+    @property
+    def hears_superseded(self) -> bool:
+        """Whether it wants to learn that running work is of no use."""
+        return "superseded" in self.__dict__ or type(self).superseded is not Step.superseded
+
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name or getattr(self, 'kind', '?')}>"
+        return f"<{type(self).__name__}{' ' * bool(self.name)}{self.name}>"
 
 
 def same(step: Step, one: Any, other: Any) -> bool:
@@ -139,17 +168,32 @@ def same(step: Step, one: Any, other: Any) -> bool:
     if one is ERASED or other is ERASED:
         return False
     try:
+        if type(step).digest is Step.digest and "digest" not in step.__dict__:
+            return bool(one == other) and alike(one, other)
         return bool(step.digest(one) == step.digest(other))
     except Exception:  # noqa: BLE001 (whatever a value's own comparison raises)
         return False
 
 
-def writes_of(step: Step, items: Sequence[Write]) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield (source, key, value) of a step that may write other keys."""
-    if step.kind == "process":
-        yield from step.process(items)
-        return
-    flat_map: Callable[[Any, Any], Iterable[Write]] = step.flat_map
-    for key, value in items:
-        for dst, made in flat_map(key, value):
-            yield key, dst, made
+def alike(one: Any, other: Any) -> bool:
+    """Say of values that compare equal whether they are: 1, 1.0 and True are not, nor 0.0 and -0.0.
+
+    >>> alike([1, {"a": 2}], [1, {"a": 2}]), alike([1], [1.0]), alike(0.0, -0.0)
+    (True, False, False)
+    """
+    kind = type(one)
+    if kind is not type(other):
+        return False
+    if kind is float:
+        return math.copysign(1.0, one) == math.copysign(1.0, other)
+    if kind in (list, tuple):
+        return all(map(alike, one, other))
+    if kind is dict:  # the order of its keys is part of what the next step sees
+        return all(map(alike, one.items(), other.items())) and list(one) == list(other)
+    if kind in (set, frozenset):
+        return sorted(map(_type_name, one)) == sorted(map(_type_name, other))
+    return True
+
+
+def _type_name(value: Any) -> str:
+    return type(value).__qualname__
