@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from trueline.errors import Counterexample
 from trueline.flow.align import AlignPoint, Slice, Use
 from trueline.flow.flow import Flow
 from trueline.flow.keyed import KeyedSingleton, KeyedStream
@@ -17,6 +18,7 @@ from trueline.flow.markers import (
     nondet,
 )
 from trueline.flow.semantics import Machine
+from trueline.flow.simulator import Exploration, NotExhaustive, Simulation, crash, drift, redelivery
 from trueline.flow.singles import Optional, Singleton
 from trueline.flow.streams import Stream
 
@@ -25,16 +27,20 @@ __all__ = [
     "AtLeastOnce",
     "Bounded",
     "Cluster",
+    "Counterexample",
     "ExactlyOnce",
+    "Exploration",
     "Flow",
     "Handle",
     "KeyedSingleton",
     "KeyedStream",
     "Machine",
     "NonDet",
+    "NotExhaustive",
     "Optional",
     "Ordered",
     "Process",
+    "Simulation",
     "Singleton",
     "Slice",
     "Stream",
@@ -42,5 +48,8 @@ __all__ = [
     "Unbounded",
     "Unordered",
     "Use",
+    "crash",
+    "drift",
     "nondet",
+    "redelivery",
 ]

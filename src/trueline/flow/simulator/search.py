@@ -1,0 +1,215 @@
+"""The searches: all schedules, those with few deviations, random ones; and what they have in common."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from trueline.errors import EnvironmentMissing
+from trueline.flow.simulator.choices import Draw, Follow, Line, Picker, Walk, children, deviations, trimmed
+from trueline.flow.simulator.exploration import Exploration
+from trueline.flow.simulator.shrinking import shrink
+
+Outcome = Literal["passed", "pruned", "discarded", "failed"]
+LOOK_AT_THE_CLOCK_EVERY = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """How one execution ended; `failure` is the same for failures of the same kind at the same place."""
+
+    outcome: Outcome
+    error: Exception | None = None
+    failure: tuple[Any, ...] = ()
+
+
+class Runner(Protocol):
+    """Runs the test once, as a picker says."""
+
+    states: set[Any] | None
+    """The states seen, for searches that leave out what was seen; None: nothing is left out."""
+
+    resumes: bool
+    """Whether an execution goes on from the last state it shares with the one before, for `Walk` only."""
+
+    def execute(self, picker: Picker) -> Attempt:
+        """Run it."""
+
+    def rewind(self, length: int) -> None:
+        """Forget what was kept of executions for choices from this one on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a search may cost; it says so when that was not enough."""
+
+    executions: int = 200_000
+    seconds: float | None = None
+    deviations: int | None = None
+
+
+class Found(Exception):
+    """A line that fails."""
+
+    def __init__(self, line: Sequence[int], attempt: Attempt) -> None:
+        super().__init__()
+        self.line = trimmed(line)
+        self.attempt = attempt
+
+
+@dataclass
+class Tally:
+    """Counts executions and says when the budget is used up."""
+
+    mode: str
+    budget: Budget
+    started: float = field(default_factory=time.monotonic)
+    passed: int = 0
+    pruned: int = 0
+    discarded: int = 0
+    stopped: str = ""
+
+    def count(self, attempt: Attempt, picker: Picker) -> None:
+        """Count one; a failure ends the search."""
+        if attempt.outcome == "passed":
+            self.passed += 1
+        elif attempt.outcome == "pruned":
+            self.pruned += 1
+        elif attempt.outcome == "discarded":
+            self.discarded += 1
+        else:
+            raise Found(picker.values, attempt)
+
+    def over(self) -> bool:
+        """Whether the search must stop here."""
+        runs = self.passed + self.pruned + self.discarded
+        if runs >= self.budget.executions:
+            self.stopped = f"stopped after {runs:,} executions, the budget"
+        elif (
+            self.budget.seconds is not None
+            and runs % LOOK_AT_THE_CLOCK_EVERY == 0
+            and time.monotonic() - self.started > self.budget.seconds
+        ):
+            self.stopped = f"stopped after {self.budget.seconds:g} seconds, the budget"
+        return bool(self.stopped)
+
+    def close(self, runner: Runner, *, exhaustive: bool, reached: int | None = None) -> Exploration:
+        """Say what was seen."""
+        return Exploration(
+            self.mode,
+            self.passed,
+            len(runner.states) if runner.states is not None else 0,
+            exhaustive and not self.stopped,
+            self.pruned,
+            self.discarded,
+            reached,
+            self.stopped,
+            time.monotonic() - self.started,
+        )
+
+
+def exhaustive(runner: Runner, budget: Budget) -> Exploration:
+    """Look at every schedule, depth first."""
+    tally = Tally("exhaustive", budget)
+    walk = Walk()
+    runner.resumes = True
+    try:
+        while True:
+            tally.count(runner.execute(walk), walk)
+            if not walk.advance():
+                return tally.close(runner, exhaustive=True)
+            if tally.over():
+                return tally.close(runner, exhaustive=False)
+            runner.rewind(len(walk.values) - 1)
+    finally:
+        runner.resumes = False
+        runner.rewind(0)
+
+
+def bounded(runner: Runner, budget: Budget) -> Exploration:
+    """Look at the eager schedule, then at all with one deviation, with two …: the first failure is smallest.
+
+    A line with n + 1 deviations is made from the one line with n that it shares everything before its last
+    deviation with, so each is run once. Leaving out states that were seen is sound here too: they were first
+    seen with no more deviations than now.
+    """
+    tally = Tally("deviations", budget)
+    waiting: deque[tuple[Line, Line]] = deque([((), ())])
+    bound = 0
+    left_out = False
+    while waiting:
+        line, ways = waiting.popleft()
+        bound = deviations(line)
+        follow = Follow(line, ways)
+        tally.count(runner.execute(follow), follow)
+        more = children(follow.values, follow.arities, len(line) - 1)
+        if budget.deviations is not None and bound >= budget.deviations:
+            left_out = left_out or any(True for _ in more)
+        elif (
+            len(waiting) <= budget.executions
+        ):  # more than that is never run: the budget ends the search first
+            waiting.extend(more)
+        if waiting and tally.over():
+            return tally.close(runner, exhaustive=False, reached=bound - 1)
+    if left_out:
+        tally.stopped = f"all with at most {bound} deviations"
+    return tally.close(runner, exhaustive=not left_out, reached=bound)
+
+
+def fuzz(runner: Runner, budget: Budget, seed: int | None) -> Exploration:
+    """Look at random schedules, drawn by Hypothesis, which tries short and eager ones too."""
+    try:
+        import hypothesis
+        from hypothesis import strategies
+    except ImportError as error:
+        raise EnvironmentMissing(
+            "mode='fuzz' draws its schedules with Hypothesis, which is not installed",
+            remedy="pip install hypothesis, or use mode='deviations'",
+        ) from error
+    tally = Tally("fuzz", budget)
+    whole = {arity: strategies.integers(0, arity - 1) for arity in range(2, 10)}
+
+    @hypothesis.settings(
+        max_examples=budget.executions,
+        database=None,
+        deadline=None,
+        derandomize=seed is None,
+        phases=[hypothesis.Phase.generate],
+        suppress_health_check=list(hypothesis.HealthCheck),
+        print_blob=False,
+    )
+    @hypothesis.given(strategies.data())
+    def one(data: Any) -> None:
+        if tally.stopped or tally.over():
+            return
+        draw = Draw(
+            lambda arity: data.draw(whole[arity] if arity in whole else strategies.integers(0, arity - 1))
+        )
+        tally.count(runner.execute(draw), draw)
+
+    (hypothesis.seed(seed)(one) if seed is not None else one)()
+    if not tally.stopped:
+        tally.stopped = f"{tally.passed + tally.discarded:,} random schedules"
+    return tally.close(runner, exhaustive=False)
+
+
+def smallest(runner: Runner, found: Found, limit: int = 2_000) -> tuple[int, ...]:
+    """Make a failing line as plain as can be: shrink it, then look for one with fewer deviations."""
+    runner.states = None
+
+    def fails(line: Sequence[int]) -> tuple[int, ...] | None:
+        follow = Follow(line, lenient=True)
+        attempt = runner.execute(follow)
+        return tuple(follow.values) if attempt.failure == found.attempt.failure else None
+
+    line = shrink(found.line, fails, limit)
+    if deviations(line) > 1:
+        try:
+            bounded(runner, Budget(limit, deviations=deviations(line) - 1))
+        except Found as smaller:
+            if smaller.attempt.failure == found.attempt.failure:
+                line = shrink(smaller.line, fails, limit)
+    return line

@@ -1,0 +1,148 @@
+"""`flow.simulate`: run a test under many schedules, and show the plainest one that breaks it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from trueline.errors import Counterexample, InputError, SimulationError
+from trueline.flow.compiled import CompiledFlow
+from trueline.flow.simulator.choices import Follow, deviations, parsed, trimmed, written
+from trueline.flow.simulator.exploration import Exploration, NotExhaustive
+from trueline.flow.simulator.faults import Fault, Faults
+from trueline.flow.simulator.runner import Body, Runner
+from trueline.flow.simulator.search import Attempt, Budget, Found, bounded, exhaustive, fuzz, smallest
+from trueline.flow.simulator.telling import Teller, where
+from trueline.flow.simulator.trace import Trace
+
+if TYPE_CHECKING:
+    from trueline.flow.flow import Flow
+
+Mode = Literal["exhaustive", "deviations", "fuzz"]
+EXECUTIONS = {"exhaustive": 200_000, "deviations": 200_000, "fuzz": 1_000}
+
+
+def simulate(
+    flow: Flow,
+    body: Body,
+    mode: Mode = "exhaustive",
+    *,
+    hashing: bool = True,
+    replay: str | Sequence[int] | None = None,
+    faults: Iterable[Fault] = (),
+    max_executions: int | None = None,
+    max_seconds: float | None = None,
+    max_deviations: int | None = 3,
+    max_steps: int = 10_000,
+    seed: int | None = None,
+    check: bool = True,
+    shrink: int = 2_000,
+) -> Exploration:
+    """Run `body` under every schedule (or those a mode looks at); raises `Counterexample` if one breaks it.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow = Flow("pieces")
+    >>> server = flow.process("server")
+    >>> pieces = server.source("words").batch(server.tick(), nondet("pieces of any size"))
+    >>> server.sink("sizes", pieces.count().all_ticks())
+    >>> def body(sim):
+    ...     sim.send("words", "one", "two", "three")
+    ...     assert sum(sim.collect("sizes")) == 3
+    >>> print(simulate(flow, body, hashing=False))
+    exhaustive: 4 executions: every schedule
+    """
+    if not callable(body):
+        raise InputError(
+            f"{body!r} is no test body", remedy="give a function of one argument, the simulation"
+        )
+    if mode not in EXECUTIONS:
+        raise InputError(f"mode={mode!r}", remedy=f"give one of {', '.join(EXECUTIONS)}")
+    trouble = Faults(faults, flow)
+    drifting = trouble.drifting(flow)
+    compiled = CompiledFlow(flow, ignoring=drifting) if drifting else flow.compile()
+    runner = Runner(compiled, body, trouble, steps=max_steps, check=check)
+    if replay is not None:
+        return _replayed(flow, runner, parsed(replay))
+    # A fuzzer would have to keep every state it has ever seen, to be told that this one is not new.
+    runner.states = set() if hashing and mode != "fuzz" else None
+    limit = EXECUTIONS[mode] if max_executions is None else max_executions
+    budget = Budget(limit, max_seconds, max_deviations if mode == "deviations" else None)
+    try:
+        if mode == "fuzz":
+            found = fuzz(runner, budget, seed)
+        else:
+            found = (exhaustive if mode == "exhaustive" else bounded)(runner, budget)
+    except Found as failing:
+        line = smallest(runner, failing, shrink)
+        attempt, trace = _told(flow, runner, line)
+        raise _counterexample(runner, flow, line, attempt, trace) from attempt.error
+    _be_loud(flow, runner, found, mode)
+    return found
+
+
+def _be_loud(flow: Flow, runner: Runner, found: Exploration, mode: Mode) -> None:
+    if not runner.reads:
+        raise SimulationError(
+            f"the body reads nothing of flow {flow.name!r}, so there was nothing to explore",
+            remedy="read what comes out: sim.next, sim.collect, or sim.quiesce to let everything happen",
+            code="NothingRead",
+        )
+    if not found.executions and found.discarded:
+        text = f"flow {flow.name!r}: assume set every one of {found.discarded:,} executions aside"
+        warnings.warn(text, NotExhaustive, stacklevel=4)
+    if found.stopped.startswith("stopped") and mode != "fuzz":
+        text = f"flow {flow.name!r}: {found}; max_executions, max_seconds or mode='deviations' reach further"
+        warnings.warn(text, NotExhaustive, stacklevel=4)
+
+
+def _replayed(flow: Flow, runner: Runner, line: tuple[int, ...]) -> Exploration:
+    """Run one line; it fails as it failed, or passes."""
+    attempt, trace = _told(flow, runner, line)
+    if attempt.outcome == "failed":
+        raise _counterexample(runner, flow, line, attempt, trace) from attempt.error
+    return Exploration(
+        "replay", int(attempt.outcome == "passed"), 0, exhaustive=False, stopped="one schedule"
+    )
+
+
+def _told(flow: Flow, runner: Runner, line: Sequence[int]) -> tuple[Attempt, Trace]:
+    """Run a line and write down what happens."""
+    teller = runner.teller = Teller()
+    runner.machine.observer = teller.fired
+    follow = Follow(line)
+    try:
+        attempt = runner.execute(follow)
+    finally:
+        runner.teller = runner.machine.observer = None
+    error = attempt.error
+    failure = f"{type(error).__name__}: {error}" if error is not None else ""
+    taken = trimmed(follow.values)
+    trace = Trace(
+        flow.name,
+        tuple(teller.events),
+        failure,
+        where(error) if error is not None else None,
+        written(taken),
+        deviations(taken),
+    )
+    return attempt, trace
+
+
+def _counterexample(
+    runner: Runner, flow: Flow, line: tuple[int, ...], attempt: Attempt, trace: Trace
+) -> Counterexample:
+    if attempt.outcome != "failed":
+        return Counterexample(
+            f"flow {flow.name!r} failed under the schedule {written(line)!r}, but not when it was run again",
+            remedy="the body or a function of the flow depends on more than its arguments",
+            code="NotRepeatable",
+            choices=line,
+            trace=trace,
+            again=lambda: None,
+        )
+
+    def again() -> None:
+        _replayed(flow, runner, line)
+
+    return Counterexample(trace.text(), choices=line, trace=trace, again=again)

@@ -1,0 +1,115 @@
+"""Turns what a machine reports into the events of a trace."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trueline.flow.compiled import LooseUnit
+from trueline.flow.markers import ABSENT
+from trueline.flow.simulator.trace import (
+    Event,
+    Execution,
+    Noted,
+    Place,
+    Received,
+    Release,
+    Sent,
+    clipped,
+    shown,
+)
+
+if TYPE_CHECKING:
+    from trueline.flow.semantics import Firing
+    from trueline.flow.semantics import Release as Handed
+
+_HERE = str(Path(__file__).parents[1])
+
+
+class Teller:
+    """Writes down what happens in one execution."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.executions = 0
+
+    def sent(self, source: str, values: tuple[Any, ...], member: int) -> None:
+        """Note what the test sent."""
+        self.events.append(Sent(_member(source, member), values, caller()))
+
+    def received(self, sink: str, values: tuple[Any, ...]) -> None:
+        """Note what the test was given."""
+        self.events.append(Received(sink, values, caller()))
+
+    def noted(self, text: str) -> None:
+        """Note something else."""
+        self.events.append(Noted(text, caller()))
+
+    def fired(self, firing: Firing) -> None:
+        """Note an execution."""
+        self.executions += 1
+        cut = next(iter(firing.cuts.values()), {})
+        self.events.append(
+            Execution(
+                self.executions,
+                firing.unit.name,
+                tuple(_release(firing, handed) for handed in firing.releases),
+                tuple((name, str(at)) for name, at in cut.items()),
+                tuple(firing.cuts),
+                tuple(firing.outputs.items()),
+                any(firing.choices),
+            )
+        )
+
+
+def _release(firing: Firing, handed: Handed) -> Release:
+    node = handed.node
+    place = Place(node.site.file, node.site.line)
+    reason = node.reason.why if node.reason is not None else ""
+    if isinstance(firing.unit, LooseUnit):
+        return Release(node.label, _loose(node.kind, handed), reason, place)
+    return Release(node.label, _note(node.shape, handed), reason, place)
+
+
+def _loose(kind: str, handed: Handed) -> str:
+    left = f" ({handed.waiting} still to come)" if handed.waiting else ""
+    if kind in ("fold", "reduce"):
+        return f"so much has arrived: {shown(handed.values)}{left}"
+    return f"next: {shown(handed.values)[1:-1]}{left}"
+
+
+def _note(shape: str, handed: Handed) -> str:
+    left = f" ({handed.waiting} held back)" if handed.waiting else ""
+    if "stream" in shape:
+        if not handed.values:
+            return f"releasing no items{left}"
+        return f"releasing items: {shown(handed.values)}{left}"
+    value = handed.values
+    if isinstance(value, tuple) and len(value) == 1 and handed.new:
+        (value,) = value
+    text = "absent" if value is ABSENT else clipped(repr(value), 60)
+    older = f" ({handed.waiting} newer held back)" if handed.waiting else ""
+    return f"releasing {'' if handed.new else 'unchanged '}snapshot: {text}{older}"
+
+
+def _member(name: str, member: int) -> str:
+    return f"{name}[{member}]" if member else name
+
+
+def caller() -> Place | None:
+    """The nearest line of the test."""
+    frame: Any = sys._getframe(1)  # noqa: SLF001 (the documented way to a caller's line without a traceback)
+    while frame is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
+
+
+def where(error: BaseException) -> Place | None:
+    """The line of the test (or of a function of the flow) that an error comes from."""
+    found = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if not frame.f_code.co_filename.startswith(_HERE):
+            found = Place(frame.f_code.co_filename, line)
+    return found
