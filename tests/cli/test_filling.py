@@ -79,3 +79,48 @@ def test_create_names_the_merge_strategy(shop, capsys, words, expected):
 )
 def test_a_merge_strategy_that_makes_no_sense_is_misuse(shop, capsys, words):
     assert run(capsys, shop, "create", "x", *words)[0] == 2
+
+
+@pytest.fixture
+def cleaning(inbox, monkeypatch):
+    (inbox / "cli_cleaning.py").write_text(
+        "from trueline.workspace.preparing import validate\n"
+        "def doubled(path, table):\n"
+        "    import pyarrow.compute as pc\n"
+        "    return table.set_column(1, 'price', pc.multiply(table['price'], 2))\n"
+        "checks = [validate('price < 15')]\n"
+    )
+    monkeypatch.chdir(inbox)
+
+
+def test_files_are_prepared_by_steps_from_the_current_folder(shop, cleaning, capsys):
+    run(capsys, shop, "create", "sales")
+    words = ("ingest", "sales", "a.csv", "--step", "cli_cleaning:doubled", "--json")
+    code, out, _ = run(capsys, shop, *words)
+    assert (code, json.loads(out)["steps"]) == (0, ["parse", "doubled"])
+    _, out, _ = run(capsys, shop, "show", "sales", "--json")
+    assert [row["price"] for row in json.loads(out)["rows"]] == [19.0, 14.0]
+
+
+def test_rows_that_break_a_condition_are_answered_by_no(shop, cleaning, capsys):
+    run(capsys, shop, "create", "sales")
+    steps = ("--step", "cli_cleaning:doubled", "--step", "cli_cleaning:checks")
+    code, _, err = run(capsys, shop, "ingest", "sales", "a.csv", *steps)
+    assert (code, "break 'price < 15'" in err) == (1, True)
+
+
+def test_a_bad_file_is_left_out_if_that_is_asked_for(shop, cleaning, inbox, capsys):
+    (inbox / "c.csv").write_bytes(b"\x1f\x8b no gzip")
+    run(capsys, shop, "create", "sales")
+    code, _, err = run(capsys, shop, "ingest", "sales", "a.csv", "c.csv")
+    assert (code, "c.csv" in err) == (2, True)
+    code, out, err = run(capsys, shop, "ingest", "sales", "a.csv", "c.csv", "--on-error", "skip_key")
+    assert (code, "left out: c.csv" in out, "c.csv was left out" in err) == (0, True, True)
+    code, _, err = run(capsys, shop, "ingest", "sales", "a.csv", "--on-error", "never")
+    assert (code, "skip_key" in err) == (2, True)
+
+
+def test_a_step_that_is_not_there_is_misuse(shop, cleaning, capsys):
+    run(capsys, shop, "create", "sales")
+    code, _, err = run(capsys, shop, "ingest", "sales", "a.csv", "--step", "cli_cleaning:none")
+    assert (code, "no step cli_cleaning:none" in err) == (2, True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from trueline.cli.session import Directory, Json, examples, session
 from trueline.errors import InputError
+
+if TYPE_CHECKING:
+    from trueline.workspace.preparing.loading import Step
 
 _FORMATS = ("csv", "json", "parquet", "text")
 
@@ -23,6 +27,7 @@ NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a
     "trueline ingest sales inbox/*.csv",
     'trueline ingest sales export.txt --format csv --separator ";" --encoding latin-1',
     "trueline ingest sales inbox/b.csv --resend",
+    "trueline ingest sales inbox/*.csv --step cleaning:trimmed --step cleaning:masked --on-error skip_key",
 )
 def ingest(
     context: typer.Context,
@@ -43,6 +48,22 @@ def ingest(
     watermark: Annotated[
         str | None, typer.Option("--watermark", metavar="TIME", help="Nothing older is expected.")
     ] = None,
+    step: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--step",
+            metavar="MODULE:NAME",
+            help="Prepare the rows of each file by this step, or list of steps; may be given several times.",
+        ),
+    ] = None,
+    on_error: Annotated[
+        str,
+        typer.Option(
+            "--on-error",
+            metavar="POLICY",
+            help="A file that cannot be read: fail_run refuses all, skip_key leaves it out.",
+        ),
+    ] = "fail_run",
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="The same key again finds the first commit.")
     ] = None,
@@ -52,12 +73,15 @@ def ingest(
     """Add the rows of files to a dataset, as one commit.
 
     Files whose bytes were taken in before are passed over. Cells that cannot
-    be read are missing and counted.
+    be read are missing and counted. Steps are Python: a trueline.run.Step, or
+    a function of a file's path and its table; the current folder is looked in.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
+        steps = chosen_steps(step or (), on_error)
         commit = workspace[name].append(
             files,
             chosen_reader(format_, reader_options(separator, encoding, no_header)),
+            steps,
             max_bad=max_bad,
             idempotency_key=key,
             watermark=watermark,
@@ -67,6 +91,15 @@ def ingest(
             commit.to_dict(),
             lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
         )
+        for path, reason in commit.left_out.items():
+            here.console.warn(f"{path} was left out: {reason}", remedy="mend it and ingest it again")
+
+
+def chosen_steps(names: Sequence[str], on_error: str) -> list[Step]:
+    """Return the steps that were asked for; none if files are taken in as they are."""
+    from trueline.workspace.preparing.loading import load_steps
+
+    return load_steps(names, on_error)
 
 
 def reader_options(separator: str | None, encoding: str | None, no_header: bool) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import typer
 
 from trueline import console as consoles
 from trueline.errors import (
+    CheckFailed,
     CorruptionError,
     EnvironmentMissing,
     InputError,
@@ -128,9 +129,9 @@ def exit_code(error: TruelineError) -> int:
         return next((code for code in (NO, MISSING, MISUSE) if code in causes), FAILED)
     if isinstance(error, EnvironmentMissing):
         return MISSING
-    if isinstance(error, InputError):
+    if isinstance(error, InputError) and not isinstance(error, CheckFailed):
         return MISUSE
-    return NO if isinstance(error, CorruptionError) else FAILED
+    return NO if isinstance(error, CorruptionError | CheckFailed) else FAILED
 
 
 def tell(console: consoles.Console, code: str, problem: str, remedy: str, fields: Any) -> None:

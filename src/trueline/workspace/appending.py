@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema
@@ -27,9 +27,12 @@ from trueline.workspace.ingest.frames import is_frame, take_frame
 from trueline.workspace.ingest.incoming import Incoming, from_table
 from trueline.workspace.ingest.once import check_key
 from trueline.workspace.ingest.watermarks import as_instant
-from trueline.workspace.intake import hold
+from trueline.workspace.intake import as_table, hold
 from trueline.workspace.rooms import Rooms
 from trueline.workspace.tasks import Inline, Tasks
+
+if TYPE_CHECKING:
+    from trueline.workspace.preparing import Preparation
 
 # Asked once: the answer is read from a file, which takes 45 µs.
 _WORKERS: Final = min(4, os.cpu_count() or 1)
@@ -58,6 +61,7 @@ def append_rows(
     rooms: Rooms | None = None,
     polled: Polled | None = None,
     clock: Callable[[], Instant] | None = None,
+    preparation: Preparation | None = None,
 ) -> Commit:
     """Add rows as one commit, whatever other writers do meanwhile."""
     check_key(key)
@@ -66,7 +70,16 @@ def append_rows(
     run = tasks if tasks is not None else _tasks_for(data, rooms)
     with _typed_errors(chain.store.location), chain.store.scratch() as scratch:
         incoming = _take(
-            chain, tail, data, reader, max_bad, resend=resend, scratch=scratch, tasks=run, polled=polled
+            chain,
+            tail,
+            data,
+            reader,
+            max_bad,
+            resend=resend,
+            scratch=scratch,
+            tasks=run,
+            polled=polled,
+            preparation=preparation,
         )
         if key is not None:
             incoming = incoming.with_digest(run)
@@ -85,6 +98,7 @@ def _take(
     scratch: Scratch,
     tasks: Tasks,
     polled: Polled | None,
+    preparation: Preparation | None,
 ) -> Incoming:
     if _are_files(data):
         from trueline.workspace.ingest.files import take_files
@@ -100,6 +114,7 @@ def _take(
             scratch=scratch,
             tasks=tasks,
             versions=source.versions,
+            preparation=preparation,
         )
         if not taken.files:
             return taken
@@ -108,10 +123,25 @@ def _take(
             now = chain.tail()
             assert now is not None
             return _take(
-                chain, now, data, reader, max_bad, resend=resend, scratch=scratch, tasks=tasks, polled=polled
+                chain,
+                now,
+                data,
+                reader,
+                max_bad,
+                resend=resend,
+                scratch=scratch,
+                tasks=tasks,
+                polled=polled,
+                preparation=preparation,
             )
 
         return replace(taken, source_state=source.state, retake=retake)
+    if is_frame(data) and preparation is not None:
+        raise InputError(
+            "steps prepare files and tables; the rows of a frame do not pass here",
+            remedy="transform the frame before it is appended",
+            code="StepsOnFrame",
+        )
     if is_frame(data) and reader is None and max_bad is None and not resend:
         return take_frame(data, tail, scratch, tasks)
     if isinstance(data, list) and not data and tail.schema is not None and reader is None:
@@ -123,7 +153,13 @@ def _take(
             remedy="leave them out, or give a path",
             code="NotFiles",
         )
-    return from_table(hold(data), tail, with_op=isinstance(strategy_of(tail), Changelog | Upsert))
+    with_op = isinstance(strategy_of(tail), Changelog | Upsert)
+    if preparation is None:
+        return from_table(hold(data), tail, with_op=with_op)
+    from trueline.workspace.preparing.preparing import prepare_table
+
+    table, steps = prepare_table(as_table(hold(data), tail), preparation, scratch)
+    return replace(from_table(table, tail, with_op=with_op), steps=steps)
 
 
 def _tasks_for(data: object, rooms: Rooms | None) -> Tasks:

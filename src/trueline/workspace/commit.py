@@ -30,6 +30,7 @@ class Commit:
     `offsets` is the range of records it added (empty if none), `blocks` are
     its blocks, oldest first, and `events` says what they are. An append that
     had nothing to record has no blocks; its `block` is the head it found.
+    `steps` prepared its rows; `left_out` are files they could not, and why.
     """
 
     dataset: str
@@ -50,6 +51,8 @@ class Commit:
     skipped: tuple[str, ...] = ()
     bad_cells_file: Multihash | None = None
     removal: str | None = None
+    steps: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
     chain: Chain | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -95,6 +98,7 @@ class Commit:
             _counts(notes.get("ignored")),
             bad_cells_file=_object(notes, "bad_cells"),
             removal=_removal(notes.get("removal")),
+            steps=_texts(notes.get("steps")),
             chain=chain,
         )
 
@@ -118,6 +122,8 @@ class Commit:
             "skipped": list(self.skipped),
             "late": self.late,
             "removal": self.removal,
+            "steps": list(self.steps),
+            "left_out": dict(self.left_out),
         }
 
     def __repr__(self) -> str:
@@ -199,6 +205,10 @@ class Commit:
             parts.append(
                 f"known already: {', '.join(self.skipped[:3])}" + ("…" if len(self.skipped) > 3 else "")
             )
+        if self.left_out:
+            parts.append(
+                f"left out: {', '.join(list(self.left_out)[:3])}" + ("…" if len(self.left_out) > 3 else "")
+            )
         return ", ".join(parts)
 
     def _repr_html_(self) -> str:
@@ -231,6 +241,11 @@ def _counts(noted: object) -> dict[str, int]:
     if not isinstance(noted, Mapping):
         return {}
     return {str(name): count for name, count in noted.items() if type(count) is int}
+
+
+def _texts(noted: object) -> tuple[str, ...]:
+    """Read a list of names, as a commit noted it."""
+    return tuple(str(name) for name in noted) if isinstance(noted, list) else ()
 
 
 def linked(tail: Tail | None, events: Iterable[Event], system_time: Instant) -> list[Block]:

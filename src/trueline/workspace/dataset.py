@@ -43,6 +43,7 @@ from trueline.workspace.sources.declared import shown
 
 if TYPE_CHECKING:
     from trueline.readers import Reader, Source
+    from trueline.run import Executor, Observer, Step
     from trueline.view import View
     from trueline.workspace.appending import Polled
     from trueline.workspace.reading import At
@@ -226,11 +227,14 @@ class Dataset:
         self,
         data: object,
         reader: Reader | None = None,
+        steps: Sequence[Step] = (),
         *,
         max_bad: float | None = None,
         idempotency_key: str | None = None,
         watermark: object = None,
         resend: bool = False,
+        observers: Sequence[Observer] = (),
+        executor: Executor | None = None,
     ) -> Commit:
         """Add rows as one commit; when it returns they are durable and the head has moved.
 
@@ -245,9 +249,16 @@ class Dataset:
         of them (a number, or below 1 a share of the rows) refuse the whole.
         `watermark` says that nothing older is expected (by default the newest
         event time less the dataset's lateness). With `idempotency_key` the same append again returns the
-        first commit.
+        first commit. `steps` prepare the rows of each file on their way (see `trueline.workspace.preparing`),
+        by a run that `observers` may watch, in threads or on an `executor`.
         """
         from trueline.workspace.appending import append_rows
+
+        preparation = None
+        if steps:
+            from trueline.workspace.preparing import Preparation
+
+            preparation = Preparation.of(steps, observers, executor)
 
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
@@ -263,6 +274,7 @@ class Dataset:
                 resend=resend,
                 rooms=self._workspace.rooms,
                 clock=self._workspace.clock,
+                preparation=preparation,
             )
 
     def take(self, files: Sequence[Source], reader: Reader, polled: Polled, **terms: Any) -> Commit:

@@ -79,12 +79,19 @@ def _converted(make: Any) -> pa.Table:
         ) from None
 
 
+def as_table(held: pa.Table | list[Mapping[str, Any]], tail: Tail) -> pa.Table:
+    """Make a table of what was handed in; rows take the types the dataset has."""
+    if isinstance(held, pa.Table):
+        return held
+    return _from_rows(held, fields_of(tail.schema) if tail.schema is not None else None, tail.vocab)
+
+
 def fit(held: pa.Table | list[Mapping[str, Any]], tail: Tail) -> Fitted:
     """Bring rows into the shape of a dataset, or say what keeps them from it."""
     if isinstance(held, pa.Table) and (known := _known_way(held, tail)) is not None:
         return known.go(held)
     fields = fields_of(tail.schema) if tail.schema is not None else None
-    table = held if isinstance(held, pa.Table) else _from_rows(held, fields, tail.vocab)
+    table = as_table(held, tail)
     vocab = tail.vocab
     declares = vocab.event_time_column is None and EVENT_TIME in table.column_names
     if declares:

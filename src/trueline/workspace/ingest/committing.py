@@ -118,7 +118,7 @@ def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
     blocks = _blocks(chain.store, prepared, notes)
     chain.append(*blocks)
     made = Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
-    return replace(made, skipped=prepared.incoming.skipped)
+    return replace(made, skipped=prepared.incoming.skipped, left_out=prepared.incoming.left_out)
 
 
 def _nothing(prepared: Prepared, order: Order) -> Commit:
@@ -133,6 +133,7 @@ def _nothing(prepared: Prepared, order: Order) -> Commit:
         tail.watermark,
         ignored=prepared.outcome.ignored,
         skipped=prepared.incoming.skipped,
+        left_out=prepared.incoming.left_out,
     )
 
 
@@ -149,6 +150,8 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
         "ignored": dict(prepared.outcome.ignored),
     }
     notes |= {name: value for name, value in counts.items() if value}
+    if incoming.steps:
+        notes["steps"] = list(incoming.steps)
     if incoming.files:
         notes["files"] = _files(incoming, prepared.tail.next_offset, isinstance(order.strategy, Append))
     if incoming.bad_cells is not None and incoming.bad_cells.num_rows:

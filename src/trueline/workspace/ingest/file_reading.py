@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
@@ -52,7 +52,21 @@ class FileRead:
 
     @property
     def rows(self) -> int:
-        return self.stats.rows
+        return sum(piece.rows for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFiles:
+    """Files that were read, in their order (None for one that was left out), and the tail they are typed for.
+
+    `steps` prepared them; `left_out` says which files they could not, and why.
+    """
+
+    reads: tuple[FileRead | None, ...]
+    typed: Tail
+    with_op: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()
 
 
 def read_file(task: FileTask) -> FileRead:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -18,14 +19,17 @@ from trueline.chain.tail import Tail
 from trueline.errors import InputError, SchemaError
 from trueline.identity.multihash import Multihash
 from trueline.identity.physical import physical_hash
-from trueline.merge import Changelog, Snapshot, Upsert
+from trueline.merge import Changelog, Snapshot, Strategy, Upsert
 from trueline.readers import Reader, Source
 from trueline.workspace.definition import strategy_of
-from trueline.workspace.ingest.file_reading import FileRead, FileTask, read_all, read_file
+from trueline.workspace.ingest.file_reading import FileRead, FileTask, ReadFiles, read_all, read_file
 from trueline.workspace.ingest.incoming import FileNote, Incoming, latest, typed_for
 from trueline.workspace.ingest.once import is_text
 from trueline.workspace.intake import user_fields
 from trueline.workspace.tasks import Tasks
+
+if TYPE_CHECKING:
+    from trueline.workspace.preparing import Preparation
 
 NO_BYTES = Multihash.of(b"")
 # Of fewer rows it cannot be said that most are bad.
@@ -80,13 +84,17 @@ def take_files(
     scratch: Scratch,
     tasks: Tasks,
     versions: bool = False,
+    preparation: Preparation | None = None,
 ) -> Incoming:
     """Read the files that are new, each as one piece, in the given order.
 
     With `versions` a name has one content after another: what it had last is
-    known, anything else is its next version.
+    known, anything else is its next version. A `preparation` has its say on
+    the rows before they are fitted to the dataset.
     """
     sources = readers.find(given)
+    if preparation is not None and preparation.parse.reader is not None:
+        reader = preparation.parse.reader
     chosen = reader if reader is not None else reader_for(sources)
     _refuse_names(sources)
     hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
@@ -104,31 +112,30 @@ def take_files(
     _refuse_many([sources[index] for index in new])
     full = [index for index in new if hashes[index][0] != NO_BYTES]
     op = tail.vocab.op if isinstance(strategy, Changelog | Upsert) else None
-    columns = _columns(tail, [sources[index] for index in full], chosen, op)
-    if not columns.names:
+    files = [sources[index] for index in full]
+    taken: ReadFiles | None
+    if preparation is not None:
+        from trueline.workspace.preparing.preparing import prepared_files
+
+        taken = prepared_files(files, chosen, preparation, tail, scratch=scratch, tasks=tasks, op=op)
+        _refuse_incomplete(strategy, taken)
+    else:
+        taken = _read_files(files, chosen, tail, scratch=scratch, tasks=tasks, op=op)
+    if taken is None:
         return _nothing(tail, [FileNote(sources[i].path, *hashes[i], 0) for i in new], skipped, digest)
-    with_op = op is not None and op in columns.names
-    typed = typed_for(pa.schema([column for column in columns if column.name != op]), tail)
-    work = [
-        FileTask(sources[index], chosen, columns, typed, scratch, f"file-{index}.arrow", with_op)
-        for index in full
-    ]
-    reads = read_all(read_file, work, tasks, max_listed=chosen.options["max_listed"])
+    reads = [read for read in taken.reads if read is not None]
     stats = _refuse_garbage(reads, max_bad)
-    if with_op and stats.get(tail.vocab.op):
-        raise InputError(
-            f"{stats[tail.vocab.op]:,} operations in column {tail.vocab.op!r} cannot be read",
-            remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
-            code="BadOp",
-            column=tail.vocab.op,
-        )
+    if taken.with_op:
+        _refuse_bad_ops(stats, tail.vocab.op)
     cells = [read.cells for read in reads if read.cells is not None]
-    rows = {index: read.rows for index, read in zip(full, reads, strict=True)}
-    notes = tuple(FileNote(sources[index].path, *hashes[index], rows.get(index, 0)) for index in new)
+    rows = {index: 0 for index in new if index not in full} | {
+        index: read.rows for index, read in zip(full, taken.reads, strict=True) if read is not None
+    }
+    notes = tuple(FileNote(sources[i].path, *hashes[i], rows[i]) for i in new if i in rows)
     return Incoming(
         tuple(piece for read in reads for piece in read.pieces),
-        _schema_of(typed),
-        typed.vocab,
+        _schema_of(taken.typed),
+        taken.typed.vocab,
         latest([read.newest for read in reads]),
         # Times may lose digits as they are read already, where the dataset says what they are stored as.
         sum(read.rounded + sum(read.stats.rounded.values()) for read in reads),
@@ -137,9 +144,50 @@ def take_files(
         stats,
         pa.concat_tables(cells).slice(0, readers.MAX_LISTED) if cells else None,
         digest,
-        with_op=with_op,
+        with_op=taken.with_op,
         taken_at=tail,
+        steps=taken.steps if notes else (),
+        left_out=taken.left_out,
     )
+
+
+def _read_files(
+    files: Sequence[Source], reader: Reader, tail: Tail, *, scratch: Scratch, tasks: Tasks, op: str | None
+) -> ReadFiles | None:
+    """Read files straight into pieces; None if they have no columns."""
+    columns = columns_for(tail, files, reader, op)
+    if not columns.names:
+        return None
+    with_op = op is not None and op in columns.names
+    typed = typed_for(pa.schema([column for column in columns if column.name != op]), tail)
+    work = [
+        FileTask(file, reader, columns, typed, scratch, f"file-{number}.arrow", with_op)
+        for number, file in enumerate(files)
+    ]
+    reads = read_all(read_file, work, tasks, max_listed=reader.options["max_listed"])
+    return ReadFiles(tuple(reads), typed, with_op)
+
+
+def _refuse_bad_ops(bad: Mapping[str, int], op: str) -> None:
+    if bad.get(op):
+        raise InputError(
+            f"{bad[op]:,} operations in column {op!r} cannot be read",
+            remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
+            code="BadOp",
+            column=op,
+        )
+
+
+def _refuse_incomplete(strategy: Strategy, taken: ReadFiles | None) -> None:
+    """Refuse a snapshot without one of its files, whose rows would count as gone."""
+    if taken is not None and taken.left_out and isinstance(strategy, Snapshot):
+        path, reason = next(iter(taken.left_out.items()))
+        raise InputError(
+            f"a snapshot is all of its files, and {path} cannot be taken in: {reason}",
+            remedy="mend the file",
+            code="IncompleteSnapshot",
+            path=path,
+        )
 
 
 def _nothing(tail: Tail, files: Sequence[FileNote], skipped: Sequence[str], digest: str) -> Incoming:
@@ -275,10 +323,13 @@ def _schema_of(tail: Tail) -> DataSchema:
     return DataSchema(fields_of(tail.schema) if tail.schema is not None else ())
 
 
-def _columns(tail: Tail, sources: Sequence[Source], reader: Reader, op: str | None) -> pa.Schema:
+def columns_for(
+    tail: Tail, sources: Sequence[Source], reader: Reader, op: str | None, *, strange: bool = False
+) -> pa.Schema:
     """Return the columns to read: with the types the dataset has, else with those the files suggest.
 
-    `op` names the column of operations, where the strategy takes them.
+    `op` names the column of operations, where the strategy takes them. Files
+    that are `strange` may have no column of the dataset: steps will make some.
     """
     schema = _schema_of(tail)
     # The event time has its type even where no data has brought it yet.
@@ -289,7 +340,7 @@ def _columns(tail: Tail, sources: Sequence[Source], reader: Reader, op: str | No
     if tail.schema is None or not found.names:
         return found
     known = [column.name for column in user_fields(schema, tail.vocab)]
-    if not any(name in known for name in found.names):
+    if not strange and not any(name in known for name in found.names):
         raise SchemaError(
             f"the files have none of the dataset's columns: {', '.join(found.names)[:200]}",
             remedy=f"the dataset has {', '.join(known)}; is the separator right, and is there a header?",

@@ -45,7 +45,8 @@ class Incoming:
     `with_op` says that operations go along with the rows. Files were looked up
     in the chain at `taken_at`; `retake` takes them again. `given` are the
     columns of a table as it was handed in; rows that are `unordered` may come
-    in another order when they are sent again.
+    in another order when they are sent again. `steps` prepared the rows, and
+    `left_out` says which files they could not, and why.
     """
 
     pieces: tuple[Piece, ...]
@@ -66,6 +67,8 @@ class Incoming:
     retake: Callable[[], Incoming] | None = None
     given: frozenset[str] = frozenset()
     unordered: bool = False
+    steps: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

@@ -1,0 +1,16 @@
+"""Preparation of files on their way in: ready-made steps, and the run that does them.
+
+`ds.append(files, steps=[…])` takes these, and any `trueline.run.Step` on
+tables: `map(path, table)` returns the table as it is, or another one.
+"""
+
+from __future__ import annotations
+
+from trueline.workspace.preparing.enriching import enrich
+from trueline.workspace.preparing.masking import mask
+from trueline.workspace.preparing.parsing import parse
+from trueline.workspace.preparing.preparing import Preparation
+from trueline.workspace.preparing.repairing import repair
+from trueline.workspace.preparing.validating import validate
+
+__all__ = ["Preparation", "enrich", "mask", "parse", "repair", "validate"]

@@ -1,0 +1,119 @@
+"""Rows between two steps: a reference to them, so that a run holds none and values are compared by digest."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass, field, replace
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from trueline.chain.scratch import Scratch
+from trueline.readers import ReadStats
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What reading a file told beside its rows: counts, and the cells that could not be read."""
+
+    stats: ReadStats
+    cells: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of a file, or of a table: where they are, how many, and a digest that tells them apart.
+
+    Two are equal if their digests are. Every `keep` writes to a place of its
+    own: an attempt that is thrown away has touched nothing another one reads.
+    """
+
+    digest: str
+    count: int
+    scratch: Scratch = field(compare=False, repr=False)
+    name: str = field(compare=False, repr=False)
+    parsed: Parsed | None = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def keep(cls, table: pa.Table, scratch: Scratch, parsed: Parsed | None = None) -> Rows:
+        """Write a table to a place of its own and return the reference."""
+        writer = RowsWriter(scratch, table.schema)
+        writer.write(table)
+        return writer.finish(parsed)
+
+    def table(self) -> pa.Table:
+        """Return the rows; in a folder they are mapped, not copied."""
+        if (folder := self.scratch.folder) is not None:
+            with pa.memory_map(str(folder / self.name)) as file, pa.ipc.open_file(file) as reader:
+                return reader.read_all()
+        with self.scratch.open(self.name) as opened, pa.ipc.open_file(opened) as reader:
+            return reader.read_all()
+
+    def replaced(self, table: pa.Table) -> Rows:
+        """Return a reference to other rows of the same file."""
+        return Rows.keep(table, self.scratch, self.parsed)
+
+
+class RowsWriter:
+    """Writes rows to a place of its own, and their digest as they pass."""
+
+    def __init__(self, scratch: Scratch, schema: pa.Schema) -> None:
+        self._scratch = scratch
+        self._name = f"rows-{uuid.uuid4().hex}.arrow"
+        self._file = _Hashed(scratch.create(self._name))
+        self._writer = pa.ipc.new_file(pa.PythonFile(self._file, mode="w"), schema)
+        self._count = 0
+
+    def write(self, rows: pa.Table) -> None:
+        """Add rows."""
+        self._count += rows.num_rows
+        for batch in rows.combine_chunks().to_batches():
+            self._writer.write_batch(batch)
+
+    def finish(self, parsed: Parsed | None = None) -> Rows:
+        """Close the file and return the reference."""
+        self.close()
+        return Rows(self._file.hash.hexdigest(), self._count, self._scratch, self._name, parsed)
+
+    def close(self) -> None:
+        """Let go of the file, finished or not."""
+        self._writer.close()
+        self._file.close()
+
+
+class _Hashed:
+    """A file that hashes what is written to it."""
+
+    closed = False
+
+    def __init__(self, inner: BinaryIO) -> None:
+        self._inner = inner
+        self.hash = hashlib.blake2b(digest_size=16)
+
+    def write(self, data: Any) -> int:
+        self.hash.update(data)
+        return self._inner.write(data)
+
+    def tell(self) -> int:
+        return self._inner.tell()
+
+    def flush(self) -> None:
+        """Closing flushes."""
+
+    def close(self) -> None:
+        self.closed = True
+        self._inner.close()
+
+
+def without_texts(parsed: Parsed, columns: frozenset[str]) -> Parsed:
+    """Forget the texts of bad cells of some columns, and of whole lines, which may hold them."""
+    import pyarrow.compute as pc
+
+    if parsed.cells is None:
+        return parsed
+    names = pa.array([*sorted(columns), "(line)", "(extra)"], pa.string())
+    hidden = pc.is_in(parsed.cells["column"], value_set=names)
+    texts = pc.if_else(hidden, pa.scalar(None, pa.string()), parsed.cells["text"])
+    place = parsed.cells.schema.get_field_index("text")
+    return replace(parsed, cells=parsed.cells.set_column(place, "text", texts))
