@@ -12,7 +12,7 @@ from tests.run.sequential import random_run
 from trueline import console as consoles
 from trueline.console import CapturedConsole, NotebookConsole, TerminalConsole
 from trueline.errors import RunFailed
-from trueline.run import Display, Inline, Run, Step, watching
+from trueline.run import Display, Event, Inline, Run, Step, watching
 
 
 class Screen(io.StringIO):
@@ -55,6 +55,13 @@ def test_the_words_say_which_step_and_how_far_ahead():
     assert display._words() == "prepare: parse, ahead to mask"
     display.finals = 2
     assert display._words() == "prepare: mask"
+
+
+def test_a_key_that_comes_again_is_not_through_any_more():
+    display = Display("prepare", CapturedConsole())
+    display.begin(["parse", "check"])
+    told = [("accepted", 1), ("unchanged", 1), ("accepted", 1)]
+    assert [(display.event(Event(what, step, "a")), display.through)[1] for what, step in told] == [0, 1, 0]
 
 
 def test_the_bar_is_gone_when_a_run_fails():

@@ -129,6 +129,34 @@ def test_a_batch_that_writes_as_one_is_known_as_one(tmp_path):
     assert len(calls) == 2
 
 
+def test_a_failure_is_not_written_down(tmp_path):
+    there = tmp_path / "there"
+
+    def work(key, value):
+        return value + int(there.read_text(encoding="utf-8"))
+
+    steps = [Step(map=work, on_error="skip_key")]
+    first = Run(steps, journal=tmp_path / "j")
+    assert first.execute({"a": 1}) == {}
+    assert [failure.key for failure in first.failures] == ["a"]
+    there.write_text("1", encoding="utf-8")
+    assert Run(steps, journal=tmp_path / "j").execute({"a": 1}) == {"a": 2}
+
+
+class PassesOver(Inline):
+    """Learns that a key of the batch is of no use, and does not work on it."""
+
+    def submit(self, step, attempt, items):
+        attempt.token.supersede({"b"})
+        super().submit(step, attempt, items)
+
+
+def test_a_key_that_was_passed_over_is_not_written_down(tmp_path):
+    steps = [Step(map=add(1), batch_size=2)]
+    Run(steps, executor=PassesOver(), journal=tmp_path / "j").execute({"a": 1, "b": 2})
+    assert [entry.key for entry in Journal(tmp_path / "j").entries()] == ["a"]
+
+
 def test_processes_keep_a_journal_too(tmp_path):
     steps = [Step(map=pow, name="power")]
     for calls in (2, 0):
