@@ -76,6 +76,19 @@ def test_the_bar_is_gone_when_a_run_fails():
     assert display._bar is None
 
 
+def test_of_runs_inside_a_run_only_the_outer_is_shown():
+    console = CapturedConsole()
+    display = Display("prepare", console)
+
+    def outer(key, value):
+        with watching(display):
+            return Run([Step(map=lambda key, value: value)], executor=Inline()).execute({key: value})[key]
+
+    with watching(display):
+        Run([Step(map=outer, name="outer")], executor=Inline()).execute({"a": 1, "b": 2})
+    assert [(work.label, work.done) for work in console.work] == [("prepare: done", 2)]
+
+
 def test_a_terminal_shows_a_bar_and_a_file_nothing():
     for stream, shown in ((Screen(), True), (io.StringIO(), False)):
         with consoles.use(TerminalConsole(stream, stream)), watching(Display("prepare")):

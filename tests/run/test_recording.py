@@ -118,6 +118,24 @@ def test_runs_made_by_others_are_watched_one_behind_the_other():
     assert one.end <= two.start
 
 
+def test_runs_inside_a_run_are_watched_too():
+    recording = Recording()
+
+    def outer(key, value):
+        with watching(recording):
+            inner = Run([Step(map=lambda key, value: value + 1, name="inner")], workers=2)
+            return inner.execute({"a": value, "b": value})["a"]
+
+    with watching(recording):
+        run = Run([Step(map=outer, name="outer", batch_size=1)], workers=4)
+        assert run.execute({"a": 1, "b": 2, "c": 3}) == {"a": 2, "b": 3, "c": 4}
+    assert sorted(recording.steps) == ["inner", "inner", "inner", "outer"]
+    assert all(piece.fate == "kept" and not piece.ahead for piece in recording.pieces)
+    assert sorted(key for piece in recording.pieces if piece.name == "inner" for key in piece.keys) == list(
+        "aaabbb"
+    )
+
+
 def test_lanes_hold_pieces_that_do_not_overlap():
     pieces = [
         Piece(n, 0, "s", start, end, 0) for n, (start, end) in enumerate([(0, 3), (1, 2), (2, 5), (3, 4)])
@@ -178,7 +196,7 @@ def test_a_batch_of_which_a_part_was_thrown_away_is_drawn_in_two():
     recording = Recording()
     recording.steps = ["only"]
     piece = Piece(1, 0, "only", 0.0, 1.0, 0, keys=["a", "b", "c", "d"], kept=3, ended=True)
-    recording._pieces[1] = piece
+    recording._pieces.append(piece)
     recording._now = 1.0
     shown = ET.fromstring(recording.svg())
     bar = [rect for rect in shown.iter(f"{SVG}rect") if rect.attrib.get("x") == "150.00"]
@@ -220,7 +238,7 @@ def test_a_time_line_of_text_marks_each_fate():
         [(0, 0, 4, 1, 0), (0, 0, 8, 1, 0), (1, 1, 6, 1, 1), (1, 3, 8, 0, 1), (1, 8, 10, 1, 0)]
     ):
         name = recording.steps[step]
-        recording._pieces[number] = Piece(number, step, name, start, end, 0, [number], kept=kept, ahead=ahead)
+        recording._pieces.append(Piece(number, step, name, start, end, 0, [number], kept=kept, ahead=ahead))
     recording._now = 10.0
     assert recording.text(27).splitlines() == [
         "parse  ████████",

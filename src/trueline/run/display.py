@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from trueline import console as consoles
 from trueline.console import Console, Progress
-from trueline.run.events import Event
+from trueline.run.events import Event, Observer
 
 # The bar is moved so many seconds apart: often enough to be live, seldom enough to cost nothing.
 _APART: Final = 0.1
@@ -28,6 +28,10 @@ class Display:
         self._work = ExitStack()
         self._bar: Progress | None = None
         self._reset(())
+
+    def seat(self) -> Observer:
+        """Return who watches one more run; while one is shown, others that go on are not."""
+        return self if self._bar is None else _Unseen()
 
     def _reset(self, steps: Sequence[str]) -> None:
         self.steps = tuple(steps)
@@ -110,3 +114,10 @@ class Display:
         if self.thrown:
             words += f", {self.thrown:,} thrown away"
         return words
+
+
+class _Unseen:
+    """Watches a run that is not shown."""
+
+    def event(self, event: Event) -> None:
+        """Leave it."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,6 +50,30 @@ class Piece:
         return self.end - self.start
 
 
+class Seat:
+    """Watches one run for a recording: its steps stand below those of the runs before it."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self.first = 0  # of the steps of this run
+        self.offset = 0.0  # when it began
+        self.pieces: dict[int, Piece] = {}  # by the number of the batch
+        self.last: dict[tuple[int, Any], Piece] = {}  # the work on a key at a step that counts, so far
+        self.skipped: set[int] = set()
+        self.left_out = 0  # the newest batch that was
+
+    def begin(self, steps: Sequence[str]) -> None:
+        """Take a place in the recording."""
+        self.recording.seated(self, steps)
+
+    def event(self, event: Event) -> None:
+        """Keep what happened."""
+        self.recording.told(self, event)
+
+    def end(self) -> None:
+        """Nothing more will happen."""
+
+
 class Recording:
     """Watches a run: `Run(steps, observers=[recording])`; then look at its pieces, or have them drawn.
 
@@ -63,73 +89,78 @@ class Recording:
         self.limit = limit
         self.left_out = 0  # pieces beyond the limit
         self.steps: list[str] = []
-        self._pieces: dict[int, Piece] = {}
-        self._last: dict[tuple[int, Any], int] = {}  # the work on a key at a step that counts, so far
-        self._skipped: set[int] = set()
+        self._runs: list[Seat] = []
+        self._pieces: list[Piece] = []
+        self._zero = 0.0
         self._now = 0.0
-        self._offset = 0.0
-        self._first = 0
-        self._base = 0  # of the steps of the run that is being told
-        self._left = 0
         self._judged = True
+        self._lock = threading.Lock()
 
     # --- while it goes on -------------------------------------------------------------
 
+    def seat(self) -> Seat:
+        """Return who watches one more run for this recording; runs may go on at the same time."""
+        return Seat(self)
+
     def begin(self, steps: Sequence[str]) -> None:
-        """Learn the names of the steps; a second run is shown behind the first, its steps below."""
-        self._offset, self._base = self._now, len(self.steps)
-        self._first = max(self._left, *self._pieces, 0)
-        self.steps.extend(steps)
+        """Learn the names of the steps; those of a second run are shown below."""
+        self.seat().begin(steps)
+
+    def event(self, event: Event) -> None:
+        """Keep what happened."""
+        self.told(self._runs[-1], event)
 
     def end(self) -> None:
         """Learn that nothing more will happen."""
 
-    def event(self, event: Event) -> None:
-        """Keep what happened."""
-        step, at = self._base + event.step, self._offset + event.at
-        self._now = max(self._now, at)
-        self._judged = False
-        if event.what == "accepted":
-            self._last.pop((step, event.key), None)
-        elif event.what == "started":
-            self._started(step, at, event)
-        elif event.what in ("changed", "unchanged", "superseded", "raised"):
-            piece = self._pieces.get(self._first + event.attempt)
-            if piece is not None:
-                self._ended(piece, at, event)
-        elif event.what == "cancelled":
-            self._skipped.add(step)
+    def seated(self, run: Seat, steps: Sequence[str]) -> None:
+        """Learn that one more run begins."""
+        now = time.perf_counter()
+        with self._lock:
+            self._zero = now if not self._runs else self._zero
+            self._runs.append(run)
+            run.first, run.offset = len(self.steps), now - self._zero
+            self.steps.extend(steps)
 
-    def _started(self, step: int, at: float, event: Event) -> None:
-        number = self._first + event.attempt
-        piece = self._pieces.get(number)
+    def told(self, run: Seat, event: Event) -> None:
+        """Keep what happened in one of the runs."""
+        step, at = run.first + event.step, run.offset + event.at
+        with self._lock:
+            self._now = max(self._now, at)
+            self._judged = False
+            if event.what == "accepted":
+                run.last.pop((step, event.key), None)
+            elif event.what == "started":
+                self._started(run, step, at, event)
+            elif event.what in ("changed", "unchanged", "superseded"):
+                piece = run.pieces.get(event.attempt)
+                if piece is not None:
+                    _ended(run, piece, at, event)
+            elif event.what == "cancelled":
+                run.skipped.add(step)
+
+    def _started(self, run: Seat, step: int, at: float, event: Event) -> None:
+        piece = run.pieces.get(event.attempt)
         if piece is None:
-            if len(self._pieces) >= self.limit:
-                self.left_out += number != self._left
-                self._left = number
+            number = len(self._pieces) + 1
+            if number > self.limit:
+                self.left_out += event.attempt != run.left_out
+                run.left_out = event.attempt
                 return
-            piece = Piece(number, step, self._name(step), at, at, event.worker, gens=event.gens)
-            self._pieces[number] = piece
+            piece = Piece(number, step, self.steps[step], at, at, event.worker, gens=event.gens)
+            run.pieces[event.attempt] = piece
+            self._pieces.append(piece)
         piece.keys.append(event.key)
-
-    def _name(self, step: int) -> str:
-        return self.steps[step] if step < len(self.steps) else str(step)
-
-    def _ended(self, piece: Piece, at: float, event: Event) -> None:
-        if not piece.ended:
-            piece.ended, piece.end, piece.worker, piece.worked = True, at, event.worker, event.seconds
-        if event.what != "superseded":
-            piece.changed += event.what == "changed"
-            self._last[(piece.step, event.key)] = piece.number
 
     # --- afterwards -------------------------------------------------------------------
 
     @property
     def pieces(self) -> list[Piece]:
         """All batches in the order they were begun, judged by what is known now."""
-        if not self._judged:
-            self._judge()
-        return list(self._pieces.values())
+        with self._lock:
+            if not self._judged:
+                self._judge()
+            return list(self._pieces)
 
     @property
     def seconds(self) -> float:
@@ -138,21 +169,20 @@ class Recording:
 
     def _judge(self) -> None:
         """Say of each piece how many of its keys count, and how many were begun before they were final."""
-        settled: dict[Any, list[tuple[int, float]]] = {}
-        for piece in self._pieces.values():
+        for piece in self._pieces:
+            piece.kept = 0
             if not piece.ended:
                 piece.end = self._now
-            piece.kept = 0
-        for (step, key), number in self._last.items():
-            piece = self._pieces[number]
-            settled.setdefault(key, []).append((step, piece.end))
-            if step not in self._skipped:
-                piece.kept += 1
-        for piece in self._pieces.values():
-            piece.ahead = sum(
-                any(step < piece.step and end > piece.start for step, end in settled.get(key, ()))
-                for key in piece.keys
-            )
+        for run in self._runs:
+            settled: dict[Any, list[tuple[int, float]]] = {}
+            for (step, key), piece in run.last.items():
+                settled.setdefault(key, []).append((step, piece.end))
+                piece.kept += step not in run.skipped
+            for piece in run.pieces.values():
+                piece.ahead = sum(
+                    any(step < piece.step and end > piece.start for step, end in settled.get(key, ()))
+                    for key in piece.keys
+                )
         self._judged = True
 
     # --- to be looked at --------------------------------------------------------------
@@ -187,6 +217,14 @@ class Recording:
 
     def _repr_svg_(self) -> str:
         return self.svg()
+
+
+def _ended(run: Seat, piece: Piece, at: float, event: Event) -> None:
+    if not piece.ended:
+        piece.ended, piece.end, piece.worker, piece.worked = True, at, event.worker, event.seconds
+    if event.what != "superseded":
+        piece.changed += event.what == "changed"
+        run.last[(piece.step, event.key)] = piece
 
 
 def lanes(pieces: Iterable[Piece]) -> dict[int, int]:

@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Protocol, runtime_checkable
 
 from trueline.run.events import Observer
 
 _watchers: ContextVar[tuple[Observer, ...]] = ContextVar("trueline_run_watchers", default=())
+
+
+@runtime_checkable
+class Seated(Protocol):
+    """An observer that several runs may have at once: each is watched from a seat of its own."""
+
+    def seat(self) -> Observer:
+        """Return who watches one run."""
 
 
 @contextmanager
@@ -31,5 +40,5 @@ def watching(*observers: Observer) -> Iterator[None]:
 
 
 def watchers() -> tuple[Observer, ...]:
-    """Return those who watch the runs that are made here."""
-    return _watchers.get()
+    """Return those who watch the run that is being made."""
+    return tuple(each.seat() if isinstance(each, Seated) else each for each in _watchers.get())
