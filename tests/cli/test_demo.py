@@ -13,6 +13,12 @@ def test_the_story_is_true(run, tmp_path):
     assert facts["race"] == [12, 13]
     assert facts["bad"] == {"day": 1, "price": 2}
     assert (facts["skipped"], facts["customers"]) == (1, 3)
+    prepared = facts["prepared"]
+    assert prepared["same"] is True
+    assert prepared["visits"]["ahead"] > 0
+    assert prepared["visits"]["thrown"] > 0, "one file changes under the hands of a later step"
+    assert prepared["visits-in-turn"] == {"done": 12, "ahead": 0, "thrown": 0}
+    assert (tmp_path / "kept" / "prepared" / "visits.svg").exists()
     assert facts["verified"] is True
     assert (facts["killed before"], facts["killed after"]) == ("old", "new")
     assert facts["swept"] >= 2, "a slice and a block of the dead process"
@@ -32,6 +38,7 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch):
     for chapter in (
         "Commits",
         "Files",
+        "Working ahead",
         "Keys",
         "Two writers at once",
         "Proof",

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -124,3 +125,30 @@ def test_a_step_that_is_not_there_is_misuse(shop, cleaning, capsys):
     run(capsys, shop, "create", "sales")
     code, _, err = run(capsys, shop, "ingest", "sales", "a.csv", "--step", "cli_cleaning:none")
     assert (code, "no step cli_cleaning:none" in err) == (2, True)
+
+
+def test_the_steps_of_an_ingest_can_be_drawn(shop, cleaning, capsys):
+    run(capsys, shop, "create", "sales")
+    drawn = ("--step", "cli_cleaning:doubled", "--timeline", "run.svg", "--trace", "run.json")
+    code, _, err = run(capsys, shop, "ingest", "sales", "a.csv", *drawn)
+    assert code == 0, err
+    assert "doubled" in Path("run.svg").read_text(encoding="utf-8")
+    assert json.loads(Path("run.json").read_text(encoding="utf-8"))["otherData"]["steps"] == [
+        "parse",
+        "doubled",
+    ]
+
+
+def test_the_steps_of_an_ingest_that_fails_are_drawn_too(shop, cleaning, capsys):
+    run(capsys, shop, "create", "sales")
+    steps = ("--step", "cli_cleaning:doubled", "--step", "cli_cleaning:checks")
+    assert run(capsys, shop, "ingest", "sales", "a.csv", *steps, "--timeline", "run.svg")[0] == 1
+    assert "validate" in Path("run.svg").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "words", [["--timeline", "x.svg"], ["--step", "cli_cleaning:doubled", "--trace", "no/x"]]
+)
+def test_a_drawing_of_nothing_or_to_nowhere_is_misuse(shop, cleaning, capsys, words):
+    run(capsys, shop, "create", "sales")
+    assert run(capsys, shop, "ingest", "sales", "a.csv", *words)[0] == 2

@@ -78,6 +78,7 @@ class Story:
         """Tell all chapters."""
         sales = self.commits()
         self.files(sales)
+        self.preparation()
         self.keys()
         self.views(sales)
         self.race(sales)
@@ -130,6 +131,18 @@ class Story:
         self.console.say(f"  again    {again.summary}, {Path(again.skipped[0]).name} is known", "faint")
         self.facts["bad"] = dict(commit.bad)
         self.facts["skipped"] = len(again.skipped)
+
+    def preparation(self) -> None:
+        """Files go through steps that work ahead; the same files one step after another."""
+        from trueline.cli.demo_preparing import prepare
+
+        self.chapter(
+            "Working ahead",
+            "Three files go through three slow steps on their way in. Later steps begin on a file before\n"
+            "earlier ones are done with it; where a file then changes, that work is thrown away.",
+        )
+        folder = Path(self.workspace.location).parent / "prepared"
+        self.facts["prepared"] = prepare(self.console, self.workspace, folder)
 
     def keys(self) -> None:
         """An upsert turns into events; what did not change is no event."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trueline.cli.running import Timeline, Trace, watched
 from trueline.cli.session import Directory, Json, examples, session
 from trueline.errors import InputError
 
@@ -28,6 +29,7 @@ NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a
     'trueline ingest sales export.txt --format csv --separator ";" --encoding latin-1',
     "trueline ingest sales inbox/b.csv --resend",
     "trueline ingest sales inbox/*.csv --step cleaning:trimmed --step cleaning:masked --on-error skip_key",
+    "trueline ingest sales inbox/*.csv --step cleaning:trimmed --timeline ingest.svg",
 )
 def ingest(
     context: typer.Context,
@@ -67,6 +69,8 @@ def ingest(
     key: Annotated[
         str | None, typer.Option("--idempotency-key", help="The same key again finds the first commit.")
     ] = None,
+    timeline: Timeline = None,
+    trace: Trace = None,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
@@ -78,15 +82,18 @@ def ingest(
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         steps = chosen_steps(step or (), on_error)
-        commit = workspace[name].append(
-            files,
-            chosen_reader(format_, reader_options(separator, encoding, no_header)),
-            steps,
-            max_bad=max_bad,
-            idempotency_key=key,
-            watermark=watermark,
-            resend=resend,
-        )
+        if not steps and (timeline or trace):
+            raise InputError("--timeline and --trace show steps", remedy="give --step, or leave them out")
+        with watched(f"ingest {name}", timeline, trace):
+            commit = workspace[name].append(
+                files,
+                chosen_reader(format_, reader_options(separator, encoding, no_header)),
+                steps,
+                max_bad=max_bad,
+                idempotency_key=key,
+                watermark=watermark,
+                resend=resend,
+            )
         here.console.answer(
             commit.to_dict(),
             lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),

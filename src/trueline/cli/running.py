@@ -1,12 +1,15 @@
-"""Commands about runs: run show."""
+"""Runs on the command line: what they wrote down, and how those of other commands are watched."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trueline import console as consoles
 from trueline.cli.quick import QuickCommand, QuickGroup
 from trueline.cli.session import Directory, Given, Json, examples, session
 from trueline.errors import InputError
@@ -15,6 +18,13 @@ if TYPE_CHECKING:
     from trueline.console import Console
     from trueline.run import Journal
 
+Timeline = Annotated[
+    str | None, typer.Option("--timeline", metavar="FILE", help="Draw what ran when, as SVG.")
+]
+Trace = Annotated[
+    str | None, typer.Option("--trace", metavar="FILE", help="Write what ran when, for Chrome or Perfetto.")
+]
+
 run = typer.Typer(
     name="run",
     help="Look at what runs wrote down.",
@@ -22,6 +32,30 @@ run = typer.Typer(
     rich_markup_mode=None,
     cls=QuickGroup,
 )
+
+
+@contextmanager
+def watched(label: str, timeline: str | None, trace: str | None) -> Iterator[None]:
+    """Show how far the runs inside the block are, and write down when what ran, also where they fail."""
+    from trueline.run import Display, Recording, watching
+
+    wanted = [Path(file) for file in (timeline, trace) if file is not None]
+    for path in wanted:
+        if not path.parent.is_dir():
+            raise InputError(f"no folder {path.parent}", remedy=f"make it, or name another place for {path}")
+    recording = Recording()
+    try:
+        with watching(Display(label), *([recording] if wanted else [])):
+            yield
+    finally:
+        try:
+            if timeline is not None:
+                recording.write_timeline(timeline, label)
+            if trace is not None:
+                recording.write_trace(trace)
+        except OSError as error:
+            problem = f"{error.filename} was not written: {error.strerror}"
+            consoles.current().warn(problem, remedy="the rest was done; name another file")
 
 
 @run.callback()
