@@ -167,7 +167,7 @@ class CompiledFlow:
         found: dict[int, Node] = {}
         for node in [*interior, *group.instances]:
             for source in node.inputs:
-                if source.id not in inside and not source.constant:
+                if source.id not in inside and (not source.constant or "stream" in source.shape):
                     found[source.id] = source
         return [found[i] for i in sorted(found)]
 
@@ -348,8 +348,10 @@ class CompiledFlow:
 
 def is_loose(node: Node) -> bool:
     """Whether a node outside ticks is a choice by itself (the order or the set of what has arrived)."""
-    if node.kind in ("assume_ordering", "merge_ordered"):
+    if node.kind == "merge_ordered":
         return True
+    if node.kind == "assume_ordering":
+        return not node.inputs[0].ordered
     return bool(
         node.kind in ("fold", "reduce") and node.args.get("commutative") and not node.inputs[0].ordered
     )

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from trueline import console
 from trueline.errors import FlowError, InputError
 from trueline.flow.graph import Graph, here
 from trueline.flow.locations import Cluster, Process, Tick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from trueline.flow.align import AlignPoint
     from trueline.flow.compiled import CompiledFlow
+    from trueline.flow.interpreter import Interpreter
     from trueline.flow.simulator import Exploration, Simulation
     from trueline.flow.simulator.simulate import Mode
 
@@ -81,6 +83,9 @@ class Flow:
         version = (len(self.graph.nodes), len(self.graph.cycles))
         if self._compiled is None or self._compiled[0] != version:
             self._compiled = (version, CompiledFlow(self))
+            for remark in self._compiled[1].regions.remarks:
+                if remark.level == "warning":
+                    console.current().warn(remark.text, code=remark.code)
         return self._compiled[1]
 
     def simulate(
@@ -94,6 +99,26 @@ class Flow:
         from trueline.flow.simulator.simulate import simulate
 
         return simulate(self, body, mode, **options)
+
+    def start(self, seed: int = 0) -> Interpreter:
+        """Run it in this process, step by step; the same seed and input give the same run."""
+        from trueline.flow.interpreter import Interpreter
+
+        return Interpreter(self.compile(), seed)
+
+    def run(self, inputs: Mapping[str, Iterable[Any]], seed: int = 0) -> dict[str, list[Any]]:
+        """Feed all inputs, run to rest, and return what came out of every sink.
+
+        >>> from trueline.flow import Flow
+        >>> flow = Flow("doubling")
+        >>> p = flow.process("p")
+        >>> p.sink("out", p.source("in").map(lambda x: 2 * x))
+        >>> flow.run({"in": [1, 2, 3]})
+        {'out': [2, 4, 6]}
+        """
+        from trueline.flow.interpreter import run
+
+        return run(self.compile(), inputs, seed)
 
     def explain(self) -> str:
         """Every operator, where it runs, what is promised of it, what it keeps."""

@@ -110,15 +110,13 @@ class KeyedStream(Live, Generic[K_co, V_co, B_co, O_co, R_co]):
         self: KeyedStream[K, V, B, Unordered, R], other: KeyedStream[K, U, B, Unordered, R]
     ) -> KeyedStream[K, tuple[V, U], B, Unordered, R]:
         """Every pair of values of one key. Outside ticks it keeps both sides."""
-        once = self.node.once and getattr(other.node, "once", False)
-        return self._next("join", other, ordered=False, once=once)  # type: ignore[no-any-return]
+        return self._next("join", other, ordered=False)  # type: ignore[no-any-return]
 
     def union(
         self: KeyedStream[K, V, B, Unordered, R], other: KeyedStream[K, V, B, Unordered, R]
     ) -> KeyedStream[K, V, B, Unordered, R]:
         """The elements of both, in no promised order."""
-        once = self.node.once and getattr(other.node, "once", False)
-        return self._next("union", other, ordered=False, once=once)  # type: ignore[no-any-return]
+        return self._next("union", other, ordered=False)  # type: ignore[no-any-return]
 
     def batch(
         self: KeyedStream[K, V, Unbounded, O_co, R_co], tick: Tick, reason: NonDet
@@ -193,9 +191,8 @@ class KeyedSingleton(Live, Generic[K_co, V_co, B_co]):
     ) -> KeyedSingleton[K, tuple[V, U], Bounded]:
         """The values of the keys that both have."""
         self._needs_bounded("join")
-        if isinstance(other, Live):
-            self._same_place("join", other)
-            other._needs_bounded("join")
+        self._same_place("join", other)
+        other._needs_bounded("join")
         return self._next("join", other)  # type: ignore[no-any-return]
 
     def snapshot(

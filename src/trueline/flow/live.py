@@ -57,17 +57,13 @@ class Live:
                 f"{kind} at {here()} is given {fn!r}", remedy="give a function of the element", node=kind
             )
         for other in others:
-            if not isinstance(other, Live):
-                raise InputError(
-                    f"{kind} at {here()} is given {other!r}", remedy="give a collection of this flow"
-                )
             self._same_place(kind, other)
         promises = {
             "location": node.location,
             "tick": next((each.node.tick for each in (self, *others) if each.node.tick), None),
             "bounded": all(each.node.bounded for each in (self, *others)),
             "ordered": node.ordered,
-            "once": node.once,
+            "once": all(each.node.once for each in (self, *others) if "stream" in each.shape),
         }
         return wrap(
             node.location.flow.graph.add(
@@ -84,6 +80,11 @@ class Live:
     # --- checks -------------------------------------------------------------------------
 
     def _same_place(self, kind: str, other: Live) -> None:
+        given: object = other
+        if not isinstance(given, Live):
+            raise InputError(
+                f"{kind} at {here()} is given {other!r}", remedy="give a collection of this flow"
+            )
         a, b = self.node, other.node
         if a.location is not b.location:
             raise WrongLocation(

@@ -45,7 +45,9 @@ class Handle(Generic[L]):
                 remedy="complete it with a collection of its own place",
                 nodes=(want, got),
             )
-        weaker = got.shape != want.shape or (want.ordered and not got.ordered) or (want.once and not got.once)
+        # Order and repeats are promises about elements; a value has none, whatever it was made of.
+        less = (want.ordered and not got.ordered) or (want.once and not got.once)
+        weaker = got.shape != want.shape or ("stream" in want.shape and less)
         if weaker and not (want.shape == "optional" and got.shape == "singleton"):
             raise InputError(
                 f"{want} promises {wrap(want)!r}, and is completed at {here()} with {collection!r}",

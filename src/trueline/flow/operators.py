@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trueline.errors import InputError
+from trueline.flow.claims import order_makes_no_difference
 from trueline.flow.graph import Node
 from trueline.flow.hooks import updated
 from trueline.flow.markers import ABSENT, NOTHING
@@ -140,7 +141,8 @@ def _seen(op: Op, wiring: Wiring, pick: Callable[[Any], Any]) -> Run:
             seen = s[slot]
             fresh = {x: None for x in map(pick, new) if x not in seen}
             if fresh:
-                s[slot] = {**seen, **fresh}
+                s[slot] = seen = wiring.own(seen)
+                seen.update(fresh)
             w[o] = tuple(fresh)
 
     return run
@@ -191,6 +193,16 @@ def first_value(node: Node) -> Any:
     return 0 if node.kind == "count" else ABSENT
 
 
+def check_keyed(node: Node, into: Callable[..., Any], values: dict[Any, Any], new: tuple[Any, ...]) -> None:
+    """Test key by key that the order of the elements makes no difference."""
+    groups: dict[Any, list[Any]] = {}
+    for key, x in new:
+        groups.setdefault(key, []).append(x)
+    for key, items in groups.items():
+        value = values[key] if key in values else first_value(node)
+        order_makes_no_difference(node, into, value, tuple(items), lambda: first_value(node))
+
+
 def _fold(op: Op, wiring: Wiring) -> Run:
     node = op.node
     if node.inputs[0].shape == "keyed stream":
@@ -199,12 +211,15 @@ def _fold(op: Op, wiring: Wiring) -> Run:
     (i,), o, slot = op.ins, op.out, op.slot
     wiring.begin(slot, first_value(node))
     every = wiring.intermediates and op.zone == "async"
+    tested = wiring.check and node.args.get("commutative", False)
 
     def run(w: list[Any], s: list[Any]) -> None:
         new = w[i]
         if not new:
             return
         value = s[slot]
+        if tested:
+            order_makes_no_difference(node, into, value, new, lambda: first_value(node))
         if every:
             versions = []
             for x in new:
@@ -226,12 +241,15 @@ def _keyed_fold(op: Op, wiring: Wiring) -> Run:
     (i,), o, slot = op.ins, op.out, op.slot
     wiring.begin(slot, {})
     every = wiring.intermediates and op.zone == "async"
+    tested = wiring.check and node.args.get("commutative", False)
 
     def run(w: list[Any], s: list[Any]) -> None:
         new = w[i]
         if not new:
             return
-        values = dict(s[slot])
+        if tested:
+            check_keyed(node, into, s[slot], new)
+        values = wiring.own(s[slot])
         changes = []
         for key, x in new:
             values[key] = into(values[key] if key in values else first_value(node), x)
@@ -306,18 +324,20 @@ def _join(op: Op, wiring: Wiring) -> Run:
             return
         left, right = s[slot]
         pairs = [(k, (x, y)) for k, x in new_left for y in right.get(k, ())]
-        left = _kept(left, new_left)
+        left = _kept(wiring, left, new_left)
         pairs += [(k, (x, y)) for k, y in new_right for x in left.get(k, ())]
-        s[slot] = (left, _kept(right, new_right))
+        s[slot] = (left, _kept(wiring, right, new_right))
         w[o] = tuple(pairs)
 
     return run
 
 
-def _kept(side: dict[Any, tuple[Any, ...]], new: tuple[tuple[Any, Any], ...]) -> dict[Any, tuple[Any, ...]]:
+def _kept(
+    wiring: Wiring, side: dict[Any, tuple[Any, ...]], new: tuple[tuple[Any, Any], ...]
+) -> dict[Any, tuple[Any, ...]]:
     if not new:
         return side
-    more = dict(side)
+    more = wiring.own(side)
     for key, x in new:
         more[key] = (*more.get(key, ()), x)
     return more

@@ -19,7 +19,7 @@ from trueline.flow.freezing import frozen
 from trueline.flow.graph import Node
 from trueline.flow.hooks import Choose, Hook, ValueHook, take_parts
 from trueline.flow.markers import NOTHING
-from trueline.flow.operators import Run, first_value, step
+from trueline.flow.operators import Run, check_keyed, first_value, step
 from trueline.flow.wiring import Wiring, eager, failed
 
 ROUNDS: Final = 10_000
@@ -70,14 +70,23 @@ class Machine:
     ((1, 1), [])
     """
 
-    def __init__(self, compiled: CompiledFlow, *, intermediates: bool = True, check: bool = False) -> None:
+    def __init__(
+        self,
+        compiled: CompiledFlow,
+        *,
+        intermediates: bool = True,
+        check: bool = False,
+        in_place: bool = False,
+    ) -> None:
         self.compiled = compiled
         self.intermediates = intermediates
-        """Whether folds show every version they pass through, or only the last of what arrived together."""
+        """Whether every version is shown and orders are made one by one, so that all can be explored."""
         self.check = check
         """Whether claims about functions are tested as they run."""
+        self.in_place = in_place
+        """Whether operators change their state where it is: no copying, and no going back."""
         self.observer: Callable[[Firing], None] | None = None
-        self._wiring = wiring = Wiring(compiled, intermediates=intermediates, check=check)
+        self._wiring = wiring = Wiring(compiled, intermediates=intermediates, check=check, in_place=in_place)
         self._plans, self._template, self._fed = wiring.plans, wiring.template, wiring.fed
         self._slots = wiring.slots
         self._wires = list(self._template)
@@ -309,13 +318,14 @@ class Machine:
         waiting = s[unit.slot]
         if kind == "merge_ordered":
             side = self._wiring.choose(2, unit) if waiting[0] and waiting[1] else int(not waiting[0])
-            new = waiting[side][:1]
-            waiting = (waiting[0][1:], waiting[1]) if side == 0 else (waiting[0], waiting[1][1:])
+            new = waiting[side][: 1 if self.intermediates else None]
+            rest = waiting[side][len(new) :]
+            waiting = (rest, waiting[1]) if side == 0 else (waiting[0], rest)
             left = len(waiting[0]) + len(waiting[1])
         elif kind == "assume_ordering":
             at = self._wiring.choose(len(waiting), unit) if len(waiting) > 1 else 0
-            new = (waiting[at],)
-            waiting = waiting[:at] + waiting[at + 1 :]
+            new = (waiting[at],) if self.intermediates else waiting[at:] + waiting[:at]
+            waiting = waiting[:at] + waiting[at + 1 :] if self.intermediates else ()
             left = len(waiting)
         else:
             picked = take_parts([1] * len(waiting), self._wiring.choose, unit, True)
@@ -340,23 +350,17 @@ class Machine:
                 for x in taken:
                     s[unit.state] = into(s[unit.state], x)
                 return (s[unit.state],)
-            values = dict(s[unit.state])
-            groups: dict[Any, list[Any]] = {}
+            if self.check:
+                check_keyed(node, into, s[unit.state], taken)
+            values = self._wiring.own(s[unit.state])
             for key, x in taken:
-                groups.setdefault(key, []).append(x)
-            for key, items in groups.items():
-                value = values.get(key, first_value(node))
-                if self.check:
-                    order_makes_no_difference(node, into, value, tuple(items), lambda: first_value(node))
-                for x in items:
-                    value = into(value, x)
-                values[key] = value
+                values[key] = into(values[key] if key in values else first_value(node), x)
         except TruelineError:
             raise
         except Exception as error:
             raise failed(node, error, [taken]) from error
         s[unit.state] = values
-        return tuple([(key, values[key]) for key in groups])
+        return tuple([(key, values[key]) for key in dict.fromkeys([key for key, _ in taken])])
 
     def _firing(self, unit: Unit, releases: list[Release], before: State, made: list[int]) -> Firing:
         outputs = {}

@@ -146,26 +146,24 @@ class Stream(Live, Generic[T_co, B_co, O_co, R_co]):
         self: Stream[T, B, Unordered, R], other: Stream[T, B, Unordered, R]
     ) -> Stream[T, B, Unordered, R]:
         """The elements of both, in no promised order."""
-        once = self.node.once and getattr(other.node, "once", False)
-        return self._next("union", other, ordered=False, once=once)  # type: ignore[no-any-return]
+        return self._next("union", other, ordered=False)  # type: ignore[no-any-return]
 
     def merge_ordered(
         self: Stream[T, B, Ordered, R], other: Stream[T, B, Ordered, R], reason: NonDet
     ) -> Stream[T, B, Ordered, R]:
         """The elements of both, each side in its order, interleaved as they happen to come."""
         self._needs_reason("merge_ordered", reason)
+        self._same_place("merge_ordered", other)
         self._needs_ordered("merge_ordered")
         other._needs_ordered("merge_ordered")
-        once = self.node.once and other.node.once
-        return self._next("merge_ordered", other, once=once, reason=reason)  # type: ignore[no-any-return]
+        return self._next("merge_ordered", other, reason=reason)  # type: ignore[no-any-return]
 
     def cross_singleton(
         self, other: Singleton[U, Bounded] | Optional[U, Bounded]
     ) -> Stream[tuple[T_co, U], B_co, O_co, R_co]:
         """Every element with the value of a bounded singleton; nothing where an optional is absent."""
-        if isinstance(other, Live):
-            self._same_place("cross_singleton", other)
-            other._needs_bounded("cross_singleton")  # noqa: SLF001 a collection of the same family
+        self._same_place("cross_singleton", other)
+        other._needs_bounded("cross_singleton")  # noqa: SLF001 a collection of the same family
         return self._next("cross_singleton", other, bounded=self.node.bounded)  # type: ignore[no-any-return]
 
     # --- chance -------------------------------------------------------------------------

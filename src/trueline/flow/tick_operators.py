@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from trueline.flow.claims import order_makes_no_difference
 from trueline.flow.graph import Node
 from trueline.flow.markers import ABSENT
-from trueline.flow.operators import elementwise, first_value, keyed, pair, pair_up, start, step
+from trueline.flow.operators import check_keyed, elementwise, first_value, keyed, pair, pair_up, start, step
 
 if TYPE_CHECKING:
     from trueline.flow.compiled import Op
@@ -67,10 +68,13 @@ def _into_keyed(node: Node, wiring: Wiring) -> Callable[..., Any]:
 
 def _fold(node: Node, wiring: Wiring) -> Callable[..., Any]:
     into = step(node, wiring.function(node) if node.fn else None)
+    tested = wiring.check and node.args.get("commutative", False)
     if node.inputs[0].shape == "keyed stream":
 
         def by_key(new: tuple[Any, ...]) -> dict[Any, Any]:
             values: dict[Any, Any] = {}
+            if tested:
+                check_keyed(node, into, values, new)
             for key, x in new:
                 values[key] = into(values[key] if key in values else first_value(node), x)
             return values
@@ -79,6 +83,8 @@ def _fold(node: Node, wiring: Wiring) -> Callable[..., Any]:
 
     def whole(new: tuple[Any, ...]) -> Any:
         value = first_value(node)
+        if tested:
+            order_makes_no_difference(node, into, value, new, lambda: first_value(node))
         for x in new:
             value = into(value, x)
         return value

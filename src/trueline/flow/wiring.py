@@ -23,10 +23,11 @@ def eager(_: int, __: Any) -> int:
 class Wiring:
     """The operators of a machine as functions, and the plans in which they run."""
 
-    def __init__(self, compiled: CompiledFlow, *, intermediates: bool, check: bool) -> None:
+    def __init__(self, compiled: CompiledFlow, *, intermediates: bool, check: bool, in_place: bool) -> None:
         self.compiled = compiled
         self.intermediates = intermediates
         self.check = check
+        self.in_place = in_place
         self.choose: Choose = eager
         """Who decides the order of things inside a tick; set while one runs."""
         self.slots: list[Any] = [None] * compiled.slots
@@ -52,6 +53,10 @@ class Wiring:
     def at_end(self, op: Op, run: Run) -> None:
         """Do something when an execution of the operator's tick is over."""
         self._ends.setdefault((op.node.tick.id if op.node.tick else -1, op.member), []).append(run)
+
+    def own(self, state: dict[Any, Any]) -> dict[Any, Any]:
+        """A map that an operator may change: a copy, where states are kept to go back to."""
+        return state if self.in_place else dict(state)
 
     def function(self, node: Node) -> Callable[..., Any]:
         """A node's function."""
