@@ -14,11 +14,11 @@ from trueline.run.executors import Executor
 from trueline.run.failing import Failing
 from trueline.run.failure import Failure
 from trueline.run.finality import Finality
-from trueline.run.generations import initial, stamped
+from trueline.run.generations import Generations, initial, stamped
 from trueline.run.inbox import Gate, Inbox
 from trueline.run.keys import ALL, in_order
-from trueline.run.line import Line, there
-from trueline.run.speculation import attempts_allowed, is_worth
+from trueline.run.line import BATCH_SECONDS, Line, there
+from trueline.run.speculation import attempts_allowed, chance_through, is_worth
 from trueline.run.step import ERASED, Step
 from trueline.run.telling import Teller
 
@@ -41,6 +41,8 @@ class Coordinator:
         gate: Gate | None = None,
     ) -> None:
         self.lines = [Line(step, index) for index, step in enumerate(steps)]
+        for line in self.lines:
+            line.guarded = any(before.writes_others for before in self.lines[: line.index])
         self.executor = executor
         self.deliberate = deliberate
         self.inbox = Inbox()
@@ -51,6 +53,7 @@ class Coordinator:
         self.finality = Finality(self.lines, self.teller, deliberate=deliberate)
         self.failing = Failing(self.emission, self.finality, self.teller)
         self.free = executor.workers
+        self._batch_seconds: float = getattr(executor, "batch_seconds", BATCH_SECONDS)
         self.fed: dict[Any, None] = {}
         self._handled = 0
         self._number = 0
@@ -179,9 +182,12 @@ class Coordinator:
         limit = line.step.concurrency
         if limit is not None and len(line.attempts) >= limit:
             return False
-        if not line.inputs_final and not is_worth(self.lines[self.finality.finals : line.index]):
-            for key in [key for key in line.pending if not self.finality.is_due(key, line)]:
-                line.waiting[key] = line.pending.pop(key)
+        before = self.lines[self.finality.finals : line.index]
+        if not line.inputs_final and not is_worth(chance_through(before)):
+            pending, line.pending = line.pending, {}
+            due = {key: pending[key] for key in self.finality.due(line, pending)}
+            line.waiting.update({key: entry for key, entry in pending.items() if key not in due})
+            line.pending = due
         return bool(line.pending) and self._is_ready(line)
 
     def _is_ready(self, line: Line) -> bool:
@@ -193,7 +199,7 @@ class Coordinator:
 
     def _begin(self, line: Line) -> None:
         """Accept a batch and hand it to a worker; keys that need none are settled here."""
-        batch = line.take(line.size(self.executor.workers))
+        batch = line.take(line.size(self.executor.workers, self._batch_seconds))
         if not line.inputs_final:
             batch = self._capped(line, batch)
         line.accept(batch)
@@ -292,8 +298,12 @@ class Coordinator:
         if changed:
             # What came in newer on the way may have a generation of this step, by a feed (`_feed`).
             generation = line.next_generation() if attempt.restamped else attempt.generation
-            tail = (generation, *(0,) * (len(self.lines) - index - 1))
-            emitted = {key: ((*items[key][0][:index], *tail), value) for key, value in changed}
+            last: Generations | None = None
+            for key, value in changed:
+                came = items[key][0]
+                if came is not last:  # most keys of a batch come from one batch of the step before
+                    last, gens = came, stamped(came, index, generation)
+                emitted[key] = (gens, value)
             line.changed.update(changed)
         if self.teller:
             quiet = {k: e for k, e in items.items() if not (k in emitted or k in stale or k in failed)}

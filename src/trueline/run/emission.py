@@ -21,6 +21,7 @@ class Emission:
     def __init__(self, lines: Sequence[Line], teller: Teller, executor: Executor) -> None:
         self.lines = lines
         self.results: dict[Any, Entry] = {}  # what has left the last step, so far
+        self._guarded = any(line.writes_others for line in lines)
         self._teller = teller
         self._executor = executor
 
@@ -41,11 +42,11 @@ class Emission:
             if again:
                 entries = {**entries, **again}
         results = self.results
-        if results:
+        if results and self._guarded:
             entries = {
                 key: entry
                 for key, entry in entries.items()
-                if key not in results or entry[0] > results[key][0] or not entry[0]
+                if key not in results or entry[0] > results[key][0]
             }
         results.update(entries)
 

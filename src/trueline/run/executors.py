@@ -24,7 +24,10 @@ Post: TypeAlias = Callable[[Attempt, Outcome | BaseException], None]
 
 
 class Executor(Protocol):
-    """Works on batches and posts what came of each, once; the coordinator alone decides what it is worth."""
+    """Works on batches and posts what came of each, once; the coordinator alone decides what it is worth.
+
+    One to whom a batch costs much says in `batch_seconds` how long a batch is to take.
+    """
 
     @property
     def workers(self) -> int:
@@ -216,11 +219,11 @@ def _arrive(sent: bytes) -> None:
 def _elsewhere(index: int, items: list[tuple[Any, Any]]) -> Outcome:
     start = time.perf_counter()
     outcome = work(_steps[index], items)
-    outcome.errors = [(key, _sendable(error)) for key, error in outcome.errors]
+    outcome.errors = [(key, sendable(error)) for key, error in outcome.errors]
     return replace(outcome, seconds=time.perf_counter() - start, worker=os.getpid())
 
 
-def _sendable(error: BaseException) -> BaseException:
+def sendable(error: BaseException) -> BaseException:
     """An error as it arrives on the other side; one that would not is told in words."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 (made in the line itself)

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from trueline.run.line import Line
 from trueline.run.speculation import attempts_allowed, is_worth
 from trueline.run.telling import Teller
+
+
+@dataclass(slots=True)
+class Ahead:
+    """What lies before keys on their way to a step."""
+
+    is_certain: bool  # there is no step on the way at which keys touch each other
+    chance: float = 1.0  # that no such step changes a key
+    odds: dict[Any, float] = field(default_factory=dict)  # that no step that is busy with a key does
 
 
 class Finality:
@@ -40,29 +50,58 @@ class Finality:
             return False
         return not any(line.is_busy_with(key) for line in self.lines[self.finals : index])
 
-    def is_due(self, key: Any, line: Line) -> bool:
-        """Say whether a key that waits may be begun: its value will stay, or probably will."""
-        if self.is_final(key, line.index):
-            return True
-        if not line.step.eager or self._deliberate or line.starts.get(key, 0) > attempts_allowed(line):
-            return False
-        return is_worth(before for before in self.lines[self.finals : line.index] if before.may_change(key))
+    def due(self, line: Line, keys: Iterable[Any]) -> list[Any]:
+        """Return the keys that may be begun at a step: their values will stay, or probably will."""
+        keys = list(keys)
+        return next(self._due(each, keys, ahead) for each, ahead in self._ahead(keys) if each is line)
 
     def released(self, after: int, keys: Iterable[Any]) -> list[tuple[Line, list[Any]]]:
         """Let later steps begin what waited for these keys; return where failures can be judged now."""
         judged: list[tuple[Line, list[Any]]] = []
-        for line in self.lines[max(after + 1, self.finals) :]:
-            if line.waiting and not line.takes_all:
-                for key in [key for key in keys if key in line.waiting]:
-                    if self.is_due(key, line):
+        first = max(after + 1, self.finals)
+        if any(line.waiting or line.failed for line in self.lines[first:]):
+            keys = list(keys)
+            for line, ahead in self._ahead(keys):
+                if line.index < first:
+                    continue
+                if line.waiting and not line.takes_all:
+                    for key in self._due(line, [key for key in keys if key in line.waiting], ahead):
                         line.pending[key] = line.waiting.pop(key)
-            if line.failed:
-                failed = [key for key in keys if key in line.failed and self.is_final(key, line.index)]
+                failed = [key for key in keys if key in line.failed and self._stays(key, ahead)]
                 if failed:
                     judged.append((line, failed))
         if self._teller:
             self._tell_keys(keys)
         return judged
+
+    def _ahead(self, keys: list[Any]) -> Iterator[tuple[Line, Ahead]]:
+        """Yield each step that is not final, and what may still happen to keys before they reach it.
+
+        One walk over the steps serves all keys; `Ahead` is the same object, brought up to date on the way.
+        """
+        ahead = Ahead(not self._deliberate)
+        for line in self.lines[self.finals :]:
+            yield line, ahead
+            if line.is_whole:
+                ahead.is_certain = False
+                ahead.chance *= 1.0 - line.change_rate
+            else:
+                stays = 1.0 - line.change_rate
+                for key in line.busy_with(keys):
+                    ahead.odds[key] = ahead.odds.get(key, 1.0) * stays
+
+    def _stays(self, key: Any, ahead: Ahead) -> bool:
+        return ahead.is_certain and key not in ahead.odds and (self.closed or key in self.promised)
+
+    def _due(self, line: Line, keys: list[Any], ahead: Ahead) -> list[Any]:
+        eager = line.step.eager and not self._deliberate
+        allowed, starts = attempts_allowed(line), line.starts
+        return [
+            key
+            for key in keys
+            if self._stays(key, ahead)
+            or (eager and is_worth(ahead.chance * ahead.odds.get(key, 1.0)) and starts.get(key, 0) <= allowed)
+        ]
 
     def released_all(self) -> list[tuple[Line, list[Any]]]:
         """Do so for every key that waits or failed anywhere: a step was skipped, or all is closed."""

@@ -132,7 +132,7 @@ class Recording:
                 run.last.pop((step, event.key), None)
             elif event.what == "started":
                 self._started(run, step, at, event)
-            elif event.what in ("changed", "unchanged", "superseded"):
+            elif event.what in ("changed", "unchanged", "superseded", "raised"):
                 piece = run.pieces.get(event.attempt)
                 if piece is not None:
                     _ended(run, piece, at, event)

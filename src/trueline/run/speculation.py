@@ -22,14 +22,19 @@ def attempts_allowed(line: Line) -> int:
     return min(ATTEMPTS, max(1, line.index))
 
 
-def is_worth(before: Iterable[Line]) -> bool:
-    """Say whether what comes through these steps will probably stay, by how often each changed a value.
+def is_worth(chance: float) -> bool:
+    """Say whether to work ahead on a value that stays with this chance."""
+    return chance >= WORTH
 
-    For one key only the steps count that may still change it: a file that was parsed is worth working
-    ahead on, though parsing changes all of them and others are not parsed yet.
+
+def chance_through(before: Iterable[Line]) -> float:
+    """Return the chance that whatever comes through these steps stays, by how often each changed a value.
+
+    For one key only the steps count that may still change it (`Finality.due`): a file that was parsed is
+    worth working ahead on, though parsing changes all of them and others are not parsed yet.
     """
     chance = 1.0
     for line in before:
         if not line.cancelled:
             chance *= 1.0 - line.change_rate
-    return chance >= WORTH
+    return chance
