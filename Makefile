@@ -34,7 +34,7 @@ demo: setup ## tell the story in a minute, on data made up for it
 test: setup ## lint, contracts and all tests: what a change must pass
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/python -m tests.contracts --check
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m tests.lanes
 
 lint: setup ## style and types
 	@$(BIN)/ruff check .

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from trueline.spark.session import SparkRoom
 
-pytest_plugins = ["tests.marks", "pytester", "trueline.testing.plugin"]
+pytest_plugins = ["tests.marks", "tests.lanes", "pytester", "trueline.testing.plugin"]
 
 # The same examples in every run of `make test`; `make soak` looks at new ones, its seed printed.
 settings.register_profile("test", derandomize=True, deadline=None, print_blob=True)

@@ -66,6 +66,7 @@ def run_console(text: str, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.jvm  # some pages start a Spark
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT)))
 def test_every_example_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -166,6 +166,7 @@ with tl.open(sys.argv[1], spark="local[1]") as ws:
 """
 
 
+@pytest.mark.jvm
 def test_a_master_may_be_given_as_text(opened, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LOCAL, str(tmp_path / "ws")], capture_output=True, text=True, cwd=tmp_path
