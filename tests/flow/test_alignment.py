@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.architecture import ROOT
+from tests.flow.handler_acks import acknowledge
+from tests.flow.handler_answers import answer
 from tests.flow.programs import WHY, bank, counter, traces
 from trueline import console
 from trueline.errors import (
@@ -21,7 +24,7 @@ from trueline.errors import (
     SynchronousCycle,
     WrongLocation,
 )
-from trueline.flow import Flow, Machine, nondet
+from trueline.flow import Flow, Machine
 
 
 def add(a, b):
@@ -746,10 +749,10 @@ def test_identity_maps_second_forks_and_other_names_change_nothing():
         point, tick = p.local_align_point("renamed"), p.tick("other")
         s = p.source("increments")
 
-        def acknowledge(stream, point):
+        def released(stream, point):
             return stream.map(same).release_aligned(point)
 
-        p.sink("acks", acknowledge(s.map(same), point))
+        p.sink("acks", released(s.map(same), point))
         seen = s.map(same).map(same).fold(0, add).map(same).snapshot_aligned(tick, point, WHY)
         p.sink("answers", queries.batch(tick, WHY).map(same).cross_singleton(seen).all_ticks())
         return flow
@@ -839,27 +842,23 @@ def test_diagnostics_are_the_same_in_every_process():
 # --- words ----------------------------------------------------------------------------
 
 
-def read_count(count, tick, point):
-    return count.snapshot_aligned(tick, point, nondet("any count"))
-
-
-def acknowledge(stream, point):
-    return stream.release_aligned(point)
-
-
-def test_every_use_is_listed_with_file_line_and_function():
-    _, p = place()
+def test_handlers_in_two_modules_agree_and_every_use_is_listed_with_file_and_line():
+    flow, p = place()
     point = p.local_align_point("count")
-    s = p.source("s")
-    read_count(s.count(), p.tick(), point)
-    acknowledge(s, point)
+    increments = p.source("increments")
+    acknowledge(p, increments, point)
+    answer(p, increments.fold(0, add), point)
     uses = point.uses
-    assert [(use.kind, use.function) for use in uses] == [
-        ("snapshot_aligned", "read_count"),
-        ("release_aligned", "acknowledge"),
+    assert [(Path(use.file).name, use.function, use.kind) for use in uses] == [
+        ("handler_acks.py", "acknowledge", "release_aligned"),
+        ("handler_answers.py", "answer", "snapshot_aligned"),
     ]
-    assert all(use.file == __file__ for use in uses)
-    assert uses[1].text == "return stream.release_aligned(point)"
+    for use in uses:
+        line = Path(use.file).read_text(encoding="utf-8").splitlines()[use.line - 1]
+        assert use.kind in line
+        assert use.text == line.strip()
+    inputs = (("increments", (1, 2)), ("queries", ("q",)))
+    assert traces(flow, *inputs) == traces(counter(), *inputs)
 
 
 def test_explain_says_boundary_region_ticks_and_promise():

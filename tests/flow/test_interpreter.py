@@ -81,6 +81,16 @@ def test_the_aligned_bank_shows_zero_at_every_reading_and_the_naive_one_does_not
     assert set(naive) > {0}
 
 
+def test_members_are_fed_by_number_and_collected_together():
+    flow = Flow("f")
+    workers = flow.cluster("workers", size=2)
+    workers.sink("o", workers.source("s").map(str))
+    outputs = flow.run({("s", 0): [1, 2], ("s", 1): [3]}, seed=4)
+    assert sorted(outputs["o"]) == ["1", "2", "3"]
+    with pytest.raises(InputError, match="member 5"):
+        flow.run({("s", 5): [1]})
+
+
 def test_steps_are_taken_one_at_a_time_and_stop_at_rest():
     live = counter().start(seed=3)
     assert not live.step()

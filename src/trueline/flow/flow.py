@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from trueline.flow.align import AlignPoint
     from trueline.flow.compiled import CompiledFlow
-    from trueline.flow.interpreter import Interpreter
+    from trueline.flow.interpreter import Inputs, Interpreter
     from trueline.flow.simulator import Exploration, Simulation
     from trueline.flow.simulator.simulate import Mode
 
@@ -106,8 +106,10 @@ class Flow:
 
         return Interpreter(self.compile(), seed)
 
-    def run(self, inputs: Mapping[str, Iterable[Any]], seed: int = 0) -> dict[str, list[Any]]:
-        """Feed all inputs, run to rest, and return what came out of every sink.
+    def run(self, inputs: Inputs, seed: int = 0) -> dict[str, list[Any]]:
+        """Feed all inputs, run to rest, and return what came out of every sink, of all members together.
+
+        An input is named by its source, on a cluster by (source, member).
 
         >>> from trueline.flow import Flow
         >>> flow = Flow("doubling")

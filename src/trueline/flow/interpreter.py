@@ -12,6 +12,9 @@ from trueline.errors import EndlessLoop, FlowError, InputError
 from trueline.flow.compiled import CompiledFlow
 from trueline.flow.semantics import Firing, Machine
 
+Inputs = Mapping[str, Iterable[Any]] | Mapping[tuple[str, int], Iterable[Any]]
+"""What sources are fed with: by name, or by name and member."""
+
 PIECE: Final = 4096
 """How many elements of one source arrive together in `run`: few enough to bound what waits."""
 STEPS: Final = 1_000_000
@@ -130,13 +133,13 @@ class Interpreter:
             ) from self._broken
 
 
-def run(compiled: CompiledFlow, inputs: Mapping[str, Iterable[Any]], seed: int = 0) -> dict[str, list[Any]]:
+def run(compiled: CompiledFlow, inputs: Inputs, seed: int = 0) -> dict[str, list[Any]]:
     """Feed all inputs piece by piece, in turns by chance, and collect what comes out until all is at rest."""
     live = Interpreter(compiled, seed)
     turns = random.Random(seed)  # noqa: S311 schedules, not secrets
-    left = {name: iter(values) for name, values in inputs.items()}
-    for name in left:
-        live.send(name)
+    left = {key if isinstance(key, tuple) else (key, 0): iter(values) for key, values in inputs.items()}
+    for name, member in left:
+        live.send(name, member=member)
     outputs: dict[str, list[Any]] = {name: [] for name, _ in compiled.sinks}
 
     def collect() -> None:
@@ -144,12 +147,12 @@ def run(compiled: CompiledFlow, inputs: Mapping[str, Iterable[Any]], seed: int =
             outputs[name].extend(live.take(name, member))
 
     while left:
-        name = turns.choice(list(left))
-        piece = tuple(islice(left[name], turns.choice((1, 2, 16, PIECE))))
+        name, member = turns.choice(list(left))
+        piece = tuple(islice(left[name, member], turns.choice((1, 2, 16, PIECE))))
         if not piece:
-            del left[name]
+            del left[name, member]
             continue
-        live.send(name, *piece)
+        live.send(name, *piece, member=member)
         for _ in range(turns.randrange(4)):
             live.step()
         if len(piece) == PIECE:
