@@ -10,7 +10,7 @@ from trueline.flow.graph import Graph, here
 from trueline.flow.locations import Cluster, Process, Tick
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
     from trueline.flow.align import AlignPoint
     from trueline.flow.compiled import CompiledFlow
