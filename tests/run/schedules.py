@@ -43,10 +43,14 @@ def shuffled(seed: int) -> Any:
     return order
 
 
+def kinds_of(seed: int) -> Kinds:
+    """What the steps of a seed may do."""
+    return Kinds(others=seed % 4 != 0, errors=seed % 3 != 0, whole=seed % 5 == 0)
+
+
 def play(seed: int, made: type[Coordinator] = Coordinator) -> tuple[Coordinator, list[Step], dict[str, Any]]:
     """Make the run of a seed, ready to go: fed all at once or bit by bit, in order or in disorder."""
-    kinds = Kinds(others=seed % 4 != 0, errors=seed % 3 != 0, whole=seed % 5 == 0)
-    steps, inputs = random_run(seed, kinds)
+    steps, inputs = random_run(seed, kinds_of(seed))
     workers = 1 + seed % 5
     if seed % 2:
         fed = random_feed(seed, inputs)

@@ -110,6 +110,8 @@ class Coordinator:
 
     def _receive(self) -> None:
         """Wait for something to happen, then take all that has."""
+        if self.gate is not None and not self.finality.closed:
+            self.gate.leave(self._handled, self._backlog())
         if not self.executor.pump() or not self.inbox.queue.empty():
             self._handle(self.inbox.queue.get())
         while True:
@@ -118,8 +120,6 @@ class Coordinator:
             except Empty:
                 break
             self._handle(message)
-        if self.gate is not None:
-            self.gate.leave(self._handled, self._backlog())
 
     def _handle(self, message: tuple[Any, ...]) -> None:
         match message:

@@ -65,6 +65,9 @@ class Run:
         self._lock = threading.Lock()  # over who begins, closes, and what was fed
         self._final: dict[Any, bool] = {}
         self._thread: threading.Thread | None = None
+        # Waited for instead of the thread: in Python 3.11 a `join` that Ctrl-C breaks off takes the thread
+        # for ended.
+        self._over = threading.Event()
         self._begun = False
         self._closed = False
         self._result: dict[Any, Any] = {}
@@ -118,13 +121,14 @@ class Run:
             thread = self._thread
         if thread is None:
             return self.execute({}) if not self._begun else dict(self._result)
-        if first:
-            self._coordinator.inbox.close()
         try:
-            thread.join()
+            if first:
+                self._coordinator.inbox.close()
+            self._over.wait()
         except BaseException as error:
             self._abort(thread, error)
             raise
+        thread.join()
         self._raise()
         return dict(self._result)
 
@@ -139,6 +143,7 @@ class Run:
             self._error = error
         finally:
             self._gate.open()
+            self._over.set()
 
     def _check_open(self) -> None:
         self._raise()
@@ -157,6 +162,7 @@ class Run:
     def _abort(self, thread: threading.Thread, error: BaseException) -> None:
         self._told = True
         self._coordinator.inbox.abort(error)
+        self._over.wait()
         thread.join()
 
     def __enter__(self) -> Self:
