@@ -618,3 +618,32 @@ def test_constants_are_there_from_the_beginning():
     machine.send("q", "q")
     machine.fire()
     assert (machine.outputs("o"), machine.outputs("r")) == ((10, 20), (("q", 4),))
+
+
+def test_a_constant_stream_inside_a_region_arrives_once_and_is_cut_like_others():
+    flow, p = place()
+    point, tick = p.local_align_point(), p.tick()
+    s = p.source("s")
+    both = s.union(p.stream_of([10, 20]))
+    p.sink("o", both.release_aligned(point))
+    p.sink("n", both.count().zip(s.count()).snapshot_aligned(tick, point, WHY).all_ticks())
+    found = traces(flow, ("s", (1,)))
+    assert {released for released, _ in found} == {(1, 10, 20)}
+    assert {counts[-1] for _, counts in found} == {(3, 1)}
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_an_order_chosen_before_or_inside_a_region_is_the_same_for_all(inside):
+    flow, p = place()
+    point, tick = p.local_align_point(), p.tick()
+    s = p.source("s", ordered=False)
+    ordered = s.assume_ordering(WHY)
+    p.sink("o", ordered.release_aligned(point))
+    p.sink("n", collected(ordered).snapshot_aligned(tick, point, WHY).all_ticks())
+    if inside:  # the fork is before the choice, so the choice is inside
+        p.sink("c", s.count().snapshot_aligned(tick, point, WHY).all_ticks())
+    zones = {op.zone for op in flow.compile().ops.values() if op.node.kind == "assume_ordering"}
+    assert zones == ({"region"} if inside else {"async"})
+    found = traces(flow, ("s", (1, 2)))
+    assert {released for released, *_ in found} == {(1, 2), (2, 1)}
+    assert all(shown[-1] == released for released, shown, *_ in found)
