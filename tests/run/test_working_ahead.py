@@ -164,6 +164,20 @@ def test_a_step_that_says_it_changes_everything_is_believed_before_it_has_run():
     assert set(calls.values()) == {1}
 
 
+def test_keys_are_looked_at_once_when_they_are_set_aside_however_many_wait():
+    # Looking at all that wait before each batch would take the square of their number.
+    looked = []
+    steps, _ = counting(2, batch_size=1)
+    steps[0].change_rate = 1.0
+    coordinator = Coordinator(steps, Inline(5, workers=3))
+    due = coordinator.finality.due
+    coordinator.finality.due = lambda line, keys: looked.extend(keys) or due(line, keys)
+    coordinator.inbox.feed(dict.fromkeys(range(300), ()))
+    coordinator.inbox.close()
+    assert coordinator.run() == dict.fromkeys(range(300), (0, 1))
+    assert len(looked) <= 3 * 300
+
+
 @pytest.mark.contract("run:F17")
 def test_no_more_batches_run_than_a_step_and_the_run_allow():
     lock = threading.Lock()

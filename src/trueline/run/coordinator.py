@@ -182,13 +182,7 @@ class Coordinator:
         limit = line.step.concurrency
         if limit is not None and len(line.attempts) >= limit:
             return False
-        before = self.lines[self.finality.finals : line.index]
-        if not line.inputs_final and not is_worth(chance_through(before)):
-            pending, line.pending = line.pending, {}
-            due = {key: pending[key] for key in self.finality.due(line, pending)}
-            line.waiting.update({key: entry for key, entry in pending.items() if key not in due})
-            line.pending = due
-        return bool(line.pending) and self._is_ready(line)
+        return self._is_ready(line)
 
     def _is_ready(self, line: Line) -> bool:
         try:
@@ -199,7 +193,7 @@ class Coordinator:
 
     def _begin(self, line: Line) -> None:
         """Accept a batch and hand it to a worker; keys that need none are settled here."""
-        batch = line.take(line.size(self.executor.workers, self._batch_seconds))
+        batch = self._take(line)
         if not line.inputs_final:
             batch = self._capped(line, batch)
         line.accept(batch)
@@ -210,7 +204,7 @@ class Coordinator:
         if line.takes_all:
             work = {key: work[key] for key in in_order(work)}
         self._number += 1
-        final = line.inputs_final or all(self.finality.is_final(key, line.index) for key in work)
+        final = line.inputs_final or self.finality.are_final(work, line.index)
         attempt = Attempt(self._number, line.index, line.next_generation(), work, speculative=not final)
         attempt.started = self.teller.now()
         line.attempts.append(attempt)
@@ -218,6 +212,23 @@ class Coordinator:
         self.free -= 1
         self.teller.tell_all("started", line.index, work, attempt)
         self.executor.submit(line.step, attempt, list(there(work)))
+
+    def _take(self, line: Line) -> dict[Any, Entry]:
+        """Take as many keys as a batch has; where values rarely stay, those that are not due are set aside.
+
+        Only keys that are taken are looked at, so that each is set aside once, however many there are.
+        """
+        size = line.size(self.executor.workers, self._batch_seconds)
+        before = self.lines[self.finality.finals : line.index]
+        if line.inputs_final or is_worth(chance_through(before)):
+            return line.take(size)
+        batch: dict[Any, Entry] = {}
+        while line.pending and len(batch) < size:
+            taken = line.take(size - len(batch))
+            due = {key: taken.pop(key) for key in self.finality.due(line, taken)}
+            line.waiting.update(taken)
+            batch.update(due)
+        return batch
 
     def _capped(self, line: Line, batch: dict[Any, Entry]) -> dict[Any, Entry]:
         """Let keys that were begun too often wait until their input is final (run:F21)."""

@@ -50,6 +50,15 @@ class Finality:
             return False
         return not any(line.is_busy_with(key) for line in self.lines[self.finals : index])
 
+    def are_final(self, keys: Iterable[Any], index: int) -> bool:
+        """Say whether all of some keys are."""
+        keys = list(keys)
+        if not all(self.is_final(key, index) for key in keys[:1]):
+            return False
+        if not self.closed and not self.promised.issuperset(keys):
+            return False
+        return not any(line.busy_with(keys) for line in self.lines[self.finals : index])
+
     def due(self, line: Line, keys: Iterable[Any]) -> list[Any]:
         """Return the keys that may be begun at a step: their values will stay, or probably will."""
         keys = list(keys)

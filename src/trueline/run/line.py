@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any, Final
 
 from trueline.run.attempt import Attempt, Entry
@@ -42,6 +41,8 @@ class Line:
         # histories meet. Looking costs 0.15 µs a key.
         self.guarded = True
         self.pending: dict[Any, Entry] = {}  # can be begun
+        # Pending keys, the oldest last: the first of a dictionary is found by passing all that were removed.
+        self._turn: list[Any] = []
         self.waiting: dict[Any, Entry] = {}  # will be, once its input is final
         self.accepted: dict[Any, Entry] = {}
         self.undone: set[Any] = set()  # accepted, but what came of it was dropped
@@ -216,11 +217,20 @@ class Line:
 
     def take(self, limit: int) -> dict[Any, Entry]:
         """Take the oldest of what can be begun."""
-        if limit >= len(self.pending):
-            taken, self.pending = self.pending, {}
-            return taken
-        pending = self.pending
-        return {key: pending.pop(key) for key in list(islice(pending, limit))}
+        pending, turn = self.pending, self._turn
+        if limit >= len(pending):
+            self.pending = {}
+            turn.clear()
+            return pending
+        taken: dict[Any, Entry] = {}
+        while len(taken) < limit:
+            if not turn:
+                turn.extend(reversed(pending))
+            key = turn.pop()
+            entry = pending.pop(key, None)
+            if entry is not None:
+                taken[key] = entry
+        return taken
 
     def accept(self, batch: dict[Any, Entry]) -> None:
         """Make values the ones the step has seen; their generations only grow (run:F3)."""
