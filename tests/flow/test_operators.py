@@ -273,6 +273,34 @@ def test_state_and_cycles_come_round_one_execution_later():
     assert machine.outputs("before") == ((), (1,), (2,))
 
 
+def test_a_cycle_through_defer_tick_is_no_synchronous_one():
+    flow, p = place()
+    tick = p.tick()
+    handle, ahead = tick.forward_ref(ordered=False)
+    both = p.source("s").batch(tick, WHY).union(ahead.defer_tick())
+    handle.complete(both)
+    p.sink("o", both.count().all_ticks())
+    machine = Machine(flow.compile())
+    for value in (1, 2, 3):
+        machine.send("s", value)
+        machine.fire()
+    assert machine.outputs("o") == (1, 2, 3)
+
+
+def test_a_first_execution_shows_some_version_of_every_value_it_reads():
+    flow, p = place()
+    tick = p.tick()
+    s = p.source("s")
+    count = s.count().snapshot(tick, WHY)
+    p.sink("o", s.batch(tick, WHY).cross_singleton(count).all_ticks())
+    machine = Machine(flow.compile())
+    machine.send("s", "a", "b")
+    assert len(machine.choices()) == 3 * 3  # none, one or both elements; version 0, 1 or 2
+    machine.fire((2, 0))
+    assert machine.outputs("o") == (("a", 0), ("b", 0))
+    assert len(machine.choices()) == 2  # a newer version; to show the same again is no reason to run
+
+
 def test_a_forward_reference_inside_a_tick_is_of_the_same_execution():
     flow, p = place()
     tick = p.tick()
