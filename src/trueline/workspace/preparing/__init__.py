@@ -11,6 +11,8 @@ from trueline.workspace.preparing.masking import mask
 from trueline.workspace.preparing.parsing import parse
 from trueline.workspace.preparing.preparing import Preparation
 from trueline.workspace.preparing.repairing import repair
+from trueline.workspace.preparing.rows import Rows
 from trueline.workspace.preparing.validating import validate
+from trueline.workspace.preparing.wrapping import on_rows
 
-__all__ = ["Preparation", "enrich", "mask", "parse", "repair", "validate"]
+__all__ = ["Preparation", "Rows", "enrich", "mask", "on_rows", "parse", "repair", "validate"]
