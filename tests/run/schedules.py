@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.run.sequential import Kinds, Refused, random_feed, random_run, run_sequentially
 from trueline.errors import RunFailed
-from trueline.run import Inline, Step
+from trueline.run import Inline, Step, Threads
 from trueline.run.coordinator import Coordinator
 from trueline.run.telling import Teller
 
@@ -48,18 +48,27 @@ def kinds_of(seed: int) -> Kinds:
     return Kinds(others=seed % 4 != 0, errors=seed % 3 != 0, whole=seed % 5 == 0)
 
 
-def play(seed: int, made: type[Coordinator] = Coordinator) -> tuple[Coordinator, list[Step], dict[str, Any]]:
-    """Make the run of a seed, ready to go: fed all at once or bit by bit, in order or in disorder."""
+def play(
+    seed: int, made: type[Coordinator] = Coordinator, threads: int = 0
+) -> tuple[Coordinator, list[Step], dict[str, Any]]:
+    """Make the run of a seed, ready to go: fed all at once or bit by bit, in order or in disorder.
+
+    With threads it is they, not the seed, that decide who ends first.
+    """
     steps, inputs = random_run(seed, kinds_of(seed))
-    workers = 1 + seed % 5
-    if seed % 2:
-        fed = random_feed(seed, inputs)
-        inputs = {key: value for key, value, _ in fed}
-        executor = Feeding(seed, workers, fed)
-        coordinator = made(steps, executor, deliberate=seed % 11 == 0)
+    fed = random_feed(seed, inputs) if seed % 2 else [(key, value, False) for key, value in inputs.items()]
+    inputs = {key: value for key, value, _ in fed}
+    executor: Any = Threads(threads) if threads else Inline(seed, 1 + seed % 5)
+    if seed % 2 and not threads:
+        executor = Feeding(seed, 1 + seed % 5, list(fed))
+    coordinator = made(steps, executor, deliberate=seed % 11 == 0)
+    if isinstance(executor, Feeding):
         executor.inbox = coordinator.inbox
+    elif seed % 2:
+        for key, value, final in fed:
+            coordinator.inbox.feed({key: value}, final=final)
+        coordinator.inbox.close()
     else:
-        coordinator = made(steps, Inline(seed, workers), deliberate=seed % 11 == 0)
         coordinator.inbox.feed(inputs)
         coordinator.inbox.close()
     if seed % 7 in (1, 2):
@@ -67,9 +76,9 @@ def play(seed: int, made: type[Coordinator] = Coordinator) -> tuple[Coordinator,
     return coordinator, steps, inputs
 
 
-def wrong(seed: int, made: type[Coordinator] = Coordinator) -> str | None:
+def wrong(seed: int, made: type[Coordinator] = Coordinator, threads: int = 0) -> str | None:
     """Run the schedule of a seed; say what differs from the steps one after another, if anything does."""
-    coordinator, steps, inputs = play(seed, made)
+    coordinator, steps, inputs = play(seed, made, threads)
     oracle = run_sequentially(steps, inputs)
     try:
         found = coordinator.run()

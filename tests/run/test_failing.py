@@ -160,6 +160,17 @@ def test_a_watcher_that_raises_ends_the_run_and_leaves_no_thread(what):
 
 
 @pytest.mark.contract("run:F29")
+def test_a_step_that_raises_when_it_learns_that_its_work_is_of_no_use_ends_the_run():
+    def superseded(key):
+        raise OSError(key)
+
+    second = Step(map=lambda key, value: value, superseded=superseded)
+    manual = Manual(in_turn((0, "a")), workers=2)
+    with pytest.raises(OSError, match="a"):
+        run_by([add("0"), second], manual, {"a": "a"})
+
+
+@pytest.mark.contract("run:F29")
 def test_a_process_that_dies_is_told():
     run = Run([Step(map=_die)], executor=Processes(1))
     with pytest.raises(RunFailed, match="failed"):

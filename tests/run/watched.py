@@ -21,10 +21,7 @@ class Watched(Coordinator):
         self.emitted: dict[tuple[int, Any], tuple[int, ...]] = {}
         self.drawn: list[list[int]] = [[] for _ in self.lines]
         self.came: list[set[Any]] = [set() for _ in self.lines]
-        self.running = 0
-        self.peak = 0
         self.calls: dict[tuple[int, Any], int] = {}
-        self.begun_final: dict[tuple[int, Any], int] = {}
         self._wrap()
 
     def _wrap(self) -> None:
