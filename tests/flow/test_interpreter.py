@@ -64,6 +64,18 @@ def test_the_same_seed_gives_the_same_run(name):
         assert make().run(inputs, seed=seed) == make().run(inputs, seed=seed)
 
 
+def test_seeds_differ_in_their_choices_not_only_in_when_input_comes():
+    shown_ = set()
+    for seed in range(20):
+        live = counter().start(seed=seed)
+        live.send("queries", *"abc")
+        live.send("increments", 1, 1)
+        live.run_until_idle()
+        shown_.add(live.take("answers"))
+    assert (("a", 2), ("b", 2), ("c", 2)) in shown_  # the eager run
+    assert len(shown_) > 3
+
+
 @pytest.mark.contract("align:A39")
 def test_everything_is_acknowledged_and_answered_in_the_end():
     for seed in range(50):
