@@ -17,6 +17,7 @@ from bench import (
     codec,
     cold,
     data,
+    flows,
     identity,
     ingest,
     machine,
@@ -46,6 +47,7 @@ SCENARIOS: dict[str, Scenario] = {
     "views": views.run,
     "upsert": upsert.run,
     "runs": runs.run,
+    "flows": flows.run,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -93,3 +93,48 @@ def test_all_checks_at_once_and_the_hard_views(project):
 def test_it_is_found_by_pytest_wherever_trueline_is_installed():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["entry-points"]["pytest11"] == {"trueline.testing.plugin": "trueline.testing.plugin"}
+
+
+FLOW = """
+    from trueline.flow import Flow, nondet
+
+    def flow():
+        made = Flow("pieces")
+        p = made.process("p")
+        p.sink("sizes", p.source("in").batch(p.tick(), nondet("pieces")).count().all_ticks())
+        return made
+
+    def whole(sim):
+        sim.send("in", *range(6))
+        assert sim.next("sizes") == 6
+"""
+
+
+def test_a_body_is_run_under_every_schedule(project):
+    project.makepyfile(
+        FLOW
+        + """
+    def test_any(simulate):
+        def body(sim):
+            sim.send("in", *range(6))
+            assert sum(sim.collect("sizes")) == 6
+        assert simulate(flow(), body).exhaustive
+
+    def test_whole(simulate): simulate(flow(), whole)
+    def test_few(simulate): simulate(flow(), whole, mode="deviations", max_deviations=0)
+    def test_short(simulate):
+        def body(sim):
+            sim.send("in", *range(6))
+            sim.quiesce()
+        simulate(flow(), body, hashing=False, max_executions=3)
+"""
+    )
+    done = project.runpytest_inprocess("-W", "ignore")
+    done.assert_outcomes(passed=2, failed=2)
+    done.stdout.fnmatch_lines(["*To run it again*", "*NOT every schedule (stopped after 3 executions*"])
+
+
+def test_one_schedule_is_replayed(project):
+    project.makepyfile(FLOW + "\n    def test_whole(simulate): simulate(flow(), whole)")
+    project.runpytest_inprocess("--replay-flow", "0").assert_outcomes(passed=1)
+    project.runpytest_inprocess("--replay-flow", "1").assert_outcomes(failed=1)

@@ -44,6 +44,7 @@ COMMANDS = {
     "push": "moving:push",
     "clone": "moving:clone",
     "run": "running:run",
+    "flow": "flows:flow",
     "doctor": "checking:doctor",
     "demo": "app:demo",
     "config": "making:config",

@@ -81,6 +81,7 @@ class Story:
         self.preparation()
         self.keys()
         self.views(sales)
+        self.agreement()
         self.race(sales)
         self.proof()
         self.deaths(sales)
@@ -182,6 +183,17 @@ class Story:
         self.console.say("  A view that loses rows when one of its columns is read is caught:", "faint")
         self.console.say(f"    {caught}", "faint")
         self.facts["views"] = {"rows": len(serial), "same": together == serial, "caught": caught[:7]}
+
+    def agreement(self) -> None:
+        """A counter that breaks under one schedule, and one that no schedule breaks."""
+        from trueline.cli.demo_flows import simulate
+
+        self.chapter(
+            "Agreement",
+            "A counter acknowledges increments and answers queries. A simulator runs a test of it under every\n"
+            "schedule: an acknowledged increment must be in every later answer.",
+        )
+        self.facts["simulated"] = simulate(self.console)
 
     def race(self, sales: Dataset) -> None:
         """Two writers plan from the same head; both commit, one after the other."""

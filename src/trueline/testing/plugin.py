@@ -15,6 +15,16 @@ if TYPE_CHECKING:
     from trueline.view import View
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Make the option known."""
+    group = parser.getgroup("trueline")
+    group.addoption(
+        "--replay-flow",
+        metavar="LINE",
+        help="let `simulate` run one schedule: the line a failure printed",
+    )
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Make the mark known."""
     config.addinivalue_line(
@@ -71,3 +81,24 @@ def hard_view(request: pytest.FixtureRequest) -> View:
     from trueline.testing import views
 
     return views()[request.param]
+
+
+@pytest.fixture
+def simulate(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Run a body under every schedule of a flow: `simulate(flow, body, mode="deviations")`.
+
+    A search that was to be exhaustive and had to stop early fails the test; `--replay-flow LINE` runs one
+    schedule. What was explored goes into the report of the test.
+    """
+    line = request.config.getoption("--replay-flow")
+
+    def run(flow: Any, body: Callable[..., object], mode: str = "exhaustive", **options: Any) -> Any:
+        if line is not None:
+            options["replay"] = line
+        explored = flow.simulate(body, mode, **options)
+        request.node.user_properties.append(("trueline flow", str(explored)))
+        if mode == "exhaustive" and "replay" not in options and not explored.exhaustive:
+            pytest.fail(f"{explored}: allow it more executions, or say mode='deviations'")
+        return explored
+
+    return run
