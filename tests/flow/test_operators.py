@@ -16,7 +16,17 @@ from trueline.errors import (
     Unfinished,
     WrongLocation,
 )
-from trueline.flow import Flow, Machine, nondet
+from trueline.flow import (
+    Bounded,
+    ExactlyOnce,
+    Flow,
+    KeyedSingleton,
+    Machine,
+    Ordered,
+    Singleton,
+    Stream,
+    nondet,
+)
 
 
 def add(a, b):
@@ -451,6 +461,12 @@ def test_unique_makes_repeats_harmless_and_at_least_once_is_passed_on():
     assert s.unique().count().node.kind == "count"
     assert s.fold_commutative(0, max, idempotent=True).node.kind == "fold"
     assert not p.source("t").union(s).node.once
+
+
+def test_collections_can_be_written_as_types_when_the_program_runs():
+    assert Stream[int, Bounded, Ordered, ExactlyOnce].__args__[0] is int
+    assert Singleton[int, Bounded].__args__ == (int, Bounded)
+    assert KeyedSingleton[str, int, Bounded].__args__[:2] == (str, int)
 
 
 def test_weaker_promises_follow_from_operators():

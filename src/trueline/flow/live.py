@@ -30,6 +30,7 @@ class Live:
         self.node = node
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         _CLASSES[cls.shape] = cls
 
     def __repr__(self) -> str:
