@@ -75,11 +75,13 @@ def test_an_error_on_a_value_that_stays_is_told_when_that_is_known():
 def test_an_error_stays_when_the_same_value_comes_again(between):
     # It comes again with newer generations: nothing is worked on again, and nothing forgotten.
     coordinator = Coordinator([refuses("a")], Inline())
-    for value in ("a", *between, "a"):
+    coordinator.executor.start([], coordinator.inbox.post)
+    coordinator._feed({"a": "a"}, final=False)
+    assert coordinator._dispatch()
+    coordinator._receive()
+    assert list(coordinator.lines[0].failed) == ["a"]
+    for value in (*between, "a"):
         coordinator._feed({"a": value}, final=False)
-        while coordinator._dispatch():
-            coordinator.executor._post = coordinator.inbox.post
-            coordinator._receive()
     coordinator.inbox.close()
     with pytest.raises(RunFailed) as raised:
         coordinator.run()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
+import numpy as np
 import pytest
 
 from tests.run.manual import Manual, Told, in_turn, run_by
@@ -136,6 +137,29 @@ def test_work_that_runs_on_an_equal_value_goes_on_under_the_newer_generations():
 def test_values_that_compare_equal_and_are_not_the_same_are_handed_on(value, made):
     found, _ = run_by([Step(map=lambda key, value: made)], Manual(in_turn()), {"a": value})
     assert repr(found["a"]) == repr(made)
+
+
+class Undecided:
+    """Compares as nothing does."""
+
+    def __eq__(self, other):
+        raise ValueError("which element?")
+
+    __hash__ = None
+
+
+def test_values_that_cannot_be_compared_count_as_changed():
+    for made in (Undecided(), np.array([1, 2])):
+        steps = [Step(map=lambda key, value, made=made: made), Step(map=lambda key, value: value)]
+        found, run = run_by(steps, Manual(in_turn(), workers=2), {"a": np.array([1, 2])})
+        assert found["a"] is made
+        assert run.failures == ()
+
+
+def test_none_is_a_value():
+    steps = [Step(map=lambda key, value: None), Step(map=lambda key, value: [value])]
+    found, _ = run_by(steps, Manual(in_turn(), workers=2), {"a": 1, "b": None})
+    assert found == {"a": [None], "b": [None]}
 
 
 def test_a_digest_tells_values_apart_where_a_step_has_one():
