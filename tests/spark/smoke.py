@@ -16,9 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.spark import deeds
+from tests.spark.running_steps import Meets, Stalls
 from trueline import console
 from trueline.errors import HashMismatch, QueryError, SparkFailed, TaskFailed
+from trueline.run import Run
 from trueline.spark.frames import spool, write_pieces
+from trueline.spark.running import Spark
 from trueline.spark.session import SparkRoom, adopt, start
 from trueline.spark.settings import SQL_SETTINGS, Settings
 from trueline.workspace.tasks import Inline
@@ -242,6 +245,18 @@ EXPECTED = {
     "st": "{'x': 1, 'y': None}",
     "missing": "None",
 }
+
+
+def check_a_run_gives_what_it_gives_inline_and_stops_what_is_of_no_use(user, room):
+    folder = tempfile.mkdtemp()
+    gate, never = f"{folder}/gate", f"{folder}/never"
+    for path in (gate, never):
+        os.mkfifo(path)
+    run = Run([Meets(gate), Stalls(gate, never)], executor=Spark(room))
+    # It ends only if the work on the old value, which waits for ever, is cancelled.
+    assert run.execute({"k": "value"}) == {"k": "value! done"}
+    assert run.report.steps[1].wasted == 1, run.report
+    assert set(room.session.getTags()) == set()
 
 
 def check_a_room_can_be_left(user, room):

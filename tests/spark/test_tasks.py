@@ -60,7 +60,7 @@ def test_a_result_that_comes_twice_is_handed_on_once_and_a_missing_one_is_an_err
 
     def answering(*pairs):
         table = pa.table(
-            {"id": [i for i, _ in pairs], "result": [pack(value) for _, value in pairs]}, schema=tasks._ARROW
+            {"id": [i for i, _ in pairs], "result": [pack(value) for _, value in pairs]}, schema=tasks.ARROW
         )
         monkeypatch.setattr(tasks, "run", lambda *_, **__: table)
 

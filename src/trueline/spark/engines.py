@@ -5,12 +5,15 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trueline.spark.progress import Counter, Handled, Tracked
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_POOL: Final = "spark.scheduler.pool"
 
 
 class Engine(ABC):
@@ -26,8 +29,15 @@ class Engine(ABC):
         """Return a thread that has inherited the caller's properties (scheduler pool, job group, tags)."""
 
     @abstractmethod
-    def mark(self, tag: str, label: str) -> None:
-        """Tag and describe the jobs of the current thread, which is one of ours and ends with the job."""
+    def mark(self, tag: str, label: str, pool: str | None = None) -> None:
+        """Tag and describe the jobs of the current thread, which is one of ours and ends with the job.
+
+        They run in a `pool` of the scheduler, where there is one in reach.
+        """
+
+    @abstractmethod
+    def clear(self, tag: str) -> None:
+        """Take back what `mark` has set in the current thread."""
 
     @abstractmethod
     def cancel(self, tag: str) -> None:
@@ -57,12 +67,20 @@ class Classic(Engine):
 
         return InheritableThread(target=work, daemon=True)
 
-    def mark(self, tag: str, label: str) -> None:
+    def mark(self, tag: str, label: str, pool: str | None = None) -> None:
         context = self.session.sparkContext
         # Tags of the session itself cannot be cancelled from another thread; those of the context can.
         context.addJobTag(tag)
         context.setInterruptOnCancel(True)
         context.setJobDescription(label)
+        if pool is not None:
+            context.setLocalProperty(_POOL, pool)
+
+    def clear(self, tag: str) -> None:
+        context = self.session.sparkContext
+        context.removeJobTag(tag)
+        for name in (_POOL, "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(name, None)
 
     def cancel(self, tag: str) -> None:
         self.session.sparkContext.cancelJobsWithTag(tag)
@@ -84,8 +102,11 @@ class Connect(Engine):
 
         return InheritableThread(target=work, session=self.session, daemon=True)
 
-    def mark(self, tag: str, label: str) -> None:
+    def mark(self, tag: str, label: str, pool: str | None = None) -> None:
         self.session.addTag(tag)
+
+    def clear(self, tag: str) -> None:
+        self.session.removeTag(tag)
 
     def cancel(self, tag: str) -> None:
         self.session.interruptTag(tag)

@@ -80,6 +80,10 @@ class Settings:
             # Nothing is left in the current folder: no warehouse, no metastore.
             "spark.sql.catalogImplementation": "in-memory",
             "spark.executorEnv.PYTHONPATH": _python_path(),
+            # Work on values that are final goes ahead of work that may be thrown away; all else is as ever:
+            # jobs without a pool share one, first come, first served.
+            "spark.scheduler.mode": "FAIR",
+            "spark.scheduler.allocation.file": f"file://{Path(__file__).with_name('pools.xml')}",
             **SQL_SETTINGS,
         }
         if self.is_local:

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 # sent all descriptors of its job.
 _TASKS: Final = 1_024
 _BYTES: Final = 4 << 20
-_SCHEMA: Final = "id long, result binary"
-_ARROW: Final = pa.schema({"id": pa.int64(), "result": pa.binary()})
+SCHEMA: Final = "id long, result binary"
+ARROW: Final = pa.schema({"id": pa.int64(), "result": pa.binary()})
 
 
 class SparkTasks:
@@ -46,7 +46,7 @@ class SparkTasks:
     ) -> Iterator[tuple[int, Result]]:
         count = len(packed)
         frame = self.room.session.range(0, count, 1, count).mapInArrow(
-            Work(function, first, packed, label), _SCHEMA
+            Work(function, first, packed, label), SCHEMA
         )
         table = run(self.room.engine, frame.toArrow, label=label, total=count)
         seen: set[int] = set()
@@ -86,7 +86,7 @@ class Work:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield pa.record_batch([[number], [self._one(number)]], schema=_ARROW)
+                yield pa.record_batch([[number], [self._one(number)]], schema=ARROW)
 
     def _one(self, number: int) -> bytes:
         try:
