@@ -59,7 +59,7 @@ def status(spark, tag):
 # --- results ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", [3, 11])
+@pytest.mark.parametrize("seed", [11])
 def test_results_are_those_of_one_step_after_another(spark_room, seed):
     steps, inputs = random_run(seed)
     assert Run(steps, executor=Spark(spark_room)).execute(inputs) == sequential(steps, inputs)
