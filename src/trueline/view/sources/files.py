@@ -6,7 +6,7 @@ ever left out because of one, whichever columns are read (view:C34, view:C37).
 
 from __future__ import annotations
 
-import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from trueline import console
 from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.identity import RowIds
@@ -22,49 +21,7 @@ from trueline.readers import Reader, Source, csv, find, json, text
 from trueline.view.chunk import Chunk, Want
 from trueline.view.node import Node, Piece
 from trueline.view.schema import Schema
-from trueline.view.sources.memory import as_type
-
-
-class Tally:
-    """What reading has found out about the files of a view: rows of each, and cells that were bad."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._rows: dict[int, int] = {}
-        self._bad: dict[tuple[int, str], int] = {}
-
-    def rows(self, number: int) -> int | None:
-        """Return how many rows a file has, if it was read to its end."""
-        return self._rows.get(number)
-
-    def note_rows(self, number: int, rows: int) -> None:
-        """Keep how many rows a file has."""
-        with self._lock:
-            self._rows[number] = rows
-
-    def note_bad(self, path: str, number: int, counts: dict[str, int]) -> None:
-        """Keep how many cells of a file were bad, and say so the first time."""
-        with self._lock:
-            new = {name: count for name, count in counts.items() if (number, name) not in self._bad}
-            self._bad.update({(number, name): count for name, count in counts.items()})
-        for name, count in new.items():
-            console.current().warn(f"{path}: {count:,} cells of {name!r} cannot be read, and are missing")
-
-    @property
-    def bad(self) -> dict[str, int]:
-        """The bad cells found so far, by column."""
-        found: dict[str, int] = {}
-        with self._lock:
-            for (_, name), count in self._bad.items():
-                found[name] = found.get(name, 0) + count
-        return found
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_rows": dict(self._rows), "_bad": {}}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
+from trueline.view.sources.tally import Tally, as_types
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,13 +88,15 @@ class FilePiece:
         first = sum(self._count(before) for before in range(self.number)) if self.ids else 0
         source, number = self.sources[self.number], 0
         reading = self.reader.read(source, self.arrow, columns=self.names)
+        bad: Counter[str] = Counter()
         for batch in reading:
-            arrays = tuple(as_type(batch.table.column(place), kind) for place, kind in enumerate(self.kinds))
+            arrays = as_types(batch.table.columns, self.kinds, self.names, bad)
             rows = batch.table.num_rows
             yield Chunk(rows, arrays, RowIds.range(first + number, rows) if self.ids else None)
             number += rows
         self.tally.note_rows(self.number, number)
-        self.tally.note_bad(source.path, self.number, dict(reading.stats.bad))
+        bad.update(reading.stats.bad)
+        self.tally.note_bad(source.path, self.number, bad)
 
     def _count(self, number: int) -> int:
         """Count the rows of a file, reading no cell of them."""

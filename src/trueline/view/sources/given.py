@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 
@@ -18,7 +19,7 @@ from trueline.view.node import Node, Piece
 from trueline.view.origin import Origin
 from trueline.view.schema import Schema
 from trueline.view.source import Source
-from trueline.view.sources.memory import as_type
+from trueline.view.sources.tally import Pass, Tally, as_types
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +27,7 @@ class Given(Node):
     """A source; a row's id is what its ordinal column says, else its number."""
 
     source: Source
+    tally: Tally = field(default_factory=Tally)
 
     @cached_property
     def schema(self) -> Schema:
@@ -46,6 +48,11 @@ class Given(Node):
     def origins(self) -> Mapping[str, Origin]:
         """What the source says."""
         return self.source.origins
+
+    @property
+    def bad(self) -> dict[str, int]:
+        """The cells that are no values of their columns, by column, as far as they were read here."""
+        return self.tally.bad
 
     @property
     def title(self) -> str:
@@ -70,18 +77,19 @@ class Given(Node):
         parts: Sequence[Source] | None = divide(bounds, want.parts) if divide is not None else None
         if parts is not None and not parts:
             return []
+        noted = Pass(self.tally)
         if parts is None:
-            return [GivenPiece(self.source, names, kinds, bounds, ordinal, 0, ids=want.ids)]
+            return [GivenPiece(self.source, names, kinds, bounds, ordinal, 0, want.ids, noted, 0)]
         if want.ids and ordinal is None:
             counts = [part.row_count for part in parts]
             if None in counts:
-                return [GivenPiece(self.source, names, kinds, bounds, ordinal, 0, ids=True)]
+                return [GivenPiece(self.source, names, kinds, bounds, ordinal, 0, True, noted, 0)]
             firsts = list(accumulate((count or 0 for count in counts), initial=0))[:-1]
         else:
             firsts = [0] * len(parts)
         return [
-            GivenPiece(part, names, kinds, bounds, ordinal, first, ids=want.ids)
-            for part, first in zip(parts, firsts, strict=True)
+            GivenPiece(part, names, kinds, bounds, ordinal, first, want.ids, noted, number)
+            for number, (part, first) in enumerate(zip(parts, firsts, strict=True))
         ]
 
 
@@ -96,6 +104,8 @@ class GivenPiece:
     ordinal: str | None
     first: int
     ids: bool
+    noted: Pass
+    number: int
 
     @property
     def rows(self) -> int | None:
@@ -105,9 +115,11 @@ class GivenPiece:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows in order."""
         extra = [self.ordinal] if self.ids and self.ordinal and self.ordinal not in self.names else []
-        number = self.first
+        number, bad = self.first, Counter[str]()
         for batch in self.source.batches([*self.names, *extra], self.bounds):
-            arrays = tuple(as_type(batch.column(place), kind) for place, kind in enumerate(self.kinds))
+            arrays = as_types(batch.columns[: len(self.kinds)], self.kinds, self.names, bad)
+            if bad:
+                self.noted.note(self.number, bad)
             yield Chunk(batch.num_rows, arrays, self._ids(batch, number) if self.ids else None)
             number += batch.num_rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,10 +13,10 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.identity import RowIds
 from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
-from trueline.view.entering import entered
 from trueline.view.node import Node, Piece
 from trueline.view.origin import Origin
 from trueline.view.schema import Schema
+from trueline.view.sources.tally import Pass, Tally, as_types
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,7 @@ class Memory(Node):
     table: pa.Table
     given: Mapping[str, Origin] = field(default_factory=dict)
     name: str = "rows in memory"
+    tally: Tally = field(default_factory=Tally)
 
     @cached_property
     def schema(self) -> Schema:
@@ -50,15 +52,20 @@ class Memory(Node):
     def title(self) -> str:
         return f"{self.name}: {self.table.num_rows:,} rows, {self.table.num_columns} columns"
 
+    @property
+    def bad(self) -> dict[str, int]:
+        """The cells that are no values of their columns, by column, as far as they were read."""
+        return self.tally.bad
+
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return equal parts of the table, some thousands of rows each, or as many as are wanted."""
         total = self.table.num_rows
-        parts = max(1, -(-total // ROWS_OF_A_CHUNK), min(want.parts, total))
+        parts = max(-(-total // ROWS_OF_A_CHUNK), min(want.parts, total))
         kinds = tuple(self.schema[index].type for index in want.columns)
-        chosen = self.table.select(list(want.columns))
-        cuts = [total * part // parts for part in range(parts + 1)]
+        chosen, noted = self.table.select(list(want.columns)), Pass(self.tally)
+        cuts = [total * part // parts for part in range(parts + 1)] if parts else []
         return [
-            MemoryPiece(chosen.slice(start, stop - start), kinds, start, stop - start, ids=want.ids)
+            MemoryPiece(chosen.slice(start, stop - start), kinds, start, stop - start, want.ids, noted)
             for start, stop in pairwise(cuts)
         ]
 
@@ -72,18 +79,15 @@ class MemoryPiece:
     start: int
     rows: int
     ids: bool
+    noted: Pass
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows."""
+        bad: Counter[str] = Counter()
         for start in range(0, self.rows, ROWS_OF_A_CHUNK):
             rows = min(ROWS_OF_A_CHUNK, self.rows - start)
             part = self.table.slice(start, rows)
-            arrays = tuple(
-                as_type(column, kind) for column, kind in zip(part.columns, self.kinds, strict=True)
-            )
+            arrays = as_types(part.columns, self.kinds, part.column_names, bad)
+            if bad:
+                self.noted.note(self.start, bad)
             yield Chunk(rows, arrays, RowIds.range(self.start + start, rows) if self.ids else None)
-
-
-def as_type(column: pa.ChunkedArray | pa.Array, kind: pa.DataType | t.Type) -> pa.Array:
-    """Return a column as one array of the type a schema gives it."""
-    return entered(column, t.of(kind))

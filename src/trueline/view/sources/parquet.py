@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final
@@ -20,7 +21,7 @@ from trueline.view.bounds import Interval, step_of
 from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
 from trueline.view.node import Node, Piece
 from trueline.view.schema import Schema
-from trueline.view.sources.memory import as_type
+from trueline.view.sources.tally import Tally, as_types
 
 _COUNTED: Final = ("INT32", "INT64")
 Range = tuple[int, int] | None
@@ -43,6 +44,7 @@ class ParquetFiles(Node):
     sources: tuple[Source, ...]
     arrow: pa.Schema
     groups: tuple[Group, ...]
+    tally: Tally = field(default_factory=Tally)
 
     @cached_property
     def schema(self) -> Schema:
@@ -60,13 +62,18 @@ class ParquetFiles(Node):
         more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
         return f"parquet files {', '.join(names) or '(none)'}{more}: {len(self.groups)} groups of rows"
 
+    @property
+    def bad(self) -> dict[str, int]:
+        """The cells that are no values of their columns, by column, as far as they were read."""
+        return self.tally.bad
+
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return a piece for each group of rows that the bounds do not rule out."""
         firsts = accumulate((group.rows for group in self.groups), initial=0)
         kinds = tuple(self.schema[index].type for index in want.columns)
         return [
             GroupPiece(
-                self.sources[group.file], group.number, group.rows, first, want.columns, kinds, want.ids
+                self.sources[group.file], group, first, want.columns, kinds, want.ids, tally=self.tally
             )
             for group, first in zip(self.groups, firsts, strict=False)
             if group.rows and _may_match(group, want.bounds)
@@ -84,12 +91,17 @@ class GroupPiece:
     """One group of rows of one file."""
 
     source: Source
-    number: int
-    rows: int
+    group: Group
     first: int
     columns: tuple[int, ...]
     kinds: tuple[t.Type, ...]
     ids: bool
+    tally: Tally
+
+    @property
+    def rows(self) -> int:
+        """What the file says."""
+        return self.group.rows
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows in order."""
@@ -100,17 +112,17 @@ class GroupPiece:
             return
         with opened(self.source) as file:
             names = [file.schema_arrow.names[index] for index in self.columns]
-            start = 0
+            start, bad = 0, Counter[str]()
             for batch in file.iter_batches(
-                ROWS_OF_A_CHUNK, row_groups=[self.number], columns=names, use_threads=False
+                ROWS_OF_A_CHUNK, row_groups=[self.group.number], columns=names, use_threads=False
             ):
-                arrays = tuple(
-                    as_type(batch.column(name), kind) for name, kind in zip(names, self.kinds, strict=True)
-                )
+                columns = [batch.column(name) for name in names]
+                arrays = as_types(columns, self.kinds, names, bad)
                 yield Chunk(batch.num_rows, arrays, self._ids(start, batch.num_rows))
                 start += batch.num_rows
             if start != self.rows:
-                raise ValueError(f"group of rows {self.number} ends after {start} rows")
+                raise ValueError(f"group of rows {self.group.number} ends after {start} rows")
+            self.tally.note_bad(self.source.path, (self.group.file, self.group.number), bad)
 
     def _ids(self, start: int, rows: int) -> RowIds | None:
         return RowIds.range(self.first + start, rows) if self.ids else None

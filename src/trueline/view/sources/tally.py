@@ -1,0 +1,104 @@
+"""Cells of a source that are no values of their column: missing, and counted once however often they are met.
+
+Files, and groups of rows in them, are read as a whole, so each is counted by itself. Other rows come in
+pieces that a reader's wishes decide; there a pass over them is counted, and the one that found most is right.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from trueline import console
+from trueline import types as t
+from trueline.view.entering import entered
+
+Part: TypeAlias = int | tuple[int, int]
+
+
+class Tally:
+    """What reading has found out about a source: rows of each of its files, and cells that were bad."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._rows: dict[int, int] = {}
+        self._bad: dict[tuple[Part, str], int] = {}
+        self._most: dict[str, int] = {}
+
+    def rows(self, number: int) -> int | None:
+        """Return how many rows a file has, if it was read to its end."""
+        return self._rows.get(number)
+
+    def note_rows(self, number: int, rows: int) -> None:
+        """Keep how many rows a file has."""
+        with self._lock:
+            self._rows[number] = rows
+
+    def note_bad(self, path: str, part: Part, counts: Mapping[str, int]) -> None:
+        """Keep how many cells of a file, or a part of one, were bad, and say so the first time."""
+        with self._lock:
+            new = {name: count for name, count in counts.items() if (part, name) not in self._bad}
+            self._bad.update({(part, name): count for name, count in counts.items()})
+        for name, count in new.items():
+            console.current().warn(f"{path}: {count:,} cells of {name!r} cannot be read, and are missing")
+
+    def note_pass(self, name: str, count: int) -> None:
+        """Keep how many cells of a column a pass over the rows has found bad, if none has found more."""
+        with self._lock:
+            self._most[name] = max(count, self._most.get(name, 0))
+
+    @property
+    def bad(self) -> dict[str, int]:
+        """The bad cells found so far, by column."""
+        found = dict(self._most)
+        with self._lock:
+            for (_, name), count in self._bad.items():
+                found[name] = found.get(name, 0) + count
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_rows": dict(self._rows), "_bad": {}, "_most": {}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+
+class Pass:
+    """One pass over the rows of a source, in pieces that each note what they find."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+        self._lock = threading.Lock()
+        self._found: dict[tuple[int, str], int] = {}
+
+    def note(self, piece: int, counts: Mapping[str, int]) -> None:
+        """Keep how many cells a piece has found bad so far."""
+        for name, count in counts.items():
+            with self._lock:
+                self._found[piece, name] = max(count, self._found.get((piece, name), 0))
+                total = sum(each for (_, found), each in self._found.items() if found == name)
+            self._tally.note_pass(name, total)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pass, (Tally(),)
+
+
+def as_types(
+    columns: Sequence[pa.ChunkedArray | pa.Array],
+    kinds: Sequence[t.Type],
+    names: Sequence[str],
+    bad: Counter[str],
+) -> tuple[pa.Array, ...]:
+    """Return columns as arrays of their types, and add to `bad` the cells that are missing only now."""
+    arrays = []
+    for column, kind, name in zip(columns, kinds, names, strict=True):
+        array = entered(column, kind)
+        if array.null_count > column.null_count:
+            bad[name] += array.null_count - column.null_count
+        arrays.append(array)
+    return tuple(arrays)
