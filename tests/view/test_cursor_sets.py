@@ -170,7 +170,7 @@ class Stream:
 @pytest.mark.contract("view:C36")
 def test_what_is_read_ahead_is_bounded():
     stream = Stream(100)
-    with Ahead([lambda: stream], 1) as ahead:
+    with Ahead(lambda _: stream, 1, 1) as ahead:
         # Four wait in the line, the thread holds a fifth, and asks for no more.
         assert stream.some.wait(30)
         assert not stream.all.wait(0.2)
@@ -180,7 +180,7 @@ def test_what_is_read_ahead_is_bounded():
 @pytest.mark.contract("view:C56")
 def test_streams_are_closed_by_the_threads_that_read_them():
     streams = [Stream(100), Stream(100), Stream(100)]
-    with Ahead([lambda each=each: each for each in streams], 2) as ahead:
+    with Ahead(streams.__getitem__, 3, 2) as ahead:
         assert next(ahead.run()) == (0, 0)
         assert streams[1].some.wait(30)
     assert [stream.closed for stream in streams] == [True, True, False]

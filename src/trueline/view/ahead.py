@@ -29,7 +29,7 @@ def in_order(pieces: Sequence[Piece], threads: int = THREADS) -> Iterator[tuple[
             for chunk in piece.chunks():
                 yield number, chunk
         return
-    with Ahead([piece.chunks for piece in pieces], min(threads, len(pieces))) as ahead:
+    with Ahead(lambda number: pieces[number].chunks(), len(pieces), min(threads, len(pieces))) as ahead:
         yield from ahead.run()
 
 
@@ -37,7 +37,7 @@ class Background(Generic[T]):
     """One stream, read ahead by a thread of its own from the moment it is made."""
 
     def __init__(self, stream: Callable[[], Iterator[T]]) -> None:
-        self._ahead = Ahead([stream], 1)
+        self._ahead = Ahead(lambda _: stream(), 1, 1)
         self._ahead.start()
         self._items = self._ahead.run()
 
@@ -63,7 +63,8 @@ class Ahead(Generic[T]):
     waits in its line, so the reader gets everything that was before it.
     """
 
-    def __init__(self, streams: Sequence[Callable[[], Iterator[T]]], threads: int) -> None:
+    def __init__(self, stream: Callable[[int], Iterator[T]], streams: int, threads: int) -> None:
+        self._stream = stream  # by its number
         self._streams = streams
         self._lines: dict[int, deque[T | BaseException | _End]] = {}
         self._changed = threading.Condition()
@@ -93,7 +94,7 @@ class Ahead(Generic[T]):
 
     def run(self) -> Generator[tuple[int, T], None, None]:
         """Yield (number of the stream, item) in order."""
-        for number in range(len(self._streams)):
+        for number in range(self._streams):
             while True:
                 found = self._take(number)
                 if isinstance(found, _End):
@@ -136,12 +137,10 @@ class Ahead(Generic[T]):
         with self._changed:
             self._changed.wait_for(
                 lambda: (
-                    self._stopped
-                    or self._next >= len(self._streams)
-                    or self._next < self._reading + self._window
+                    self._stopped or self._next >= self._streams or self._next < self._reading + self._window
                 )
             )
-            if self._stopped or self._next >= len(self._streams):
+            if self._stopped or self._next >= self._streams:
                 return None
             number, self._next = self._next, self._next + 1
             self._lines[number] = deque()
@@ -149,7 +148,7 @@ class Ahead(Generic[T]):
 
     def _fill(self, number: int) -> bool:
         """Read a stream to its end, or until nobody wants it any more."""
-        stream = self._streams[number]()
+        stream = self._stream(number)
         try:
             return all(self._put(number, item) for item in stream)
         finally:

@@ -30,6 +30,9 @@ class Want:
     bounds: Mapping[int, Interval] = field(default_factory=dict)
     parts: int = 0
 
+    def __hash__(self) -> int:
+        return hash((self.columns, self.ids, self.parts))
+
     def of(self, columns: Sequence[int], *, ids: bool | None = None) -> Want:
         """Return it for other columns, with no bounds."""
         return Want(tuple(columns), self.ids if ids is None else ids, {}, self.parts)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 from trueline import types as t
 from trueline.errors import CursorShared, InputError
 from trueline.identity import RowId
-from trueline.view.ahead import THREADS, Background, in_order
+from trueline.view.ahead import THREADS, Background
 from trueline.view.chunk import Chunk, Want
 from trueline.view.node import Node, Piece
 from trueline.view.reading import numbered
@@ -259,7 +259,8 @@ def _reading(pieces: Sequence[Piece], member: int, members: int) -> Callable[[],
 
     def read() -> Chunks:
         # Members are read by their own threads already: none reads ahead.
-        for number, chunk in in_order([pieces[index] for index in mine], 1):
-            yield mine[number], chunk
+        for number in mine:
+            for chunk in pieces[number].chunks():
+                yield number, chunk
 
     return read

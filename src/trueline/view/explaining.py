@@ -18,13 +18,18 @@ _SHOWN = 12
 def explain(node: Node, columns: Sequence[Column]) -> str:
     """Say, step by step from the last to the sources, what reading these columns does.
 
-    A column marked `=` is handed on as it is; `+` is made at that step.
+    A column marked `=` is handed on as it is; `+` is made at that step. What was
+    said of a step that is reached again, for the same columns, is not said again.
     """
-    return "\n".join(_lines(node, Want(tuple(column.index for column in columns))))
+    return "\n".join(_lines(node, Want(tuple(column.index for column in columns)), set()))
 
 
-def _lines(node: Node, want: Want) -> Iterator[str]:
+def _lines(node: Node, want: Want, said: set[tuple[int, Want]]) -> Iterator[str]:
     yield node.title
+    if (id(node), want) in said and node.inputs:
+        yield "    as above"
+        return
+    said.add((id(node), want))
     shown = [_column(node, index) for index in want.columns]
     more = f" … {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     ids = " and ids" if want.ids else ""
@@ -32,7 +37,7 @@ def _lines(node: Node, want: Want) -> Iterator[str]:
     if node.serial is not None:
         yield f"    in one piece: {node.serial}"
     for below, asked in zip(node.inputs, node.wants(want), strict=True):
-        for line in _lines(below, asked):
+        for line in _lines(below, asked, said):
             yield f"  {line}"
 
 
@@ -50,17 +55,3 @@ def origin(node: Node, column: Column) -> ColumnOrigin | None:
         return None
     found = source.schema[index]
     return ColumnOrigin(source.title, found.name, found.index, tuple(source.origins.values()))
-
-
-def steps(node: Node) -> Iterator[Node]:
-    """Yield the nodes of a view, sources first, the view last."""
-    seen: set[int] = set()
-
-    def walk(each: Node) -> Iterator[Node]:
-        for below in each.inputs:
-            yield from walk(below)
-        if id(each) not in seen:
-            seen.add(id(each))
-            yield each
-
-    return walk(node)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from trueline.view.chunk import Chunk, Want
 from trueline.view.origin import Origin
+from trueline.view.walking import once_a_walk
 
 if TYPE_CHECKING:
     from trueline.view.schema import Schema
@@ -51,11 +52,13 @@ class Node(ABC):
         return None
 
     @property
+    @once_a_walk
     def can_shuffle(self) -> bool:
         """Whether a seed changes the order of rows (view:C81)."""
         return all(each.can_shuffle for each in self.inputs)
 
     @property
+    @once_a_walk
     def origins(self) -> Mapping[str, Origin]:
         """The datasets it rests on, by name."""
         return {name: origin for each in self.inputs for name, origin in each.origins.items()}
@@ -66,6 +69,7 @@ class Node(ABC):
         return None
 
     @property
+    @once_a_walk
     def portable(self) -> bool:
         """Whether its pieces can be read in other processes."""
         return all(each.portable for each in self.inputs)
@@ -100,13 +104,18 @@ class Node(ABC):
 class Run:
     """Pieces read one after another, as one piece."""
 
-    parts: tuple[Piece, ...]
+    parts: Sequence[Piece]
 
     @property
     def rows(self) -> int | None:
         """The sum, if all are known."""
-        counts = [part.rows for part in self.parts]
-        return None if None in counts else sum(count for count in counts if count is not None)
+        total = 0
+        for part in self.parts:
+            rows = part.rows
+            if rows is None:
+                return None
+            total += rows
+        return total
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows in order."""
@@ -117,4 +126,4 @@ class Run:
 def whole(node: Node, want: Want) -> Piece:
     """Return all rows of a node as one piece."""
     pieces = node.pieces(want)
-    return pieces[0] if len(pieces) == 1 else Run(tuple(pieces))
+    return pieces[0] if len(pieces) == 1 else Run(pieces)

@@ -13,6 +13,7 @@ from trueline.view.chunk import Chunk, Want
 from trueline.view.node import Node
 from trueline.view.sources.memory import Memory
 from trueline.view.vectors import dense
+from trueline.view.walking import steps
 
 if TYPE_CHECKING:
     from trueline.view.schema import Column
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 def is_in_memory(node: Node) -> bool:
     """Say whether all rows are in memory already, so that reading ahead gains nothing."""
-    return isinstance(node, Memory) or (bool(node.inputs) and all(is_in_memory(each) for each in node.inputs))
+    return all(isinstance(each, Memory) for each in steps(node) if not each.inputs)
 
 
 def chunks(node: Node, want: Want) -> Iterator[Chunk]:

@@ -11,6 +11,7 @@ from trueline.view.node import Node
 from trueline.view.operations import Operations, natural
 from trueline.view.origin import Origin
 from trueline.view.sources.given import Given
+from trueline.view.walking import steps
 
 if TYPE_CHECKING:
     from trueline.view.cursor import ChunkCursor
@@ -72,7 +73,7 @@ class View(Doors, Operations):
     def bad(self) -> Mapping[str, int]:
         """How many cells of the files below could not be read and are missing, as far as they were read."""
         found: dict[str, int] = {}
-        for node in explaining.steps(self._node):
+        for node in steps(self._node):
             for name, count in getattr(node, "bad", {}).items():
                 found[name] = found.get(name, 0) + count
         return found

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow as pa
 from trueline.identity import RowIds
 from trueline.view.chunk import Chunk, Want
 from trueline.view.node import Node, Piece
+from trueline.view.pieces import of_each
 from trueline.view.schema import Field, Schema
 
 
@@ -127,7 +129,9 @@ class Columns(Node):
         )
         if not steps and order == tuple(range(len(below.columns))) and below.ids == want.ids:
             return self.below.pieces(below)
-        return [ColumnsPiece(piece, steps, order, ids=want.ids) for piece in self.below.pieces(below)]
+        return of_each(
+            self.below.pieces(below), partial(ColumnsPiece, steps=steps, order=order, ids=want.ids)
+        )
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from trueline.errors import SchemaError
 from trueline.identity import RowId
 from trueline.view.annotations import Annotations, category_values
 from trueline.view.chunk import Chunk, Want
 from trueline.view.node import Node, Piece
+from trueline.view.pieces import of_each, strung
 from trueline.view.schema import Column, Field, Schema
+from trueline.view.walking import once_a_walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +39,7 @@ class Concatenated(Node):
         return self.views
 
     @property
+    @once_a_walk
     def row_count(self) -> int | None:
         """The sum, if all are known (view:C31)."""
         counts = [view.row_count for view in self.views]
@@ -54,13 +58,13 @@ class Concatenated(Node):
             for places in self.places
         )
 
+    @once_a_walk
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return the pieces of the first, then of the second …"""
-        found: list[Piece] = []
-        for number, (view, below) in enumerate(zip(self.views, self.wants(want), strict=True)):
-            pieces = view.pieces(below)
-            found += [PieceOf(piece, number) for piece in pieces] if want.ids else pieces
-        return found
+        found = [view.pieces(below) for view, below in zip(self.views, self.wants(want), strict=True)]
+        if want.ids:
+            found = [of_each(pieces, partial(PieceOf, number=number)) for number, pieces in enumerate(found)]
+        return strung(found)
 
 
 @dataclass(frozen=True, eq=False)

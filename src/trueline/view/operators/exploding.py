@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,6 +22,7 @@ from trueline.identity import RowId, RowIds
 from trueline.view.annotations import CATEGORY_VALUES, Annotations
 from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
 from trueline.view.node import Node, Piece
+from trueline.view.pieces import of_each
 from trueline.view.schema import Field, Schema
 from trueline.view.vectors import dense
 
@@ -76,8 +78,8 @@ class Exploded(Node):
         kind = self.below.schema[self.column].type
         assert isinstance(kind, t.Vector)
         at = below.columns.index(self.column)
-        keep = len(want.columns)
-        return [ExplodedPiece(piece, at, keep, kind, self.outer) for piece in self.below.pieces(below)]
+        made = partial(ExplodedPiece, at=at, keep=len(want.columns), kind=kind, outer=self.outer)
+        return of_each(self.below.pieces(below), made)
 
 
 @dataclass(frozen=True, eq=False)

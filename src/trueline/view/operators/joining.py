@@ -29,6 +29,7 @@ from trueline.view.operators.sorting import ByColumns
 from trueline.view.ordering import has_words
 from trueline.view.ranges import Ordered, bucket
 from trueline.view.schema import Column, Field, Schema
+from trueline.view.walking import once_a_walk
 
 _HOW: Final = get_args(How)
 
@@ -92,6 +93,7 @@ class Joined(Node):
             return None
         return (0, left) if left is not None else (1, right) if right is not None else None
 
+    @once_a_walk
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return those of the left; a full join has one more."""
         left, right = self.wants(want)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow as pa
 from trueline.view.chunk import Chunk, Want
 from trueline.view.expressions import Expression
 from trueline.view.node import Node, Piece, Run
+from trueline.view.pieces import of_each
 from trueline.view.schema import Schema
 
 
@@ -57,7 +59,8 @@ class Filter(Node):
         """Return those of the input."""
         (below,) = self.wants(want)
         at = tuple(below.columns.index(column) for column in self._needed)
-        return [FilterPiece(piece, self.where, at, len(want.columns)) for piece in self.below.pieces(below)]
+        made = partial(FilterPiece, where=self.where, at=at, keep=len(want.columns))
+        return of_each(self.below.pieces(below), made)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,16 +144,34 @@ class Part(Node):
         if self.count == 0:
             return []
         pieces = self.below.pieces(self.wants(want)[0])
-        if any(piece.rows is None for piece in pieces):
-            return [Cut(Run(tuple(pieces)), self.start, self.count)]
-        return part_of(pieces, self.start, self.count)
+        stop = None if self.count is None else self.start + self.count
+        return (
+            part_of(pieces, self.start, self.count)
+            if _are_counted(pieces, stop)
+            else [Cut(Run(pieces), self.start, self.count)]
+        )
+
+
+def _are_counted(pieces: Sequence[Piece], stop: int | None) -> bool:
+    """Say whether all pieces are counted, as far as rows before this number go."""
+    total = 0
+    for piece in pieces:
+        rows = piece.rows
+        if rows is None:
+            return False
+        total += rows
+        if stop is not None and total >= stop:
+            break
+    return True
 
 
 def part_of(pieces: Sequence[Piece], start: int, count: int | None) -> list[Piece]:
-    """Cut rows out of pieces that are all counted: from number `start` on, at most `count`."""
+    """Cut rows out of pieces that are counted so far: from number `start` on, at most `count`."""
     found: list[Piece] = []
     first, stop = 0, None if count is None else start + count
     for piece in pieces:
+        if stop is not None and first >= stop:
+            break
         rows = piece.rows
         assert rows is not None
         begin = max(0, start - first)

@@ -11,6 +11,7 @@ import decimal
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ from trueline.view.hashing import Salt, Words, hash_ids, hash_values
 from trueline.view.keys import key_columns
 from trueline.view.node import Node, Piece
 from trueline.view.operators.shuffling import whole_seed
+from trueline.view.pieces import of_each
 from trueline.view.schema import Schema
 
 _ALL: Final = 1 << 64
@@ -110,10 +112,8 @@ class Chosen(Node):
             return []
         (below,) = self.wants(want)
         at = tuple(below.columns.index(place) for place in self.by)
-        return [
-            ChosenPiece(piece, self.choice, at, len(want.columns), want.ids)
-            for piece in self.below.pieces(below)
-        ]
+        made = partial(ChosenPiece, choice=self.choice, at=at, keep=len(want.columns), ids=want.ids)
+        return of_each(self.below.pieces(below), made)
 
 
 @dataclass(frozen=True, eq=False)

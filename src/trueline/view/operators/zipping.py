@@ -14,6 +14,7 @@ from trueline.view.chunk import Chunk, Want
 from trueline.view.node import Node, Piece, Run
 from trueline.view.operators.rows import part_of
 from trueline.view.schema import Schema
+from trueline.view.walking import once_a_walk
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,7 @@ class Zipped(Node):
         return self.views
 
     @property
+    @once_a_walk
     def row_count(self) -> int | None:
         """The smallest, if all are known (view:C31)."""
         counts = [view.row_count for view in self.views]
@@ -64,6 +66,7 @@ class Zipped(Node):
         """Every column is one of a view's."""
         return self.line[column]
 
+    @once_a_walk
     def pieces(self, want: Want) -> Sequence[Piece]:
         """Return equal parts where all pieces are counted, else one piece."""
         below = self.wants(want)
@@ -76,7 +79,7 @@ class Zipped(Node):
         total = self.row_count
         divided = [view.pieces(each) for view, each in zip(self.views, below, strict=True)]
         if total is None or any(piece.rows is None for pieces in divided for piece in pieces):
-            return [ZippedPiece(tuple(Run(tuple(pieces)) for pieces in divided), tuple(order), total)]
+            return [ZippedPiece(tuple(Run(pieces) for pieces in divided), tuple(order), total)]
         parts = min(total, max(want.parts, len(divided[0])))
         cuts = [total * part // parts for part in range(parts + 1)] if parts else []
         return [
