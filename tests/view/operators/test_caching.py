@@ -11,7 +11,10 @@ import pytest
 
 import trueline as tl
 from tests.view.operators.reading import Broken, Counting, agree, divided, memory, serial
+from tests.view.watched import Watched, numbers
 from trueline.view.chunk import Want
+from trueline.view.operators import caching
+from trueline.view.sources.given import Given
 
 TABLE = pa.table({"a": range(95), "b": [str(n) for n in range(95)], "v": [[n] * (n % 3) for n in range(95)]})
 
@@ -102,6 +105,28 @@ def test_a_reader_that_leaves_early_leaves_nothing_open_and_the_next_goes_on():
     again = source.cells["a"]
     serial(view, ["a"])
     assert source.cells["a"] == again
+
+
+@pytest.mark.parametrize("counted", [True, False])
+@pytest.mark.parametrize("where", ["n >= 0", "n % 3 = 1"], ids=["all", "some"])
+def test_pieces_that_were_read_are_not_read_again_when_a_reader_left(counted, where, monkeypatch):
+    monkeypatch.setattr(caching, "THREADS", 1)
+    source = Watched(numbers(100), rows_at_once=5, parts=5, counted=counted)
+    plain = tl.View(Given(source)).filter(where)
+    view = plain.cache()
+    batches = view.batches(["n"])
+    while next(batches)["n"][-1].as_py() < 52:
+        pass
+    batches.close()
+    # Up to the third piece, of which three chunks of five rows were read.
+    assert (source.log.rows, source.log.opened, source.log.closed) == (55, 3, 3)
+    assert next(view.batches(["n"]))["n"][0].as_py() < 3
+    assert source.log.rows == 55
+    found = view.select("n").to_arrow()
+    # The third piece from its start, and the two after it.
+    assert (source.log.rows, source.log.opened) == (55 + 60, 3 + 3)
+    assert found.equals(plain.select("n").to_arrow())
+    assert view.count() == found.num_rows
 
 
 def test_reading_the_first_rows_reads_few():

@@ -4,8 +4,9 @@ Rows, ids and order are those of the input, and all of them can be shuffled. Col
 reader first wants them, by whoever wants them first, for all readers; how far rows were read is remembered.
 Beyond the budget rows go to files. All of it is let go with the last view and cursor that rest on it.
 
-Where a reader leaves before the end and nobody else reads, nothing stays open: the next one goes on where
-it left, and reads again what comes before that in the same piece of the input.
+Where a reader leaves before the end and nobody else reads, nothing stays open. The next one has what is kept
+and goes on from there: pieces of the input that were read are not read again, and of the one in which the
+first reader left its rows are passed over once more, since only its start is known (a file, a group of rows).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from itertools import pairwise
 from typing import Any
 
 from trueline.view import reading
-from trueline.view.ahead import THREADS
+from trueline.view.ahead import THREADS, in_order
 from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
 from trueline.view.node import Node, Piece, Run
 from trueline.view.operators.rows import Part
@@ -37,7 +38,11 @@ class Fill:
         self._chunks: list[Chunk | Stored] = []
         self._lock = threading.Lock()
         self._readers = 0
-        self._stream: Iterator[Chunk] | None = None
+        self._pieces: Sequence[Piece] | None = None
+        self._stream: Iterator[tuple[int, Chunk]] | None = None
+        self._begun = 0  # the piece the stream begins with
+        self._place, self._taken = 0, 0  # the piece that is read, and how many of its rows are kept
+        self._again = 0  # how many of these the stream has yet to pass over
 
     @property
     def complete(self) -> bool:
@@ -74,20 +79,33 @@ class Fill:
     def _read(self) -> None:
         """Read the next chunk; the lock is held, since all who wait want it."""
         if self._stream is None:
-            below = self.kept.below
-            rest = Part(below, self.ends[-1], None) if self.ends[-1] else below
-            self._stream = reading.chunks(rest, self.want)
+            self._stream = self._opened()
         try:
-            chunk = next(self._stream, None)
+            found = next(self._stream, None)
         except BaseException:
             self._leave()
             raise
-        if chunk is None:
+        if found is None:
             self.ended = True
             self._leave()
-        elif chunk.rows:
-            self._chunks.append(self.kept.keep(chunk))
-            self.ends.append(self.ends[-1] + chunk.rows)
+            return
+        number, chunk = found
+        if self._begun + number != self._place:
+            self._place, self._taken, self._again = self._begun + number, 0, 0
+        new = chunk.slice(self._again) if self._again else chunk
+        self._again -= chunk.rows - new.rows
+        if new.rows:
+            self._chunks.append(self.kept.keep(new))
+            self.ends.append(self.ends[-1] + new.rows)
+            self._taken += new.rows
+
+    def _opened(self) -> Iterator[tuple[int, Chunk]]:
+        below = self.kept.below
+        if self._pieces is None:
+            self._pieces = below.pieces(self.want)
+        self._begun, self._again = self._place, self._taken
+        rest = self._pieces[self._begun :] if self._begun else self._pieces
+        return in_order(rest, 1 if reading.is_in_memory(below) else THREADS)
 
     def _leave(self) -> None:
         stream, self._stream = self._stream, None
