@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +26,7 @@ from trueline.view.reading import batch_of
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import ROWS_OF_A_BATCH, Source
 from trueline.view.sources.given import Given
+from trueline.view.temporary import Temporary
 from trueline.workspace.tasks import failure
 
 if TYPE_CHECKING:
@@ -83,10 +82,10 @@ class FrozenFrame:
         """Compute the frame, the first time."""
         with self._lock:
             if self._spooled is None:
-                folder = tempfile.mkdtemp(prefix="trueline-frame-")
-                weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+                folder = Temporary("frame")
+                weakref.finalize(self, folder.remove)
                 bring = spool if shares_folders(self.frame.sparkSession) else fetch
-                self._spooled = bring(self.frame, folder)
+                self._spooled = bring(self.frame, folder.path)
             return self._spooled
 
     def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:

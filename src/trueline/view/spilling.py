@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
-import tempfile
 import threading
 import weakref
 from collections.abc import Iterator
@@ -21,6 +19,7 @@ import pyarrow as pa
 from trueline.errors import InputError, StorageFull
 from trueline.identity import RowIds
 from trueline.view.chunk import Chunk
+from trueline.view.temporary import Temporary
 
 _VARIABLE: Final = "TRUELINE_VIEW_MEMORY_MB"
 _DEFAULT: Final = 1_024
@@ -56,8 +55,9 @@ class Folder:
         """Return a path where nothing is yet."""
         with self._lock:
             if self._path is None:
-                self._path = Path(tempfile.mkdtemp(prefix="trueline-view-"))
-                self._gone = weakref.finalize(self, shutil.rmtree, self._path, ignore_errors=True)
+                made = Temporary("view")
+                self._path = made.path
+                self._gone = weakref.finalize(self, made.remove)
             return self._path / f"{next(self._numbers)}.arrow"
 
     def remove(self) -> None:
