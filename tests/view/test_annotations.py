@@ -21,7 +21,7 @@ from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
 from trueline.view.annotations import NONE, Annotation, Annotations, about
-from trueline.view.row import Row
+from trueline.view.row import Cursor, Row
 from trueline.view.schema import Field, Schema
 from trueline.view.vector import VectorValue
 
@@ -54,6 +54,41 @@ def column(kind, annotations=NONE):
 
 
 # --- a row ------------------------------------------------------------------------
+
+
+class Described:
+    """Has the names of a row, and cannot be asked for any of them."""
+
+    def __init__(self):
+        self.asked = []
+
+    def _refused(self, *_):
+        self.asked.append("a value")
+        raise RuntimeError("nobody may look")
+
+    schema = position = batch = id = property(_refused)
+    is_active = getter = move_next = close = __enter__ = __exit__ = _refused
+
+
+def test_whether_something_is_a_row_is_seen_without_asking_it_for_a_value():
+    cursor = tl.View.from_rows([{"x": 1}]).cursor("x")
+    described = Described()
+    for moment in range(3):
+        assert isinstance(cursor, Row), moment
+        assert isinstance(cursor, Cursor), moment
+        cursor.move_next()
+    assert isinstance(described, Row)
+    assert isinstance(described, Cursor)
+    assert described.asked == []
+    assert not isinstance(about(is_normalised=True), Cursor)
+    assert not any(isinstance(other, Row) for other in (None, 1, {"schema": 1}, tl.View.range(1)))
+
+    class Mine(Row):
+        pass
+
+    assert isinstance(Mine(), Mine)
+    assert isinstance(Mine(), Row)
+    assert not isinstance(described, Mine)
 
 
 @pytest.mark.contract("view:C18")

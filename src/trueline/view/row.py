@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, runtime_checkable
+from inspect import getattr_static
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Protocol,
+    Self,
+    TypeAlias,
+    _ProtocolMeta,
+    runtime_checkable,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -17,8 +26,26 @@ Key: TypeAlias = "str | int | Column"
 Asked: TypeAlias = "Type | pa.DataType | type | str"
 
 
+class _ByName(_ProtocolMeta):
+    """Looks for the names of a protocol where an object is described, and asks the object nothing.
+
+    Python 3.11 would fetch each of them: a cursor has no id before its first row (view:C44).
+    """
+
+    def __instancecheck__(self, instance: object) -> bool:
+        if self not in (Row, Cursor):
+            return super().__instancecheck__(instance)
+        missing = object()
+        return all(getattr_static(instance, name, missing) is not missing for name in _names(self))
+
+
+def _names(protocol: type) -> set[str]:
+    own = {name for each in protocol.__mro__ if each in (Row, Cursor) for name in vars(each)}
+    return {name for name in own if name in ("__enter__", "__exit__") or not name.startswith("_")}
+
+
 @runtime_checkable
-class Row(Protocol):
+class Row(Protocol, metaclass=_ByName):
     """Values under names, of known types, for one row at a time."""
 
     @property
@@ -47,11 +74,9 @@ class Row(Protocol):
         """
 
 
+@runtime_checkable
 class Cursor(Row, Protocol):
-    """A row that moves forward over the rows of a view, for one thread at a time.
-
-    It is not for isinstance, which would look at `id`, and a cursor has none before its first row.
-    """
+    """A row that moves forward over the rows of a view, for one thread at a time."""
 
     def move_next(self) -> bool:
         """Go to the next row; False at the end, and for ever after (view:C43)."""
