@@ -243,6 +243,10 @@ class StoreError(RetryError, OSError):
     __str__ = TruelineError.__str__
 
 
+class OutOfMemory(RetryError, MemoryError):
+    """There was no memory for rows on their way; nothing was changed."""
+
+
 class StorageFull(StoreError):
     """No space left where the dataset is stored."""
 

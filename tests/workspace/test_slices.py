@@ -15,9 +15,10 @@ from trueline.chain.events import SetVocab
 from trueline.chain.instant import Instant
 from trueline.chain.memory_store import MemoryStore
 from trueline.chain.store import Folder
-from trueline.errors import SchemaError
+from trueline.errors import OutOfMemory, SchemaError
 from trueline.identity import logical_hash
 from trueline.workspace import slices as writing
+from trueline.workspace.ingest import pieces
 from trueline.workspace.intake import fit, whole_schema
 
 NOW = Instant.parse("2026-01-01T00:00:00.123456789Z")
@@ -110,6 +111,109 @@ def test_bytes_do_not_depend_on_how_the_table_is_split(monkeypatch):
     assert [told for told, _ in others] == [one, one]
     assert pq.ParquetFile(io.BytesIO(raw)).metadata.num_row_groups == 3
     assert pq.read_table(io.BytesIO(raw))["offset"].to_pylist() == list(range(rows))
+
+
+KB = 1 << 10
+WIDE = {
+    "text": [f"{i:04}" * KB * (i % 40) for i in range(200)],
+    "large text": pa.array(
+        [f"{i:04}" * KB * (i % 40) if i % 7 else None for i in range(200)], pa.large_string()
+    ),
+    "bytes": [b"0123" * KB * (i % 40) for i in range(200)],
+    "list": [["0123" * KB] * (i % 40) if i % 7 else None for i in range(200)],
+    "numbers": [list(range(KB * (i % 20))) for i in range(200)],
+    "struct": [{"a": "0123" * KB * (i % 40), "b": i} for i in range(200)],
+}
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_large_rows_come_in_smaller_groups_which_end_where_the_values_say(name, monkeypatch):
+    monkeypatch.setattr(writing, "BYTES_OF_A_GROUP", 500 * KB)
+    table = pa.table({"n": range(200), "x": WIDE[name]})
+    split = pa.Table.from_batches(table.to_batches(max_chunksize=3))
+    late = pa.concat_tables([table.slice(0, 3), table]).slice(3)
+    (told, raw), *others = (write(each) for each in (table, split, late))
+    assert [other for other, _ in others] == [told, told]
+    metadata = pq.ParquetFile(io.BytesIO(raw)).metadata
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    assert len(groups) > 10
+    # Pages and their heads come on top of the values; none of these rows is larger than a group.
+    assert max(group.total_byte_size for group in groups) < 510 * KB
+    assert pq.read_table(io.BytesIO(raw))["offset"].to_pylist() == list(range(200))
+    assert logical_hash(pq.read_table(io.BytesIO(raw))) == told.logical_hash
+
+
+def test_a_row_larger_than_a_group_is_a_group(monkeypatch):
+    monkeypatch.setattr(writing, "BYTES_OF_A_GROUP", 10 * KB)
+    _, raw = write(pa.table({"x": ["small", "s" * 50 * KB, "l" * 50 * KB, "small", "small"]}))
+    metadata = pq.ParquetFile(io.BytesIO(raw)).metadata
+    assert [metadata.row_group(number).num_rows for number in range(4)] == [1, 1, 1, 2]
+
+
+def test_no_more_is_held_than_a_group_and_what_came_last(monkeypatch):
+    monkeypatch.setattr(writing, "BYTES_OF_A_GROUP", 1000 * KB)
+    came, held = 0, []
+
+    def tables():
+        nonlocal came
+        for _ in range(100):
+            table = pa.table({"x": ["x" * 30 * KB] * 3})
+            came += table.nbytes
+            yield table
+
+    gone = 0
+    for group in writing._groups(tables()):
+        held.append(came - gone)
+        gone += group.nbytes
+    assert len(held) > 8
+    assert max(held) <= 1000 * KB + 100 * KB
+
+
+def test_rows_of_ordinary_size_are_grouped_by_their_number_alone(monkeypatch):
+    monkeypatch.setattr(writing, "ROWS_OF_A_GROUP", 1000)
+    rows = pa.table({"n": range(3500), "s": ["x" * 500] * 3500})
+    told, raw = write(rows)
+    metadata = pq.ParquetFile(io.BytesIO(raw)).metadata
+    assert [metadata.row_group(number).num_rows for number in range(4)] == [1000, 1000, 1000, 500]
+    monkeypatch.setattr(writing, "BYTES_OF_A_GROUP", 1 << 62)
+    assert write(rows)[0] == told
+
+
+def test_a_file_of_few_rows_with_huge_texts_passes_in_small_parts(ds, tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "BYTES_OF_A_GROUP", 500 * KB)
+    monkeypatch.setattr(pieces, "BYTES_OF_A_BATCH", 300 * KB)
+    batches = []
+    write_batch = pa.RecordBatchFileWriter.write_batch
+    monkeypatch.setattr(
+        pa.RecordBatchFileWriter,
+        "write_batch",
+        lambda self, batch: (batches.append(batch.nbytes), write_batch(self, batch)),
+    )
+    texts = [f"{number}," + chr(97 + number % 26) * 90 * KB for number in range(40)]
+    (tmp_path / "huge.csv").write_text("\n".join(["n,text", *texts]) + "\n")
+    ds.append(tmp_path / "huge.csv")
+    assert len(batches) > 10
+    assert max(batches) < 310 * KB
+    ((told, found),) = slices(ds)
+    assert [f"{row['n']},{row['text']}" for row in found.to_pylist()] == texts
+    raw = ds.chain.store.get(Folder.DATA, told.physical_hash)
+    metadata = pq.ParquetFile(io.BytesIO(raw)).metadata
+    assert metadata.num_row_groups == 8
+    assert max(metadata.row_group(number).total_byte_size for number in range(8)) < 510 * KB
+    assert ds.verify().ok
+
+
+def test_a_lack_of_memory_is_told_as_one():
+    def tables():
+        yield fit(pa.table({"x": [1]}), Empty).table
+        pa.allocate_buffer(1 << 60)
+
+    store = MemoryStore()
+    layout = writing.SliceLayout(fit(pa.table({"x": [1]}), Empty).schema, SetVocab(), NOW)
+    with pytest.raises(OutOfMemory, match=r"no memory to write a slice.*\n.*fewer rows at a time") as caught:
+        writing.write_slice(store, tables(), layout, 0)
+    assert isinstance(caught.value, MemoryError)
+    assert list(store.list(Folder.DATA)) == []
 
 
 def as_small(table: pa.Table, layout: writing.SliceLayout, first: int):

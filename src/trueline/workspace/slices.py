@@ -16,10 +16,13 @@ from trueline.chain.datatypes import DataField, DataSchema
 from trueline.chain.events import DataSlice, OffsetInterval, SetVocab
 from trueline.chain.instant import Instant
 from trueline.chain.store import Folder, Store
-from trueline.errors import SchemaError
+from trueline.errors import OutOfMemory, SchemaError
 from trueline.identity.logical import LogicalHasher
+from trueline.workspace.sizes import rows_within
 
 ROWS_OF_A_GROUP: Final = 262_144
+# Wide rows are fewer: a group is in memory as a whole, as it came and as it is written.
+BYTES_OF_A_GROUP: Final = 128 << 20
 # The operations that bring a row: append and correct to.
 NEW: Final = pa.array([0, 3], pa.int32())
 # Arrow writes small pieces; gathered, a slice of 1,000 rows is one write instead of forty.
@@ -108,7 +111,12 @@ def _encoded(records: pa.Table, form: _Form) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def _unstorable(error: pa.ArrowException) -> SchemaError:
+def _unstorable(error: pa.ArrowException) -> SchemaError | OutOfMemory:
+    if isinstance(error, MemoryError):
+        return OutOfMemory(
+            f"there is no memory to write a slice: {error}",
+            remedy="give this process more memory, or append fewer rows at a time",
+        )
     return SchemaError(f"the table cannot be stored: {error}", remedy="cast the column it names")
 
 
@@ -131,16 +139,25 @@ def _late(records: pa.Table, layout: SliceLayout, rows: pa.Table) -> int:
 
 
 def _groups(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Gather rows into row groups of equal size."""
+    """Gather rows into row groups of equal size, or of fewer rows where those are large.
+
+    Where a group ends depends on the values of its rows, not on how they are split into tables.
+    """
     waiting: list[pa.Table] = []
-    count = 0
+    count, size = 0, 0  # rows, and no fewer bytes than their values have
     for table in tables:
         waiting.append(table)
         count += table.num_rows
-        while count >= ROWS_OF_A_GROUP:
+        size += table.nbytes
+        while count >= ROWS_OF_A_GROUP or size > BYTES_OF_A_GROUP:
             whole = pa.concat_tables(waiting)
-            yield whole.slice(0, ROWS_OF_A_GROUP).combine_chunks()
-            waiting, count = [whole.slice(ROWS_OF_A_GROUP)], count - ROWS_OF_A_GROUP
+            end, known = rows_within(whole.slice(0, ROWS_OF_A_GROUP), BYTES_OF_A_GROUP)
+            if end == count < ROWS_OF_A_GROUP:
+                waiting, size = [whole], known
+                break
+            yield whole.slice(0, end).combine_chunks()
+            rest = whole.slice(end)
+            waiting, count, size = [rest], rest.num_rows, rest.nbytes
     if count:
         yield pa.concat_tables(waiting).combine_chunks()
 

@@ -64,6 +64,22 @@ def test_a_piece_in_scratch_is_read_by_row_numbers(ws, monkeypatch):
             assert got == list(range(start, stop))
 
 
+def test_a_piece_of_large_rows_in_scratch_is_read_by_row_numbers_too(ws, monkeypatch):
+    monkeypatch.setattr(pieces, "ROWS_OF_A_BATCH", 7)
+    monkeypatch.setattr(pieces, "BYTES_OF_A_BATCH", 1000)
+    rows = pa.table({"x": range(60), "text": ["x" * (n * n % 700) for n in range(60)]})
+    with ws.create("y").chain.store.scratch() as scratch:
+        writer = PieceWriter(scratch, "p", rows.schema)
+        for start in range(0, 60, 11):
+            writer.write(rows.slice(start, 11))
+        piece = writer.finish()
+        assert len(piece.ends) > 60 // 7 + 2
+        for start, stop in ((0, 60), (5, 6), (6, 8), (13, 21), (59, 60), (50, 50)):
+            got = list(piece.read(start, stop))
+            assert pa.concat_tables([rows.slice(0, 0), *got]).equals(rows.slice(start, stop - start))
+            assert all(table.num_rows < 2 or table.nbytes <= 1100 for table in got)
+
+
 def test_a_commit_of_many_slices_is_written_again_only_once_when_others_come_in_between(ds, ws, monkeypatch):
     ds.append(numbers(1))
     prepared = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -9,21 +10,28 @@ from typing import Final
 import pyarrow as pa
 
 from trueline.chain.scratch import Scratch
+from trueline.workspace.sizes import rows_within
 
 ROWS_OF_A_SLICE: Final = 1 << 20
 ROWS_OF_A_BATCH: Final = 1 << 16
+# Of large rows fewer are held together.
+BYTES_OF_A_BATCH: Final = 64 << 20
 # Fewer rows are looked at in this process, wherever they lie: a Spark job takes longer to begin.
 FEW_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Rows in source order, typed as the dataset stores them; held in memory or in a scratch file."""
+    """Rows in source order, typed as the dataset stores them; held in memory or in a scratch file.
+
+    `ends` says how many rows there are up to the end of each batch of the file.
+    """
 
     rows: int
     table: pa.Table | None = None
     scratch: Scratch | None = None
     name: str = ""
+    ends: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, table: pa.Table) -> Piece:
@@ -37,15 +45,17 @@ class Piece:
             return
         assert self.scratch is not None
         with self.scratch.open(self.name) as file, pa.ipc.open_file(file) as reader:
-            for number in range(start // ROWS_OF_A_BATCH, -(-stop // ROWS_OF_A_BATCH)):
-                first = number * ROWS_OF_A_BATCH
+            for number in range(bisect_right(self.ends, start), len(self.ends)):
+                first = self.ends[number - 1] if number else 0
+                if first >= stop:
+                    return
                 batch = reader.get_batch(number)
                 begin, end = max(start - first, 0), min(stop - first, batch.num_rows)
                 yield pa.Table.from_batches([batch.slice(begin, end - begin)])
 
 
 class PieceWriter:
-    """Writes a piece to scratch in batches of equal size, so that a row is found by its number."""
+    """Writes a piece to scratch in batches; where each ends is kept, so that a row is found by its number."""
 
     def __init__(self, scratch: Scratch, name: str, schema: pa.Schema) -> None:
         self._scratch = scratch
@@ -54,31 +64,35 @@ class PieceWriter:
         self._file = scratch.create(name)
         self._writer = pa.ipc.new_file(self._file, schema)
         self._waiting: list[pa.Table] = []
-        self._count = 0
+        self._count, self._size = 0, 0
+        self._ends: list[int] = []
         self.rows = 0
 
     def write(self, rows: pa.Table) -> None:
         """Take rows; they reach the file in full batches."""
         self.rows += rows.num_rows
         self._count += rows.num_rows
+        self._size += rows.nbytes
         self._waiting.append(rows)
-        while self._count >= ROWS_OF_A_BATCH:
-            self._flush(ROWS_OF_A_BATCH)
+        while self._count >= ROWS_OF_A_BATCH or self._size > BYTES_OF_A_BATCH:
+            self._flush()
 
-    def _flush(self, count: int) -> None:
-        table = pa.concat_tables(self._waiting).combine_chunks()
-        for batch in table.slice(0, count).to_batches():
+    def _flush(self) -> None:
+        waiting = pa.concat_tables(self._waiting)
+        count, _ = rows_within(waiting.slice(0, ROWS_OF_A_BATCH), BYTES_OF_A_BATCH)
+        for batch in waiting.slice(0, count).combine_chunks().to_batches():
             self._writer.write_batch(batch)
-        rest = table.slice(count)
-        self._waiting, self._count = [rest], rest.num_rows
+            self._ends.append(batch.num_rows + (self._ends[-1] if self._ends else 0))
+        rest = waiting.slice(count)
+        self._waiting, self._count, self._size = [rest], rest.num_rows, rest.nbytes
 
     def finish(self) -> Piece:
         """Close the file and return the piece."""
-        if self._count:
-            self._flush(self._count)
+        while self._count:
+            self._flush()
         self._writer.close()
         self._file.close()
-        return Piece(self.rows, None, self._scratch, self._name)
+        return Piece(self.rows, None, self._scratch, self._name, tuple(self._ends))
 
 
 @dataclass(frozen=True, slots=True)
