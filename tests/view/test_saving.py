@@ -24,6 +24,9 @@ TABLE = pa.table(
         "at": pa.array([0, None, 1_700_000_000_123_456], pa.timestamp("us", "UTC")),
         "exact": pa.array(["0.10", None, "-99.99"]).cast(pa.decimal128(10, 2)),
         "truth": pa.array([True, None, False]),
+        "span": pa.array([-(1 << 63), None, 5_400_500_000], pa.duration("us")),
+        "clock": pa.array([0, None, 86_399_999_999], pa.time64("us")),
+        "raw": pa.array(["ä,\n".encode(), b"", None]),
     }
 )
 
@@ -41,6 +44,17 @@ def test_parquet_brings_back_values_types_and_annotations(tmp_path):
     assert repr(back.to_arrow().to_pylist()) == repr(view.to_arrow().to_pylist())
     assert back.schema["v"].annotations[IS_NORMALISED] is True
     assert (saved.rows, saved.size) == (3, (tmp_path / "x.parquet").stat().st_size)
+
+
+@pytest.mark.contract("kit:K20")
+def test_parquet_has_no_seconds_so_they_come_back_as_milliseconds(tmp_path):
+    at = pa.array([0, None], pa.timestamp("s"))
+    tl.View.from_arrow(pa.table({"at": at, "clock": pa.array([1, None], pa.time32("s"))})).write_parquet(
+        tmp_path / "x.parquet"
+    )
+    back = tl.View.read_parquet(tmp_path / "x.parquet")
+    assert [column.type for column in back.schema] == [t.timestamp("ms", None), t.time("ms")]
+    assert back.to_arrow()["at"].cast(pa.timestamp("s")).to_pylist() == at.to_pylist()
 
 
 @pytest.mark.contract("kit:K20")
@@ -64,6 +78,53 @@ def test_what_csv_cannot_hold_is_refused_before_a_byte_is_written(tmp_path):
         with pytest.raises(SchemaError, match="CSV cannot hold"):
             view.write_csv(tmp_path / "x.csv")
     assert not any(tmp_path.iterdir())
+
+
+BEYOND = [
+    (pa.array(["a", None, "b\0"]), "a zero character"),
+    (pa.array(["a", None, "b\0"], pa.large_string()), "a zero character"),
+    (pa.array([b"a", None, b"\0"]), "a zero character"),
+    (pa.array([b"a", None, b"\xff"]), "bytes that are no text"),
+    (pa.array([0, None, 1 << 62], pa.timestamp("us")), "a day outside of the years 1 to 9999"),
+    (
+        pa.array([0, None, -62_135_596_800_001], pa.timestamp("ms", "Europe/Zurich")),
+        "a day outside of the years",
+    ),
+    (pa.array([0, None, 2_932_897], pa.date32()), "a day outside of the years 1 to 9999"),
+]
+
+
+@pytest.mark.contract("kit:K20")
+@pytest.mark.parametrize(("values", "what"), BEYOND, ids=str)
+def test_a_value_that_csv_would_not_bring_back_is_refused_with_its_column_and_row(values, what, tmp_path):
+    view = tl.View.from_arrow(pa.table({"fine": range(3), "odd": values}))
+    with pytest.raises(SchemaError, match=f"column 'odd' has {what}.*in row 2.*\n.*Parquet") as caught:
+        view.write_csv(tmp_path / "x.csv")
+    assert (caught.value.column, caught.value.row) == ("odd", 2)
+    assert not any(tmp_path.iterdir())
+    # All but that row comes back, and in Parquet all of it does.
+    view.limit(2).write_csv(tmp_path / "x.csv")
+    back = tl.View.read_csv(tmp_path / "x.csv", schema=view.schema.to_arrow())
+    assert back.to_arrow().equals(view.limit(2).to_arrow())
+    view.write_parquet(tmp_path / "x.parquet")
+    assert tl.View.read_parquet(tmp_path / "x.parquet").to_arrow().equals(view.to_arrow())
+
+
+@pytest.mark.contract("kit:K20")
+def test_the_row_of_a_value_that_is_refused_is_counted_over_all_pieces(tmp_path):
+    view = tl.View.range(100_000).with_columns(odd="case when n < 70000 then 'a' else 'b' end")
+    broken = view.concat(tl.View.from_arrow(pa.table({"n": pa.array([1], pa.int64()), "odd": ["\0"]})))
+    with pytest.raises(SchemaError, match="in row 100,000"):
+        broken.write_csv(tmp_path / "x.csv")
+
+
+@pytest.mark.contract("kit:K20")
+def test_a_name_with_a_zero_character_is_refused_where_it_would_be_written(tmp_path):
+    view = tl.View.from_arrow(pa.table({"a\0b": [1]}))
+    with pytest.raises(SchemaError, match="the name of column"):
+        view.write_csv(tmp_path / "x.csv")
+    view.write_csv(tmp_path / "x.csv", header=False)
+    assert (tmp_path / "x.csv").read_text() == "1\n"
 
 
 def test_a_file_is_written_whole_or_not_at_all(tmp_path):

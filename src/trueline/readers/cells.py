@@ -181,6 +181,8 @@ def _typed(text: pa.Array, raw: pa.Array, kind: pa.DataType, rules: CellRules) -
         return times.dates(text, kind, rules.date_format)
     if types.is_time(kind):
         return times.times(text, kind)
+    if types.is_duration(kind):
+        return times.durations(text, kind)
     return times.timestamps(text, kind, rules.timestamp_format, rules.timezone)
 
 

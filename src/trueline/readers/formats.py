@@ -49,6 +49,12 @@ ISO_TIMESTAMP = Pattern(
     rf"(?:\.(?P<f>[0-9]{{1,9}}))?)?)?(?P<z>{_ZONE})?)?$",
     frozenset("YmdHMSfz"),
 )
+# Years and months have no fixed length, so a span has none of them.
+ISO_DURATION = Pattern(
+    r"^(?P<sign>[+-]?)P(?:(?P<d>[0-9]{1,7})D)?"
+    r"(?:T(?:(?P<h>[0-9]{1,9})H)?(?:(?P<m>[0-9]{1,10})M)?(?:(?P<s>[0-9]{1,19})(?:\.(?P<f>[0-9]{1,9}))?S)?)?$",
+    frozenset(("sign", *"dhmsf")),
+)
 
 
 @lru_cache(maxsize=64)

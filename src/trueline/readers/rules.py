@@ -80,6 +80,8 @@ def is_readable(kind: pa.DataType, *, nested: bool = False) -> bool:
         return is_readable(kind.value_type, nested=True)
     if nested and types.is_struct(kind):
         return all(is_readable(field.type, nested=True) for field in kind)
+    if not nested and types.is_duration(kind):
+        return True
     flat = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal, types.is_date)
     more = (types.is_timestamp, types.is_time, types.is_null, is_text, is_bytes)
     return any(test(kind) for test in (*flat, *more))

@@ -1,8 +1,11 @@
 """Views as files for others: whole or not at all, a chunk at a time, and what each format loses is stated.
 
-Parquet loses ids (they become row numbers) and hidden columns; values, types
-and annotations come back. CSV loses annotations too, and types unless they
-are declared when it is read; it refuses vectors, nested columns and row ids.
+Parquet loses ids (they become row numbers) and hidden columns, and counts
+seconds in milliseconds; values, other types and annotations come back. CSV
+loses annotations too, and types unless they are declared when it is read. It
+refuses what would not come back: vectors,
+nested columns, row ids, zero characters, bytes that are no text, and days
+outside of the years 1 to 9999.
 """
 
 from __future__ import annotations
@@ -15,11 +18,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
 from trueline import types as t
-from trueline.errors import InputError, SchemaError, StoreError
+from trueline.errors import InputError, OutOfMemory, SchemaError, StoreError
+from trueline.readers.cells import decode
+from trueline.view.converting.times import are_writable, text_of_durations
 from trueline.view.node import Node
 from trueline.view.reading import batches
 
@@ -52,7 +58,11 @@ def write_csv(
     header: bool = True,
     overwrite: bool = False,
 ) -> Saved:
-    """Write the columns that can be seen: missing is an empty cell, empty text is two quotes."""
+    """Write the columns that can be seen: missing is an empty cell, empty text is two quotes.
+
+    Spans are written as ISO 8601 has them. A value that `read_csv` could not
+    read back is an error that names its column and row, and nothing is written.
+    """
     for column in node.schema.visible:
         if not column.type.is_primitive or isinstance(column.type, t.RowIdentity):
             raise SchemaError(
@@ -60,14 +70,51 @@ def write_csv(
                 remedy="leave it out, explode it, or write Parquet",
                 column=column.name,
             )
+        if header and "\0" in column.name:
+            raise SchemaError(
+                f"the name of column {column.name!r} has a zero character, which CSV cannot hold",
+                remedy="rename it, or write no header",
+                column=column.name,
+            )
+    as_text = [
+        pa.field(each.name, pa.string()) if pa.types.is_duration(each.type) else each
+        for each in node.schema.to_arrow()
+    ]
 
     def write(file: BinaryIO, rows: _Counted) -> None:
         options = arrow_csv.WriteOptions(include_header=header, delimiter=separator)
-        with arrow_csv.CSVWriter(file, node.schema.to_arrow(), write_options=options) as writer:
+        with arrow_csv.CSVWriter(file, pa.schema(as_text), write_options=options) as writer:
             for batch in rows:
-                writer.write_batch(batch)
+                cells = [
+                    _cells(array, name, rows.rows - batch.num_rows)
+                    for array, name in zip(batch.columns, batch.schema.names, strict=True)
+                ]
+                writer.write_batch(pa.RecordBatch.from_arrays(cells, schema=pa.schema(as_text)))
 
     return _saved(node, path, write, overwrite=overwrite)
+
+
+def _cells(array: pa.Array, name: str, first: int) -> pa.Array:
+    """Return what is written of a column; a value that would not be read back is an error."""
+    kind, types = array.type, pa.types
+    if types.is_duration(kind):
+        return text_of_durations(array)
+    wrong, what = None, ""
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind):
+        wrong, what = pc.match_substring(array.cast(pa.binary()), "\0"), "a zero character"
+        if types.is_binary(kind) and not pc.any(wrong).as_py():
+            wrong, what = decode(array)[1], "bytes that are no text"
+    elif types.is_timestamp(kind) or types.is_date(kind):
+        wrong, what = ~are_writable(array), "a day outside of the years 1 to 9999"
+    at = -1 if wrong is None else pc.index(pa.array(wrong), True).as_py()
+    if at < 0:
+        return array
+    raise SchemaError(
+        f"column {name!r} has {what} in row {first + at:,}, which CSV cannot hold",
+        remedy="leave the column out, mend the value, or write Parquet",
+        column=name,
+        row=first + at,
+    )
 
 
 class _Counted:
@@ -102,6 +149,10 @@ def _saved(
         with staged.open("wb") as file:
             write(file, counted)
         staged.replace(target)
+    except MemoryError as error:
+        raise OutOfMemory(
+            f"there is no memory to write {target.name}: {error}", remedy="give this process more memory"
+        ) from error
     except pa.ArrowException as error:
         raise SchemaError(
             f"{target.name} cannot hold the view: {error}", remedy="leave the column out"

@@ -10,15 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline import types as t
+from trueline.readers.times import durations as read_durations
 
 Array: TypeAlias = Any  # pyarrow has no types
 PER_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 DAY: Final = 86_400
 _FIRST, _LAST = -719_162, 2_932_896  # 0001-01-01 and 9999-12-31, as days
-_ISO: Final = (
-    r"^(?P<sign>[+-]?)P(?:(?P<d>[0-9]{1,7})D)?"
-    r"(?:T(?:(?P<h>[0-9]{1,9})H)?(?:(?P<m>[0-9]{1,10})M)?(?:(?P<s>[0-9]{1,19})(?:\.(?P<f>[0-9]{1,9}))?S)?)?$"
-)
 
 
 def ticks(array: Array) -> npt.NDArray[np.int64]:
@@ -93,22 +90,26 @@ def durations(array: Array, target: t.Type) -> Array:
 # --- text -------------------------------------------------------------------------------------
 
 
-def _known(array: Array, per_day: int) -> Array:
-    """What lies in a year that is written with four digits."""
-    days = ticks(array) // per_day
-    known = (days >= _FIRST) & (days <= _LAST)
+def are_writable(array: Array) -> npt.NDArray[np.bool_]:
+    """Say which days and moments lie in a year that is written with four digits."""
+    days = ticks(array) // (DAY * PER_SECOND[array.type.unit] if pa.types.is_timestamp(array.type) else 1)
+    return np.asarray((days >= _FIRST) & (days <= _LAST))
+
+
+def _known(array: Array) -> Array:
+    known = are_writable(array)
     return array if known.all() else pc.if_else(pa.array(known), array, pa.scalar(None, array.type))
 
 
 def text_of_dates(array: Array) -> Array:
     """Write days."""
-    return _known(array, 1).cast(pa.string())
+    return _known(array).cast(pa.string())
 
 
 def text_of_timestamps(array: Array) -> Array:
     """Write moments, those with a zone in UTC."""
     zone = "UTC" if array.type.tz else None
-    kept = _known(array, DAY * PER_SECOND[array.type.unit])
+    kept = _known(array)
     return kept.view(pa.timestamp(array.type.unit, zone)).cast(pa.string())
 
 
@@ -129,25 +130,5 @@ def text_of_durations(array: Array) -> Array:
 
 
 def durations_of_text(array: Array, target: t.Type) -> Array:
-    """Read spans as ISO 8601 writes them, without years and months, which have no fixed length."""
-    found = pc.extract_regex(pc.utf8_trim(array, " \t"), pattern=_ISO)
-    per_second = PER_SECOND[target.arrow.unit]
-    parts = {name: pc.fill_null(pc.struct_field(found, name), "") for name in ("sign", *"dhmsf")}
-    good = ~missing(found)
-    # Something has to be said: P and PT alone are no spans.
-    said = pc.binary_join_element_wise(*(parts[name] for name in "dhms"), "")
-    good &= np.asarray(pc.not_equal(said, ""))
-    weights = {"d": DAY, "h": 3_600, "m": 60, "s": 1}
-    # Unsigned: the smallest span has no positive counterpart, and no sum of the parts comes near 2^64.
-    total = sum((_number(parts[name]) * np.uint64(weight) for name, weight in weights.items()), np.uint64(0))
-    fraction = _number(pc.utf8_rpad(parts["f"], 9, "0")) // np.uint64(PER_SECOND["ns"] // per_second)
-    near = total <= np.uint64((1 << 63) // per_second)
-    size = np.where(near, total, np.uint64(0)) * np.uint64(per_second) + fraction
-    minus = np.asarray(pc.equal(parts["sign"], "-"))
-    fits = near & (size < np.uint64(1 << 63) + minus.astype(np.uint64))
-    values = np.where(minus, np.uint64(0) - size, size).view(np.int64)
-    return made(values, ~(good & fits), target.arrow)
-
-
-def _number(text: Array) -> npt.NDArray[np.uint64]:
-    return np.asarray(pc.if_else(pc.equal(text, ""), "0", text).cast(pa.uint64()))
+    """Read spans as files of text have them."""
+    return read_durations(pc.utf8_trim(array, " \t"), target.arrow).array
