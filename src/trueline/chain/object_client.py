@@ -8,6 +8,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from trueline.chain.store_options import with_retries, without_secrets
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
@@ -71,10 +72,12 @@ def connect(url: str, options: dict[str, Any]) -> tuple[Client, str]:
     if parts.scheme == "memory":
         return _memory(parts.netloc), parts.path.strip("/")
     try:
-        return from_url(url, **options), ""
+        return from_url(url, **with_retries(options)), ""
+    except InputError:
+        raise
     except (BaseError, ValueError, TypeError) as error:
         raise InputError(
-            f"cannot open {url}: {first_line(error)}",
+            f"cannot open {url}: {without_secrets(first_line(error), options)}",
             remedy="give a URL such as s3://bucket/path with the options its provider needs",
             code="BadStoreUrl",
             url=url,
@@ -111,4 +114,4 @@ def is_refusal(error: Exception) -> bool:
 
 def first_line(error: Exception | None) -> str:
     """What an error says, without the debug dump that obstore adds below."""
-    return str(error).strip().partition("\n")[0]
+    return without_secrets(str(error).strip().partition("\n")[0], {})

@@ -19,6 +19,7 @@ from trueline.cli.session import (
     Directory,
     Given,
     Json,
+    Options,
     examples,
     session,
     tell,
@@ -83,7 +84,7 @@ def named(words: Sequence[str]) -> Iterable[str]:
     """
     waiting = iter(words)
     for word in waiting:
-        if word in ("-C", "--directory"):
+        if word in ("-C", "--directory", "--option"):
             next(waiting, None)
         elif not word.startswith("-"):
             return (word,) if word in COMMANDS else COMMANDS
@@ -99,15 +100,17 @@ def before(
     context: typer.Context,
     directory: Directory = None,
     json: Json = False,
+    option: Options = None,
     version: Annotated[  # noqa: ARG001 (`run` answers it; here it is for the help)
         bool, typer.Option("--version", help="Show the version and stop.")
     ] = False,
 ) -> None:
     """Tables on Spark that can say how every number was made.
 
-    -C and --json may stand before or after the command.
+    -C and --json may stand before or after the command, an --option for the
+    object store a workspace is in before it.
     """
-    context.obj = Given(directory, json)
+    context.obj = Given(directory, json, tuple(option or ()))
 
 
 @examples(

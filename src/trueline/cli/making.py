@@ -23,6 +23,7 @@ from trueline.errors import InputError
 @examples(
     "trueline init shop",
     "trueline init s3://bucket/shop",
+    "trueline --option endpoint=https://storage.example.com init s3://bucket/shop",
 )
 def init(
     context: typer.Context,
@@ -40,7 +41,7 @@ def init(
         import trueline
 
         place = folder or here.place
-        with trueline.open(place, create=True) as workspace:
+        with trueline.open(place, create=True, **here.options) as workspace:
             here.console.answer(
                 {"workspace": workspace.location, "datasets": list(workspace)},
                 lambda shown: shown.say(f"workspace {workspace.location}", "good"),
@@ -172,7 +173,7 @@ config = typer.Typer(
 def before_config(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
     """Show and change the settings of the workspace."""
     given = context.obj if isinstance(context.obj, Given) else Given()
-    context.obj = Given(directory if directory is not None else given.directory, json or given.json)
+    context.obj = given.with_own(directory, json)
 
 
 @config.command("list", cls=QuickCommand)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trueline.cli.session import Directory, Json, examples, session
+from trueline.cli.session import Directory, Json, Options, examples, session, store_options
 
 if TYPE_CHECKING:
     from trueline.console import Console
@@ -28,6 +28,7 @@ def clone(
     name: Annotated[str | None, typer.Argument(help="What to call it (default: as it is there).")] = None,
     *,
     force: Force = False,
+    option: Options = None,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
@@ -36,7 +37,7 @@ def clone(
     Done again it brings what is new. An interrupted transfer is taken up where it stopped.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        dataset = workspace.clone(url, name, force=force)
+        dataset = workspace.clone(url, name, force=force, **store_options(option or ()))
         info, origin = dataset.info, dataset.origin
         findings = origin.findings if origin else ()
 
@@ -49,7 +50,7 @@ def clone(
 
 
 @examples(
-    "trueline push trades s3://lake/datasets/trades",
+    "trueline push trades s3://lake/datasets/trades --option region=eu-1",
     "trueline push trades /srv/www/trades",
 )
 def push(
@@ -58,6 +59,7 @@ def push(
     url: Annotated[str, typer.Argument(help="A folder, or an object-store URL.")],
     *,
     force: Force = False,
+    option: Options = None,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
@@ -66,7 +68,7 @@ def push(
     Only what is new goes over. Any static file server can serve what arrives.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        sent = workspace[name].push(url, force=force)
+        sent = workspace[name].push(url, force=force, **store_options(option or ()))
 
         def render(shown: Console) -> None:
             if sent.changed:

@@ -62,7 +62,7 @@ def watched(label: str, timeline: str | None, trace: str | None) -> Iterator[Non
 def before_run(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
     """Look at what runs wrote down."""
     given = context.obj if isinstance(context.obj, Given) else Given()
-    context.obj = Given(directory if directory is not None else given.directory, json or given.json)
+    context.obj = given.with_own(directory, json)
 
 
 @run.command("show", cls=QuickCommand)

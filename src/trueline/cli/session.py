@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +36,14 @@ Directory = Annotated[
         "-C", metavar="DIR", help=f"The workspace: a folder or URL (default: ${VARIABLE}, or from here up)."
     ),
 ]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="KEY=VALUE",
+        help="What an object store needs, as in endpoint=https://host:9000; may be repeated.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document on stdout.")]
 
 
@@ -57,6 +65,11 @@ class Given:
 
     directory: str | None = None
     json: bool = False
+    options: tuple[str, ...] = ()
+
+    def with_own(self, directory: str | None, json: bool) -> Given:
+        """Return it with what was said after a verb that has verbs of its own."""
+        return Given(directory if directory is not None else self.directory, json or self.json, self.options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +78,12 @@ class Session:
 
     console: consoles.Console
     directory: str | None
+    given: tuple[str, ...] = ()
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What was said for the object store of the workspace."""
+        return store_options(self.given)
 
     @property
     def place(self) -> str:
@@ -76,8 +95,26 @@ class Session:
         """Open the workspace: the one named, or the nearest from here upwards."""
         import trueline
 
-        with trueline.open(nearest(self.place)) as workspace:
+        with trueline.open(nearest(self.place), **self.options) as workspace:
             yield workspace
+
+
+def store_options(given: Sequence[str]) -> dict[str, Any]:
+    """Return options of an object store from what was given as KEY=VALUE; an error shows no value.
+
+    >>> store_options(["region=here", "client_options.allow_http=true"])
+    {'region': 'here', 'client_options': {'allow_http': 'true'}}
+    """
+    if not given:
+        return {}
+    from trueline.workspace.places import provider_options
+
+    pairs = [text.partition("=") for text in given]
+    if not all(equals and name for name, equals, _ in pairs):
+        raise InputError(
+            "an --option is not of the form KEY=VALUE", remedy="write it like --option region=eu-1"
+        )
+    return provider_options((name, value) for name, _, value in pairs)
 
 
 def nearest(place: str) -> str:
@@ -98,7 +135,7 @@ def session(context: typer.Context, directory: str | None, json: bool) -> Iterat
     as_json = json or given.json
     console: consoles.Console = consoles.JsonConsole() if as_json else consoles.TerminalConsole()
     with consoles.use(console), failing(console):
-        yield Session(console, directory if directory is not None else given.directory)
+        yield Session(console, directory if directory is not None else given.directory, given.options)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from trueline.chain.store_options import nested
 from trueline.errors import CorruptionError, InputError, SchemaError
 from trueline.spark.errors import CarriedError
 from trueline.spark.packing import pack, unpack
@@ -161,20 +162,15 @@ def store_options(given: Mapping[str, str]) -> dict[str, Any]:
     >>> store_options({"dataset": "x", "store.region": "here", "store.client_options.allow_http": "true"})
     {'region': 'here', 'client_options': {'allow_http': 'true'}}
     """
-    found: dict[str, Any] = {}
-    for name, value in given.items():
-        if name.startswith(_STORE):
-            group, _, leaf = name.removeprefix(_STORE).rpartition(".")
-            within = found.setdefault(group, {}) if group else found
-            if not isinstance(within, dict) or name in _OURS:
-                raise InputError(
-                    f"there is no option {name!r}",
-                    remedy="give options of the provider, such as store.region",
-                    code="BadOption",
-                )
-            # The only numbers that a provider does not take as text are those of retries.
-            within[leaf] = int(value) if group == "retry_config" and value.isdecimal() else value
-    return found
+    for name in given:
+        if name in _OURS:
+            raise InputError(
+                f"there is no option {name!r}",
+                remedy="give options of the provider, such as store.region",
+                code="BadOption",
+            )
+    theirs = {name: value for name, value in given.items() if name.startswith(_STORE)}
+    return nested((name.removeprefix(_STORE), value) for name, value in theirs.items())
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from trueline.chain.files import refusal
 from trueline.chain.open_store import below, open_store
 from trueline.chain.store import Folder, Store, check_ref
+from trueline.chain.store_options import nested
 from trueline.errors import BadName, ConfigError, InputError, StoreError
 from trueline.identity.dataset_id import DatasetKey
 from trueline.workspace import config
@@ -22,6 +23,8 @@ from trueline.workspace.names import check_name, is_name
 T = TypeVar("T")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
+# Names of `open` and `clone` that are no options of a provider.
+_OURS: Final = frozenset({"path", "create", "spark", "url", "name", "force"})
 DATASETS: Final = "datasets"
 PRIVATE: Final = ".trueline"
 
@@ -70,6 +73,19 @@ def place_of(path: str | os.PathLike[str], **options: Any) -> Place:
             code="BadOption",
         )
     return FolderPlace(Path(text if parts is None else unquote(parts.path)))
+
+
+def provider_options(given: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    """Return what `place_of` takes for an object store, from text under flat names."""
+    named = list(given)
+    for name, _ in named:
+        if name in _OURS:
+            raise InputError(
+                f"there is no option {name!r}",
+                remedy="give options of the provider, such as region",
+                code="BadOption",
+            )
+    return nested(named)
 
 
 def folder_of(place: Place) -> Path | None:
@@ -270,7 +286,7 @@ class UrlPlace:
         except (BaseError, OSError) as error:
             raise StoreError(
                 f"cannot {doing} {self.location}: {first_line(error)}",
-                remedy="check the address, the rights and the network, then try again",
+                remedy="check the address, the option endpoint, the rights and the network, then try again",
                 path=self.location,
             ) from error
 
