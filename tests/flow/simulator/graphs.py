@@ -72,6 +72,10 @@ class Program:
 class Maker:
     """Makes one program out of a random source."""
 
+    ticks_at_most = 2
+    things_beside = True
+    before_the_cut = 0.2
+
     def __init__(self, random: Random, sources: int = 3) -> None:
         self.random = random
         self.flow = Flow("random")
@@ -79,7 +83,7 @@ class Maker:
         self.away = self.flow.process("away")
         self.crew = self.flow.cluster("crew", 2)
         self.program = Program(self.flow, [])
-        self.ticks = [self.home.tick(f"tick {n}") for n in range(random.randint(1, 2))]
+        self.ticks = [self.home.tick(f"tick {n}") for n in range(random.randint(1, self.ticks_at_most))]
         self.most = sources
         self.sinks = 0
 
@@ -255,6 +259,8 @@ class Maker:
 
     def beside(self, stream: Any, tick: Any) -> None:
         """Something else that is made of a batch: shown, and nothing is claimed of it."""
+        if not self.things_beside:
+            return
         way = self.random.randint(0, 9)
         if way == 0:
             self.shown(stream.defer_tick().all_ticks())
@@ -315,7 +321,7 @@ class Maker:
             value = self.changed(self.value(piece))
             if other is not None and self.chance(0.4):
                 value = self.paired(value, self.value(other))
-            side = "before" if self.chance(0.2) else "after"
+            side = "before" if self.chance(self.before_the_cut) else "after"
             seen = value.live.snapshot_aligned(tick, point, WHY, side=side)
             sink = self.shown(self.read_value(seen).all_ticks())
             self.program.uses.append(Use(kind, sink, point.name, value, side))
