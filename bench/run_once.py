@@ -104,7 +104,6 @@ def run_feedforward(
     for index, each in enumerate(steps):
         limit = limits[index] if limits else None
         run.add_step(Step(map_func=each, concurrency_limit=limit, batch_size=1 if workers > WORKERS else 10))
-    run.add_step(Step())  # what the last step makes is whole only if another one follows
     return {key: state.value for key, state in run.run_to_completion(inputs).items()}
 
 
