@@ -9,6 +9,7 @@ import pytest
 from tests.run.manual import Manual, Told, in_turn, right_first, run_by
 from trueline.run import Inline, Run, Step, current
 from trueline.run.coordinator import Coordinator
+from trueline.run.line import Line
 
 
 @pytest.mark.parametrize("changes", [False, True], ids=["kept", "thrown away"])
@@ -225,3 +226,14 @@ def test_batches_grow_where_a_key_takes_little_time():
     # With a seed a key is said to take a millisecond, and a batch is to take four.
     assert sizes[0] == 1
     assert max(sizes) == 4
+
+
+@pytest.mark.contract("run:F18")
+@pytest.mark.parametrize(
+    ("pace", "size"), [(None, 1), (1e-7, 800), (1e-6, 300), (1e-5, 100), (1e-3, 4), (1, 1)]
+)
+def test_a_batch_is_shared_among_workers_unless_it_takes_too_little_and_is_never_too_long(pace, size):
+    line = Line(Step(map=lambda key, value: value), 0)
+    line.deliver({key: ((0,), key) for key in range(800)})
+    line.pace = pace
+    assert len(line.take(line.size(workers=8))) == size

@@ -15,6 +15,8 @@ from trueline.run.step import ERASED, Step, same
 # How long a batch should take: long enough that handing it over costs little, short enough to be revised.
 BATCH_SECONDS: Final = 0.004
 LARGEST_BATCH: Final = 20_000
+# What takes less is not shared among workers: handing a batch over costs some 30 µs.
+SHARED_SECONDS: Final = 0.0003
 # How many of a step's last values say how often it changes one.
 REMEMBERED: Final = 50
 
@@ -212,8 +214,9 @@ class Line:
             return len(self.pending)
         if self.pace is None:
             return 1
-        fair = -(-len(self.pending) // workers)
-        return max(1, min(LARGEST_BATCH, int(seconds / max(self.pace, 1e-8)), fair))
+        pace = max(self.pace, 1e-8)
+        fair = max(-(-len(self.pending) // workers), int(SHARED_SECONDS / pace))
+        return max(1, min(LARGEST_BATCH, int(seconds / pace), fair))
 
     def take(self, limit: int) -> dict[Any, Entry]:
         """Take the oldest of what can be begun."""
