@@ -11,6 +11,7 @@ import pytest
 
 import trueline as tl
 from tests.workspace.records import column, slices
+from trueline.chain.commits import commit_record
 from trueline.chain.instant import Instant
 from trueline.errors import BrokenFile, CheckFailed, InputError, RunFailed, SchemaError
 from trueline.run import ERASED, Inline, Step, Threads
@@ -240,6 +241,18 @@ def test_rows_may_move_between_files_and_a_file_may_lose_all(ws, inbox):
     count = sum(len((inbox / name).read_text().splitlines()) - 1 for name in ("00.csv", "11.csv"))
     assert (commit.rows, commit.files) == (count, (first, last))
     assert ds.verify().ok
+
+
+def test_the_offsets_of_a_file_are_those_of_the_rows_it_kept(ws, inbox):
+    ds = ws.create("sales")
+    commit = ds.append(str(inbox / "*.csv"), steps=[validate("price > 20", drop=True), steps()[-1]])
+    noted = commit_record(ds.chain.block(commit.block)).notes["files"]
+    assert sum(file["rows"] for file in noted) == commit.rows
+    ids = column(ds, "id")
+    for file in noted:
+        number = int(file["name"].rpartition("/")[2][:2])
+        first, last = file.get("offsets", (0, -1))
+        assert [i // 10 for i in ids[first : last + 1]] == [number] * file["rows"]
 
 
 def test_rows_for_what_is_no_file_are_refused(ws, inbox):
