@@ -31,7 +31,7 @@ def run(run: Run) -> Iterator[Row]:
     yield from _speed(small)
     yield from _hashing(small)
     yield from _first_bug()
-    yield from _bugs(3 if small else 10, 500 if small else 50_000)
+    yield from _bugs(3 if small else 10, 500 if small else 200_000)
 
 
 # --- programs ---------------------------------------------------------------------------

@@ -137,6 +137,20 @@ def test_of_an_unordered_sink_any_element_that_is_there_may_be_next():
     assert first == {1, 2, 3}
 
 
+def test_of_an_unordered_sink_what_is_there_at_once_may_come_in_any_order():
+    flow = Flow("echo")
+    p = flow.process("p")
+    p.sink("out", p.source("in", ordered=False))
+    seen = set()
+
+    def body(sim):
+        sim.send("in", 1, 2, 3)
+        seen.add((sim.next("out"), sim.next("out")))
+
+    assert flow.simulate(body).exhaustive
+    assert seen == set(itertools.permutations((1, 2, 3), 2))
+
+
 def test_of_an_unordered_sink_exactly_so_many_are_collected_sorted():
     def body(sim):
         sim.send("in", 10, 9, 2)
@@ -225,6 +239,55 @@ def test_fuzzing_is_never_exhaustive_and_repeats_with_its_seed():
 
     assert run(7) == run(7)
     assert run(7) != run(8)
+
+
+# --- from one execution to the next -------------------------------------------------------------
+
+
+def test_a_state_is_known_only_with_the_answers_that_led_to_it():
+    """The flow is in the same state, but the test is not: what it has read makes the difference."""
+
+    def body(sim):
+        sim.send("in", 1, 2)
+        first = value = sim.next("out")
+        while value != 3:
+            value = sim.next("out")
+        sim.send("in", 4)
+        sim.next("out")
+        assert first != 1
+
+    with pytest.raises(Counterexample, match="reads 'out': 1"):
+        snapshot_of_a_fold().simulate(body)
+
+
+def test_what_one_execution_saw_does_not_taint_the_next():
+    def body(sim):
+        sim.send("in", 1, 2)
+        if sim.next("out") == 3:
+            sim.send("in", 4, 8)
+            sim.collect("out")
+        else:
+            sim.send("in", 4)
+            sim.next("out")
+
+    assert snapshot_of_a_fold().simulate(body, hashing=False).exhaustive
+
+
+def test_shrinking_keeps_to_the_failure_that_was_found():
+    def body(sim):
+        sim.send("in", 1, 2)
+        first = sim.next("out")
+        if first != 3:
+            raise KeyError("another one, that is plainer")
+        sim.send("in", 4, 8)
+        if sim.next("out") != 15:
+            raise ValueError("the one that is found first")
+
+    with pytest.raises(Counterexample, match="found first") as found:
+        snapshot_of_a_fold().simulate(body)
+    assert found.value.choices == (0, 1)
+    with pytest.raises(Counterexample, match="that is plainer"):
+        snapshot_of_a_fold().simulate(body, mode="deviations")
 
 
 # --- what cannot be explored ------------------------------------------------------------------
