@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SCAN = 1.2
 ROUNDS = 3
+SCANS = 15  # of a few dozen milliseconds each
 WIDE = 50
 NOTE = (
     "views: one Parquet file or dataset, groups of 262,144 rows, warm page cache; all give the rows in order."
@@ -45,6 +46,7 @@ def run(run: Run) -> Iterator[Row]:
     yield from _scans(path, dataset, session, rows)
     yield from _wide(folder / "wide.parquet", max(1_000, rows // 20))
     yield from _by_row(path, min(rows, 2_000_000))
+    yield from _by_two(path, rows)
     yield from _ordered(path, session, rows)
     yield from _shuffled(path, session, rows)
 
@@ -102,7 +104,7 @@ def _scans(path: Path, dataset: View, session: SparkSession | None, rows: int) -
     if session is not None:
         frame = session.read.parquet(path.as_uri()).select("price")
         actions["spark"] = lambda: frame.toArrow().num_rows
-    taken = alternate(actions, ROUNDS, warmup=1)
+    taken = alternate(actions, SCANS, warmup=2)
     peers = {"arrow": f"pyarrow.dataset {pa.__version__}: "}
     if session is not None:
         peers["spark"] = f"toArrow of Spark {session.version}: "
@@ -177,6 +179,10 @@ def _by_row(path: Path, rows: int) -> Iterator[Row]:
             rate(rows / taken.median, "rows", taken),
             note=ROWWISE,
         )
+
+
+def _by_two(path: Path, rows: int) -> Iterator[Row]:
+    view = View.read_parquet(path)
     taken = alternate(
         {
             "one": lambda: _drained([view.cursor(["key"])], ["key"]),

@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 from trueline.errors import InputError, StoreError
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Source:
     """One file to read: its name, a way to open it, and its size where it is known.
 
