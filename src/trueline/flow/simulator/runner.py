@@ -151,8 +151,6 @@ class Runner:
         marks = self._marks
         while marks and marks[-1].position > length:
             marks.pop()
-        if length == 0:
-            marks.clear()
 
     # --- the body's calls ---------------------------------------------------------------
 

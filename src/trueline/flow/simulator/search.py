@@ -39,7 +39,7 @@ class Runner(Protocol):
         """Run it."""
 
     def rewind(self, length: int) -> None:
-        """Forget what was kept of executions for choices from this one on."""
+        """Forget what was kept of the execution behind a choice; with -1, all of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def exhaustive(runner: Runner, budget: Budget) -> Exploration:
             runner.rewind(len(walk.values) - 1)
     finally:
         runner.resumes = False
-        runner.rewind(0)
+        runner.rewind(-1)
 
 
 def bounded(runner: Runner, budget: Budget) -> Exploration:
