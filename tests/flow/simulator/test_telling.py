@@ -52,8 +52,29 @@ def test_every_execution_shows_its_cut():
     error = failing(counters.aligned, body)
     (run,) = [each for each in error.trace.executions if any(sink == "answers" for sink, _ in each.emitted)]
     assert run.points == ("count",)
-    assert [(name.split(" (")[0], at) for name, at in run.cut] == [("source 'increments'", "1")]
-    assert "cut of 'count': source 'increments'" in str(error)
+    assert run.cut == (("source 'increments'", "1"), ("source 'queries'", "1"))
+    assert "cut of 'count': source 'increments' 1, source 'queries' 1" in str(error)
+
+
+def test_a_tick_that_is_not_aligned_shows_its_cut_too():
+    (run,) = failing().trace.executions
+    assert [at for _, at in run.cut] == ["1", "1"]
+    assert "cut: " in str(failing())
+
+
+def test_an_order_that_was_chosen_inside_a_tick_is_told():
+    flow = Flow("order")
+    p = flow.process("p")
+    mixed = p.source("in", ordered=False).batch(p.tick(), nondet("pieces"))
+    p.sink("out", mixed.assume_ordering(nondet("any order")).all_ticks())
+
+    def body(sim):
+        sim.send("in", 1, 2, 3)
+        assert sim.collect("out", 3) != [2, 3, 1]
+
+    text = str(failing(lambda: flow, body, replay="0 1 1"))
+    assert "assume_ordering: takes next: 2 of 3, 2 of 2" in text
+    assert "free to, because: any order" in text
 
 
 @pytest.mark.parametrize("mode", ["exhaustive", "deviations", "fuzz"])

@@ -200,7 +200,7 @@ class Runner:
         if self.script is not None:
             self.script.fire(self, units)
         else:
-            machine.fire(self.pick)
+            machine.fire(self.pick if self.teller is None else self.teller.choosing(self.pick))
         if self.faults:
             self.faults.after(self)
         return True

@@ -108,7 +108,7 @@ def _replayed(flow: Flow, runner: Runner, line: tuple[int, ...]) -> Exploration:
 
 def _told(flow: Flow, runner: Runner, line: Sequence[int]) -> tuple[Attempt, Trace]:
     """Run a line and write down what happens."""
-    teller = runner.teller = Teller()
+    teller = runner.teller = Teller(runner.machine)
     runner.machine.observer = teller.fired
     follow = Follow(line)
     try:

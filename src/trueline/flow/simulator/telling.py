@@ -7,7 +7,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from trueline.flow.compiled import LooseUnit
+from trueline.flow.compiled import LooseUnit, TickUnit
+from trueline.flow.graph import Node
 from trueline.flow.markers import ABSENT
 from trueline.flow.simulator.trace import (
     Event,
@@ -22,7 +23,8 @@ from trueline.flow.simulator.trace import (
 )
 
 if TYPE_CHECKING:
-    from trueline.flow.semantics import Firing
+    from trueline.flow.hooks import Choose
+    from trueline.flow.semantics import Firing, Machine
     from trueline.flow.semantics import Release as Handed
 
 _HERE = str(Path(__file__).parents[1])
@@ -31,9 +33,11 @@ _HERE = str(Path(__file__).parents[1])
 class Teller:
     """Writes down what happens in one execution."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
         self.events: list[Event] = []
         self.executions = 0
+        self._orders: dict[int, tuple[Node, list[str]]] = {}
 
     def sent(self, source: str, values: tuple[Any, ...], member: int) -> None:
         """Note what the test sent."""
@@ -47,27 +51,59 @@ class Teller:
         """Note something else."""
         self.events.append(Noted(text, caller()))
 
+    def choosing(self, pick: Choose) -> Choose:
+        """Note the choices of operators inside a tick on the way: an order, an interleaving."""
+
+        def choose(ways: int, what: Any) -> int:
+            way = pick(ways, what)
+            if isinstance(what, Node):
+                self._orders.setdefault(what.id, (what, []))[1].append(f"{way + 1} of {ways}")
+            return way
+
+        return choose
+
     def fired(self, firing: Firing) -> None:
         """Note an execution."""
         self.executions += 1
-        cut = next(iter(firing.cuts.values()), {})
+        orders = [
+            Release(node.label, f"takes next: {', '.join(picked)}", _reason(node), _site(node))
+            for node, picked in self._orders.values()
+        ]
+        self._orders.clear()
         self.events.append(
             Execution(
                 self.executions,
                 firing.unit.name,
-                tuple(_release(firing, handed) for handed in firing.releases),
-                tuple((name, str(at)) for name, at in cut.items()),
+                (*[_release(firing, handed) for handed in firing.releases], *orders),
+                self._cut(firing),
                 tuple(firing.cuts),
                 tuple(firing.outputs.items()),
                 any(firing.choices),
             )
         )
 
+    def _cut(self, firing: Firing) -> tuple[tuple[str, str], ...]:
+        """How much of everything it reads the unit has taken so far."""
+        hooks = firing.unit.hooks if isinstance(firing.unit, TickUnit) else []
+        state = self.machine.peek()
+        return tuple((_name(hook.source), str(hook.position(state))) for hook in hooks)
+
+
+def _name(node: Node) -> str:
+    return node.label if node.name else str(node)
+
+
+def _site(node: Node) -> Place:
+    return Place(node.site.file, node.site.line)
+
+
+def _reason(node: Node) -> str:
+    return node.reason.why if node.reason is not None else ""
+
 
 def _release(firing: Firing, handed: Handed) -> Release:
     node = handed.node
-    place = Place(node.site.file, node.site.line)
-    reason = node.reason.why if node.reason is not None else ""
+    place, reason = _site(node), _reason(node)
     if isinstance(firing.unit, LooseUnit):
         return Release(node.label, _loose(node.kind, handed), reason, place)
     return Release(node.label, _note(node.shape, handed), reason, place)
