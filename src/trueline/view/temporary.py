@@ -73,8 +73,8 @@ def _locked(path: Path, *, make: bool) -> int | None:
         return None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        here, there = os.fstat(file), path.stat()
-        if os.path.samestat(here, there) and here.st_uid == os.geteuid():
+        locked = os.fstat(file)
+        if locked.st_nlink and locked.st_uid == os.geteuid():
             return file
     except OSError:
         pass

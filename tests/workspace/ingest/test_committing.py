@@ -72,6 +72,7 @@ def test_a_piece_of_large_rows_in_scratch_is_read_by_row_numbers_too(ws, monkeyp
         writer = PieceWriter(scratch, "p", rows.schema)
         for start in range(0, 60, 11):
             writer.write(rows.slice(start, 11))
+            assert sum(table.nbytes for table in writer._waiting) <= 1000
         piece = writer.finish()
         assert len(piece.ends) > 60 // 7 + 2
         for start, stop in ((0, 60), (5, 6), (6, 8), (13, 21), (59, 60), (50, 50)):
