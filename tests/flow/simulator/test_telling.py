@@ -54,6 +54,9 @@ def test_every_execution_shows_its_cut():
     assert run.points == ("count",)
     assert run.cut == (("source 'increments'", "1"), ("source 'queries'", "1"))
     assert "cut of 'count': source 'increments' 1, source 'queries' 1" in str(error)
+    assert run.releases[0].reason == counters.VERSION.why, (
+        "the reason of the read that the choice is made for"
+    )
 
 
 def test_a_tick_that_is_not_aligned_shows_its_cut_too():

@@ -26,7 +26,9 @@ def drawn(trace: Trace) -> str:
         body += _event(number, event, place, top)
         top += height + GAP
     if trace.failure:
-        body += [_text(LEFT - 110, top + LINE, f"✗ {trace.failure.splitlines()[0]}", WRONG, bold=True)]
+        body += [
+            _text(LEFT - 110, top + LINE, f"✗ {clipped(trace.failure.splitlines()[0], 76)}", WRONG, bold=True)
+        ]
         top += 2 * LINE
     width = max(LEFT + len(actors) * COLUMN, 2 * COLUMN)
     head = [

@@ -106,6 +106,10 @@ def _release(firing: Firing, handed: Handed) -> Release:
     place, reason = _site(node), _reason(node)
     if isinstance(firing.unit, LooseUnit):
         return Release(node.label, _loose(node.kind, handed), reason, place)
+    if not reason and firing.unit.group is not None:
+        # Where a region begins the choice is made for all reads behind it: theirs are the reasons.
+        reads = [_reason(use) for use in firing.unit.group.instances]
+        reason = "; ".join(dict.fromkeys(each for each in reads if each))
     return Release(node.label, _note(node.shape, handed), reason, place)
 
 
