@@ -71,7 +71,7 @@ class View(Doors, Operations):
 
     @property
     def bad(self) -> Mapping[str, int]:
-        """How many cells of the files below could not be read and are missing, as far as they were read."""
+        """How many cells of the sources are no values and so missing, by column, as far as they were read."""
         found: dict[str, int] = {}
         for node in steps(self._node):
             for name, count in getattr(node, "bad", {}).items():
