@@ -190,8 +190,8 @@ class Story:
 
         self.chapter(
             "Agreement",
-            "A counter acknowledges increments and answers queries. A simulator runs a test of it under every\n"
-            "schedule: an acknowledged increment must be in every later answer.",
+            "A counter acknowledges increments and answers queries. A simulator runs a test of it under\n"
+            "every schedule: an acknowledged increment must be in every later answer.",
         )
         self.facts["simulated"] = simulate(self.console)
 
