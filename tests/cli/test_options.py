@@ -98,7 +98,7 @@ def test_a_store_that_does_not_answer_is_asked_as_often_as_was_said_and_no_key_i
     done = run(*words(options, ("retry_config.max_retries", "2")), "-C", url, "list")
     assert done.code == 4
     assert len(asked) == 3
-    assert "check the address, the option endpoint" in done.err
+    assert "the network and the option endpoint" in done.err
     assert SECRET not in done.out + done.err
     asked.clear()
     with pytest.raises(tl.errors.StoreError) as caught:

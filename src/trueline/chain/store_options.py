@@ -19,8 +19,10 @@ _OPEN: Final = re.compile(r"(\w+_)?(endpoint|region|bucket(_name)?|url|account_n
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, None: 1.0}
 
 
-def nested(given: Iterable[tuple[str, str]]) -> dict[str, Any]:
+def nested(given: Iterable[tuple[str, str]], prefix: str = "") -> dict[str, Any]:
     """Return options that were given as text under flat names, where a dot leads to a group.
+
+    Errors show names with the prefix they were given under.
 
     >>> nested(
     ...     [("region", "here"), ("client_options.allow_http", "true"), ("retry_config.max_retries", "3")]
@@ -33,7 +35,7 @@ def nested(given: Iterable[tuple[str, str]]) -> dict[str, Any]:
         within = found.setdefault(group, {}) if group else found
         if not leaf or not isinstance(within, dict):
             raise InputError(
-                f"there is no option {name!r}",
+                f"there is no option {prefix + name!r}",
                 remedy="give options of the provider, such as endpoint or client_options.allow_http",
                 code="BadOption",
             )

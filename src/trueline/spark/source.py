@@ -170,7 +170,7 @@ def store_options(given: Mapping[str, str]) -> dict[str, Any]:
                 code="BadOption",
             )
     theirs = {name: value for name, value in given.items() if name.startswith(_STORE)}
-    return nested((name.removeprefix(_STORE), value) for name, value in theirs.items())
+    return nested(((name.removeprefix(_STORE), value) for name, value in theirs.items()), _STORE)
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:

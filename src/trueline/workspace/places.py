@@ -286,7 +286,7 @@ class UrlPlace:
         except (BaseError, OSError) as error:
             raise StoreError(
                 f"cannot {doing} {self.location}: {first_line(error)}",
-                remedy="check the address, the option endpoint, the rights and the network, then try again",
+                remedy="check the address, the rights, the network and the option endpoint, then try again",
                 path=self.location,
             ) from error
 
