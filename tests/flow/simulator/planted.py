@@ -141,25 +141,6 @@ def _(patch):
     patch.setattr(semantics.Machine, "ready", wrong)
 
 
-@planted("the search for what is shared stops at a filter (A2)")
-def _(patch):
-    right = regions.upstream
-
-    def wrong(graph: Any, node: Any, **how: Any) -> Any:
-        found: dict[int, Any] = {}
-        todo = [node]
-        for at in todo:
-            if at.kind == "filter" and at is not node:
-                continue
-            for source in at.inputs:
-                if source.id in right(graph, node, **how) and source.id not in found:
-                    found[source.id] = source
-                    todo.append(source)
-        return found
-
-    patch.setattr(regions, "upstream", wrong)
-
-
 @planted("constants count as shared (A34)")
 def _(patch):
     patch.setattr(
