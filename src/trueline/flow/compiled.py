@@ -173,14 +173,16 @@ class CompiledFlow:
 
     def interior(self, group: Group) -> list[Node]:
         """The region's nodes that run inside the tick: all but those where it begins."""
-        region = {n.id for n in group.region}
-        bounds = {n.id for n in group.boundary}
-        return [
-            n
-            for n in group.region
-            if n.id not in bounds
-            or (n.kind not in NETWORK and any(source.id in region for source in n.inputs))
-        ]
+        inside: set[int] = set()
+        for each in group.alignments:
+            region, bounds = {n.id for n in each.region}, {n.id for n in each.boundary}
+            inside |= {
+                n.id
+                for n in each.region
+                if n.id not in bounds
+                or (n.kind not in NETWORK and any(source.id in region for source in n.inputs))
+            }
+        return [n for n in group.region if n.id in inside]
 
     # --- laying out ---------------------------------------------------------------------
 

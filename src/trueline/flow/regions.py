@@ -228,7 +228,55 @@ def _implicit(
                 )
             )
             break
-    return boundary
+    return _whole(graph, boundary, instances, above)
+
+
+def _whole(
+    graph: Graph, boundary: list[Node], instances: list[Node], above: dict[int, dict[int, Node]]
+) -> list[Node]:
+    """The boundary, and what would else come to the uses by it and past it, in two cuts (A8, A40).
+
+    Of `long = words.filter(…)` and `words.union(long)`, all uses rest on `long`, the last they share; but the
+    union would take `words` by a cut of its own. So `words` is where agreement begins.
+    """
+    consumers = graph.consumers()
+    while True:
+        region = _between(boundary, instances, above)
+        ids, bounds = {n.id for n in region}, {n.id for n in boundary}
+        behind = [
+            n
+            for n in region
+            if n.id not in bounds or (n.kind not in NETWORK and any(source.id in ids for source in n.inputs))
+        ]
+        inside = {n.id for n in behind}
+        handed = {
+            source.id: source
+            for node in [*behind, *instances]
+            for source in node.inputs
+            if source.id not in inside and not source.constant
+        }
+        ways: dict[int, set[int]] = {}
+        for i, node in handed.items():
+            for each in [node, *_at_once(node)]:
+                if not each.constant:
+                    ways.setdefault(each.id, set()).add(i)
+        torn = {i for i, into in ways.items() if len(into) > 1}
+        last = [graph.nodes[i] for i in sorted(torn) if not any(m.id in torn for m in consumers[i])]
+        if not last:
+            return sorted(boundary, key=lambda n: n.id)
+        boundary = [*boundary, *last]
+
+
+def _at_once(node: Node) -> list[Node]:
+    """All that a node rests on without anything in between that hands over later."""
+    found: dict[int, Node] = {}
+    todo = [node]
+    for at in todo:
+        for source in at.inputs if at.kind not in NETWORK | ASYNC else ():
+            if source.id not in found:
+                found[source.id] = source
+                todo.append(source)
+    return list(found.values())
 
 
 def _refuse_sharing_nothing(
