@@ -260,7 +260,7 @@ def _whole(
             for each in [node, *_at_once(node)]:
                 if not each.constant:
                     ways.setdefault(each.id, set()).add(i)
-        torn = {i for i, into in ways.items() if len(into) > 1}
+        torn = {i for i, into in ways.items() if len(into) > 1 and i not in bounds}
         last = [graph.nodes[i] for i in sorted(torn) if not any(m.id in torn for m in consumers[i])]
         if not last:
             return sorted(boundary, key=lambda n: n.id)

@@ -203,6 +203,8 @@ class _Drawing:
         self.building = Building(self.plan)
         self.pool: list[int] = []
         self._draw_sources()
+        if len(self.pool) > 1 and rng.random() < 0.15:  # one constant for all: still nothing is shared (A34)
+            self.pool = [self.step("one", (i,), ("configured",)) for i in self.pool]
         explicit = rng.random() < 0.2
         if explicit:
             for _ in range(rng.choice([1, 1, 2])):

@@ -181,8 +181,11 @@ def _works(each: Shared) -> bool:
 
 
 def _overlap(a: Shared, b: Shared) -> bool:
+    """Whether they share nodes or a tick, or one takes in what is of the other's region (A28, A33)."""
     regions = [{n.id for n in [*each.inside, *each.boundary]} for each in (a, b)]
-    return bool(regions[0] & regions[1]) or bool(a.ticks & b.ticks)
+    handed = [{n.id for n in each.handed} for each in (a, b)]
+    crossing = (handed[0] & regions[1]) | (handed[1] & regions[0])
+    return bool(regions[0] & regions[1]) or bool(a.ticks & b.ticks) or bool(crossing)
 
 
 def _joined(a: Shared, b: Shared) -> Shared:
