@@ -17,7 +17,7 @@ from trueline.run.finality import Finality
 from trueline.run.generations import Generations, initial, stamped
 from trueline.run.inbox import Gate, Inbox
 from trueline.run.keys import ALL, in_order
-from trueline.run.line import BATCH_SECONDS, Line, there
+from trueline.run.line import BATCH_SECONDS, Line
 from trueline.run.speculation import attempts_allowed, chance_through, is_worth
 from trueline.run.step import ERASED, Step
 from trueline.run.telling import Teller
@@ -211,7 +211,7 @@ class Coordinator:
         line.calls += len(work)
         self.free -= 1
         self.teller.tell_all("started", line.index, work, attempt)
-        self.executor.submit(line.step, attempt, list(there(work)))
+        self.executor.submit(line.step, attempt, [(key, value) for key, (_, value) in work.items()])
 
     def _take(self, line: Line) -> dict[Any, Entry]:
         """Take as many keys as a batch has; where values rarely stay, those that are not due are set aside.
@@ -248,6 +248,7 @@ class Coordinator:
         raised = [key for key in batch if key in line.raised and key not in idle] if line.raised else []
         if not idle and not raised:
             return batch
+        line.has_idle |= bool(idle)
         if line.writes_others:
             touched: dict[Any, None] = {}
             for key in (*idle, *raised):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -55,6 +55,7 @@ class Line:
         self.starts: dict[Any, int] = {}  # of keys that were begun more than once
         self.matched: dict[Any, bool] = {}
         self.raised: dict[Any, Exception] = {}  # by `match`
+        self.has_idle = False  # some key was erased, or none of the step's business
         self.generation = 0
         self.inputs_final = False
         self.outputs_final = False
@@ -226,13 +227,12 @@ class Line:
             turn.clear()
             return pending
         taken: dict[Any, Entry] = {}
-        while len(taken) < limit:
+        while missing := limit - len(taken):
             if not turn:
                 turn.extend(reversed(pending))
-            key = turn.pop()
-            entry = pending.pop(key, None)
-            if entry is not None:
-                taken[key] = entry
+            keys = turn[-missing:]
+            del turn[-missing:]
+            taken.update({key: pending.pop(key) for key in reversed(keys) if key in pending})
         return taken
 
     def accept(self, batch: dict[Any, Entry]) -> None:
@@ -254,11 +254,15 @@ class Line:
 
     def tally(self) -> None:
         """Count what was kept, now that nothing can change: one piece of work for each key that is there."""
-        kept = (
-            key is not ALL and entry[1] is not ERASED and self.matched.get(key, True)
-            for key, entry in self.accepted.items()
-        )
-        self.kept = 0 if self.cancelled else sum(kept)
+        if self.cancelled:
+            self.kept = 0
+        elif not self.has_idle:
+            self.kept = len(self.accepted) - (ALL in self.accepted)
+        else:
+            self.kept = sum(
+                key is not ALL and entry[1] is not ERASED and self.matched.get(key, True)
+                for key, entry in self.accepted.items()
+            )
         self.wasted = self.calls + self.reused - self.kept
 
     def forget(self) -> None:
@@ -266,8 +270,3 @@ class Line:
         self.accepted, self.changed, self.undone = {}, {}, set()
         self.contributions = Contributions()
         self.matched, self.raised, self.starts = {}, {}, {}
-
-
-def there(entries: dict[Any, Entry]) -> Iterator[tuple[Any, Any]]:
-    """Yield the keys that are there, with their values."""
-    return ((key, value) for key, (_, value) in entries.items() if value is not ERASED)
