@@ -451,7 +451,9 @@ def _groups(flow: Flow, alignments: list[Alignment]) -> list[Group]:
             if instance.kind in ALIGNED_READS and instance.tick is not None:
                 find.union(("p", a.point.id), ("t", instance.tick.id))
         for node in a.region:
-            owner[node.id] = a.point.id  # of those that overlap the last: their uses meet it below
+            if node.id in owner:
+                find.union(("p", a.point.id), ("p", owner[node.id]))
+            owner[node.id] = a.point.id
     for a in live:
         bounds = {n.id for n in a.boundary}
         for node in [*(n for n in a.region if n.id not in bounds), *a.instances]:

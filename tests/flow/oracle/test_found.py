@@ -49,3 +49,19 @@ def test_points_that_only_share_a_tick_are_cut_each_for_itself_however_they_are_
         p.sink(f"named{number}", named.snapshot_aligned(tick, two, WHY).all_ticks())
     (unit,) = flow.compile().units
     assert [hook.source.kind for hook in unit.hooks] == ["last", "unwrap_or"]
+
+
+@pytest.mark.contract("align:A28")
+def test_points_that_share_only_where_agreement_begins_run_as_one():
+    flow = Flow("a common beginning")
+    p = flow.process("server")
+    words = p.source("words")
+    for number in range(2):
+        tick, point = p.tick(), p.local_align_point(f"point{number}")
+        long = words.filter(lambda word: len(word) > 3)
+        both = long.union(words)
+        p.sink(f"long{number}", long.batch_aligned(tick, point, WHY).all_ticks())
+        p.sink(f"both{number}", both.batch_aligned(tick, point, WHY).all_ticks())
+        p.sink(f"acks{number}", both.release_aligned(point))
+    (unit,) = flow.compile().units
+    assert [hook.source.kind for hook in unit.hooks] == ["source"]
