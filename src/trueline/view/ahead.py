@@ -70,7 +70,7 @@ class Ahead(Generic[T]):
         self._changed = threading.Condition()
         self._next = 0
         self._reading = 0
-        self._window = threads
+        self._window = threads + 1  # so that a thread need not wait until the reader has seen an end
         self._stopped = False
         self._threads = [
             # Each in a copy of the reader's context: warnings go to its console.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -22,6 +23,7 @@ from trueline.view.bounds import Interval, step_of
 from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
 from trueline.view.node import Node, Piece
 from trueline.view.schema import Schema
+from trueline.view.source import ROWS_OF_A_BATCH
 from trueline.view.sources.tally import Tally, as_types
 
 _COUNTED: Final = ("INT32", "INT64")
@@ -118,7 +120,7 @@ class GroupPiece:
             names = [file.schema_arrow.names[index] for index in self.columns]
             start, bad = 0, Counter[str]()
             for batch in file.iter_batches(
-                ROWS_OF_A_CHUNK, row_groups=[self.group.number], columns=names, use_threads=False
+                ROWS_OF_A_BATCH, row_groups=[self.group.number], columns=names, use_threads=False
             ):
                 columns = [batch.column(name) for name in names]
                 arrays = as_types(columns, self.kinds, names, bad)
@@ -137,7 +139,9 @@ def opened(source: Source) -> Iterator[pq.ParquetFile]:
     """Open a file that is still the one that was pinned; what Parquet does not understand is broken."""
     with closing(source.open()) as raw:
         try:
-            with pq.ParquetFile(raw, metadata=_footers.get(source), pre_buffer=True) as file:
+            # Buffering ahead pays where a read is a request; for a file on disk it is one more copy.
+            far = not isinstance(raw, io.BufferedReader)
+            with pq.ParquetFile(raw, metadata=_footers.get(source), pre_buffer=far) as file:
                 _footers[source] = file.metadata
                 yield file
         except (pa.ArrowException, OSError, ValueError, OverflowError) as error:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +23,11 @@ from trueline.view.source import ROWS_OF_A_BATCH
 from trueline.workspace.removal.record import Hole
 
 _COUNTED: Final = ("INT32", "INT64")
+# Of whole slices that were checked; else each group of rows that is read by itself checks all of its file again.
+_footers: WeakKeyDictionary[SliceFile, pq.FileMetaData] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class SliceFile:
     """One slice of a dataset: its file, the block that adds it, and what was removed of it since."""
 
@@ -62,14 +66,20 @@ class SliceFile:
     def open(self, offset: str) -> Iterator[pq.ParquetFile]:
         """Open the file and hold it against its block: as many records as offsets, and the same ones.
 
-        Whole files are hashed by `verify`; this looks at the footer only.
+        Whole files are hashed by `verify`; this looks at the footer only, the first time.
         """
         place = self.place
         assert place is not None
         try:
             with self.store.open(*place) as raw:
-                parquet = pq.ParquetFile(raw, pre_buffer=True)
-                self._check(parquet.metadata, offset)
+                # Buffering ahead pays where a read is a request; for a file on disk it is one more copy.
+                far = not isinstance(raw, io.BufferedReader)
+                known = _footers.get(self) if self.hole is None else None
+                parquet = pq.ParquetFile(raw, metadata=known, pre_buffer=far)
+                if known is None:
+                    self._check(parquet.metadata, offset)
+                    if self.hole is None:
+                        _footers[self] = parquet.metadata
                 yield parquet
         except ObjectMissing as error:
             raise self._missing() from error
