@@ -23,7 +23,7 @@ from trueline.view.source import ROWS_OF_A_BATCH
 from trueline.workspace.removal.record import Hole
 
 _COUNTED: Final = ("INT32", "INT64")
-# Of whole slices that were checked; else each group of rows that is read by itself checks all of its file again.
+# Of whole slices that were checked: a group of rows that is read by itself need not check its file again.
 _footers: WeakKeyDictionary[SliceFile, pq.FileMetaData] = WeakKeyDictionary()
 
 
