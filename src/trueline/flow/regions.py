@@ -455,8 +455,9 @@ def _groups(flow: Flow, alignments: list[Alignment]) -> list[Group]:
                 find.union(("p", a.point.id), ("p", owner[node.id]))
             owner[node.id] = a.point.id
     for a in live:
-        bounds = {n.id for n in a.boundary}
-        for node in [*(n for n in a.region if n.id not in bounds), *a.instances]:
+        bounds, region = {n.id for n in a.boundary}, {n.id for n in a.region}
+        inside = [n for n in a.region if n.id not in bounds or any(s.id in region for s in n.inputs)]
+        for node in [*inside, *a.instances]:
             for source in node.inputs:
                 if source.id in owner:
                     find.union(("p", a.point.id), ("p", owner[source.id]))
