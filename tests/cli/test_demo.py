@@ -19,7 +19,7 @@ def test_the_story_is_true(run, tmp_path):
     assert prepared["visits"]["thrown"] > 0, "one file changes under the hands of a later step"
     assert prepared["visits-in-turn"] == {"done": 12, "ahead": 0, "thrown": 0}
     assert (tmp_path / "kept" / "prepared" / "visits.svg").exists()
-    assert facts["simulated"] == {"naive": [1], "aligned": True}
+    assert facts["simulated"] == {"naive": [2], "aligned": True}
     assert facts["verified"] is True
     assert (facts["killed before"], facts["killed after"]) == ("old", "new")
     assert facts["swept"] >= 2, "a slice and a block of the dead process"

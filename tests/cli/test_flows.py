@@ -52,7 +52,7 @@ def test_a_sound_flow_passes_under_every_schedule(run, module, target):
     assert done.code == 0, done.err
     assert done.json["bodies"]["simulate_reads"]["exhaustive"] is True
     shown = run("flow", "simulate", target)
-    assert "simulate_reads: exhaustive: 1 executions, 2 states: every schedule" in shown.out
+    assert "simulate_reads: exhaustive: 1 execution, 2 states: every schedule" in shown.out
 
 
 def test_a_broken_one_fails_with_its_trace_and_its_picture(run, module):

@@ -16,9 +16,10 @@ def counter(aligned: bool) -> Flow:
     flow = Flow("counter")
     server = flow.process("server")
     increments, queries = server.source("increments"), server.source("queries")
-    tick, point = server.tick("answering"), server.local_align_point("count")
+    tick = server.tick("answering")
     why = nondet("any count that includes what was acknowledged will do")
     if aligned:
+        point = server.local_align_point("count")
         server.sink("acks", increments.release_aligned(point))
         count = increments.count().snapshot_aligned(tick, point, why)
     else:
@@ -31,11 +32,11 @@ def counter(aligned: bool) -> Flow:
 
 def reads_its_writes(sim: Simulation) -> None:
     """What was acknowledged is in every later answer."""
-    sim.send("increments", "one")
-    sim.next("acks")
+    sim.send("increments", "one", "two")
+    first = sim.next("acks")
     sim.send("queries", "how many?")
     asked, count = sim.next("answers")
-    assert count == 1, f"the answer to {asked!r} is {count}, after one increment was acknowledged"
+    assert count >= 1, f"the answer to {asked!r} is {count}, after {first!r} was acknowledged"
 
 
 def simulate(console: Console) -> dict[str, Any]:

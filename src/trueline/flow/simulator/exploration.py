@@ -29,7 +29,7 @@ class Exploration:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        parts = [f"{self.executions:,} executions"]
+        parts = [f"{self.executions:,} execution{'s' * (self.executions != 1)}"]
         if self.states:
             parts.append(f"{self.states:,} states")
         if self.pruned:
