@@ -9,7 +9,8 @@ from typing import Any, TypeAlias
 
 from trueline.errors import InputError
 from trueline.run.generations import Generations
-from trueline.run.step import Step, same
+from trueline.run.sameness import same
+from trueline.run.step import Step
 
 Entry: TypeAlias = tuple[Generations, Any]
 
@@ -92,13 +93,14 @@ def current() -> Token | None:
 
 def work(step: Step, items: list[tuple[Any, Any]], token: Token | None = None) -> Outcome:
     """Do a batch; whatever a step raises for a key is kept with the key."""
+    outer = current()  # a step may make a run, whose work is done in this thread
     _local.token = token
     try:
         if step.kind == "map":
             return _mapped(step, items, token)
         return _flattened(step, items, token) if step.kind == "flat_map" else _processed(step, items)
     finally:
-        _local.token = None
+        _local.token = outer
 
 
 def _mapped(step: Step, items: list[tuple[Any, Any]], token: Token | None) -> Outcome:
@@ -126,7 +128,8 @@ def _flattened(step: Step, items: list[tuple[Any, Any]], token: Token | None) ->
             continue
         try:
             # All of a key's writes or none: what it yielded before it raised does not count.
-            outcome.writes += [(key, dst, made) for dst, made in step.flat_map(key, value)]
+            writes = {dst: made for dst, made in step.flat_map(key, value)}  # noqa: C416 (pairs, no mapping)
+            outcome.writes += [(key, dst, made) for dst, made in writes.items()]
         except BaseException as error:  # noqa: BLE001 (as above)
             outcome.errors.append((key, error))
             if not isinstance(error, Exception):
@@ -172,5 +175,6 @@ def _writes(step: Step, items: Sequence[tuple[Any, Any]]) -> list[tuple[Any, Any
                 remedy="yield one of the keys of the batch as the source; None for all of them needs "
                 "eager=False and no batch_size",
             )
+        hash(key)  # what cannot be a key is this step's mistake
         writes.append((source, key, value))
     return writes

@@ -11,7 +11,8 @@ from trueline.run.executors import Executor
 from trueline.run.generations import stamped
 from trueline.run.keys import ALL
 from trueline.run.line import Line
-from trueline.run.step import ERASED, same
+from trueline.run.sameness import same
+from trueline.run.step import ERASED
 from trueline.run.telling import Teller
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from trueline.errors import RunFailed
 from trueline.run.generations import Generations
+from trueline.run.keys import named
 from trueline.run.step import OnError
 
 
@@ -27,9 +28,9 @@ class Failure:
 
     def error(self) -> RunFailed:
         """Return what is raised for it."""
-        where = "" if self.key is None else f" on key {self.key!r}"
+        where = "" if self.key is None else f" on key {named(self.key)}"
         return RunFailed(
-            f"step {self.step} ({self.name}) failed{where}: {type(self.cause).__name__}: {self.cause}",
+            f"step {self.step} ({self.name}) failed{where}: {said(self.cause)}",
             remedy="mend the step or the value; on_error='skip_key' or 'skip_step' goes on without it",
             step=self.step,
             name=self.name,
@@ -37,3 +38,16 @@ class Failure:
             generations=self.gens,
             cause=self.cause,
         )
+
+
+def said(error: BaseException) -> str:
+    """Return the kind of an error and its words; one that cannot say them is named only.
+
+    >>> said(ValueError("too long"))
+    'ValueError: too long'
+    """
+    kind = type(error).__name__
+    try:
+        return f"{kind}: {error}"
+    except Exception:  # noqa: BLE001 (whatever an error's own text raises)
+        return kind

@@ -49,4 +49,16 @@ def _text(key: Any) -> str:
     """A text that does not depend on the order in which a set happens to hold its members."""
     if isinstance(key, frozenset):
         return "{" + ", ".join(sorted(_text(each) for each in key)) + "}"
-    return repr(key)
+    return named(key)
+
+
+def named(key: Any) -> str:
+    """Return how a key is shown; one that cannot say it goes by its type.
+
+    >>> named("a.csv")
+    "'a.csv'"
+    """
+    try:
+        return repr(key)
+    except Exception:  # noqa: BLE001 (whatever a key's own repr raises)
+        return f"<{type(key).__qualname__}>"

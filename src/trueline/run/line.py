@@ -10,7 +10,8 @@ from trueline.run.attempt import Attempt, Entry
 from trueline.run.contributions import Contributions
 from trueline.run.generations import stamped
 from trueline.run.keys import ALL
-from trueline.run.step import ERASED, Step, same
+from trueline.run.sameness import same
+from trueline.run.step import ERASED, Step
 
 # How long a batch should take: long enough that handing it over costs little, short enough to be revised.
 BATCH_SECONDS: Final = 0.004

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import inspect
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Final, Literal, TypeAlias
@@ -88,6 +88,19 @@ class Step:
     def check(self) -> None:
         """Raise unless it can be run; a run asks again, for steps that were changed since."""
         self.__dict__["_kind"] = self._found()
+        for name in self._functions:
+            if not callable(function := getattr(self, name)):
+                raise InputError(f"{name}={function!r}", remedy="give a function")
+        if inspect.iscoroutinefunction(getattr(self, self.kind)):
+            raise InputError(f"{self.kind} of {self!r} is asynchronous", remedy="define it without async")
+        if not isinstance(self.name, str):
+            raise InputError(f"name={self.name!r}", remedy="give a text")
+        rate: Any = self.change_rate
+        if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
+            raise InputError(f"change_rate={rate!r}", remedy="give a number from 0 to 1")
+        self._check_limits()
+
+    def _check_limits(self) -> None:
         for name in ("concurrency", "batch_size"):
             limit = getattr(self, name)
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit == 0):
@@ -159,41 +172,3 @@ class Step:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}{' ' * bool(self.name)}{self.name}>"
-
-
-def same(step: Step, one: Any, other: Any) -> bool:
-    """Say whether two values are equal to a step; where that cannot be told they are not."""
-    if one is other:
-        return True
-    if one is ERASED or other is ERASED:
-        return False
-    try:
-        if type(step).digest is Step.digest and "digest" not in step.__dict__:
-            return bool(one == other) and alike(one, other)
-        return bool(step.digest(one) == step.digest(other))
-    except Exception:  # noqa: BLE001 (whatever a value's own comparison raises)
-        return False
-
-
-def alike(one: Any, other: Any) -> bool:
-    """Say of values that compare equal whether they are: 1, 1.0 and True are not, nor 0.0 and -0.0.
-
-    >>> alike([1, {"a": 2}], [1, {"a": 2}]), alike([1], [1.0]), alike(0.0, -0.0)
-    (True, False, False)
-    """
-    kind = type(one)
-    if kind is not type(other):
-        return False
-    if kind is float:
-        return math.copysign(1.0, one) == math.copysign(1.0, other)
-    if kind in (list, tuple):
-        return all(map(alike, one, other))
-    if kind is dict:  # the order of its keys is part of what the next step sees
-        return all(map(alike, one.items(), other.items())) and list(one) == list(other)
-    if kind in (set, frozenset):
-        return sorted(map(_type_name, one)) == sorted(map(_type_name, other))
-    return True
-
-
-def _type_name(value: Any) -> str:
-    return type(value).__qualname__
