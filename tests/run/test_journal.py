@@ -8,15 +8,17 @@ import signal
 import subprocess
 import sys
 from collections import Counter, deque
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.architecture import ROOT
 from tests.run.sequential import random_run, sequential
 from trueline.errors import CorruptionError, InputError, JournalBusy, JournalDamaged, RunFailed, StoreError
 from trueline.run import ERASED, Inline, Journal, Processes, Run, Step, Threads
@@ -237,6 +239,56 @@ def test_a_journal_that_cannot_be_written_says_so(tmp_path):
         Run([], journal=tmp_path / "file" / "j").execute({})
 
 
+FULL = """
+import resource, sys
+from tests.run.test_journal import long_run
+from trueline.errors import StoreError
+path, limit = sys.argv[1], int(sys.argv[2])
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+try:
+    long_run(path)
+except StoreError as error:
+    print(error.problem)
+"""
+
+
+def long_run(path):
+    """A hundred keys, twenty to a batch, each to some 400 bytes of the journal."""
+    run = Run([Step(map=lambda key, value: "x" * 300, name="long", batch_size=20)], 1, journal=path)
+    return run.execute({str(number): "" for number in range(100)}), run.report.steps[0]
+
+
+# The disk is full: in the first batch, in the middle of a line of the third, so that the line of the end of
+# the run, which is short, would still fit behind it.
+@pytest.mark.parametrize(("room", "kept"), [(1000, 0), (22_001, 40), (22_013, 40)])
+def test_when_the_disk_is_full_what_is_in_the_journal_stays_good(tmp_path, room, kept):
+    path = tmp_path / "j"
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path), str(room)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        check=True,
+    )
+    assert "cannot be written: File too large" in done.stdout
+    found, step = long_run(path)
+    assert set(found.values()) == {"x" * 300}
+    assert (step.reused, step.calls) == (kept, 100 - kept)
+
+
+def test_two_processes_do_not_write_one_journal(tmp_path):
+    script = "import sys; from tests.run.test_journal import long_run; long_run(sys.argv[1])"
+    first = Journal(tmp_path / "j")
+    first.open([])
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script, str(tmp_path / "j")], capture_output=True, text=True, cwd=ROOT
+        )
+    finally:
+        first.close()
+    assert "JournalBusy" in done.stderr
+
+
 def test_a_journal_of_another_version_is_refused(tmp_path):
     import trueline.run.journal as module
 
@@ -271,6 +323,10 @@ def test_a_plain_value_is_read_as_it_was_written(value):
     [
         ERASED,
         datetime(2026, 11, 16, 2, 3, 4, 5, tzinfo=UTC),
+        datetime(2026, 10, 25, 2, 30, tzinfo=ZoneInfo("Europe/Zurich"), fold=1),
+        datetime(2026, 10, 25, 2, 30, fold=1),
+        time(2, 30, tzinfo=ZoneInfo("Europe/Zurich")),
+        time(2, 30, tzinfo=UTC, fold=1),
         date(2026, 11, 16),
         timedelta(days=-1, microseconds=3),
         Decimal("1.10"),
@@ -284,6 +340,8 @@ def test_a_plain_value_is_read_as_it_was_written(value):
 )
 def test_values_of_these_kinds_are_plain(value):
     assert value_of(text_of(value)) == value
+    if isinstance(value, datetime | time):
+        assert repr(value_of(text_of(value))) == repr(value)
 
 
 @pytest.mark.parametrize(

@@ -160,10 +160,12 @@ class Journal:
         assert self._file is not None
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             raise JournalBusy(
                 f"another run writes {self.path}", remedy="wait for its end, or name another journal"
             ) from None
+        except OSError as error:
+            raise self._refused(error) from error
         self.read()
         if self.torn:
             os.ftruncate(self._file, self.path.stat().st_size - self.torn)
@@ -226,14 +228,19 @@ class Journal:
             self._write(lines)
 
     def _write(self, lines: list[bytes]) -> None:
-        """Append in one piece, so that a process that dies tears at most the last line."""
+        """Append in one piece, so that a process that dies tears at most the last line.
+
+        Where there is no room for all of it nothing stays: behind a torn line no other may stand.
+        """
         if self._file is None:
             return
         left = memoryview(b"".join(lines))
+        end = os.fstat(self._file).st_size
         try:
             while left:
                 left = left[os.write(self._file, left) :]
         except OSError as error:
+            os.ftruncate(self._file, end)
             raise self._refused(error) from error
 
     def _refused(self, error: OSError) -> StoreError:

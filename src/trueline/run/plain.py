@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 from trueline.errors import InputError
 from trueline.run.step import ERASED, Erased
@@ -56,9 +57,9 @@ _WRITE: Final[dict[type, Callable[[Any], tuple[str, Any]]]] = {
     set: lambda value: ("$set", sorted((_plain(each) for each in value), key=json.dumps)),
     frozenset: lambda value: ("$frozenset", sorted((_plain(each) for each in value), key=json.dumps)),
     bytes: lambda value: ("$bytes", b64encode(value).decode()),
-    datetime: lambda value: ("$datetime", value.isoformat()),
+    datetime: lambda value: ("$datetime", _moment(value)),
     date: lambda value: ("$date", value.isoformat()),
-    time: lambda value: ("$time", value.isoformat()),
+    time: lambda value: ("$time", _moment(value)),
     timedelta: lambda value: ("$timedelta", [value.days, value.seconds, value.microseconds]),
     Decimal: lambda value: ("$decimal", str(value)),
     UUID: lambda value: ("$uuid", str(value)),
@@ -69,9 +70,9 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "$set": lambda inner: {_value(each) for each in inner},
     "$frozenset": lambda inner: frozenset(_value(each) for each in inner),
     "$bytes": b64decode,
-    "$datetime": datetime.fromisoformat,
+    "$datetime": lambda inner: _read_moment(datetime, inner),
     "$date": date.fromisoformat,
-    "$time": time.fromisoformat,
+    "$time": lambda inner: _read_moment(time, inner),
     "$timedelta": lambda inner: timedelta(*inner),
     "$decimal": Decimal,
     "$uuid": UUID,
@@ -79,6 +80,33 @@ _READ: Final[dict[str, Callable[[Any], Any]]] = {
     "$path": Path,
     "$dict": lambda inner: {_value(key): _value(each) for key, each in inner},
 }
+
+
+def _moment(value: datetime | time) -> Any:
+    """ISO 8601 where that says all; else also which of two hours it is, and the name of the zone."""
+    zone = value.tzinfo
+    if isinstance(zone, ZoneInfo) and zone.key is not None:
+        return [value.replace(tzinfo=None, fold=0).isoformat(), value.fold, zone.key]
+    if zone is not None and type(zone) is not timezone:
+        raise _not_plain(type(zone))
+    return [value.replace(fold=0).isoformat(), 1] if value.fold else value.isoformat()
+
+
+def _read_moment(kind: type[datetime | time], inner: Any) -> datetime | time:
+    if isinstance(inner, str):
+        return kind.fromisoformat(inner)
+    text, fold, *zone = inner
+    read = kind.fromisoformat(text).replace(fold=fold)
+    return read.replace(tzinfo=ZoneInfo(zone[0])) if zone else read
+
+
+def _not_plain(kind: type) -> InputError:
+    return InputError(
+        f"a value of type {kind.__module__}.{kind.__qualname__} cannot be kept in a journal",
+        remedy="use plain values (numbers, text, bytes, times, lists, dicts), or give the journal "
+        "encode= and decode=",
+        code="NotPlain",
+    )
 
 
 def _plain(value: Any) -> Any:
@@ -95,12 +123,7 @@ def _plain(value: Any) -> Any:
     if write is None:
         if isinstance(value, Path):
             return {"$path": str(value)}
-        raise InputError(
-            f"a value of type {kind.__module__}.{kind.__qualname__} cannot be kept in a journal",
-            remedy="use plain values (numbers, text, bytes, times, lists, dicts), or give the journal "
-            "encode= and decode=",
-            code="NotPlain",
-        )
+        raise _not_plain(kind)
     tag, inner = write(value)
     return {tag: inner}
 
