@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
+from dataclasses import dataclass
 from itertools import count
 
 import pytest
 
 from tests.run.sequential import sequential
 from trueline.errors import InputError, RunFailed
-from trueline.run import Inline, Processes, Run, Step, Threads
+from trueline.run import Inline, Processes, Run, Step, Threads, current
 
 
 class Double(Step):
@@ -144,6 +147,10 @@ def test_steps_that_are_functions_pass():
     assert Run(steps, executor=Inline(7, workers=3, check=True)).execute(inputs) == sequential(steps, inputs)
 
 
+async def _later(key, value):
+    return value
+
+
 @pytest.mark.parametrize(
     ("given", "what"),
     [
@@ -154,6 +161,10 @@ def test_steps_that_are_functions_pass():
         ({"map": len, "concurrency": -1}, "concurrency=-1"),
         ({"map": len, "concurrency": True}, "concurrency=True"),
         ({"map": len, "on_error": "ignore"}, "on_error='ignore'"),
+        ({"map": len, "ready": True}, "ready=True"),
+        ({"map": len, "name": 5}, "name=5"),
+        ({"map": len, "change_rate": 1.5}, "change_rate=1.5"),
+        ({"map": _later}, "asynchronous"),
     ],
 )
 def test_a_step_that_cannot_be_run_is_refused(given, what):
@@ -182,3 +193,61 @@ def test_a_run_needs_somebody_to_work_and_room(given, what):
         Run([], **given)
     with pytest.raises(InputError, match="is no step"):
         Run([len])
+
+
+@pytest.mark.parametrize(
+    "executor", [Threads(2), Inline(), Processes(1)], ids=["threads", "inline", "processes"]
+)
+def test_an_executor_works_for_one_run_at_a_time_and_then_for_another(executor):
+    executor.start([], lambda attempt, outcome: None)
+    with pytest.raises(InputError, match="works for another run"):
+        Run([Step(map=_double)], executor=executor).execute({"a": 1})
+    executor.stop()
+    for _ in range(2):
+        assert Run([Step(map=_double)], executor=executor).execute({"a": 1}) == {"a": 2}
+
+
+def _double(key, value):
+    return value * 2
+
+
+def test_a_run_inside_a_step_leaves_the_step_its_token():
+    seen = []
+
+    def outer(key, value):
+        before = current()
+        found = Run([Step(map=_double)], executor=Inline()).execute({"a": value})
+        seen.append(before is not None and current() is before)
+        return found["a"]
+
+    assert Run([Step(map=outer)]).execute({"a": 1}) == {"a": 2}
+    assert seen == [True]
+
+
+@dataclass(eq=False)
+class Itself:
+    """A key that equals nothing but itself."""
+
+    number: int
+
+
+def test_keys_that_are_others_in_another_process_are_told():
+    with pytest.raises(InputError, match="not equal to itself"):
+        Run([Step(map=_double)], executor=Processes(1)).execute({Itself(1): 1})
+
+
+def test_steps_that_cannot_be_read_in_another_process_are_told(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from trueline.errors import InputError\n"
+        "from trueline.run import Processes, Run, Step\n"
+        "if __name__ == '__main__':\n"
+        "    def only_here(key, value): return value\n"
+        "    try:\n"
+        "        Run([Step(map=only_here)], executor=Processes(1)).execute({'a': 1})\n"
+        "    except InputError as error:\n"
+        "        print(error)\n"
+    )
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    assert "cannot be read in another process" in done.stdout
+    assert "only_here" in done.stdout

@@ -83,6 +83,7 @@ def test_an_error_stays_when_the_same_value_comes_again(between):
     for value in (*between, "a"):
         coordinator._feed({"a": value}, final=False)
     coordinator.inbox.close()
+    coordinator.executor.stop()
     with pytest.raises(RunFailed) as raised:
         coordinator.run()
     assert raised.value.generations > (0,)
@@ -353,3 +354,48 @@ def test_a_write_from_a_key_that_was_not_given_is_an_error():
     run = Run([Step(process=lambda items: [(None, "a", 1)])], executor=Inline())
     with pytest.raises(RunFailed, match="eager=False"):
         run.execute({"a": 1})
+
+
+class Speechless(Exception):
+    """Cannot say what it is about."""
+
+    def __str__(self):
+        raise ValueError("no words")
+
+    __repr__ = __str__
+
+
+class Nameless:
+    """A key that cannot be shown."""
+
+    def __repr__(self):
+        raise ValueError("no name")
+
+
+def _raise(error):
+    raise error
+
+
+@pytest.mark.contract("run:F29")
+@pytest.mark.parametrize("key", ["a", Nameless()], ids=["key", "nameless key"])
+def test_an_error_that_cannot_say_what_it_is_is_told_by_its_kind(key):
+    run = Run([Step(map=lambda key, value: _raise(Speechless()))])
+    with pytest.raises(RunFailed, match=r"failed on key .*: Speechless") as caught:
+        run.execute({key: 1})
+    assert type(caught.value.__cause__) is Speechless
+    assert len(run.failures) == 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step(flat_map=lambda key, value: [([value], 1)], on_error="skip_key"),
+        Step(process=lambda items: [(key, [value], 1) for key, value in items], on_error="skip_key"),
+        Step(process=lambda items: [([key], key, 1) for key, _ in items], on_error="skip_key"),
+    ],
+    ids=["flat_map", "process", "source"],
+)
+def test_a_write_to_what_cannot_be_a_key_is_the_mistake_of_the_key_it_came_from(step):
+    run = Run([step])
+    assert run.execute({"a": 1}) == {}
+    assert type(run.report.quarantine["a"].cause) is TypeError

@@ -236,3 +236,39 @@ def test_a_step_that_is_not_ready_is_looked_past_until_it_is_woken_and_nobody_po
     assert run.execute({"a": 1, "b": 2, "c": 3}) == {"a": 1, "b": 2, "c": 3}
     assert ahead == ["a", "b", "c"]
     assert 2 <= len(asked) < 30
+
+
+def test_what_is_refused_takes_no_room():
+    run = Run([add("0")], queue=1)
+    run.feed("a", "", final=True)
+    for key, kind in (("a", InputError), ([], TypeError)):
+        for _ in range(3):
+            with pytest.raises(kind):
+                run.feed(key, "")
+    run.feed("b", "")
+    assert run.close() == {"a": "0", "b": "0"}
+
+
+@pytest.mark.parametrize("ask", ["feed", "close"])
+def test_a_step_that_feeds_or_closes_its_own_run_is_told_and_does_not_wait_for_itself(ask):
+    def reach(key, value):
+        run.feed("b", value) if ask == "feed" else run.close()
+
+    run = Run([Step(map=reach)])
+    run.feed("a", 1)
+    with pytest.raises(RunFailed, match="the run it works for"):
+        run.close()
+
+
+def test_a_step_may_feed_a_run_of_its_own():
+    def inner(key, value):
+        with Run([add("1")]) as run:
+            run.feed(key, value)
+            return run.close()[key]
+
+    assert Run([Step(map=inner)]).execute({"a": "0"}) == {"a": "01"}
+
+
+def test_a_run_that_was_executed_still_has_its_result():
+    run = Run([add("0")])
+    assert run.execute({"a": ""}) == run.close() == {"a": "0"}

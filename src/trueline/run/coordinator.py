@@ -7,7 +7,7 @@ from contextlib import suppress
 from queue import Empty
 from typing import Any
 
-from trueline.run.attempt import Attempt, Entry, Outcome
+from trueline.run.attempt import Attempt, Entry, Outcome, Token
 from trueline.run.emission import Emission
 from trueline.run.events import Observer
 from trueline.run.executors import Executor
@@ -63,6 +63,10 @@ class Coordinator:
         """The failures that were real, in the order they were found."""
         return self.failing.failures
 
+    def is_at(self, token: Token) -> bool:
+        """Say whether a token is of work that is under way here; any thread may ask."""
+        return any(attempt.token is token for line in self.lines for attempt in tuple(line.attempts))
+
     # --- the loop ---------------------------------------------------------------------
 
     def run(self) -> dict[Any, Any]:
@@ -77,8 +81,10 @@ class Coordinator:
             try:
                 self._give_up()
             finally:
-                self.executor.stop()
-                self.teller.end()
+                try:
+                    self.executor.stop()
+                finally:
+                    self.teller.end()
 
     def _result(self) -> dict[Any, Any]:
         """Return the keys that are there: those that came in, in that order, then the others in theirs."""

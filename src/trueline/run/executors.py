@@ -12,12 +12,14 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from queue import SimpleQueue
 from typing import Any, Protocol, TypeAlias
 
 from trueline.errors import InputError
 from trueline.run.attempt import Attempt, Outcome, work
+from trueline.run.keys import named
 from trueline.run.step import Step
 
 Post: TypeAlias = Callable[[Attempt, Outcome | BaseException], None]
@@ -62,7 +64,7 @@ class Threads:
 
     def start(self, steps: Sequence[Step], post: Post) -> None:
         """Threads are started as work comes."""
-        self._post = post
+        self._post = free(self._post, post)
 
     def submit(self, step: Step, attempt: Attempt, items: list[tuple[Any, Any]]) -> None:
         """Hand a batch to the next thread that is free, or to a new one."""
@@ -109,6 +111,7 @@ class Threads:
         self._threads.clear()
         self._ended.clear()
         self._asked = 0
+        self._post = None
 
 
 class Inline:
@@ -128,7 +131,7 @@ class Inline:
 
     def start(self, steps: Sequence[Step], post: Post) -> None:
         """Nothing to start."""
-        self._post = post
+        self._post = free(self._post, post)
 
     def submit(self, step: Step, attempt: Attempt, items: list[tuple[Any, Any]]) -> None:
         """Keep it until it is its turn."""
@@ -158,6 +161,7 @@ class Inline:
     def stop(self) -> None:
         """Forget what was not done."""
         self._waiting.clear()
+        self._post = None
 
 
 class Processes:
@@ -177,8 +181,8 @@ class Processes:
                 f"the steps cannot be sent to another process: {error}",
                 remedy="define functions and classes of steps in a module, or use threads",
             ) from error
+        self._post = free(self._post, post)
         context = multiprocessing.get_context("spawn")
-        self._post = post
         self._pool = ProcessPoolExecutor(self.workers, context, _arrive, (sent,))
 
     def submit(self, step: Step, attempt: Attempt, items: list[tuple[Any, Any]]) -> None:
@@ -189,9 +193,12 @@ class Processes:
 
         def ended(done: Future[Outcome]) -> None:
             if not done.cancelled():
-                post(attempt, done.exception() or done.result())
+                post(attempt, done.exception() or _returned(done.result(), attempt))
 
-        self._pool.submit(_elsewhere, attempt.index, items).add_done_callback(ended)
+        try:
+            self._pool.submit(_elsewhere, attempt.index, items).add_done_callback(ended)
+        except BrokenProcessPool as error:  # another batch has ended its process
+            post(attempt, error)
 
     def superseded(self, attempt: Attempt) -> None:
         """What runs elsewhere runs on; its result is dropped."""
@@ -205,18 +212,47 @@ class Processes:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
+        self._post = None
+
+
+def free(busy: Post | None, post: Post) -> Post:
+    """Return whom to tell, if nobody else is told: an executor works for one run at a time."""
+    if busy is not None:
+        raise InputError("the executor works for another run", remedy="give each run an executor of its own")
+    return post
+
+
+def _returned(outcome: Outcome, attempt: Attempt) -> Outcome | BaseException:
+    """What came back from a process; keys that are others after the journey cannot be told apart."""
+    told = {key for key, _ in (*outcome.changed, *outcome.errors)} | {write[0] for write in outcome.writes}
+    strange = [key for key in told if key is not None and key not in attempt.items]
+    if not strange:
+        return outcome
+    return InputError(
+        f"the key {named(strange[0])} is not equal to itself when it comes from another process",
+        remedy="use keys that compare by what they hold, or threads",
+    )
 
 
 _steps: list[Step] = []
+_unread: list[str] = []  # why the steps are not there
 
 
 def _arrive(sent: bytes) -> None:
     """Begin in another process: Ctrl-C there is for the coordinator to handle."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _steps[:] = pickle.loads(sent)  # noqa: S301 (sent by the process that started this one)
+    try:
+        _steps[:] = pickle.loads(sent)  # noqa: S301 (sent by the process that started this one)
+    except Exception as error:  # noqa: BLE001 (whatever a step's module raises; told when work comes)
+        _unread.append(f"{type(error).__name__}: {error}")
 
 
 def _elsewhere(index: int, items: list[tuple[Any, Any]]) -> Outcome:
+    if _unread:
+        raise InputError(
+            f"the steps cannot be read in another process: {_unread[0]}",
+            remedy="define functions and classes of steps in a module that can be imported, or use threads",
+        )
     start = time.perf_counter()
     outcome = work(_steps[index], items)
     outcome.errors = [(key, sendable(error)) for key, error in outcome.errors]

@@ -56,6 +56,13 @@ class Gate:
             self._held += 1
             self._entered += 1
 
+    def turn_back(self) -> None:
+        """Give back the room that was taken: nothing came in."""
+        with self._condition:
+            self._held -= 1
+            self._entered -= 1
+            self._condition.notify_all()
+
     def leave(self, handled: int, backlog: int) -> None:
         """Make room: of the values handled so far, only the backlog is still on its way."""
         with self._condition:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from trueline.errors import InputError
+from trueline.run.attempt import current
 from trueline.run.coordinator import Coordinator
 from trueline.run.events import Observer
 from trueline.run.executors import Executor, Threads
@@ -16,6 +17,7 @@ from trueline.run.failure import Failure
 from trueline.run.inbox import Gate
 from trueline.run.journal import Journal
 from trueline.run.journaling import Journaling
+from trueline.run.keys import named
 from trueline.run.report import Report
 from trueline.run.step import Step
 from trueline.run.watching import watchers
@@ -84,7 +86,8 @@ class Run:
             self._begun = self._closed = True
         self._coordinator.inbox.feed(inputs)
         self._coordinator.inbox.close()
-        return self._coordinator.run()
+        self._result = self._coordinator.run()
+        return self._result
 
     # --- while it goes on -------------------------------------------------------------
 
@@ -94,28 +97,39 @@ class Run:
         A `final` value is promised not to be revised: steps that wait for final values need not wait for
         the end to begin it. ERASED takes a key back. Steps themselves must not feed their run.
         """
+        self._check_outside()
         self._gate.enter()
+        try:
+            self._take_in(key, value, final=final)
+        except BaseException:
+            self._gate.turn_back()
+            raise
+
+    def _take_in(self, key: Any, value: Any, *, final: bool) -> None:
         with self._lock:
             self._check_open()
             if self._final.get(key, False):
-                raise InputError(f"{key!r} was said to be final", remedy="feed it without final=True first")
+                raise InputError(
+                    f"{named(key)} was said to be final", remedy="feed it without final=True first"
+                )
             self._final[key] = final
             if not self._begun:
-                self._begun = True
                 # As a daemon it does not keep a process alive that ended without closing the run.
-                self._thread = threading.Thread(target=self._work, name="trueline-run", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._work, name="trueline-run", daemon=True)
+                thread.start()
+                self._begun, self._thread = True, thread
             self._coordinator.inbox.feed({key: value}, final=final)
 
     def revise(self, key: Any, value: Any, *, final: bool = False) -> None:
         """Give a key that was fed another value; what was made of the old one is of no use any more."""
         with self._lock:
             if key not in self._final:
-                raise InputError(f"{key!r} was not fed", remedy="feed it; feeding it again revises it")
+                raise InputError(f"{named(key)} was not fed", remedy="feed it; feeding it again revises it")
         self.feed(key, value, final=final)
 
     def close(self) -> dict[Any, Any]:
         """Say that nothing more comes in, wait for the end, and return the result."""
+        self._check_outside()
         with self._lock:
             first, self._closed = not self._closed, True
             thread = self._thread
@@ -144,6 +158,15 @@ class Run:
         finally:
             self._gate.open()
             self._over.set()
+
+    def _check_outside(self) -> None:
+        """Steps that wait for their own run would wait for ever."""
+        token = current()
+        if token is not None and self._coordinator.is_at(token):
+            raise InputError(
+                "a step feeds or closes the run it works for",
+                remedy="yield other keys from flat_map or process instead",
+            )
 
     def _check_open(self) -> None:
         self._raise()

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from trueline.errors import InputError, SparkFailed
 from trueline.run.attempt import Attempt, Outcome, work
-from trueline.run.executors import Post, sendable
+from trueline.run.executors import Post, free, sendable
 from trueline.run.step import Step
 from trueline.spark.errors import translated
 from trueline.spark.packing import pack, unpack
@@ -79,7 +79,7 @@ class Spark:
 
     def start(self, steps: Sequence[Step], post: Post) -> None:
         """Make ready for a run; what its jobs are called is its own."""
-        self._post = post
+        self._post = free(self._post, post)
         self._run = uuid.uuid4().hex
 
     def tag(self, number: int) -> str:
@@ -129,6 +129,7 @@ class Spark:
                 if job.attempt.token.superseded():
                     self._cancel(job)
                 job.join(PACE)
+        self._post = None
 
     # --- in the thread of a job ---------------------------------------------------------
 

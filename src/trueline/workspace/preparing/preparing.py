@@ -20,6 +20,7 @@ from trueline.chain.tail import Tail
 from trueline.errors import InputError, RunFailed, SchemaError, TruelineError
 from trueline.readers import Reader, ReadStats, Source
 from trueline.run import Executor, Failure, Observer, Run, Step
+from trueline.run.failure import said
 from trueline.workspace.ingest.file_reading import FileRead, ReadFiles
 from trueline.workspace.ingest.incoming import fit_rows, latest, newest_event, typed_for
 from trueline.workspace.ingest.pieces import ROWS_OF_A_BATCH, PieceWriter
@@ -123,7 +124,7 @@ class Ended:
 
 def _said(failure: Failure) -> str:
     cause = failure.cause
-    return cause.problem if isinstance(cause, TruelineError) else f"{type(cause).__name__}: {cause}"
+    return cause.problem if isinstance(cause, TruelineError) else said(cause)
 
 
 # --- files ------------------------------------------------------------------------------
@@ -190,15 +191,18 @@ def _columns(
 def keys_of(sources: Sequence[Source]) -> list[str]:
     """Name files for a run: by their paths, and by a number too where several have one path.
 
-    >>> keys_of([Source.memory(b"1"), Source.memory(b"2"), Source.memory(b"3", "c.csv")])
-    ['(memory)', '(memory) 2', 'c.csv']
+    >>> keys_of([Source.memory(b"1"), Source.memory(b"2"), Source.memory(b"3", "(memory) 2")])
+    ['(memory)', '(memory) 2', '(memory) 2 2']
     """
-    seen: dict[str, int] = {}
-    keys: list[str] = []
+    keys: dict[str, None] = {}
+    numbers: dict[str, int] = {}
     for source in sources:
-        seen[source.path] = number = seen.get(source.path, 0) + 1
-        keys.append(source.path if number == 1 else f"{source.path} {number}")
-    return keys
+        key = source.path
+        while key in keys:
+            numbers[source.path] = number = numbers.get(source.path, 1) + 1
+            key = f"{source.path} {number}"
+        keys[key] = None
+    return list(keys)
 
 
 def _united(found: Sequence[Rows]) -> pa.Schema:
