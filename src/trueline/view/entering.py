@@ -28,7 +28,7 @@ def entered(column: Array, kind: t.Type) -> Array:
     array = one(column)
     if isinstance(kind, t.Vector):
         return _vectors(array, kind)
-    array = array if array.type == kind.arrow else array.cast(kind.arrow)
+    array = array if array.type == kind.arrow else castable(array).cast(kind.arrow)
     return _coded(array, kind) if isinstance(kind, t.Category) else array
 
 
@@ -38,6 +38,23 @@ def one(column: Array) -> Array:
     if isinstance(array, pa.ChunkedArray):  # what combine_chunks gives for no chunks, and beyond 2 GB
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     return array
+
+
+def castable(array: Array) -> Array:
+    """Return an array that `cast` can read: it cannot read a dictionary of text views, as polars has it.
+
+    >>> coded = pa.DictionaryArray.from_arrays([0, None, 0], pa.array(["Bern"], pa.string_view()))
+    >>> castable(coded).cast(pa.string()).to_pylist()
+    ['Bern', None, 'Bern']
+    """
+    if not pa.types.is_dictionary(array.type):
+        return array
+    plain = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}.get(
+        array.type.value_type
+    )
+    if plain is None:
+        return array
+    return pa.DictionaryArray.from_arrays(array.indices, array.dictionary.cast(plain))
 
 
 def _vectors(array: Array, kind: t.Vector) -> Array:

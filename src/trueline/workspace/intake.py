@@ -377,9 +377,11 @@ def _milliseconds(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, int]:
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    from trueline.view.entering import castable
+
     pieces = []
     try:
-        for chunk in column.chunks:
+        for chunk in map(castable, column.chunks):
             starts = range(0, len(chunk), _CAST_ROWS)
             pieces += [chunk.slice(start, _CAST_ROWS).cast(field.type) for start in starts]
     except pa.ArrowException as error:
