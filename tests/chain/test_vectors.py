@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 
 import pytest
 
-from tests.chain.golden import Vector, manifest_text, vector, vectors
+from tests.chain.golden import FOLDER, Vector, manifest_text, vector, vectors
 from tests.chain.histories import data_slice, root
+from tests.contracts.register import contracts
 from trueline.chain import Block, yaml_text
 from trueline.chain.arrow_schema import read_raw
 from trueline.chain.encode import encode
@@ -118,3 +120,19 @@ def test_the_three_events_of_rfc_014_follow_each_other():
 def test_a_name_is_the_hash_of_the_whole_manifest():
     for case in vectors():
         assert Block.from_bytes(case.raw).hash == Multihash.of(case.raw)
+
+
+def test_every_rule_of_the_reference_is_a_contract_with_its_error():
+    """What we raise is held to the contracts by `test_rules.py`; here these are held to the vectors."""
+    rules = json.loads((FOLDER / "validation-rules.json").read_text(encoding="utf-8"))["rules"]
+    ours = {rule["id"]: contracts()[f"chain:{rule['id']}"].error for rule in rules}
+    theirs = {rule["id"]: rule["kamu_error"] for rule in rules}
+    assert len(rules) == 53
+    assert {name: (ours[name], theirs[name]) for name in ours if ours[name] != theirs[name]} == {
+        "C9": ("BlockNotFound", "SetChainRefError::BlockNotFound"),
+        "T12": ("InvalidInputInterval", "InvalidInputInterval (InvalidIntervalError)"),
+        "S7": ("InvalidEvent", "panic unimplemented!()"),
+        "H3": ("InvalidEvent", "(warning only)"),
+        "G4": ("DataMismatch", "not enforced by verify"),
+        "G5": ("ObjectNotFound", "ObjectNotFoundError"),
+    }
