@@ -325,6 +325,18 @@ def test_a_key_is_known_in_another_process_and_after_the_index_is_lost(ws, ds):
         assert again["trades"].append(pa.table({"x": [1]}), idempotency_key="k1") == first
 
 
+def test_a_key_is_known_for_as_long_as_its_commit_is_in_the_chain(ws, ds):
+    before = ds.append(pa.table({"x": [0]}))
+    first = ds.append(pa.table({"x": [1]}), idempotency_key="k1")
+    for n in range(30):
+        ds.append(pa.table({"x": [n]}))
+    assert ds.append(pa.table({"x": [1]}), idempotency_key="k1") == first
+    ds.chain.reset(before.block)
+    with tl.open(ws.location) as again:
+        assert again["trades"].append(pa.table({"x": [1]}), idempotency_key="k1").offsets == first.offsets
+        assert again["trades"].info.rows == 2
+
+
 @pytest.mark.parametrize("key", ["", "x" * 513, 7, b"k"])
 def test_a_bad_key_is_refused(ds, key):
     with pytest.raises(InputError, match="idempotency key"):

@@ -249,8 +249,9 @@ class Dataset:
         of them (a number, or below 1 a share of the rows) refuse the whole.
         `watermark` says that nothing older is expected (by default the newest
         event time less the dataset's lateness). With `idempotency_key` the same append again returns the
-        first commit. `steps` prepare the rows of each file on their way (see `trueline.workspace.preparing`),
-        by a run that `observers` may watch, in threads or on an `executor`.
+        first commit, for as long as that is in the chain: the key is part of its block.
+        `steps` prepare the rows of each file on their way (see `trueline.workspace.preparing`), by a
+        run that `observers` may watch, in threads or on an `executor`.
         """
         from trueline.workspace.appending import append_rows
 
