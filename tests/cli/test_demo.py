@@ -13,6 +13,9 @@ def test_the_story_is_true(run, tmp_path):
     assert facts["race"] == [12, 13]
     assert facts["bad"] == {"day": 1, "price": 2}
     assert (facts["skipped"], facts["customers"]) == (1, 3)
+    assert facts["views"]["same"] is True
+    assert facts["views"]["rows"] > 0
+    assert facts["views"]["caught"].startswith("K5"), "a broken view is caught by its check"
     prepared = facts["prepared"]
     assert prepared["same"] is True
     assert prepared["visits"]["ahead"] > 0
@@ -41,6 +44,7 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch):
         "Files",
         "Working ahead",
         "Keys",
+        "Views",
         "Agreement",
         "Two writers at once",
         "Proof",
