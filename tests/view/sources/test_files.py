@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import pickle
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -183,3 +185,26 @@ def test_a_torn_group_of_rows_is_an_error_when_it_is_read(tmp_path):
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
     with pytest.raises(BrokenFile):
         tl.View.read_parquet(path).to_arrow()
+
+
+def bytes_read():
+    """How many bytes this process has read so far, from wherever."""
+    return int(dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())["rchar"])
+
+
+@pytest.mark.contract("view:C35")
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="only Linux counts the bytes of a process")
+def test_the_bytes_of_other_columns_are_not_read(tmp_path):
+    path, random = tmp_path / "wide.parquet", np.random.default_rng(1)
+    table = pa.table({f"c{n}": random.random(4_000) for n in range(50)})
+    pq.write_table(table, path, row_group_size=1_000)
+    view = tl.View.read_parquet(path)
+    found = []
+    for each in (view.select("c7"), view.with_columns(y="c3 + 1").filter("c4 < 2").select("y"), view):
+        before = bytes_read()
+        each.to_arrow()
+        found.append((bytes_read() - before) / path.stat().st_size)
+    one, two, everything = found
+    assert one < 0.1
+    assert two < 0.1
+    assert everything > 0.9
