@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -92,3 +93,29 @@ def test_a_search_that_stopped_early_is_no_success(run, module):
 def test_what_cannot_be_found_or_done_is_misuse(run, module, words):
     done = run("flow", "simulate", *words)
     assert (done.code, done.out) == (2, ""), done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("raise RuntimeError('not now')", "RuntimeError: not now (broken.py, line 1)"),
+        ("import sys; sys.exit(7)", "SystemExit: 7"),
+        ("def (", "SyntaxError"),
+        ("import not_to_be_found", "No module named 'not_to_be_found'"),
+        ("def flow():\n    return {}['none']", "KeyError: 'none' (broken.py, line 2)"),
+    ],
+)
+@pytest.mark.parametrize("target", ["broken:flow", "broken.py:flow"])
+def test_a_module_that_fails_is_misuse_told_with_its_line(run, module, text, words, target):
+    (module / "broken.py").write_text(text, encoding="utf-8")
+    sys.modules.pop("broken", None)
+    done = run("flow", "simulate", target)
+    assert done.code == 2
+    assert words in done.err
+
+
+@pytest.mark.parametrize(
+    "target", [".counted:naive", "a..b:flow", "counted:nothing", "counted:simulate_reads"]
+)
+def test_what_names_no_flow_is_misuse(run, module, target):
+    assert run("flow", "simulate", target).code == 2

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
@@ -16,7 +18,7 @@ import typer
 
 from trueline.cli.quick import QuickCommand, QuickGroup
 from trueline.cli.session import FAILED, NO, Directory, Given, Json, examples, session
-from trueline.errors import Counterexample, InputError
+from trueline.errors import Counterexample, InputError, TruelineError
 
 if TYPE_CHECKING:
     from trueline.console import Console
@@ -143,7 +145,8 @@ def _flow(target: str) -> tuple[ModuleType, Flow]:
     module = _module(place)
     made = getattr(module, name, None)
     if callable(made) and _needs_nothing(made):
-        made = made()
+        with _blaming(f"{target} cannot be made"):
+            made = made()
     if not isinstance(made, Flow):
         raise InputError(
             f"{place} has no flow {name!r}", remedy="name a Flow, or a function that returns one"
@@ -168,19 +171,41 @@ def _module(place: str) -> ModuleType:
         if spec is None or spec.loader is None:
             raise InputError(f"no file {place}", remedy="name a Python file, or a module")
         module = sys.modules[path.stem] = module_from_spec(spec)
-        spec.loader.exec_module(module)
+        with _blaming(f"{place} cannot be imported"):
+            spec.loader.exec_module(module)
         return module
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    try:
-        return import_module(place)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise
+    parts = place.split(".")
+    if not all(part.isidentifier() for part in parts):
         raise InputError(
-            f"no module {place!r}", remedy="run it where the module is, or name its file"
-        ) from None
+            f"{place!r} is no name of a module", remedy="write it as in `import`, or name its file"
+        )
+    with _blaming(f"{place} cannot be imported"):
+        try:
+            return import_module(place)
+        except ModuleNotFoundError as error:
+            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+                raise
+            raise InputError(
+                f"no module {place!r}", remedy="run it where the module is, or name its file"
+            ) from None
+
+
+@contextmanager
+def _blaming(what: str) -> Iterator[None]:
+    """Say of code that is not ours that it failed, and where."""
+    try:
+        yield
+    except TruelineError:
+        raise
+    except (Exception, SystemExit) as error:
+        frames = [] if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)
+        at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if len(frames) > 1 else ""
+        raise InputError(
+            f"{what}: {type(error).__name__}: {error}{at}", remedy="mend it, then run this again"
+        ) from error
 
 
 def _bodies(module: ModuleType, name: str | None) -> dict[str, Callable[..., object]]:

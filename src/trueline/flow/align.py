@@ -76,6 +76,10 @@ class AlignPoint:
                 f"{kind} at {here()} is given {point!r} for an align point",
                 remedy="give process.local_align_point()",
             )
+        if point.location.flow is not node.location.flow:
+            from trueline.flow.live import other_flow
+
+            raise other_flow(kind, node, node.location.flow.name, point.name, point.location.flow.name)
         if point.location is not node.location:
             raise WrongLocation(
                 f"{kind} at {here()} uses align point {point.name!r} of {point.location.name} ({point.site}) "

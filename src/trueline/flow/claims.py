@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable
 from itertools import islice, permutations
 from typing import Any, Final
@@ -18,10 +19,10 @@ def leaves_input_alone(node: Node, fn: Callable[..., Any]) -> Callable[..., Any]
     """The function, refusing to have changed what it was given."""
 
     def call(*args: Any) -> Any:
-        before = [None if _fixed(arg) else copy.deepcopy(arg) for arg in args]
+        before = [arg if is_fixed(arg) else copied(arg) for arg in args]
         result = fn(*args)
         for arg, was in zip(args, before, strict=True):
-            if was is not None and was != arg:
+            if was is not arg and not alike(was, arg):
                 raise ClaimBroken(
                     f"the function of {node} changes what it is given: {was!r} became {arg!r}",
                     remedy="return a new value and leave the old one as it is; others may still read it",
@@ -33,13 +34,61 @@ def leaves_input_alone(node: Node, fn: Callable[..., Any]) -> Callable[..., Any]
     return call
 
 
-def _fixed(value: Any) -> bool:
+def is_fixed(value: Any) -> bool:
     """Whether a value cannot change, as far as Python can tell."""
     try:
         hash(value)
-    except TypeError:
+    except Exception:  # noqa: BLE001 (a class may refuse to be hashed as it likes)
         return False
-    return True
+    return not _is_plain(value)
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether it is an object of a class that says nothing about equality: it is hashable, and may change."""
+    kind: Any = type(value)
+    return kind.__hash__ is object.__hash__ and hasattr(value, "__dict__")
+
+
+def copied(value: Any) -> Any:
+    """A copy of a value; itself, where it cannot be copied."""
+    try:
+        return copy.deepcopy(value)
+    except Exception:  # noqa: BLE001 (locks, open files, generators, depth: they raise what they like)
+        return value
+
+
+def alike(a: Any, b: Any) -> bool:
+    """Whether two values are equal; NaN is like NaN, and what cannot be compared is not held against it.
+
+    >>> alike([float("nan")], [float("nan")]), alike({"a": 1}, {"a": 2})
+    (True, False)
+    """
+    if a is b:
+        return True
+    try:
+        if bool(a == b):
+            return True
+    except Exception:  # noqa: BLE001 (arrays have no truth, and __eq__ may raise what it likes)
+        return _same_bytes(a, b, otherwise=True)
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, float):
+        return a != a and b != b  # noqa: PLR0124 (only NaN differs from itself)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(alike, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(alike(value, b[key]) for key, value in a.items())
+    if _is_plain(a):
+        return alike(vars(a), vars(b))
+    kind: Any = type(a)
+    return False if kind.__eq__ is not object.__eq__ else _same_bytes(a, b, otherwise=True)
+
+
+def _same_bytes(a: Any, b: Any, *, otherwise: bool) -> bool:
+    try:
+        return pickle.dumps(a) == pickle.dumps(b)
+    except Exception:  # noqa: BLE001 (nothing can be told of what cannot be written down)
+        return otherwise
 
 
 def order_makes_no_difference(
@@ -55,17 +104,17 @@ def order_makes_no_difference(
     expected = folded(value, items)
     for order in islice(permutations(items), 1, ORDERS):
         got = folded(value, order)
-        if got != expected:
+        if not alike(got, expected):
             raise _broken(node, "is said to be commutative", (items, expected), (order, got))
-    if len(items) > ORDERS and (got := folded(value, items[::-1])) != expected:
+    if len(items) > ORDERS and not alike(got := folded(value, items[::-1]), expected):
         raise _broken(node, "is said to be commutative", (items, expected), (items[::-1], got))
     merge = node.args.get("merge")
     if merge is not None:
         middle = len(items) // 2
         got = merge(folded(value, items[:middle]), folded(begin(), items[middle:]))
-        if got != expected:
+        if not alike(got, expected):
             raise _broken(node, "has a merge that differs from folding", (items, expected), (items, got))
-    if node.args.get("idempotent") and (got := folded(expected, items)) != expected:
+    if node.args.get("idempotent") and not alike(got := folded(expected, items), expected):
         raise _broken(node, "is said to be idempotent", (items, expected), ((*items, *items), got))
 
 

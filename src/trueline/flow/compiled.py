@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from trueline.errors import NotPromised, SynchronousCycle, Unfinished
 from trueline.flow.graph import ALIGNED, ALIGNED_READS, NETWORK, READS, YIELDS, Node
 from trueline.flow.hooks import Hook, ValueHook, hook_class
+from trueline.flow.reach import never_run
 from trueline.flow.regions import Group, Regions, arrows, find_regions
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class CompiledFlow:
         self._lay_ticks()
         self._lay_edges()
         self._mark_newest()
+        self.regions.remarks += never_run(self, [u for u in self.units if isinstance(u, TickUnit)])
 
     def __repr__(self) -> str:
         ticks = len([u for u in self.units if isinstance(u, TickUnit)])
@@ -332,6 +334,11 @@ class CompiledFlow:
 
     def _mark_newest(self) -> None:
         """Where one reader follows a choice about arrival, that choice already leads to older versions."""
+        readers: dict[int, list[Op]] = {}
+        for op in self.ops.values():
+            if op.zone == "async":
+                for wire in op.ins:
+                    readers.setdefault(wire, []).append(op)
         for unit in self.units:
             if not isinstance(unit, LooseUnit) or unit.node.kind not in ("fold", "reduce"):
                 continue
@@ -340,10 +347,11 @@ class CompiledFlow:
             plain = True
             for wire in reached:
                 found += self.hook_on.get(wire, [])
-                for op in self.ops.values():
-                    if op.zone == "async" and wire in op.ins:
-                        reached.append(op.out)
-                        plain &= op.node.kind in ("map", "filter", "unwrap_or")
+                for op in readers.get(wire, ()):
+                    plain &= op.node.kind in ("map", "filter", "unwrap_or")
+                    if not plain:
+                        break
+                    reached.append(op.out)
             if plain and len(found) == 1 and isinstance(found[0], ValueHook):
                 found[0].newest = True
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -120,8 +120,8 @@ class Interpreter:
         """Remember a failure: state changed in place cannot be gone back to."""
         try:
             work()
-        except InputError as error:
-            if error.fields.get("node") is not None:
+        except BaseException as error:  # Ctrl-C too
+            if not isinstance(error, InputError) or error.fields.get("node") is not None:
                 self._broken = error
             raise
 
@@ -137,7 +137,7 @@ def run(compiled: CompiledFlow, inputs: Inputs, seed: int = 0) -> dict[str, list
     """Feed all inputs piece by piece, in turns by chance, and collect what comes out until all is at rest."""
     live = Interpreter(compiled, seed)
     turns = random.Random(seed)  # noqa: S311 schedules, not secrets
-    left = {key if isinstance(key, tuple) else (key, 0): iter(values) for key, values in inputs.items()}
+    left = {key if isinstance(key, tuple) else (key, 0): _each(key, values) for key, values in _named(inputs)}
     for name, member in left:
         live.send(name, member=member)
     outputs: dict[str, list[Any]] = {name: [] for name, _ in compiled.sinks}
@@ -161,3 +161,19 @@ def run(compiled: CompiledFlow, inputs: Inputs, seed: int = 0) -> dict[str, list
     live.run_until_idle()
     collect()
     return outputs
+
+
+def _named(inputs: Inputs) -> Iterable[tuple[Any, Iterable[Any]]]:
+    given: object = inputs
+    if not isinstance(given, Mapping):
+        raise InputError(f"run is given {inputs!r}", remedy="name the sources: run({'source': values})")
+    return inputs.items()
+
+
+def _each(source: Any, values: Iterable[Any]) -> Iterator[Any]:
+    try:
+        return iter(values)
+    except TypeError:
+        raise InputError(
+            f"source {source!r} is fed with {values!r}", remedy="give a list of elements, or an iterator"
+        ) from None

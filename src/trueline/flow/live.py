@@ -21,6 +21,15 @@ def wrap(node: Node) -> Any:
     return _CLASSES[node.shape](node)
 
 
+def other_flow(kind: str, node: Node, flow: str, place: str, other: str) -> WrongLocation:
+    """The error for what belongs to two flows."""
+    return WrongLocation(
+        f"{kind} at {here()} mixes {node} of flow {flow!r} with {place} of flow {other!r}",
+        remedy="make both in one flow; between flows, send what a sink of one gives to a source of the other",
+        node=node,
+    )
+
+
 class Live:
     """A collection whose elements arrive or whose value changes while the flow runs."""
 
@@ -87,6 +96,8 @@ class Live:
                 f"{kind} at {here()} is given {other!r}", remedy="give a collection of this flow"
             )
         a, b = self.node, other.node
+        if a.location.flow is not b.location.flow:
+            raise other_flow(kind, a, a.location.flow.name, str(b), b.location.flow.name)
         if a.location is not b.location:
             raise WrongLocation(
                 f"{kind} at {here()} joins {a} on {a.location.name} with {b} on {b.location.name}: "
@@ -177,6 +188,8 @@ class Live:
                 remedy="use it as it is, or leave the tick first with .all_ticks() or .latest()",
                 node=node,
             )
+        if tick.location.flow is not node.location.flow:
+            raise other_flow(kind, node, node.location.flow.name, tick.name, tick.location.flow.name)
         if tick.location is not node.location:
             raise WrongLocation(
                 f"{kind} at {here()} reads {node} on {node.location.name} in a tick of {tick.location.name}",

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trueline.errors import InputError
-from trueline.flow.claims import order_makes_no_difference
+from trueline.flow.claims import copied, is_fixed, order_makes_no_difference
 from trueline.flow.graph import Node
 from trueline.flow.hooks import updated
 from trueline.flow.markers import ABSENT, NOTHING
@@ -25,8 +25,10 @@ Make = Callable[["Op", "Wiring"], Run]
 
 
 def start(init: Any) -> Any:
-    """A value to begin a fold with."""
-    return init() if callable(init) else init
+    """A value to begin a fold with: made anew, or a copy where it could be changed, so no two share it."""
+    if callable(init):
+        return init()
+    return init if is_fixed(init) else copied(init)
 
 
 def elementwise(node: Node, fn: Callable[..., Any]) -> Callable[[tuple[Any, ...]], list[Any]]:
@@ -209,7 +211,7 @@ def _fold(op: Op, wiring: Wiring) -> Run:
         return _keyed_fold(op, wiring)
     into = step(node, wiring.function(node) if node.fn else None)
     (i,), o, slot = op.ins, op.out, op.slot
-    wiring.begin(slot, first_value(node))
+    wiring.begin(slot, wiring.begun(node))
     every = wiring.intermediates and op.zone == "async"
     tested = wiring.check and node.args.get("commutative", False)
 

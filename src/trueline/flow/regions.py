@@ -397,9 +397,9 @@ def _refuse_reentrance(point: AlignPoint, instances: list[Node], above: dict[int
 def _refuse_asynchrony(
     graph: Graph, point: AlignPoint, found: Alignment, above: dict[int, dict[int, Node]]
 ) -> None:
-    bounds = {n.id for n in found.boundary}
+    bounds, region = {n.id for n in found.boundary}, {n.id for n in found.region}
     for node in found.region:
-        entered = any(source.id in {n.id for n in found.region} for source in node.inputs)
+        entered = any(source.id in region for source in node.inputs)
         if (node.kind in ASYNC and (entered or node.id not in bounds)) or node.tick is not None:
             start = next(b for b in found.boundary if b is node or b.id in upstream(graph, node))
             instance = next(i for i in found.instances if node.id in above[i.id])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from trueline.errors import WrongLocation
+from trueline.errors import InputError, WrongLocation
 from trueline.flow.graph import here
-from trueline.flow.live import Live
+from trueline.flow.live import Live, other_flow
 from trueline.flow.markers import (
     AtLeastOnce,
     B_co,
@@ -243,8 +243,19 @@ class Stream(Live, Generic[T_co, B_co, O_co, R_co]):
         return self._next("gather", location=to, shape="keyed stream")  # type: ignore[no-any-return]
 
     def _sendable(self, kind: str, to: Process | Cluster, *, from_cluster: bool) -> None:
+        from trueline.flow.locations import Location
+
         node = self.node
         here_, there = node.location, to
+        given: object = to
+        if not isinstance(given, Location):
+            raise InputError(
+                f"{kind} at {here()} is given {to!r} for a place",
+                remedy="give a process or a cluster of this flow",
+                node=node,
+            )
+        if there.flow is not here_.flow:
+            raise other_flow(kind, node, here_.flow.name, there.name, there.flow.name)
         self._outside(kind)
         to_cluster = kind in ("broadcast", "demux")
         if here_.is_cluster != from_cluster or there.is_cluster != to_cluster:

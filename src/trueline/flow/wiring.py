@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from trueline.errors import ElementFailed, TruelineError
 from trueline.flow.claims import leaves_input_alone
@@ -18,6 +18,24 @@ from trueline.flow.tick_operators import WHOLE, assume_ordering, merge_ordered
 def eager(_: int, __: Any) -> int:
     """The choice that holds nothing back."""
     return 0
+
+
+_FOLDS: Final = frozenset({"fold", "count", "reduce", "first", "last"})
+
+
+class Plans(dict[int, list[Run]]):
+    """Wire → what runs when something is new there; made when it is first asked for.
+
+    Few wires are ever written from outside, and the plans of all wires of a chain grow with its square.
+    """
+
+    def __init__(self, make: Callable[[Iterable[int]], list[Run]]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, wire: int) -> list[Run]:
+        self[wire] = plan = self._make([wire])
+        return plan
 
 
 class Wiring:
@@ -38,7 +56,7 @@ class Wiring:
         self._values: dict[int, Any] = {}
         self._ends: dict[tuple[int, int], list[Run]] = {}
         self._runs_at = self._collect()
-        self.plans = {wire: self.plan([wire]) for wire in compiled.wires.values()}
+        self.plans = Plans(self.plan)
         self.unit_runs: dict[int, tuple[list[Run], list[Run], list[Run]]] = {}
         """Unit → what runs in it, what ends it, what follows it outside."""
         self._wire_units()
@@ -65,8 +83,9 @@ class Wiring:
 
     def initial_value(self, node: Node) -> Any:
         """The first version of a live value, NOTHING where a tick makes it; of a constant, its value."""
-        if node.id not in self._values:
-            self._values[node.id] = self._initial_value(node)
+        # From the first on, so that a long chain of operators needs no deep stack.
+        for each in _unknown(node, self._values, _begins_with):
+            self._values[each.id] = self._initial_value(each)
         return self._values[node.id]
 
     def _initial_value(self, node: Node) -> Any:
@@ -74,8 +93,8 @@ class Wiring:
             return self._constant(node)
         if node.shape == "keyed singleton":
             return {}
-        if node.kind in ("fold", "count", "reduce", "first", "last"):
-            return first_value(node)
+        if node.kind in _FOLDS:
+            return self.begun(node)
         if node.kind == "latest" or not node.inputs:
             return NOTHING
         first = self.initial_value(node.inputs[0])
@@ -89,15 +108,22 @@ class Wiring:
             return wires[1]
         return first
 
+    def begun(self, node: Node) -> Any:
+        """The value of a fold before any element."""
+        try:
+            return first_value(node)
+        except Exception as error:
+            raise failed(node, error, []) from error
+
     def _constant(self, node: Node) -> Any:
-        if node.id not in self._constants:
-            if node.kind == "constant":
-                self._constants[node.id] = node.args["value"]
+        for each in _unknown(node, self._constants, lambda at: at.inputs):
+            if each.kind == "constant":
+                self._constants[each.id] = each.args["value"]
             else:
-                wires = [self._constant(source) for source in node.inputs] + [None]
-                op = Op("tick", node, 0, tuple(range(len(node.inputs))), len(node.inputs))
-                self._guarded(WHOLE[node.kind](op, self), node, wires)
-                self._constants[node.id] = wires[-1]
+                wires = [self._constants[source.id] for source in each.inputs] + [None]
+                op = Op("tick", each, 0, tuple(range(len(each.inputs))), len(each.inputs))
+                self._guarded(WHOLE[each.kind](op, self), each, wires)
+                self._constants[each.id] = wires[-1]
         return self._constants[node.id]
 
     def _guarded(self, run: Run, node: Node, wires: list[Any]) -> None:
@@ -174,7 +200,7 @@ class Wiring:
         self.slots[unit.slot] = ((), ()) if kind == "merge_ordered" else ()
         keyed = unit.node.shape == "keyed singleton"
         if kind in ("fold", "reduce"):
-            self.slots[unit.state] = {} if keyed else first_value(unit.node)
+            self.slots[unit.state] = {} if keyed else self.begun(unit.node)
 
     def _make_template(self) -> list[Any]:
         """What wires hold between passes: nothing, but constants in ticks."""
@@ -187,6 +213,25 @@ class Wiring:
 
 
 # --- small parts ----------------------------------------------------------------------
+
+
+def _begins_with(node: Node) -> tuple[Node, ...]:
+    """The nodes whose first version makes the first version of this one."""
+    if node.constant or node.shape == "keyed singleton" or node.kind in _FOLDS or node.kind == "latest":
+        return ()
+    return node.inputs if node.kind == "zip" else node.inputs[:1]
+
+
+def _unknown(node: Node, known: dict[int, Any], needs: Callable[[Node], tuple[Node, ...]]) -> list[Node]:
+    """The node and all it needs of which nothing is known, each after what it needs."""
+    found: dict[int, Node] = {}
+    todo = [node]
+    while todo:
+        at = todo.pop()
+        if at.id not in known and at.id not in found:
+            found[at.id] = at
+            todo += needs(at)
+    return [found[i] for i in sorted(found)]
 
 
 def _putting(hook: Hook, wire: int) -> Run:

@@ -178,8 +178,8 @@ def parsed(line: str | Iterable[int]) -> tuple[int, ...]:
     >>> parsed("0 1"), parsed([2])
     ((0, 1), (2,))
     """
-    parts = line.replace(",", " ").split() if isinstance(line, str) else list(line)
     try:
+        parts = line.replace(",", " ").split() if isinstance(line, str) else list(line)
         values = tuple(int(part) for part in parts)
     except (TypeError, ValueError):
         values = (-1,)

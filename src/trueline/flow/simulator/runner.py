@@ -8,6 +8,7 @@ pays only for what is new.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -35,8 +36,8 @@ Body = Callable[[Simulation], object]
 FINDINGS = (ElementFailed, ClaimBroken, EndlessLoop)  # of a flow, not of how it is tested
 
 
-class Ended(Exception):
-    """This execution has seen what it was made for."""
+class Ended(BaseException):
+    """This execution has seen what it was made for; no `except Exception` of a body's stops it."""
 
     outcome = "passed"
 
@@ -113,6 +114,10 @@ class Runner:
         except InputError:  # of how the flow is tested, so not a finding
             raise
         except Exception as error:  # noqa: BLE001 (whatever the test raises is what it found)
+            return _failure(error)
+        except BaseException as error:
+            if not _is_failed_test(error):
+                raise
             return _failure(error)
         return _ENDINGS["passed"]
 
@@ -280,6 +285,12 @@ def _other_calls(before: tuple[str, str], now: str) -> SimulationError:
     )
 
 
-def _failure(error: Exception) -> Attempt:
+def _is_failed_test(error: BaseException) -> bool:
+    """Whether it is what pytest.fail and pytest.raises raise, which is no Exception."""
+    outcomes = sys.modules.get("_pytest.outcomes")
+    return outcomes is not None and isinstance(error, outcomes.fail.Exception)
+
+
+def _failure(error: BaseException) -> Attempt:
     place = where(error)
     return Attempt("failed", error, (type(error), place.file, place.line) if place else (type(error),))

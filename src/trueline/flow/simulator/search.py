@@ -22,7 +22,7 @@ class Attempt:
     """How one execution ended; `failure` is the same for failures of the same kind at the same place."""
 
     outcome: Outcome
-    error: Exception | None = None
+    error: BaseException | None = None
     failure: tuple[Any, ...] = ()
 
 

@@ -58,6 +58,12 @@ def simulate(
         )
     if mode not in EXECUTIONS:
         raise InputError(f"mode={mode!r}", remedy=f"give one of {', '.join(EXECUTIONS)}")
+    _refuse_counts(
+        max_executions=max_executions,
+        max_deviations=max_deviations,
+        max_steps=max_steps,
+        shrink=shrink,
+    )
     trouble = Faults(faults, flow)
     drifting = trouble.drifting(flow)
     compiled = CompiledFlow(flow, ignoring=drifting) if drifting else flow.compile()
@@ -75,10 +81,22 @@ def simulate(
             found = (exhaustive if mode == "exhaustive" else bounded)(runner, budget)
     except Found as failing:
         line = smallest(runner, failing, shrink)
-        attempt, trace = _told(flow, runner, line)
+        attempt, trace, _ = _told(flow, runner, line)
         raise _counterexample(runner, flow, line, attempt, trace) from attempt.error
     _be_loud(flow, runner, found, mode)
     return found
+
+
+LEAST = {"max_executions": 1, "max_deviations": 0, "max_steps": 1, "shrink": 0}
+
+
+def _refuse_counts(**counts: int | None) -> None:
+    """Refuse budgets that are none: nothing looked at would pass for nothing found."""
+    for name, count in counts.items():
+        given: object = count
+        whole = isinstance(given, int) and not isinstance(given, bool)
+        if given is not None and (not whole or given < LEAST[name]):  # type: ignore[operator]
+            raise InputError(f"{name}={count!r}", remedy=f"give a whole number from {LEAST[name]} on")
 
 
 def _be_loud(flow: Flow, runner: Runner, found: Exploration, mode: Mode) -> None:
@@ -98,16 +116,22 @@ def _be_loud(flow: Flow, runner: Runner, found: Exploration, mode: Mode) -> None
 
 def _replayed(flow: Flow, runner: Runner, line: tuple[int, ...]) -> Exploration:
     """Run one line; it fails as it failed, or passes."""
-    attempt, trace = _told(flow, runner, line)
+    attempt, trace, asked = _told(flow, runner, line)
     if attempt.outcome == "failed":
         raise _counterexample(runner, flow, line, attempt, trace) from attempt.error
+    if len(trimmed(line)) > asked:
+        raise SimulationError(
+            f"the line has {len(trimmed(line))} choices, but the test came to its end after {asked}",
+            remedy="the flow or the test has changed since the line was printed: simulate it anew",
+            code="LineDoesNotFit",
+        )
     return Exploration(
         "replay", int(attempt.outcome == "passed"), 0, exhaustive=False, stopped="one schedule"
     )
 
 
-def _told(flow: Flow, runner: Runner, line: Sequence[int]) -> tuple[Attempt, Trace]:
-    """Run a line and write down what happens."""
+def _told(flow: Flow, runner: Runner, line: Sequence[int]) -> tuple[Attempt, Trace, int]:
+    """Run a line and write down what happens, and how many choices there were."""
     teller = runner.teller = Teller(runner.machine)
     runner.machine.observer = teller.fired
     follow = Follow(line)
@@ -126,7 +150,7 @@ def _told(flow: Flow, runner: Runner, line: Sequence[int]) -> tuple[Attempt, Tra
         written(taken),
         deviations(taken),
     )
-    return attempt, trace
+    return attempt, trace, len(follow.values)
 
 
 def _counterexample(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from trueline.errors import SimulationError
+from trueline.flow.claims import copied, is_fixed
 
 if TYPE_CHECKING:
     from trueline.flow.simulator.runner import Runner
@@ -40,7 +41,7 @@ class Simulation:
             runner.poisoned = True
         if runner.teller is not None:
             runner.teller.sent(source, values, member)
-        runner.machine.send(source, *values, member=member)
+        runner.machine.send(source, *map(_own, values), member=member)
         if runner.faults:
             runner.faults.sent(source, values, member)
         runner.record("send", source, values)
@@ -52,7 +53,7 @@ class Simulation:
         runner = self._runner
         known, answer = runner.recall("next", sink)
         if known:
-            return answer
+            return _own(answer)
         self._receiving("next", sink)
         machine = runner.machine
         while not (there := machine.outputs(sink, member)):
@@ -60,7 +61,7 @@ class Simulation:
                 raise AssertionError(f"nothing more comes out of {sink!r}: the flow has come to rest")
         at = 0 if runner.is_ordered(sink) else runner.decide(len(there))
         answer = machine.take_one(sink, at, member)
-        return self._answered("next", sink, answer, (answer,))
+        return _own(self._answered("next", sink, answer, (answer,)))
 
     def try_next(self, sink: str, default: Any = None, member: int = 0) -> Any:
         """Give the next element, or `default` where the flow comes to rest without one."""
@@ -77,7 +78,7 @@ class Simulation:
                 answer = _NOTHING
                 runner.tainted = runner.tainted or not free
             self._answered("try_next", sink, answer, (answer,) if there else ())
-        return default if answer is _NOTHING else answer
+        return default if answer is _NOTHING else _own(answer)
 
     def collect(self, sink: str, n: int | None = None, member: int = 0) -> list[Any]:
         """Wait for `n` elements of a sink, or take all there are once the flow has come to rest.
@@ -87,7 +88,7 @@ class Simulation:
         runner = self._runner
         known, answer = runner.recall("collect", sink)
         if known:
-            return list(answer)
+            return [_own(each) for each in answer]
         self._receiving("collect", sink)
         machine, ordered = runner.machine, runner.is_ordered(sink)
         if n is None or not ordered:
@@ -104,7 +105,7 @@ class Simulation:
         taken = machine.take(sink, member) if n is None or not ordered else _first(machine, sink, n, member)
         taken = taken if ordered else tuple(sorted(taken, key=_by_value))
         self._answered("collect", sink, taken, taken)
-        return list(taken)
+        return [_own(each) for each in taken]
 
     def quiesce(self) -> None:
         """Let everything happen that still can: a phase of the test is over, and this says so."""
@@ -202,6 +203,11 @@ class Simulation:
             runner.teller.received(sink, values)
         runner.record(call, sink, answer)
         return answer
+
+
+def _own(value: Any) -> Any:
+    """A value as it crosses between test and flow: a copy, where one could change it under the other."""
+    return value if is_fixed(value) else copied(value)
 
 
 def _first(machine: Any, sink: str, n: int, member: int) -> tuple[Any, ...]:
