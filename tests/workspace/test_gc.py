@@ -51,6 +51,22 @@ def test_what_nothing_refers_to_is_removed_and_nothing_else(ws, ds, tmp_path):
     assert ws.gc(older_than=0).objects == 0
 
 
+def test_the_state_of_a_keyed_dataset_is_kept_with_every_commit_that_names_it(ws, tmp_path):
+    people = ws.create("people", merge=tl.merge.upsert("id"))
+    for n in range(4):
+        people.append([{"id": m, "name": f"{n} {m}"} for m in range(n, 20)])
+    store = people.chain.store
+    with store.lease():
+        name = store.put(Folder.CHECKPOINTS, b"left by a crash")
+        store.sync()
+    age(tmp_path / "ws" / "datasets" / "people" / "checkpoints")
+    before = {stored.hash for stored in store.list(Folder.CHECKPOINTS)}
+    assert [stored.hash for stored in ws.gc(older_than=0).datasets["people"].removed] == [name]
+    assert {stored.hash for stored in store.list(Folder.CHECKPOINTS)} == before - {name}
+    assert len(before) > 4
+    assert people.verify().ok
+
+
 def test_what_is_new_is_spared_by_default(ws, ds, tmp_path):
     leftover(ds)
     swept = ws.gc()
