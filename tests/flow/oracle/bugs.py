@@ -6,7 +6,8 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from unittest import mock
 
-from trueline.flow import compiled, operators, regions
+from trueline.flow import compiled, operators, regions, semantics
+from trueline.flow.compiled import TickUnit
 from trueline.flow.regions import Group
 
 
@@ -117,6 +118,58 @@ def _cut_for_every_use(interior):
     return lambda self, group: []
 
 
+def _first_of_several(implicit):
+    """Only the first node of the boundary is agreed on."""
+    return lambda *args: implicit(*args)[:1]
+
+
+def _plain(*kinds):
+    """Some kinds of uses are as if they were not aligned."""
+    return lambda instances: property(lambda self: [n for n in instances.fget(self) if n.kind not in kinds])
+
+
+def _uses_first(lay_region):
+    """The uses run before the region they rest on."""
+
+    def wrong(self, unit, group, member):
+        lay_region(self, unit, group, member)
+        unit.ops.reverse()
+
+    return wrong
+
+
+def _begins_anew(make):
+    """A fold in a region forgets what it had."""
+
+    def wrong(op, wiring):
+        run = make(op, wiring)
+        if op.zone != "region":
+            return run
+        first = wiring.slots[op.slot]
+
+        def anew(w, s):
+            s[op.slot] = first
+            run(w, s)
+
+        return anew
+
+    return wrong
+
+
+def _waits_for_all(ready):
+    """A tick waits until everything it reads has something new."""
+
+    def wrong(self):
+        slots = self.peek()
+        return [
+            u
+            for u in ready(self)
+            if not isinstance(u, TickUnit) or all(hook.active(slots) for hook in u.hooks)
+        ]
+
+    return wrong
+
+
 BUGS = {
     "a reader is missing among those that share": _patched(regions, "_users", _misses_a_reader),
     "the region is one node short": _patched(regions, "_between", _one_node_short),
@@ -136,4 +189,12 @@ BUGS = {
     "what goes past the boundary has its own cut": _patched(regions, "_whole", _past_the_boundary),
     "what comes in from the side is forgotten": _patched(compiled.CompiledFlow, "entries", _forgets_the_side),
     "every use has a cut of its own": _patched(compiled.CompiledFlow, "interior", _cut_for_every_use),
+    "only the first node of a boundary is agreed on": _patched(regions, "_implicit", _first_of_several),
+    "an aligned snapshot is a plain one": _patched(Group, "instances", _plain("snapshot_aligned")),
+    "an aligned batch is a plain one": _patched(Group, "instances", _plain("batch_aligned")),
+    "the uses run before their region": _patched(compiled.CompiledFlow, "_lay_region", _uses_first),
+    "a fold in a region begins anew": lambda: mock.patch.dict(
+        operators.INCREMENTAL, {"fold": _begins_anew(operators.INCREMENTAL["fold"])}
+    ),
+    "a tick waits for everything it reads": _patched(semantics.Machine, "ready", _waits_for_all),
 }
