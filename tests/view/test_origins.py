@@ -49,6 +49,25 @@ def test_a_view_of_two_datasets_rests_on_both(ws, trades):
         assert view.filter("true").limit(3).origins == both
 
 
+def test_a_view_of_one_dataset_at_two_commits_names_both(ws, trades):
+    new = ws["trades"].view()
+    for view in (
+        trades.concat(new),
+        trades.join(new.select("n"), on="n"),
+        trades.concat(new, trades).limit(2),
+    ):
+        last = new.origins["trades"]
+        assert dict(view.origins) == {**trades.origins, f"trades@{last.block[-8:]}": last}
+    assert len(new.concat(trades.concat(new)).origins) == 2
+    since = ws["trades"].changes(after=39).select("n")
+    both = since.concat(new.select("n")).concat(trades.select("n"))
+    assert {(origin.offset, origin.after is None) for origin in both.origins.values()} == {
+        (44, False),
+        (44, True),
+        (39, True),
+    }
+
+
 def test_what_rests_on_no_dataset_says_so(trades):
     assert tl.View.range(3).origins == {}
     assert tl.View.from_arrow(trades.to_arrow()).origins == {}

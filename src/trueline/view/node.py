@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from trueline.view.chunk import Chunk, Want
-from trueline.view.origin import Origin
+from trueline.view.origin import Origin, united
 from trueline.view.walking import once_a_walk
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class Node(ABC):
     @property
     @once_a_walk
     def origins(self) -> Mapping[str, Origin]:
-        """The datasets it rests on, by name."""
-        return {name: origin for each in self.inputs for name, origin in each.origins.items()}
+        """The datasets it rests on, by name; a second commit of one as `name@commit`."""
+        return united(each.origins for each in self.inputs)
 
     @property
     def serial(self) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -25,6 +26,24 @@ class Origin:
         since = f", after {self.after[-8:]}" if self.after else ""
         gone = f", {self.removed:,} removed" if self.removed else ""
         return f"{self.dataset}@{self.block[-8:]} ({end}{since}{gone})"
+
+
+def united(several: Iterable[Mapping[str, Origin]]) -> dict[str, Origin]:
+    """All origins by name; where a dataset is read at several commits, the others as `name@commit`.
+
+    >>> old, new = (Origin("towns", "did:odf:f1", block, 7) for block in ("f16200001", "f16200002"))
+    >>> list(united([{"towns": old}, {"towns": new}, {"towns": old}]))
+    ['towns', 'towns@16200002']
+    """
+    found: dict[str, Origin] = {}
+    for name, origin in (pair for each in several for pair in each.items()):
+        if name.startswith(f"{origin.dataset}@") and origin in found.values():
+            continue  # here it came first, and has the name alone
+        if found.setdefault(name, origin) != origin:
+            key = f"{origin.dataset}@{origin.block[-8:]}"
+            if found.setdefault(key, origin) != origin:  # the same commit, from another beginning
+                found[str(origin)] = origin
+    return found
 
 
 @dataclass(frozen=True, slots=True)
