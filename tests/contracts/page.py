@@ -12,7 +12,7 @@ HEAD = """# Contracts
 
 <!-- Made by `make contracts` from tests/contracts/contracts.json: change that file, not this page. -->
 
-Everything Trueline promises about views, chains, runs and aligned reads has a number. A test that holds a
+Everything Trueline promises has a number. A test that holds a
 contract carries it as a mark, `@pytest.mark.contract("chain:C8")`; `make contracts` shows which contracts
 have a test. For the pieces that are done ({done}) each contract has a test, is dropped (with the reason),
 or only permits something; the check fails otherwise.

@@ -16,6 +16,13 @@ AREAS = {
     "chain": "what the chain of blocks refuses",
     "run": "what a run of steps keeps",
     "align": "what aligned reads keep",
+    "guard": "what no stranger's data, folder, remote or query can do",
+    "exchange": "what a view keeps wherever it runs",
+    "derive": "what a derived dataset keeps",
+    "incr": "what an incremental update keeps",
+    "trace": "what an answer to \"where from\" keeps",
+    "cut": "what agreeing reads keep",
+    "model": "what a fitted model keeps",
 }
 
 NEEDS_NO_TEST = {"dropped", "permits"}
