@@ -1,7 +1,8 @@
-"""`python tools/walk.py [append | view]`: the modules whose functions a call enters, in the order it enters them.
+"""`python tools/walk.py [append | view]`: the modules whose functions a call enters, in order.
 
-A newcomer who follows one call with a debugger passes these modules; the fewer, the better. Imports do not count:
-each call is made once before it is followed. Readers and leaves (`errors`, `types`, `console`, …) are counted apart.
+A newcomer who follows one call with a debugger passes these modules; the fewer, the better. Imports do not
+count: what a call needs is imported before it is followed. Readers and leaves (`errors`, `types`, …) are
+counted apart.
 """
 
 from __future__ import annotations
@@ -53,18 +54,18 @@ def walked(call: Callable[[], object]) -> list[str]:
         call()
     finally:
         sys.setprofile(None)
-        threading.setprofile(None)  # type: ignore[arg-type]
+        threading.setprofile(None)
     return list(seen)
 
 
 def append_of_a_csv() -> list[str]:
-    """Follow the append of a file to a dataset that has rows already."""
+    """Follow the first append of a file to a dataset, once another one was filled."""
     with tempfile.TemporaryDirectory() as folder, tl.open(Path(folder) / "ws", create=True) as ws:
-        dataset = ws.create("sales")
+        first, followed = ws.create("monday"), ws.create("tuesday")
         for day in ("monday", "tuesday"):
             Path(folder, f"{day}.csv").write_text(f"id,city\n1,{day}\n2,Bern\n", encoding="utf-8")
-        dataset.append(Path(folder, "monday.csv"))
-        return walked(lambda: dataset.append(Path(folder, "tuesday.csv")))
+        first.append(Path(folder, "monday.csv"))
+        return walked(lambda: followed.append(Path(folder, "tuesday.csv")))
 
 
 def filter_and_group() -> list[str]:
