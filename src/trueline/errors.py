@@ -292,6 +292,10 @@ class HashMismatch(CorruptionError):
     rule = "chain:C7"
 
 
+class LinkRefused(CorruptionError):
+    """A link, pipe or device in the place of a folder or file of a workspace; it is not followed."""
+
+
 class JournalDamaged(CorruptionError):
     """A line in the middle of a run's journal is not what was written; `place` is its first byte."""
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from trueline.chain import rules
@@ -28,7 +27,7 @@ from trueline.chain.events import (
     SetVocab,
 )
 from trueline.chain.findings import Finding, InputChain
-from trueline.chain.index import Damaged, Entry, Index, SliceEntry, Unusable
+from trueline.chain.index import Damaged, Entry, Index, SliceEntry, Spot, Unusable
 from trueline.chain.store import Folder, Store
 from trueline.chain.tail import NO_PUSH, Position, Tail, follow
 from trueline.errors import (
@@ -74,7 +73,7 @@ class Chain:
     """
 
     def __init__(
-        self, store: Store, inputs: Mapping[DatasetId, InputChain] | None = None, *, index: Path | None = None
+        self, store: Store, inputs: Mapping[DatasetId, InputChain] | None = None, *, index: Spot | None = None
     ) -> None:
         self.store = store
         self.inputs = inputs
@@ -328,7 +327,7 @@ class Chain:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens index and store for itself."""
-        return partial(Chain, index=self._index.path), (self.store, self.inputs)
+        return partial(Chain, index=self._index.place), (self.store, self.inputs)
 
     def close(self) -> None:
         """Close index and store."""

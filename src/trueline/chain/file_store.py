@@ -9,12 +9,12 @@ import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from pathlib import Path
 from typing import BinaryIO, Final
 
 from trueline.chain.aside import aside
 from trueline.chain.files import Files, refusal
 from trueline.chain.folders import Folders
+from trueline.chain.inside import Inside, inside
 from trueline.chain.leases import GC_LOCK, HEAD_LOCK, SCRATCH, TURN_LOCK, Leases
 from trueline.chain.scratch import FolderScratch
 from trueline.chain.staging import StagedFile, Staging
@@ -37,6 +37,7 @@ class FileStore:
     the hash of the newest block; what is ours alone is under `private/`.
     Bytes are durable before they get their name, and everything is durable
     before the head moves. `durable=False` leaves out the syncing only.
+    The path may be a link, nothing below it: see `Inside`, which may be given as well.
 
     One store may be used from several threads; those that commit at the same
     time each hold a `lease()`. A forked child starts with nothing staged.
@@ -52,18 +53,19 @@ class FileStore:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, files: Files | None = None, durable: bool = True
+        self, path: str | os.PathLike[str] | Inside, *, files: Files | None = None, durable: bool = True
     ) -> None:
-        self.location = str(Path(path).absolute())
+        self.place = inside(path)
+        self.location = str(self.place)
         self._files = files or Files()
         self._durable = durable
-        self._folders = Folders(self.location, self._files, durable=durable)
+        self._folders = Folders(self.place, self._files, durable=durable)
         self._leases = Leases(self._folders, self._files)
         self._alone: int | None = None
         self._staging = Staging(self._folders, self._leases, self._files, durable=durable)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (_reopen, (self.location, self._durable))
+        return (_reopen, (self.place, self._durable))
 
     def __repr__(self) -> str:
         return f"FileStore({self.location!r})"
@@ -296,9 +298,9 @@ class FileStore:
         finally:
             self._staging.let_go()
 
-    def oldest_lease(self) -> float | None:
-        with self._refusing("clear leases in", "private"):
-            return self._leases.oldest()
+    def oldest_lease(self, *, clear: bool = False) -> float | None:
+        with self._refusing("look for leases in", "private"):
+            return self._leases.oldest(clear=clear)
 
     @contextmanager
     def turn(self, *, alone: bool = False) -> Iterator[None]:
@@ -323,7 +325,7 @@ class FileStore:
     def scratch(self) -> Iterator[FolderScratch]:
         with self.lease():
             name = f"{self._staging.lease_name()}.{secrets.token_hex(4)}"
-            place = FolderScratch(Path(self._folders.shown(SCRATCH, name)))
+            place = FolderScratch(Inside(self.place.root, (*self.place.parts, *SCRATCH.split("/"), name)))
             try:
                 yield place
             finally:
@@ -359,5 +361,5 @@ class _Refusing:
             raise refusal(error, "write to", self._path) from error
 
 
-def _reopen(location: str, durable: bool) -> FileStore:
-    return FileStore(location, durable=durable)
+def _reopen(place: Inside, durable: bool) -> FileStore:
+    return FileStore(place, durable=durable)

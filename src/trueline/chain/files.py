@@ -10,14 +10,14 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from trueline.errors import StorageFull, StorageReadOnly, StoreError
+from trueline.errors import LinkRefused, StorageFull, StorageReadOnly, StoreError
 
 # O_NONBLOCK: a named pipe in the place of a file must not stop the reader.
-_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+_READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Locks are opened for writing: NFS carries an exclusive flock as a write lock.
-_LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+_LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT}
 _READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
@@ -28,18 +28,28 @@ class Files:
 
     A store does everything that changes the disk through one of these
     methods, so a test can count them, or fail or kill the process at the n-th.
-    Errors are plain `OSError`s; `refusal` makes them speak.
+    Errors are plain `OSError`s; `refusal` makes them speak. A link in the
+    place of a file, or of a folder inside another, is not followed: ELOOP.
     """
 
     def open_folder(self, name: str, within: int | None = None) -> int:
-        return os.open(name, _FOLDER, dir_fd=within)
+        """Open a folder by its path, or by its one name inside an open folder."""
+        if within is None:
+            return os.open(name, _FOLDER)
+        try:
+            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
+        except NotADirectoryError:
+            # With O_DIRECTORY a link is told as something that is not a folder.
+            if stat.S_ISLNK(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode):
+                raise OSError(errno.ELOOP, "a symbolic link", name) from None
+            raise
 
-    def make_folder(self, name: str, within: int | None = None) -> None:
-        os.mkdir(name, dir_fd=within)
+    def make_folder(self, name: str, within: int | None = None, mode: int = 0o777) -> None:
+        os.mkdir(name, mode, dir_fd=within)
 
-    def create(self, name: str, within: int) -> int:
+    def create(self, name: str, within: int, mode: int = 0o666) -> int:
         """Open a new file for writing; it must not exist."""
-        return os.open(name, _CREATE, 0o666, dir_fd=within)
+        return os.open(name, _CREATE, mode, dir_fd=within)
 
     def open(self, name: str, within: int) -> int:
         """Open a regular file for reading."""
@@ -106,17 +116,17 @@ class Files:
 
     def touch(self, name: str, within: int) -> None:
         """Set a file's time to now, by the file system's clock."""
-        os.utime(name, dir_fd=within)
+        os.utime(name, dir_fd=within, follow_symlinks=False)
 
     def size(self, name: str, within: int) -> int:
         """Return a regular file's size in bytes."""
-        found = os.stat(name, dir_fd=within)
+        found = os.stat(name, dir_fd=within, follow_symlinks=False)
         _regular(found, name)
         return found.st_size
 
     def modified(self, name: str, within: int) -> float:
         """Return when a file was last written, in epoch seconds by the file system's clock."""
-        return os.stat(name, dir_fd=within).st_mtime
+        return os.stat(name, dir_fd=within, follow_symlinks=False).st_mtime
 
     def entries(self, within: int) -> Iterator[os.DirEntry[str]]:
         """Iterate over what is in a folder."""
@@ -128,8 +138,8 @@ class Files:
         finally:
             os.close(fd)
 
-    def open_lock(self, name: str, within: int) -> int:
-        return os.open(name, _LOCK, 0o666, dir_fd=within)
+    def open_lock(self, name: str, within: int, *, make: bool = True) -> int:
+        return os.open(name, _LOCK if make else _LOCK & ~os.O_CREAT, 0o666, dir_fd=within)
 
     def lock(self, fd: int, *, exclusive: bool, wait: bool = True) -> bool:
         """Lock an open file until it is closed; False if others hold it and `wait` is not set."""
@@ -148,10 +158,19 @@ class Files:
 
 
 def _regular(found: os.stat_result, name: str) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise OSError(errno.ELOOP, "a symbolic link", name)
     if not stat.S_ISREG(found.st_mode):
         raise IsADirectoryError(errno.EISDIR, "not a regular file", name)
 
 
+_KINDS: Final = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFREG: "a file",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+}
 _REMEDIES: Final = {
     errno.EXDEV: "keep all folders of a dataset on one file system",
     errno.ENOTDIR: "a file stands where a folder should be: move it away",
@@ -161,13 +180,25 @@ _REMEDIES: Final = {
 }
 
 
-def refusal(error: OSError, doing: str, path: str) -> StoreError:
+def link_refused(path: str, found: os.stat_result | None = None) -> LinkRefused:
+    """The error of a link, or of what else cannot be there, in the place of a file or folder of ours."""
+    kind = "a symbolic link" if found is None else _KINDS.get(stat.S_IFMT(found.st_mode), "a special file")
+    return LinkRefused(
+        f"{path} is {kind}, which is not followed inside a workspace or dataset",
+        remedy="look at it with `ls -l`; move what it leads to into its place, or remove it",
+        path=path,
+    )
+
+
+def refusal(error: OSError, doing: str, path: str) -> StoreError | LinkRefused:
     """Turn an error of the operating system into one that names the place and the remedy.
 
     >>> print(refusal(OSError(errno.ENOSPC, "No space left on device"), "write to", "/d/blocks"))
     cannot write to /d/blocks: No space left on device
       → free some space there (`trueline gc` removes what nothing refers to), then try again
     """
+    if error.errno == errno.ELOOP:
+        return link_refused(path)
     kind: type[StoreError] = StoreError
     remedy = _REMEDIES.get(error.errno or 0, "nothing was changed; mend the cause, then try again")
     if error.errno in _FULL:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from contextlib import suppress
 from pathlib import Path
 
-from trueline.chain.files import Files
+from trueline.chain.files import Files, link_refused
+from trueline.chain.inside import Inside
 
 PRIVATE = "private"
 
@@ -17,11 +19,13 @@ class Folders:
 
     Opening makes nothing, so a dataset that cannot be written can be read.
     What is made outside `private/` is made to last: the folder above is
-    fsynced before anything goes into the new one.
+    fsynced before anything goes into the new one. Each folder is opened by its
+    one name inside the one above, and a link there is refused.
     """
 
-    def __init__(self, path: str, files: Files, *, durable: bool) -> None:
-        self.path = path
+    def __init__(self, place: Inside, files: Files, *, durable: bool) -> None:
+        self.place = place
+        self.path = str(place)
         self._files = files
         self._durable = durable
         self._open: dict[str, int] = {}
@@ -37,16 +41,25 @@ class Folders:
                 return self._open[name]
             try:
                 if name == "":
-                    fd = self._files.open_folder(self.path)
+                    fd = self._open_root()
                 else:
-                    root = self.find("")
-                    if root is None:
+                    above, _, leaf = name.rpartition("/")
+                    within = self.find(above)
+                    if within is None:
                         return None
-                    fd = self._files.open_folder(name, root)
+                    fd = self._files.open_folder(leaf, within)
             except FileNotFoundError:
                 return None
+            except OSError as error:
+                if error.errno == errno.ELOOP:
+                    raise link_refused(self.shown(name)) from None
+                raise
             self._open[name] = fd
             return fd
+
+    def _open_root(self) -> int:
+        with self.place.folder(files=self._files) as fd:
+            return os.dup(fd)
 
     def make(self, name: str) -> int:
         """Return a folder's descriptor; make the folder, and those above it, where missing."""
@@ -55,7 +68,7 @@ class Folders:
             return found
         with self._mutex:
             if name == "":
-                self._make_root(Path(self.path))
+                self._make_place()
             else:
                 above, _, leaf = name.rpartition("/")
                 within = self.make(above)
@@ -68,8 +81,18 @@ class Folders:
             raise FileNotFoundError(2, "the folder was removed while it was being made", self.shown(name))
         return made
 
-    def _make_root(self, path: Path) -> None:
+    def _make_place(self) -> None:
         """Make the dataset's own folder, each level durable in the one above."""
+        root, parts = self.place.root, self.place.parts
+        self._make_root(root)
+        for depth, name in enumerate(parts):
+            with Inside(root, parts[:depth]).folder(files=self._files) as above, suppress(FileExistsError):
+                self._files.make_folder(name, above)
+                if self._durable:
+                    self._files.fsync(above)
+
+    def _make_root(self, path: Path) -> None:
+        """Make the folder the user named, and those above it."""
         if path.parent != path and not path.parent.exists():
             self._make_root(path.parent)
         try:

@@ -47,14 +47,14 @@ def collect(
 
     A store without a head loses nothing: whether its first commit is in flight
     or its head was lost cannot be told. What dead writers had staged is cleared
-    in any case.
+    in any case, but for a `dry_run`, which removes nothing.
     """
     if not older_than >= 0:
         raise InputError(
             f"older_than is {older_than}", remedy="give a number of seconds, 0 or more", code="BadAge"
         )
     with store.lease():
-        oldest = store.oldest_lease()
+        oldest = store.oldest_lease(clear=not dry_run)
         limit = (time.time() if now is None else now) - older_than
         limit = limit if oldest is None else min(limit, oldest)
         if store.head() is None:

@@ -21,9 +21,11 @@ from typing import Any
 from trueline.chain.block import Block
 from trueline.chain.commits import commit_record
 from trueline.chain.events import AddData, Event, ExecuteTransform
+from trueline.chain.inside import Inside, check_database, open_database, remove_database
 from trueline.chain.wire import OneOf, layout
 from trueline.identity.multihash import Multihash
 
+Spot = Path | Inside
 VERSION = 4
 _TYPES = next(field.kind for field in layout(Block).fields if field.name == "event")
 assert isinstance(_TYPES, OneOf)
@@ -67,7 +69,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where one block of the chain is, and the little that is searched by."""
+    """Spot one block of the chain is, and the little that is searched by."""
 
     sequence_number: int
     hash: Multihash
@@ -83,7 +85,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class SliceEntry:
-    """Where a slice is, and between which event times its records lie, if somebody has looked.
+    """Spot a slice is, and between which event times its records lie, if somebody has looked.
 
     `times` are as the file stores them; (None, None) says that no record has one.
     """
@@ -98,8 +100,8 @@ class SliceEntry:
 class Index:
     """A SQLite file (or memory) with one row per block of the present branch."""
 
-    def __init__(self, path: Path | None = None) -> None:
-        self.path = path
+    def __init__(self, path: Spot | None = None) -> None:
+        self.place = Inside(path.absolute().parent, (path.name,)) if isinstance(path, Path) else path
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._pid = os.getpid()
@@ -292,17 +294,16 @@ class Index:
         """Throw the index away, file and all."""
         with self._lock:
             self.close()
-            if self.path is not None:
-                for suffix in ("", "-wal", "-shm"):
-                    with suppress(OSError):
-                        self.path.with_name(self.path.name + suffix).unlink()
+            if self.place is not None:
+                remove_database(self.place)
 
     def in_memory(self) -> Index:
         """Return a copy that needs no place to write, for folders that are read-only or full."""
         copy = Index(None)
-        if self.path is not None and self.path.exists():
+        if self.place is not None and self.place.exists():
             with suppress(sqlite3.Error, Damaged):
-                source = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
+                check_database(self.place)
+                source = sqlite3.connect(f"{self.place.path.as_uri()}?mode=ro&immutable=1", uri=True)
                 target = copy._open()
                 source.backup(target)
                 source.close()
@@ -373,11 +374,7 @@ class Index:
         return self._connection
 
     def _connect(self) -> sqlite3.Connection:
-        target = ":memory:"
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            target = str(self.path)
-        connection = sqlite3.connect(target, timeout=60, isolation_level=None, check_same_thread=False)
+        connection = open_database(self.place)
         # It can be made anew, so it need not be durable; the chain is.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,6 +12,7 @@ from typing import Final
 
 from trueline.chain.files import Files
 from trueline.chain.folders import PRIVATE, Folders
+from trueline.chain.inside import remove_tree
 
 LEASES: Final = f"{PRIVATE}/leases"
 STAGING: Final = f"{PRIVATE}/staging"
@@ -20,6 +20,11 @@ GC_LOCK: Final = "gc.lock"
 HEAD_LOCK: Final = "head.lock"
 TURN_LOCK: Final = "turn.lock"
 SCRATCH: Final = f"{PRIVATE}/scratch"
+# The names we give; what else somebody keeps in these folders is left alone.
+_LEASE: Final = r"[A-Za-z0-9._]*-[0-9]+-[0-9]+-[0-9a-f]+"
+_LEASE_NAME: Final = re.compile(_LEASE)
+_STAGED_NAME: Final = re.compile(rf"{_LEASE}\.[0-9]+")
+_SCRATCH_NAME: Final = re.compile(rf"{_LEASE}\.[0-9a-f]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,47 +117,55 @@ class Leases:
         idle, self._idle = self._idle, None
         if idle is not None:
             with suppress(OSError):
-                if idle.pid == os.getpid():
-                    self._files.unlink(idle.name, self._folders.make(LEASES))
+                leases = self._folders.find(LEASES) if idle.pid == os.getpid() else None
+                if leases is not None:
+                    self._files.unlink(idle.name, leases)
             with suppress(OSError):
                 self._files.close(idle.lock)
 
-    def oldest(self) -> float | None:
-        """Return when the oldest lease alive began; clear the dead ones and what they staged."""
+    def oldest(self, *, clear: bool = False) -> float | None:
+        """Return when the oldest lease alive began; `clear` removes the dead ones and what they staged."""
         leases, staging = self._folders.find(LEASES), self._folders.find(STAGING)
         if leases is None or staging is None:
             return None
         alive: dict[str, float] = {}
         with self.locked(GC_LOCK, exclusive=True):
-            for name in self._file_names(leases):
+            for name in self._file_names(leases, _LEASE_NAME):
                 started = self._started_if_alive(name, leases)
                 if started is not None:
                     alive[name] = started
-                    continue
-                # What cannot be removed is only untidy.
-                with suppress(OSError):
-                    self._files.unlink(name, leases)
-            for name in self._file_names(staging):
-                if name.rpartition(".")[0] not in alive:
-                    with suppress(OSError):
-                        self._files.unlink(name, staging)
-            self._clear_scratch(alive)
+                elif clear:
+                    self._remove(name, leases)
+            if clear:
+                for name in self._file_names(staging, _STAGED_NAME):
+                    if name.rpartition(".")[0] not in alive:
+                        self._remove(name, staging)
+                self._clear_scratch(alive)
         return min(alive.values(), default=None)
+
+    def _remove(self, name: str, folder: int) -> None:
+        # What cannot be removed is only untidy.
+        with suppress(OSError):
+            self._files.unlink(name, folder)
 
     def _clear_scratch(self, alive: dict[str, float]) -> None:
         """Remove the scratch folders, named after their leases, of writers that are gone."""
         scratch = self._folders.find(SCRATCH)
         for entry in list(self._files.entries(scratch)) if scratch is not None else ():
-            if entry.name.rpartition(".")[0] not in alive and entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(self._folders.shown(SCRATCH, entry.name), ignore_errors=True)
+            if _SCRATCH_NAME.fullmatch(entry.name) and entry.name.rpartition(".")[0] not in alive:
+                assert scratch is not None
+                remove_tree(entry.name, scratch)
 
-    def _file_names(self, folder: int) -> list[str]:
-        return [e.name for e in self._files.entries(folder) if e.is_file(follow_symlinks=False)]
+    def _file_names(self, folder: int, pattern: re.Pattern[str]) -> list[str]:
+        entries = self._files.entries(folder)
+        return [e.name for e in entries if pattern.fullmatch(e.name) and e.is_file(follow_symlinks=False)]
 
     def _started_if_alive(self, name: str, leases: int) -> float | None:
         """Return when a lease began, by the clock that also stamps the objects; None if it is dead."""
         try:
-            fd = self._files.open_lock(name, leases)
+            fd = self._files.open_lock(name, leases, make=False)
+        except FileNotFoundError:
+            return None
         except PermissionError:
             # Another user's: nobody can say that it is dead.
             return self._files.modified(name, leases)
@@ -162,3 +175,19 @@ class Leases:
             return os.fstat(fd).st_mtime
         finally:
             self._files.close(fd)
+
+
+def is_private(path: str) -> bool:
+    """Say whether a path below `private/` is one that we give.
+
+    >>> is_private("gc.lock"), is_private("staging/host-1-2-3a.0"), is_private("notes.txt")
+    (True, True, False)
+    """
+    folder, _, rest = path.partition("/")
+    if not rest:
+        return path in (GC_LOCK, HEAD_LOCK, TURN_LOCK)
+    if f"{PRIVATE}/{folder}" == SCRATCH:
+        return _SCRATCH_NAME.fullmatch(rest.partition("/")[0]) is not None
+    patterns = {LEASES: _LEASE_NAME, STAGING: _STAGED_NAME}
+    pattern = patterns.get(f"{PRIVATE}/{folder}")
+    return pattern is not None and pattern.fullmatch(rest) is not None

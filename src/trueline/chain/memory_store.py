@@ -150,7 +150,7 @@ class MemoryStore:
                 if self._staged and self._implicit is None:
                     self._implicit = started
 
-    def oldest_lease(self) -> float | None:
+    def oldest_lease(self, *, clear: bool = False) -> float | None:
         with self._mutex:
             held = [*self._leases, *([] if self._implicit is None else [self._implicit])]
         return min(held, default=None)

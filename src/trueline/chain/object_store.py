@@ -351,7 +351,7 @@ class ObjectStore:
                 # It ages away; the commit it stood for is done.
                 return
 
-    def oldest_lease(self) -> float | None:
+    def oldest_lease(self, *, clear: bool = False) -> float | None:
         """Return when the oldest lease began; those not renewed for `lease_seconds` count as dead."""
         import obstore
 
@@ -361,7 +361,8 @@ class ObjectStore:
             with self._refusing("read", _LEASES):
                 try:
                     if time.time() - written > self._lease_seconds:
-                        obstore.delete(self._client, meta["path"])
+                        if clear:
+                            obstore.delete(self._client, meta["path"])
                         continue
                     text = obstore.get(self._client, meta["path"]).bytes().to_bytes()
                 except FileNotFoundError:

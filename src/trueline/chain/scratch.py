@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
+from trueline.chain.inside import Inside, inside
 from trueline.chain.object_client import RangeReader
 from trueline.errors import BadName
 
@@ -25,7 +25,7 @@ class Scratch(Protocol):
     """Files by name; a file appears when it is closed."""
 
     @property
-    def folder(self) -> Path | None:
+    def folder(self) -> Inside | None:
         """Where it is on a file system, None if it is not on one."""
 
     def create(self, name: str) -> BinaryIO: ...
@@ -46,14 +46,14 @@ def _checked(name: str) -> str:
 class FolderScratch:
     """Scratch in a folder, made when it is first written to."""
 
-    def __init__(self, folder: Path) -> None:
-        self._path = folder
+    def __init__(self, folder: Path | Inside) -> None:
+        self._place = inside(folder)
         self._used = False
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Inside:
         self._used = True
-        return self._path
+        return self._place
 
     def __getstate__(self) -> dict[str, object]:
         # Other processes may write to it.
@@ -62,22 +62,21 @@ class FolderScratch:
 
     def create(self, name: str) -> BinaryIO:
         self._used = True
-        self._path.mkdir(parents=True, exist_ok=True)
-        return (self._path / _checked(name)).open("wb")
+        return (self._place / _checked(name)).create()
 
     def open(self, name: str) -> BinaryIO:
-        return (self._path / _checked(name)).open("rb")
+        return (self._place / _checked(name)).open()
 
     def clear(self) -> None:
         # Most commits need none; looking for it takes 25 µs.
         if self._used:
-            shutil.rmtree(self._path, ignore_errors=True)
+            self._place.remove_tree()
 
 
 class MemoryScratch:
     """Scratch in the memory of one process."""
 
-    folder: Path | None = None
+    folder: Inside | None = None
 
     def __init__(self) -> None:
         self._files: dict[str, bytes] = {}
@@ -103,7 +102,7 @@ class MemoryScratch:
 class ObjectScratch:
     """Scratch in an object store, by the few requests it needs."""
 
-    folder: Path | None = None
+    folder: Inside | None = None
 
     def __init__(self, store: ScratchObjects, prefix: str) -> None:
         self._store = store

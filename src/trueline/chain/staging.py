@@ -338,6 +338,7 @@ class Staging:
                 path=path,
             ) from None
         except OSError as error:
-            if error.errno == errno.EFBIG:
+            # A link is damage too; the rename puts the object in its place and leaves alone where it led.
+            if error.errno in (errno.EFBIG, errno.ELOOP):
                 return False
             raise

@@ -114,10 +114,10 @@ class Store(Protocol):
         when `move_head` next succeeds, or at `close`.
         """
 
-    def oldest_lease(self) -> float | None:
+    def oldest_lease(self, *, clear: bool = False) -> float | None:
         """Return when the oldest commit still in flight began, None if there is none.
 
-        Leases of dead processes are cleared, with what they had staged.
+        With `clear` the leases of dead processes are removed, with what they had staged.
         """
 
     def turn(self, *, alone: bool = False) -> AbstractContextManager[None]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from trueline.chain.inside import Inside, inside
 from trueline.errors import EnvironmentMissing, InputError
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import CarriedError, translated
@@ -54,9 +55,14 @@ _ARROW: Final = pa.schema({"partition": pa.int32(), "result": pa.binary()})
 class Piece:
     """A Parquet file with some of the rows."""
 
-    path: str
+    place: Inside
     rows: int
     size: int
+
+    @property
+    def path(self) -> str:
+        """Where it is, for those who read by path."""
+        return str(self.place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,40 +78,44 @@ class Spooled:
         return sum(piece.rows for piece in self.pieces)
 
 
-def spool(frame: DataFrame, folder: str | Path, *, label: str = "reading the frame") -> Spooled:
+def spool(frame: DataFrame, folder: str | Path | Inside, *, label: str = "reading the frame") -> Spooled:
     """Write a frame into a new folder below `folder`, which driver and executors share.
 
     One file per partition, in the order of the partitions; empty ones are left out. A classic session
     writes from the JVM, under a copy of the frame's session; on Connect the rows go through Python workers.
+    The JVM knows paths only: that no link is on the way is checked before, and again when it has written.
     """
     schema = _checked(frame)
-    target = Path(folder).absolute() / uuid.uuid4().hex
+    target = inside(folder) / uuid.uuid4().hex
     try:
+        with target.parent.folder(make=True):
+            pass
         if engine_of(frame.sparkSession).is_connect:
-            target.mkdir(parents=True)
-            written = write_pieces(frame, WritePiece(str(target), schema), label=label)
+            written = write_pieces(frame, WritePiece(target, schema), label=label)
             pieces = tuple(piece for piece in written if piece is not None)
             return _all_there(Spooled(schema, pieces), target, sum(piece.rows for piece in pieces))
-        count = _written_by_jvm(frame, target, label)
+        count = _written_by_jvm(frame, target.path, label)
         return _all_there(Spooled(schema, _pieces(target)), target, count)
     except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
+        target.remove_tree()
         raise
 
 
-def fetch(frame: DataFrame, folder: str | Path, *, label: str = "reading the frame") -> Spooled:
+def fetch(frame: DataFrame, folder: str | Path | Inside, *, label: str = "reading the frame") -> Spooled:
     """Bring the rows of a frame to this process, one partition at a time, into a new folder below `folder`.
 
     For results that are read here from a Spark whose machines share no folder with this one.
     """
     schema = _checked(frame)
-    target = Path(folder).absolute() / uuid.uuid4().hex
-    target.mkdir(parents=True)
-    path = target / "part-00000-fetched-c000.parquet"
+    target = inside(folder) / uuid.uuid4().hex
+    place = target / "part-00000-fetched-c000.parquet"
 
     def write() -> int:
         parcels = frame.mapInArrow(_parcels, "parcel binary").toLocalIterator()
-        with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
+        with (
+            place.create() as file,
+            pq.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer,
+        ):
             rows = 0
             for (parcel,) in parcels:
                 table = pa.ipc.open_stream(parcel).read_all().cast(schema)
@@ -115,9 +125,9 @@ def fetch(frame: DataFrame, folder: str | Path, *, label: str = "reading the fra
 
     try:
         rows = run(engine_of(frame.sparkSession), write, label=label)
-        return Spooled(schema, (Piece(str(path), rows, path.stat().st_size),) if rows else ())
+        return Spooled(schema, (Piece(place, rows, _size(place)),) if rows else ())
     except BaseException:
-        shutil.rmtree(target, ignore_errors=True)
+        target.remove_tree()
         raise
 
 
@@ -170,22 +180,31 @@ def _written_by_jvm(frame: Any, target: Path, label: str) -> int:
     return int(rows.get["rows"])
 
 
-def _pieces(target: Path) -> tuple[Piece, ...]:
+def _pieces(target: Inside) -> tuple[Piece, ...]:
     """Return the files in the order of their part numbers, with their rows from the footers."""
     found = []
-    for path in target.glob("*.parquet") if target.is_dir() else ():
-        part = _PART.fullmatch(path.name)
+    for name, _ in target.listing():
+        part = _PART.fullmatch(name)
         if part is not None:
-            found.append((int(part.group(1)), int(part.group(2)), path))
-    pieces = (
-        Piece(str(path), pq.read_metadata(path).num_rows, path.stat().st_size) for _, _, path in sorted(found)
-    )
+            found.append((int(part.group(1)), int(part.group(2)), name))
+    places = [target / name for _, _, name in sorted(found)]
+    pieces = (Piece(place, _rows(place), _size(place)) for place in places)
     return tuple(piece for piece in pieces if piece.rows)
 
 
-def _all_there(spooled: Spooled, target: Path, count: int) -> Spooled:
+def _rows(place: Inside) -> int:
+    with place.open() as file:
+        return int(pq.read_metadata(file).num_rows)
+
+
+def _size(place: Inside) -> int:
+    found = place.stat()
+    return 0 if found is None else found.st_size
+
+
+def _all_there(spooled: Spooled, target: Inside, count: int) -> Spooled:
     """Check that the driver sees every row: where a folder is not shared, some stay on other machines."""
-    missing = [piece.path for piece in spooled.pieces if not Path(piece.path).is_file()]
+    missing = [piece.path for piece in spooled.pieces if not piece.place.exists()]
     if spooled.rows != count or missing:
         raise EnvironmentMissing(
             f"{count:,} rows were written below {target}, but the driver sees {spooled.rows:,}"
@@ -245,24 +264,23 @@ class _PerPartition:
 class WritePiece:
     """Writes a partition as one Parquet file of a folder; nothing for an empty one."""
 
-    folder: str
+    folder: Inside
     schema: pa.Schema
 
     def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> Piece | None:
         """Write the rows, in their order; a second attempt writes a file of its own."""
-        path = Path(self.folder) / f"part-{partition:05}-{uuid.uuid4().hex}-c000.parquet"
+        place = self.folder / f"part-{partition:05}-{uuid.uuid4().hex}-c000.parquet"
         rows = 0
-        writer: pq.ParquetWriter | None = None
-        try:
+        with ExitStack() as stack:
+            writer: pq.ParquetWriter | None = None
             for batch in batches:
                 if batch.num_rows:
-                    writer = writer or pq.ParquetWriter(
-                        path, self.schema, compression="none", use_dictionary=False
-                    )
+                    if writer is None:
+                        file = stack.enter_context(place.create())
+                        writer = stack.enter_context(
+                            pq.ParquetWriter(file, self.schema, compression="none", use_dictionary=False)
+                        )
                     table = pa.Table.from_batches([batch]).cast(self.schema)
                     writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
                     rows += batch.num_rows
-        finally:
-            if writer is not None:
-                writer.close()
-        return Piece(str(path), rows, path.stat().st_size) if rows else None
+        return Piece(place, rows, _size(place)) if rows else None

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trueline.chain.block import Block
@@ -27,6 +26,7 @@ from trueline.chain.events import (
     SetVocab,
 )
 from trueline.chain.index import Damaged, Index, Unusable
+from trueline.chain.inside import Inside
 from trueline.chain.instant import Instant
 from trueline.chain.tail import Tail
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
@@ -113,7 +113,7 @@ class Health:
 class Dataset:
     """A dataset, by its name in a workspace; it always speaks of the newest commit."""
 
-    def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Path) -> None:
+    def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Inside) -> None:
         self.name = name
         self.chain = chain
         self._workspace = workspace

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from trueline.chain.block import Block
 from trueline.chain.index import Damaged, Index, Unusable
+from trueline.chain.inside import Inside
 from trueline.chain.store import Folder, Store
 from trueline.errors import HeadMissing, TruelineError
 from trueline.identity.multihash import Multihash
 
 
-def is_lost(store: Store, index: Path) -> bool:
+def is_lost(store: Store, index: Inside) -> bool:
     """Say whether a store without a head had one.
 
     A creation writes blocks of metadata only, and the index is written after

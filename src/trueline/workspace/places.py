@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from trueline.chain.file_store import FileStore
 from trueline.chain.files import refusal
+from trueline.chain.inside import Inside, remove_tree
+from trueline.chain.leases import is_private
 from trueline.chain.open_store import below, open_store
 from trueline.chain.store import Folder, Store, check_ref
 from trueline.chain.store_options import nested
@@ -35,6 +40,9 @@ class Place(Protocol):
     location: str
     private: Path  # a local folder for what can be made anew: indexes
     keys: Path  # a local folder for what cannot: private keys
+
+    def inside(self, path: Path) -> Inside:
+        """Return a path at or below `private` or `keys` as a place on whose way no link is followed."""
 
     def read_config(self) -> str | None:
         """Return the text of `trueline.toml`, None if there is no workspace here."""
@@ -105,85 +113,102 @@ class FolderPlace:
         self.private = self.path / PRIVATE
         self.keys = self.private / "keys"
 
+    def inside(self, path: Path) -> Inside:
+        return Inside(self.path, path.relative_to(self.path).parts)
+
     def read_config(self) -> str | None:
-        path = self.path / config.FILE
+        path = self.inside(self.path / config.FILE)
         try:
-            if path.stat().st_size > config.MAX_BYTES:
-                raise ConfigError(
-                    f"{path} is too large for a configuration", remedy="mend it by hand", path=str(path)
-                )
-            return path.read_text(encoding="utf-8")
+            return path.read_bytes(config.MAX_BYTES).decode()
         except (FileNotFoundError, NotADirectoryError):
             return None
         except UnicodeDecodeError:
             raise ConfigError(f"{path} is not text", remedy="mend it by hand", path=str(path)) from None
         except OSError as error:
+            if error.errno == errno.EFBIG:
+                raise ConfigError(
+                    f"{path} is too large for a configuration", remedy="mend it by hand", path=str(path)
+                ) from None
             raise refusal(error, "read", str(path)) from error
 
     def write_config(self, text: str, *, new: bool = False) -> None:
-        with _refusing("write", self.path / config.FILE):
-            (self.path / DATASETS).mkdir(parents=True, exist_ok=True)
-            write_file(self.path / config.FILE, text.encode(), replace=not new)
+        with _refusing("write", self.path / config.FILE), self._datasets.folder(make=True):
+            self.inside(self.path / config.FILE).write(text.encode(), replace=not new)
+
+    @property
+    def _datasets(self) -> Inside:
+        return Inside(self.path, (DATASETS,))
 
     def names(self) -> Iterator[str]:
-        try:
-            with os.scandir(self.path / DATASETS) as entries:
-                found = [entry.name for entry in entries if is_name(entry.name) and entry.is_dir()]
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise refusal(error, "list", str(self.path / DATASETS)) from error
-        yield from sorted(found)
+        with _refusing("list", self.path / DATASETS):
+            found = self._datasets.listing()
+        kinds = (stat.S_IFDIR, stat.S_IFLNK)
+        yield from (name for name, of in found if is_name(name) and stat.S_IFMT(of.st_mode) in kinds)
 
     def folder(self, name: str) -> Path:
-        """Return a dataset's folder, which is in the workspace whatever links say."""
-        path = self.path / DATASETS / check_name(name)
-        inside, real = self.path.resolve(), path.resolve()
-        if not real.is_relative_to(inside):
-            raise BadName(
-                f"the folder of dataset {name!r} is a link that leads out of the workspace, to {real}",
-                remedy=f"move the dataset into {self.path / DATASETS}, or remove the link",
-                name=name,
-                path=str(real),
-            )
-        return path
+        """Return the path of a dataset's folder."""
+        return self._folder(name).path
+
+    def _folder(self, name: str) -> Inside:
+        """Return a dataset's folder; a link to another dataset of this workspace is that one's."""
+        place = self._datasets / check_name(name)
+        if not os.path.islink(place):  # noqa: PTH114 (what was opened by descriptor decides, not this)
+            return place
+        real = place.path.resolve()
+        if real.parent == self.path.resolve() / DATASETS and is_name(real.name):
+            return self._datasets / real.name
+        raise BadName(
+            f"{place}, the folder of dataset {name!r}, is a link that leads out of the workspace or to what "
+            f"is not a dataset of it: {real}",
+            remedy=f"move the dataset into {self.path / DATASETS}, or remove the link",
+            name=name,
+            path=str(real),
+        )
 
     def store(self, name: str, *, durable: bool) -> Store:
-        return open_store(self.folder(name), durable=durable)
+        return FileStore(self._folder(name), durable=durable)
 
     def refs(self, name: str) -> list[str]:
-        try:
-            files = [entry.name for entry in (self.folder(name) / "refs").iterdir() if entry.is_file()]
-            return sorted(file for file in files if _is_ref(file))
-        except FileNotFoundError:
-            return []
+        found = (self._folder(name) / "refs").listing()
+        return [file for file, of in found if stat.S_ISREG(of.st_mode) and _is_ref(file)]
 
     def exists(self, name: str) -> bool:
-        return os.path.lexists(self.folder(name))
+        return os.path.lexists(self._folder(name))
 
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
-        import shutil
-
-        if (self.path / DATASETS / name).is_symlink():
-            return False
-        folder = self.folder(name)
-        with _refusing("remove", folder):
-            files = [path for path in folder.rglob("*") if not path.is_dir()]
-            if not all(_is_ours(path.relative_to(folder).as_posix()) for path in files):
+        folder = self._datasets / check_name(name)
+        with _refusing("remove", folder.path), self._datasets.folder() as datasets:
+            found = _contents(name, datasets)
+            if found is None or not all(is_ours(path) for path in found if path):
                 return False
-            if any(path.lstat().st_mtime >= before for path in (folder, *files)) or _is_busy(
-                open_store(folder)
-            ):
+            if max(found.values()) >= before or _is_busy(FileStore(folder)):
                 return False
             if not dry_run:
                 # Moved aside first: a creation that begins at this moment is seen there, and put back.
-                aside = folder.with_name(f".{name}.{os.urandom(4).hex()}")
-                folder.rename(aside)
-                if _is_busy(open_store(aside)):
-                    aside.rename(folder)
+                aside = f".{name}.{os.urandom(4).hex()}"
+                os.rename(name, aside, src_dir_fd=datasets, dst_dir_fd=datasets)
+                if _is_busy(FileStore(self._datasets / aside)):
+                    os.rename(aside, name, src_dir_fd=datasets, dst_dir_fd=datasets)
                     return False
-                shutil.rmtree(aside)
+                remove_tree(aside, datasets)
         return True
+
+
+def _contents(name: str, within: int) -> dict[str, float] | None:
+    """Return the files below a folder (links too, which are not followed) and the folder itself, as "".
+
+    Each with the time it was last written; None if the folder is itself a link.
+    """
+    own = os.stat(name, dir_fd=within, follow_symlinks=False)
+    if not stat.S_ISDIR(own.st_mode):
+        return None
+    found = {"": own.st_mtime}
+    for folder, folders, files, fd in os.fwalk(name, dir_fd=within):
+        for each in (*folders, *files):
+            of = os.stat(each, dir_fd=fd, follow_symlinks=False)
+            if not stat.S_ISDIR(of.st_mode):
+                found[f"{folder}/{each}".partition("/")[2]] = of.st_mtime
+    return found
 
 
 def _is_ref(name: str) -> bool:
@@ -194,10 +219,12 @@ def _is_ref(name: str) -> bool:
     return True
 
 
-def _is_ours(path: str) -> bool:
+def is_ours(path: str) -> bool:
     """Say whether a file below a dataset is one that we write, and not something people keep there."""
     folder, _, leaf = path.partition("/")
-    return folder == "private" or (folder in tuple(Folder) and _OBJECT.fullmatch(leaf) is not None)
+    if folder == "private":
+        return is_private(leaf)
+    return folder in tuple(Folder) and _OBJECT.fullmatch(leaf) is not None
 
 
 def _is_busy(store: Store) -> bool:
@@ -217,37 +244,12 @@ def _refusing(doing: str, path: Path) -> Iterator[None]:
         raise refusal(error, doing, str(path)) from error
 
 
-def write_file(path: Path, data: bytes, *, replace: bool, mode: int = 0o644) -> None:
-    """Write a small file whole and durably, or not at all; without `replace` an existing one stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
-    fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        with os.fdopen(fd, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            staged.rename(path)
-        else:
-            with suppress(FileExistsError):
-                path.hardlink_to(staged)
-    finally:
-        with suppress(FileNotFoundError):
-            staged.unlink()
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def keep_key(place: Place, key: DatasetKey) -> Path:
+def keep_key(place: Place, key: DatasetKey) -> Inside:
     """Store the private half of a dataset's key where only its owner can read it."""
-    path = place.keys / f"{key.id.removeprefix('did:odf:')}.key"
-    with _refusing("write", path):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        write_file(path, key.private_bytes().hex().encode() + b"\n", replace=False, mode=0o600)
+    path = place.inside(place.keys / f"{key.id.removeprefix('did:odf:')}.key")
+    with _refusing("write", path.path):
+        text = key.private_bytes().hex().encode() + b"\n"
+        path.write(text, replace=False, mode=0o600, folder_mode=0o700)
     return path
 
 
@@ -268,8 +270,13 @@ class UrlPlace:
         self._options = options
         self._client, self._prefix = connect(self.location, options)
         home = f"trueline/{hashlib.sha3_256(self.location.encode()).hexdigest()[:32]}"
-        self.private = _home("XDG_CACHE_HOME", ".cache") / home
-        self.keys = _home("XDG_DATA_HOME", ".local/share") / home / "keys"
+        self._homes = (_home("XDG_CACHE_HOME", ".cache"), _home("XDG_DATA_HOME", ".local/share"))
+        self.private = self._homes[0] / home
+        self.keys = self._homes[1] / home / "keys"
+
+    def inside(self, path: Path) -> Inside:
+        root = next(home for home in self._homes if path.is_relative_to(home / "trueline"))
+        return Inside(root, path.relative_to(root).parts)
 
     def _key(self, *parts: str) -> str:
         return "/".join((self._prefix, *parts)) if self._prefix else "/".join(parts)
@@ -346,7 +353,7 @@ class UrlPlace:
 
         within = self._key(DATASETS, check_name(name))
         found = self._asked("list", lambda: [m for page in obstore.list(self._client, within) for m in page])
-        if not all(_is_ours(meta["path"].removeprefix(f"{within}/")) for meta in found):
+        if not all(is_ours(meta["path"].removeprefix(f"{within}/")) for meta in found):
             return False
         if any(meta["last_modified"].timestamp() >= before for meta in found) or _is_busy(
             self.store(name, durable=True)

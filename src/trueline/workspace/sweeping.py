@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import stat
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trueline.chain.gc import Collected, collect
+from trueline.chain.inside import Inside, remove_database
 from trueline.chain.references import references
 from trueline.chain.sources import FetchFilesGlob
 from trueline.chain.store import Folder
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
+from trueline.workspace.names import is_name
 from trueline.workspace.removal.record import removals_of
 from trueline.workspace.sources.seen import seen_path
 
@@ -113,22 +115,36 @@ def _stale_indexes(workspace: Workspace, before: float, dry_run: bool) -> tuple[
     """Remove indexes of datasets that are no longer there."""
     removed = []
     names = set(workspace.place.names())
-    for path in sorted(workspace.index_path("x").parent.glob("*.sqlite")):
-        if path.stem not in names and path.stat().st_mtime < before:
-            removed.append(path.stem)
+    folder = workspace.place.inside(workspace.index_path("x").parent)
+    for name in _stems(folder, ".sqlite", before):
+        if name not in names:
+            removed.append(name)
             if not dry_run:
-                forget_index(path)
+                remove_database(folder / f"{name}.sqlite")
     return tuple(removed)
+
+
+def _stems(folder: Inside, suffix: str, before: float) -> list[str]:
+    """Return the names of datasets of which a folder holds an old file; what is not ours is left out."""
+    return [
+        name.removesuffix(suffix)
+        for name, found in folder.listing()
+        if name.endswith(suffix)
+        and is_name(name.removesuffix(suffix))
+        and stat.S_ISREG(found.st_mode)
+        and found.st_mtime < before
+    ]
 
 
 def _stale_seen(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
     """Remove what is remembered of files read for datasets that are gone, or poll no folder any more."""
     removed = []
-    for path in sorted(seen_path(workspace.place.private, "x").parent.glob("*.json")):
-        if path.stat().st_mtime < before and not _polls_files(workspace, path.stem):
-            removed.append(path.stem)
+    folder = workspace.place.inside(seen_path(workspace.place.private, "x").parent)
+    for name in _stems(folder, ".json", before):
+        if not _polls_files(workspace, name):
+            removed.append(name)
             if not dry_run:
-                path.unlink(missing_ok=True)
+                (folder / f"{name}.json").unlink(missing_ok=True)
     return tuple(removed)
 
 
@@ -140,9 +156,3 @@ def _polls_files(workspace: Workspace, name: str) -> bool:
     except CorruptionError:
         return True  # not to be judged now
     return tail is not None and tail.polling is not None and isinstance(tail.polling.fetch, FetchFilesGlob)
-
-
-def forget_index(path: Path) -> None:
-    """Remove an index and what SQLite keeps beside it."""
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)

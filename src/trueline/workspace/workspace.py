@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from trueline import merge as merges
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
+from trueline.chain.inside import Inside, remove_database
 from trueline.chain.verify import Progress, Report
 from trueline.errors import (
     BadName,
@@ -134,6 +135,9 @@ class Workspace:
         """Where the private index of a dataset is; it may be deleted at any time."""
         return self.place.private / "index" / f"{name}.sqlite"
 
+    def _index_of(self, name: str) -> Inside:
+        return self.place.inside(self.index_path(name))
+
     def _dataset(self, name: str) -> Dataset:
         with self._lock:
             if self._pid != os.getpid():
@@ -141,7 +145,7 @@ class Workspace:
                 self._open, self._pid = {}, os.getpid()
             if name not in self._open:
                 store = self.place.store(name, durable=self.config["storage.durable"])
-                index = self.index_path(name)
+                index = self._index_of(name)
                 self._open[name] = Dataset(self, name, Chain(store, index=index), index)
             return self._open[name]
 
@@ -156,7 +160,7 @@ class Workspace:
         try:
             if store.head() is not None:
                 return True
-            if not is_lost(store, self.index_path(name)):
+            if not is_lost(store, self._index_of(name)):
                 return False
         except CorruptionError:
             return True
@@ -287,14 +291,11 @@ class Workspace:
 
     def _forget(self, name: str) -> None:
         """Drop what is remembered of a dataset whose folder somebody has removed."""
-        from trueline.workspace.sweeping import forget_index
-
         with self._lock:
             dataset = self._open.pop(name, None)
         if dataset is not None:
             dataset.chain.close()
-        with suppress(OSError):
-            forget_index(self.index_path(name))
+        remove_database(self._index_of(name))
 
     # --- filling ------------------------------------------------------------------------
 

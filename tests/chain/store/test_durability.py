@@ -207,14 +207,14 @@ def test_a_lease_is_not_taken_for_dead_before_it_is_locked(tmp_path: Path) -> No
     def before(_number: int, name: str, args: tuple[Any, ...]) -> None:
         if name == "lock" and path_of(args[0]).startswith(str(private / "leases")):
             free["taking"] = is_free(private / "gc.lock", fcntl.LOCK_EX)
-        if name == "unlink" and args[0] == "dead":
+        if name == "unlink" and args[0] == "host-1-2-dead":
             free["clearing"] = is_free(private / "gc.lock", fcntl.LOCK_SH)
 
     files.before = before
     with store.lease():
         taking = dict(free)
-        (private / "leases" / "dead").touch()
-        assert store.oldest_lease() is not None
+        (private / "leases" / "host-1-2-dead").touch()
+        assert store.oldest_lease(clear=True) is not None
     assert taking == {"taking": False}
     assert free["clearing"] is False
     assert not (private / "leases" / "dead").exists()

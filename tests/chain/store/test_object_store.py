@@ -243,6 +243,8 @@ def test_a_lease_that_was_not_renewed_is_cleared_by_age() -> None:
     started = patient.oldest_lease()
     assert started is not None
     assert impatient.oldest_lease() is None
+    assert patient.oldest_lease() == started, "a question clears nothing"
+    assert impatient.oldest_lease(clear=True) is None
     assert patient.oldest_lease() is None
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.evolution import fields_of
+from trueline.chain.inside import Inside
 from trueline.chain.instant import Instant
 from trueline.chain.scratch import Scratch
 from trueline.chain.tail import Tail
@@ -36,14 +37,14 @@ class SpooledPiece:
     """A Parquet file of a spooled frame; its rows are typed for the dataset as they are read."""
 
     rows: int
-    path: str
+    place: Inside
     schema: pa.Schema
     tail: Tail
     with_op: bool = False
 
     def read(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Read the rows [start, stop), a row group at a time."""
-        with pq.ParquetFile(self.path) as file:
+        with self.place.open() as opened, pq.ParquetFile(opened) as file:
             first = 0
             for number in range(file.num_row_groups):
                 count = file.metadata.row_group(number).num_rows
@@ -69,7 +70,7 @@ def look_at_times(piece: SpooledPiece) -> Times:
         return Times(None, 0)
     newest, rounded = None, 0
     times = piece.schema.field(name)
-    with pq.ParquetFile(piece.path) as file:
+    with piece.place.open() as opened, pq.ParquetFile(opened) as file:
         for number in range(file.num_row_groups):
             rows = file.read_row_group(number, columns=[name]).cast(pa.schema([times]))
             fitted = fit(rows, _times_only(piece.tail))
@@ -100,7 +101,7 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incomi
     else:
         spooled = spool(frame, scratch.folder)
         pieces = tuple(
-            SpooledPiece(piece.rows, piece.path, spooled.schema, typed, with_op) for piece in spooled.pieces
+            SpooledPiece(piece.rows, piece.place, spooled.schema, typed, with_op) for piece in spooled.pieces
         )
         looking = tasks if spooled.rows > FEW_ROWS else Inline()
         times = [seen for _, seen in looking.map(look_at_times, pieces, label="look at event times")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import uuid
 from dataclasses import dataclass, field, replace
 from typing import Any, BinaryIO
@@ -44,11 +45,12 @@ class Rows:
 
     def table(self) -> pa.Table:
         """Return the rows; in a folder they are mapped, not copied."""
-        if (folder := self.scratch.folder) is not None:
-            with pa.memory_map(str(folder / self.name)) as file, pa.ipc.open_file(file) as reader:
+        with self.scratch.open(self.name) as opened:
+            source: Any = opened
+            if self.scratch.folder is not None:
+                source = pa.py_buffer(mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ))
+            with pa.ipc.open_file(source) as reader:
                 return reader.read_all()
-        with self.scratch.open(self.name) as opened, pa.ipc.open_file(opened) as reader:
-            return reader.read_all()
 
     def replaced(self, table: pa.Table) -> Rows:
         """Return a reference to other rows of the same file."""

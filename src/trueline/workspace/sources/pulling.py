@@ -132,7 +132,7 @@ def _read(
             return
         # Each file of a snapshot is everything there is, so each is a commit.
         size = 1 if isinstance(strategy_of(tail), Snapshot) else FILES_OF_A_COMMIT
-        seen = Seen(seen_path(workspace.place.private, dataset.name))
+        seen = Seen(workspace.place.inside(seen_path(workspace.place.private, dataset.name)))
         signs = {file.path: signs_of(placed(file.path, base)) for file in files}
         try:
             known, new = _sorted_out(dataset, step, files, seen, signs)

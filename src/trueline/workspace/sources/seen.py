@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from trueline.chain.chain import Chain
+from trueline.chain.inside import Inside
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.places import write_file
 
 # A file that changed this shortly ago may change again without its times showing it.
 SETTLED_NS: Final = 2_000_000_000
@@ -35,7 +35,7 @@ def signs_of(path: Path) -> tuple[int, ...] | None:
 class Seen:
     """The signs and the hash of each file that was taken in, by name."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Inside) -> None:
         self._path = path
         self._files: dict[str, tuple[tuple[int, ...], str]] = {}
         self._changed = False
@@ -70,7 +70,7 @@ class Seen:
             text = json.dumps({"version": _VERSION, "files": kept})
             # Without it the next pull is slower, nothing else.
             with suppress(OSError):
-                write_file(self._path, text.encode(), replace=True)
+                self._path.write(text.encode(), replace=True)
 
 
 def seen_path(private: Path, name: str) -> Path:

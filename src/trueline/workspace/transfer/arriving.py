@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from trueline.chain import rules
@@ -15,10 +13,12 @@ from trueline.chain.block import Block
 from trueline.chain.encode import MAX_BLOCK_BYTES
 from trueline.chain.file_store import FileStore
 from trueline.chain.findings import Finding
+from trueline.chain.inside import Inside
 from trueline.chain.store import Folder
 from trueline.chain.tail import Tail, follow
-from trueline.errors import CorruptionError, InputError, StoreError
+from trueline.errors import CorruptionError, InputError, LinkRefused, StoreError
 from trueline.identity.multihash import Multihash
+from trueline.workspace.places import is_ours
 from trueline.workspace.transfer.copying import WORKERS
 from trueline.workspace.transfer.remote import Remote, block_bytes
 
@@ -32,7 +32,7 @@ Findings = list[tuple[Multihash, Finding]]
 class Arriving:
     """The new blocks of a source. What was fetched is kept in a folder of its own until `discard`."""
 
-    def __init__(self, remote: Remote, folder: Path) -> None:
+    def __init__(self, remote: Remote, folder: Inside) -> None:
         self._remote = remote
         self._folder = folder
         self._kept = FileStore(folder, durable=False)
@@ -41,10 +41,14 @@ class Arriving:
     def raw(self, name: Multihash) -> bytes:
         """Return the bytes of a block, proven by its name."""
         # Another transfer of the same dataset may end, and clear the folder, at any time.
-        with suppress(CorruptionError, StoreError):
+        try:
             raw = self._kept.get(Folder.BLOCKS, name, limit=MAX_BLOCK_BYTES)
             if Multihash.of(raw) == name:
                 return raw
+        except LinkRefused:
+            raise
+        except (CorruptionError, StoreError):
+            pass
         raw = block_bytes(self._remote, name)
         with suppress(StoreError):
             self._kept.put(Folder.BLOCKS, raw)
@@ -136,4 +140,4 @@ class Arriving:
     def discard(self) -> None:
         """Throw away what was fetched: it has arrived."""
         self._kept.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self._folder.remove_own(is_ours)

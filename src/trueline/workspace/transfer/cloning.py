@@ -105,7 +105,7 @@ def name_of(url: str | os.PathLike[str]) -> str:
 def _brought(
     workspace: Workspace, dataset: Dataset, remote: Remote, head: Multihash, *, force: bool
 ) -> Transferred:
-    aside = workspace.place.private / "incoming" / dataset.name
+    aside = workspace.place.inside(workspace.place.private / "incoming" / dataset.name)
     done = _Bringing(dataset.chain, remote, Arriving(remote, aside)).run(dataset.name, head, force=force)
     told = tuple(f"{block.short} {found.rule}: {found.problem}" for block, found in done.findings)
     before = origin_of(workspace.place, dataset.name)

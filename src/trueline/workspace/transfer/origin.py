@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from trueline.chain.inside import Inside
 from trueline.chain.instant import Instant
 from trueline.identity.multihash import Multihash
-from trueline.workspace.places import Place, write_file
+from trueline.workspace.places import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class Origin:
         )
 
 
-def _path(place: Place, name: str) -> Path:
-    return place.keys.parent / "origins" / f"{name}.json"
+def _path(place: Place, name: str) -> Inside:
+    return place.inside(place.keys.parent / "origins" / f"{name}.json")
 
 
 def origin_of(place: Place, name: str) -> Origin | None:
@@ -61,7 +61,7 @@ def origin_of(place: Place, name: str) -> Origin | None:
 def keep_origin(place: Place, name: str, origin: Origin) -> None:
     """Remember where a dataset came from."""
     text = json.dumps(origin.to_dict(), indent=2, ensure_ascii=False) + "\n"
-    write_file(_path(place, name), text.encode(), replace=True)
+    _path(place, name).write(text.encode(), replace=True)
 
 
 def forget_unfinished(place: Place, name: str) -> None:
