@@ -12,6 +12,7 @@ from trueline.chain.chain import Chain
 from trueline.chain.findings import Finding, InputChain
 from trueline.chain.pinned import Pinned
 from trueline.chain.references import Reference, references
+from trueline.chain.removal_rules import removal_beyond
 from trueline.chain.tail import Tail, follow
 from trueline.errors import ChainError, CorruptionError, InputError, ObjectMissing, TruelineError
 from trueline.identity.multihash import Multihash
@@ -126,6 +127,8 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
                 )
                 return Report(count, problems=(problem,), findings=tuple(findings))
             findings.append((entry.hash, finding))
+        if (forged := removal_beyond(chain.store, block)) is not None:
+            findings.append((entry.hash, forged))
         if unproven := rules.not_checked(block, inputs):
             unchecked |= dict.fromkeys(unproven)
         tail = follow(tail, block)

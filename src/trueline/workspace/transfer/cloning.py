@@ -14,6 +14,7 @@ from trueline.chain.chain import Chain
 from trueline.chain.events import Seed
 from trueline.chain.instant import Instant
 from trueline.chain.references import Reference, direct, references
+from trueline.chain.removal_rules import removal_beyond
 from trueline.chain.store import Folder
 from trueline.chain.tail import Tail
 from trueline.errors import DatasetExists, InputError, RefCASFailed
@@ -197,6 +198,9 @@ class _Bringing:
         copy_objects(self.remote, store, first, copied, label="fetching checkpoints")
         before = removals_of(self.chain).all if base is not None else ()
         kept = [each for each in before if base is not None and each.sequence_number <= base.sequence_number]
+        for block in map(self.arriving.block, without_rows):
+            if (forged := removal_beyond(store, block)) is not None:
+                findings.append((block.hash, forged))
         found = (recorded(store, self.arriving.block(name)) for name in without_rows)
         removals = Removals.joined([*kept, *(removal for removal in found if removal is not None)])
         rest = [each for each in self._wanted(new, removals) if each not in first]
