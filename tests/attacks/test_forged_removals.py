@@ -14,10 +14,11 @@ from trueline.chain.commits import CommitRecord
 from trueline.chain.events import Checkpoint
 from trueline.chain.memory_store import MemoryStore
 from trueline.chain.planning import next_add_data, next_block
+from trueline.chain.removal_rules import NOTE
 from trueline.chain.store import Folder
 from trueline.errors import ChainError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.removal.record import NOTE, Loss, Removal, removals_of, token
+from trueline.workspace.removal.record import Loss, Removal, removals_of, token
 
 pytestmark = pytest.mark.contract("guard:G7")
 

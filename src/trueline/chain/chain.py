@@ -28,7 +28,8 @@ from trueline.chain.events import (
     SetVocab,
 )
 from trueline.chain.findings import Finding, InputChain
-from trueline.chain.index import Damaged, Entry, Index, SliceEntry, Unusable
+from trueline.chain.index import Index
+from trueline.chain.index_rows import Damaged, Entry, SeenHead, SliceEntry, Unusable
 from trueline.chain.link_rules import check_link
 from trueline.chain.removal_rules import removal_beyond
 from trueline.chain.store import Folder, Store
@@ -319,6 +320,16 @@ class Chain:
             self.block(block)
             self.store.move_head(block, expected=self.store.head() if expected is None else expected)
             self._tail = None
+            self.forget_heads()  # it was meant
+
+    def seen_heads(self) -> list[SeenHead]:
+        """Return heads the chain had here and that are not on the present branch (guard:G6)."""
+        return self._guarded(self._index.seen) if self.tail() is not None else []
+
+    def forget_heads(self, *heads: Multihash) -> None:
+        """Forget heads the chain had here, all if none is named: where the head is now was meant."""
+        _ = self.tail()
+        self._guarded(lambda: self._index.forget_seen(*heads))
 
     def rebuild_index(self) -> int:
         """Throw the index away and make it anew; returns how many blocks it holds."""
@@ -326,6 +337,8 @@ class Chain:
             self._index.discard()
             self._tail = None
             tail = self.tail()
+            if tail is not None:
+                self.forget_heads(tail.head)
             return tail.sequence_number + 1 if tail else 0
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -57,14 +57,14 @@ def beyond(note: Mapping[str, Any], last: int | None) -> str | None:
 
 
 def _spans(note: Mapping[str, Any]) -> Iterator[tuple[int, int, int]]:
-    """The offsets a record names, with how many records are gone there; what is not understood is left out."""
+    """The offsets a record names, with how many records are gone there; the rest is left out."""
     upto = note.get("upto")
     if type(upto) is int:
         yield 0, upto, upto + 1
     slices = note.get("slices")
     for item in slices if isinstance(slices, list) else ():
         offsets = item.get("offsets") if isinstance(item, Mapping) else None
-        if isinstance(offsets, list) and len(offsets) == 2 and all(type(each) is int for each in offsets):  # noqa: PLR2004
+        if isinstance(offsets, list) and len(offsets) == 2 and all(type(each) is int for each in offsets):
             rows = item.get("rows")
             yield offsets[0], offsets[1], rows if type(rows) is int else 0
 

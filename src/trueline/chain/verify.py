@@ -20,13 +20,15 @@ from trueline.identity.physical import physical_hash
 
 
 class ProblemKind(StrEnum):
-    """What is wrong: bytes changed, bytes gone, bytes removed on purpose, a replay that differs."""
+    """What is wrong: bytes changed, gone or removed on purpose, a replay that differs, a head gone back."""
 
     CORRUPT = "corrupt"
     MISSING = "missing"
     REMOVED = "removed"
     NOT_REPRODUCIBLE = "not_reproducible"
     OTHER_ENGINE = "other_engine"
+    ROLLED_BACK = "rolled_back"
+    REPLACED = "replaced"
 
 
 @dataclass(frozen=True, slots=True)

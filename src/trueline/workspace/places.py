@@ -16,17 +16,20 @@ from trueline.chain.open_store import below, open_store
 from trueline.chain.store import Folder, Store, check_ref
 from trueline.chain.store_options import nested
 from trueline.errors import BadName, ConfigError, InputError, StoreError
-from trueline.identity.dataset_id import DatasetKey
+from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.workspace import config
 from trueline.workspace.names import check_name, is_name
+from trueline.workspace.small_files import read_beneath, write_beneath
 
 T = TypeVar("T")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
 # Names of `open` and `clone` that are no options of a provider.
-_OURS: Final = frozenset({"path", "create", "spark", "url", "name", "force"})
+_OURS: Final = frozenset({"path", "create", "spark", "url", "name", "force", "expected_head"})
 DATASETS: Final = "datasets"
 PRIVATE: Final = ".trueline"
+# Beside the datasets, so that they go where the datasets go; no dataset can have such a name.
+ORIGINS: Final = ".origins"
 
 
 class Place(Protocol):
@@ -56,6 +59,12 @@ class Place(Protocol):
 
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         """Remove what a creation that died left before a moment; True if there was such."""
+
+    def read_origin(self, name: str) -> bytes | None:
+        """Return what is kept of where a dataset came from, None if nothing is."""
+
+    def write_origin(self, name: str, data: bytes | None) -> None:
+        """Keep where a dataset came from, beside the datasets; None forgets it."""
 
 
 def place_of(path: str | os.PathLike[str], **options: Any) -> Place:
@@ -185,6 +194,17 @@ class FolderPlace:
                 shutil.rmtree(aside)
         return True
 
+    def read_origin(self, name: str) -> bytes | None:
+        with _refusing("read", self._origin(name)):
+            return read_beneath(self.path, DATASETS, ORIGINS, f"{check_name(name)}.json")
+
+    def write_origin(self, name: str, data: bytes | None) -> None:
+        with _refusing("write", self._origin(name)):
+            write_beneath(self.path, DATASETS, ORIGINS, f"{check_name(name)}.json", data=data)
+
+    def _origin(self, name: str) -> Path:
+        return self.path / DATASETS / ORIGINS / f"{name}.json"
+
 
 def _is_ref(name: str) -> bool:
     try:
@@ -242,9 +262,18 @@ def write_file(path: Path, data: bytes, *, replace: bool, mode: int = 0o644) -> 
         os.close(folder)
 
 
+def _key_path(place: Place, dataset_id: DatasetId) -> Path:
+    return place.keys / f"{dataset_id.removeprefix('did:odf:')}.key"
+
+
+def holds_key(place: Place, dataset_id: DatasetId) -> bool:
+    """Say whether a dataset is one's own: whether its private key is here."""
+    return _key_path(place, dataset_id).is_file()
+
+
 def keep_key(place: Place, key: DatasetKey) -> Path:
     """Store the private half of a dataset's key where only its owner can read it."""
-    path = place.keys / f"{key.id.removeprefix('did:odf:')}.key"
+    path = _key_path(place, key.id)
     with _refusing("write", path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_file(path, key.private_bytes().hex().encode() + b"\n", replace=False, mode=0o600)
@@ -355,6 +384,25 @@ class UrlPlace:
         if not dry_run:
             self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
         return True
+
+    def read_origin(self, name: str) -> bytes | None:
+        import obstore
+
+        key = self._key(DATASETS, ORIGINS, f"{check_name(name)}.json")
+        try:
+            return self._asked("read", lambda: obstore.get(self._client, key).bytes().to_bytes())
+        except FileNotFoundError:
+            return None
+
+    def write_origin(self, name: str, data: bytes | None) -> None:
+        import obstore
+
+        key = self._key(DATASETS, ORIGINS, f"{check_name(name)}.json")
+        if data is not None:
+            self._asked("write to", lambda: obstore.put(self._client, key, data))
+            return
+        with suppress(FileNotFoundError):
+            self._asked("remove from", lambda: obstore.delete(self._client, key))
 
 
 def _home(variable: str, default: str) -> Path:
