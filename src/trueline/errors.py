@@ -228,6 +228,10 @@ class DestinationAhead(InputError):
     """The copy to be brought up to date has blocks beyond its source."""
 
 
+class SourceNotConfirmed(InputError):
+    """A source that somebody else declared and nobody here has confirmed; `name` and `source` say which."""
+
+
 # --- retry ------------------------------------------------------------------
 
 
@@ -310,3 +314,7 @@ class StateMissing(ObjectMissing):
 
 class HeadMissing(CorruptionError):
     """A dataset that has blocks but no head."""
+
+
+class RolledBack(CorruptionError):
+    """A head that went back, or leads to another dataset: a newer `seen` one is not in its past."""

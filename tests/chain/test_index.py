@@ -7,7 +7,8 @@ import pytest
 
 from tests.chain.growing import add_rows, begin_derivative, dataset_id, derive, grow_root, info, multi_part
 from trueline.chain import Chain, MemoryStore
-from trueline.chain.index import Damaged, Index
+from trueline.chain.index import Index
+from trueline.chain.index_rows import Damaged
 from trueline.identity.multihash import Multihash
 
 

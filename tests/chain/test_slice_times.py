@@ -83,7 +83,7 @@ def test_a_slice_lost_from_the_index_is_found_again(chain, path, where):
 
 
 def test_an_index_that_cannot_be_written_costs_only_the_memory_of_times(chain, monkeypatch):
-    from trueline.chain.index import Unusable
+    from trueline.chain.index_rows import Unusable
 
     def refuse(times):
         raise Unusable("read-only")

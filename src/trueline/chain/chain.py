@@ -27,7 +27,10 @@ from trueline.chain.events import (
     SetVocab,
 )
 from trueline.chain.findings import Finding, InputChain
-from trueline.chain.index import Damaged, Entry, Index, SliceEntry, Spot, Unusable
+from trueline.chain.index import Index, Spot
+from trueline.chain.index_rows import Damaged, Entry, SeenHead, SliceEntry, Unusable
+from trueline.chain.link_rules import check_link
+from trueline.chain.removal_rules import removal_beyond
 from trueline.chain.store import Folder, Store
 from trueline.chain.tail import NO_PUSH, Position, Tail, follow
 from trueline.errors import (
@@ -36,7 +39,6 @@ from trueline.errors import (
     HashMismatch,
     HeadMissing,
     InputError,
-    RefCASFailed,
 )
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
@@ -280,8 +282,9 @@ class Chain:
             findings: list[Finding] = []
             unchecked: dict[str, None] = {}
             for block in blocks:
-                self._check_link(tail, block)
-                for finding in rules.check(tail, block, self.inputs):
+                check_link(self.store, tail, block)
+                forged = removal_beyond(self.store, block)
+                for finding in (*rules.check(tail, block, self.inputs), *([forged] if forged else ())):
                     if strict or not finding.strict:
                         raise finding.error()
                     findings.append(finding)
@@ -316,6 +319,16 @@ class Chain:
             self.block(block)
             self.store.move_head(block, expected=self.store.head() if expected is None else expected)
             self._tail = None
+            self.forget_heads()  # it was meant
+
+    def seen_heads(self) -> list[SeenHead]:
+        """Return heads the chain had here and that are not on the present branch (guard:G6)."""
+        return self._guarded(self._index.seen) if self.tail() is not None else []
+
+    def forget_heads(self, *heads: Multihash) -> None:
+        """Forget heads the chain had here, all if none is named: where the head is now was meant."""
+        _ = self.tail()
+        self._guarded(lambda: self._index.forget_seen(*heads))
 
     def rebuild_index(self) -> int:
         """Throw the index away and make it anew; returns how many blocks it holds."""
@@ -323,6 +336,8 @@ class Chain:
             self._index.discard()
             self._tail = None
             tail = self.tail()
+            if tail is not None:
+                self.forget_heads(tail.head)
             return tail.sequence_number + 1 if tail else 0
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -335,26 +350,6 @@ class Chain:
         self.store.close()
 
     # --- inside -----------------------------------------------------------------
-
-    def _check_link(self, tail: Tail | None, block: Block) -> None:
-        """Tell a block that continues something unknown (C5) from one that comes too late (C8)."""
-        previous = block.prev_block_hash
-        if tail is None or previous is None or previous == tail.head or isinstance(block.event, Seed):
-            return
-        if self.store.size(Folder.BLOCKS, previous) is None:
-            raise ChainError(
-                f"the previous block {previous} does not exist in {self.store.location}; "
-                f"the head is {tail.head}",
-                remedy=f"append the blocks before it first, or continue {tail.head}",
-                code="PrevBlockNotFound",
-                rule="chain:C5",
-            )
-        raise RefCASFailed(
-            f"the head is {tail.head}, not {previous} as the block expects",
-            remedy="plan the transaction again from the new head",
-            expected=previous,
-            actual=tail.head,
-        )
 
     def _publish(self, blocks: tuple[Block, ...], before: Tail | None, after: Tail) -> None:
         expected = before.head if before else None

@@ -13,7 +13,7 @@ from trueline.errors import ChainError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 
-STRICT = frozenset({"R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "H3", "S7"})
+STRICT = frozenset({"R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "H3", "S7", "guard:G7"})
 CODES = {
     "C1": "FirstBlockMustBeSeed",
     "C2": "AppendingSeedBlockToNonEmptyChain",
@@ -32,6 +32,7 @@ CODES = {
     "S1": "NoOpEvent",
     "H1": "NoOpEvent",
     "R4": "InvalidInputInterval",
+    "guard:G7": "RemovalBeyondTheChain",
 }
 
 

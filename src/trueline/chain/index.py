@@ -10,10 +10,8 @@ import json
 import os
 import sqlite3
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,20 @@ from typing import Any
 from trueline.chain.block import Block
 from trueline.chain.commits import commit_record
 from trueline.chain.events import AddData, Event, ExecuteTransform
+from trueline.chain.index_rows import (
+    Damaged,
+    Entry,
+    SeenHead,
+    SliceEntry,
+    Unusable,
+    crc,
+    entry_of,
+    read_seen,
+    row_of,
+    signed,
+    slice_entry,
+    write_seen,
+)
 from trueline.chain.inside import Inside, check_database, open_database, remove_database
 from trueline.chain.wire import OneOf, layout
 from trueline.identity.multihash import Multihash
@@ -63,40 +75,6 @@ _COLUMNS = "seq, hash, type, time, last_offset, commits, is_end, before, data, r
 _INSERT = f"INSERT INTO event({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)"
 
 
-class Damaged(Exception):
-    """The index does not hold what it should; it is thrown away and made anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Spot one block of the chain is, and the little that is searched by."""
-
-    sequence_number: int
-    hash: Multihash
-    type: int
-    time_us: int
-    last_offset: int | None
-    commits: int
-    is_end: bool
-    before: int | None
-    data: int | None
-    rare: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class SliceEntry:
-    """Spot a slice is, and between which event times its records lie, if somebody has looked.
-
-    `times` are as the file stores them; (None, None) says that no record has one.
-    """
-
-    first: int
-    last: int
-    sequence_number: int
-    block: Multihash
-    times: tuple[int | None, int | None] | None
-
-
 class Index:
     """A SQLite file (or memory) with one row per block of the present branch."""
 
@@ -104,6 +82,7 @@ class Index:
         self.place = Inside(path.absolute().parent, (path.name,)) if isinstance(path, Path) else path
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
+        self._carried: list[SeenHead] = []
         self._pid = os.getpid()
 
     # --- reading --------------------------------------------------------------
@@ -182,7 +161,7 @@ class Index:
 
     def _rare(self, sequence_number: int) -> dict[int, int]:
         rows = self._rows("SELECT seq, latest, crc FROM rare WHERE seq = ?", sequence_number)
-        if not rows or _crc(tuple(rows[0][:2])) != rows[0][2]:
+        if not rows or crc(tuple(rows[0][:2])) != rows[0][2]:
             raise Damaged(f"row {sequence_number} of rare events is missing or does not check out")
         return {int(kind): number for kind, number in json.loads(rows[0][1]).items()}
 
@@ -223,7 +202,7 @@ class Index:
         rows = self._rows(query, last, first)
         # Offsets are dense, so a slice that was lost leaves a gap.
         gaps = any(before[1] + 1 != after[0] for before, after in pairwise(rows))
-        if not rows or gaps or rows[-1][1] < last or any(_crc(tuple(row[:3])) != row[3] for row in rows):
+        if not rows or gaps or rows[-1][1] < last or any(crc(tuple(row[:3])) != row[3] for row in rows):
             raise Damaged(f"slices of the offsets {first} to {last} are missing or do not check out")
         return [row[2] for row in rows]
 
@@ -241,19 +220,19 @@ class Index:
         )
         rows = self._rows(query, last, first, size)
         gaps = any(before[1] + 1 != after[0] for before, after in pairwise(rows))
-        torn = any(_crc(tuple(row[:3])) != row[3] for row in rows)
+        torn = any(crc(tuple(row[:3])) != row[3] for row in rows)
         if not rows or gaps or torn or not rows[0][0] <= first <= rows[0][1]:
             raise Damaged(f"slices of the offsets {first} to {last} are missing or do not check out")
         if len(rows) < size and rows[-1][1] < last:
             raise Damaged(f"slices of the offsets up to {last} are missing")
-        return [_slice_entry(row) for row in rows]
+        return [slice_entry(row) for row in rows]
 
     def keep_times(self, times: Mapping[Multihash, tuple[int | None, int | None]]) -> None:
         """Remember between which event times the records of slices lie, by block."""
         with self._writing() as connection:
             for block, (low, high) in times.items():
                 row = (block.digest, low, high)
-                connection.execute("INSERT OR REPLACE INTO slice_time VALUES (?,?,?,?)", (*row, _crc(row)))
+                connection.execute("INSERT OR REPLACE INTO slice_time VALUES (?,?,?,?)", (*row, crc(row)))
 
     def token(self, key: str) -> int | None:
         """Return the sequence number of the block that carries an idempotency key."""
@@ -286,13 +265,31 @@ class Index:
         with self._writing() as connection:
             if not if_still():
                 return
+            if (tip := self.tip()) is not None and tip.sequence_number > after:
+                write_seen(connection, [*read_seen(connection), self._seen_head(tip)])
             for table in ("event", "rare", "slice", "taken", "token", "file"):
                 connection.execute(f"DELETE FROM {table} WHERE seq > ?", (after,))
             connection.execute("DELETE FROM slice_time WHERE block NOT IN (SELECT hash FROM event)")
 
+    def seen(self) -> list[SeenHead]:
+        """Return heads that were seen here and are not on the present branch."""
+        with self._lock, _as_damage():
+            return [each for each in read_seen(self._open()) if self.find(each.head) is None]
+
+    def forget_seen(self, *heads: Multihash) -> None:
+        """Forget heads that were seen here, all if none is named, and those of the present branch."""
+        with self._writing() as connection:
+            others = [each for each in read_seen(connection) if heads and each.head not in heads]
+            write_seen(connection, [each for each in others if self.find(each.head) is None])
+
     def discard(self) -> None:
-        """Throw the index away, file and all."""
+        """Throw the index away, file and all; what it still knows of heads goes into the next one."""
         with self._lock:
+            if self.place is None or self.place.exists():
+                with suppress(Damaged, Unusable, sqlite3.Error):
+                    tip = self.tip()
+                    self._carried += read_seen(self._open())
+                    self._carried += [self._seen_head(tip)] if tip is not None else []
             self.close()
             if self.place is not None:
                 remove_database(self.place)
@@ -340,23 +337,23 @@ class Index:
             seq if data else tip.data if tip else None,
             seq if rare else tip.rare if tip else None,
         )
-        row = _row(entry)
-        connection.execute(_INSERT, (*row, _crc(row)))
+        row = row_of(entry)
+        connection.execute(_INSERT, (*row, crc(row)))
         if rare:
             latest = self._rare(tip.rare) if tip and tip.rare is not None else {}
             latest |= {past.type: past.sequence_number} if past else {}
             listed = (seq, json.dumps(latest | {kind: seq}))
-            connection.execute("INSERT INTO rare VALUES (?,?,?)", (*listed, _crc(listed)))
+            connection.execute("INSERT INTO rare VALUES (?,?,?)", (*listed, crc(listed)))
         if data and data.new_data:
             interval = data.new_data.offset_interval
-            held = (_signed(interval.start), _signed(interval.end), seq)
-            connection.execute("INSERT OR REPLACE INTO slice VALUES (?,?,?,?)", (*held, _crc(held)))
+            held = (signed(interval.start), signed(interval.end), seq)
+            connection.execute("INSERT OR REPLACE INTO slice VALUES (?,?,?,?)", (*held, crc(held)))
         if isinstance(event, ExecuteTransform):
             for taken in event.query_inputs:
                 block_digest = taken.last_block.digest if taken.last_block else None
                 connection.execute(
                     "INSERT INTO taken VALUES (?,?,?,?)",
-                    (str(taken.dataset_id), seq, block_digest, _signed(taken.last_offset)),
+                    (str(taken.dataset_id), seq, block_digest, signed(taken.last_offset)),
                 )
         key = (record.notes or {}).get("idempotency_key")
         if isinstance(key, str):
@@ -364,6 +361,10 @@ class Index:
         for name, content in record.files:
             connection.execute("INSERT OR IGNORE INTO file VALUES (?,?,?)", (content, name, seq))
         return entry
+
+    def _seen_head(self, tip: Entry) -> SeenHead:
+        first = self.at(0)
+        return SeenHead(tip.hash, tip.sequence_number, first.hash if first is not None else None)
 
     def _open(self) -> sqlite3.Connection:
         if self._pid != os.getpid():
@@ -384,6 +385,8 @@ class Index:
             for statement in _SCHEMA.split(";"):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {VERSION}")
+            if self._carried:
+                write_seen(connection, self._carried)
         connection.execute("COMMIT")
         if version not in (0, VERSION):
             connection.close()
@@ -422,11 +425,11 @@ class Index:
             return self._open().execute(query, values).fetchall()
 
     def _all(self, query: str, *values: Any) -> list[Entry]:
-        return [_entry(row) for row in self._rows(query, *values)]
+        return [entry_of(row) for row in self._rows(query, *values)]
 
     def _one(self, query: str, *values: Any) -> Entry | None:
         rows = self._rows(query, *values)
-        return _entry(rows[0]) if rows else None
+        return entry_of(rows[0]) if rows else None
 
 
 @contextmanager
@@ -446,45 +449,6 @@ def _as_damage() -> Iterator[None]:
         raise Damaged(str(error)) from None
     except OSError as error:
         raise Unusable(str(error)) from None
-
-
-class Unusable(Exception):
-    """The index cannot be kept where it should be; one in memory serves instead."""
-
-
-def _signed(offset: int | None) -> int | None:
-    """SQLite's integers are signed; offsets from hostile blocks may use all 64 bits."""
-    return offset - (1 << 64) if offset is not None and offset >= 1 << 63 else offset
-
-
-def _unsigned(offset: int | None) -> int | None:
-    return offset + (1 << 64) if offset is not None and offset < 0 else offset
-
-
-def _crc(row: tuple[Any, ...]) -> int:
-    return zlib.crc32(repr(row).encode())
-
-
-def _row(entry: Entry) -> tuple[Any, ...]:
-    """Return an entry as it is stored, but for its check sum."""
-    digest, last = entry.hash.digest, _signed(entry.last_offset)
-    head = (entry.sequence_number, digest, entry.type, entry.time_us, last, entry.commits, int(entry.is_end))
-    return (*head, entry.before, entry.data, entry.rare)
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    if _crc(tuple(row[:-1])) != row[-1]:
-        raise Damaged(f"row {row[0]} does not check out")
-    seq, digest, kind, time_us, last, commits, is_end, before, data, rare, _ = row
-    name = Multihash.sha3_256(digest)
-    return Entry(seq, name, kind, time_us, _unsigned(last), commits, bool(is_end), before, data, rare)
-
-
-def _slice_entry(row: tuple[Any, ...]) -> SliceEntry:
-    start, stop, seq, _, digest, low, high, crc = row
-    if crc is not None and _crc((digest, low, high)) != crc:
-        raise Damaged(f"the times of slice {seq} do not check out")
-    return SliceEntry(start, stop, seq, Multihash.sha3_256(digest), None if crc is None else (low, high))
 
 
 def _boot() -> str:

@@ -19,6 +19,7 @@ from trueline.errors import LinkRefused
 if TYPE_CHECKING:
     import sqlite3
 
+MAX_SMALL_BYTES: Final = 16 << 20
 _FILES: Final = Files()
 _SQLITE: Final = ("", "-wal", "-shm", "-journal")
 
@@ -68,7 +69,7 @@ class Inside:
 
     @contextmanager
     def folder(self, *, make: bool = False, mode: int = 0o777, files: Files = _FILES) -> Iterator[int]:
-        """Open this folder for as long as the context lasts; with `make` it is made (with `mode`), and those above."""
+        """Open this folder for the context; with `make` it is made with `mode`, and those above it."""
         if make:
             self.root.mkdir(parents=True, exist_ok=True)
         fd = files.open_folder(str(self.root))
@@ -134,6 +135,13 @@ class Inside:
         with self._named() as above:
             return _FILES.read(self.name, above, limit)
 
+    def read_small(self) -> bytes | None:
+        """Return the bytes of a file that is small if it is ours; None if it is not there."""
+        try:
+            return self.read_bytes(MAX_SMALL_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def read_text(self, encoding: str = "utf-8") -> str:
         """Return a file's text."""
         return self.read_bytes().decode(encoding)
@@ -190,6 +198,12 @@ class Inside:
         except FileNotFoundError:
             if not missing_ok:
                 raise
+
+    def remove(self) -> None:
+        """Remove a file durably, if it is there."""
+        with suppress(FileNotFoundError), self.parent.folder() as above:
+            _FILES.unlink(self.name, above)
+            _FILES.fsync(above)
 
     def remove_tree(self) -> None:
         """Remove a folder and all that is in it, as far as that can be done; links in it are not followed."""

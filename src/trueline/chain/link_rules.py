@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from trueline.chain.block import Block
 from trueline.chain.events import DatasetKind, ExecuteTransform, Seed, SetTransform
 from trueline.chain.findings import Findings, Rule, Step, breaks
+from trueline.chain.store import Folder, Store
+from trueline.chain.tail import Tail
+from trueline.errors import ChainError, RefCASFailed
 
 # A tuple: a union would be made anew for every block that is checked.
 _OF_DERIVATIVES = (SetTransform, ExecuteTransform)
@@ -72,6 +76,26 @@ def r6_events_fit_the_kind(step: Step, event: Any) -> Findings:
             f"{event.KIND} belongs into a {fitting.name} dataset, this one is {step.kind.name}",
             f"append it to a {fitting.name} dataset",
         )
+
+
+def check_link(store: Store, tail: Tail | None, block: Block) -> None:
+    """Tell a block that continues something unknown (C5) from one that comes too late (C8)."""
+    previous = block.prev_block_hash
+    if tail is None or previous is None or previous == tail.head or isinstance(block.event, Seed):
+        return
+    if store.size(Folder.BLOCKS, previous) is None:
+        raise ChainError(
+            f"the previous block {previous} does not exist in {store.location}; the head is {tail.head}",
+            remedy=f"append the blocks before it first, or continue {tail.head}",
+            code="PrevBlockNotFound",
+            rule="chain:C5",
+        )
+    raise RefCASFailed(
+        f"the head is {tail.head}, not {previous} as the block expects",
+        remedy="plan the transaction again from the new head",
+        expected=previous,
+        actual=tail.head,
+    )
 
 
 BEGIN: tuple[Rule, ...] = (

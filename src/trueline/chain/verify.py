@@ -12,6 +12,7 @@ from trueline.chain.chain import Chain
 from trueline.chain.findings import Finding, InputChain
 from trueline.chain.pinned import Pinned
 from trueline.chain.references import Reference, references
+from trueline.chain.removal_rules import removal_beyond
 from trueline.chain.tail import Tail, follow
 from trueline.errors import ChainError, CorruptionError, InputError, ObjectMissing, TruelineError
 from trueline.identity.multihash import Multihash
@@ -19,13 +20,15 @@ from trueline.identity.physical import physical_hash
 
 
 class ProblemKind(StrEnum):
-    """What is wrong: bytes changed, bytes gone, bytes removed on purpose, a replay that differs."""
+    """What is wrong: bytes changed, gone or removed on purpose, a replay that differs, a head gone back."""
 
     CORRUPT = "corrupt"
     MISSING = "missing"
     REMOVED = "removed"
     NOT_REPRODUCIBLE = "not_reproducible"
     OTHER_ENGINE = "other_engine"
+    ROLLED_BACK = "rolled_back"
+    REPLACED = "replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +129,8 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
                 )
                 return Report(count, problems=(problem,), findings=tuple(findings))
             findings.append((entry.hash, finding))
+        if (forged := removal_beyond(chain.store, block)) is not None:
+            findings.append((entry.hash, forged))
         if unproven := rules.not_checked(block, inputs):
             unchecked |= dict.fromkeys(unproven)
         tail = follow(tail, block)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trueline.cli.looking import Names
-from trueline.cli.session import MISSING, NO, Directory, Json, examples, session
+from trueline.cli.session import MISSING, NO, Directory, ExpectedHead, Json, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     "trueline verify",
     "trueline verify sales --json",
     "trueline verify sales --after 9c1f03aa",
+    "trueline verify sales --accept-head",
 )
 def verify(
     context: typer.Context,
@@ -31,6 +32,13 @@ def verify(
         str | None, typer.Option("--upto", metavar="COMMIT", help="Stop at it (default: the newest).")
     ] = None,
     replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Compute derived rows again.")] = True,
+    expected_head: ExpectedHead = None,
+    accept_head: Annotated[
+        bool, typer.Option("--accept-head", help="Take the head as meant that is reported as rolled back.")
+    ] = False,
+    restore_head: Annotated[
+        str | None, typer.Option("--restore-head", metavar="HASH", help="First put the head back to a block.")
+    ] = None,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
@@ -40,9 +48,16 @@ def verify(
     is wrong; what was removed on purpose is told, and is not.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        if (after is not None or upto is not None) and len(names or ()) != 1:
-            raise InputError("--after and --upto name commits of one dataset", remedy="name the dataset")
-        bounds = {"after": after, "upto": upto, "replay": replay}
+        of_one = (after, upto, expected_head, restore_head, accept_head or None)
+        if any(each is not None for each in of_one) and len(names or ()) != 1:
+            raise InputError(
+                "--after, --upto and heads are of one dataset", remedy="name the dataset, and only one"
+            )
+        if restore_head is not None:
+            workspace[(names or [""])[0]].restore_head(restore_head)
+        if accept_head:
+            workspace[(names or [""])[0]].accept_head()
+        bounds = {"after": after, "upto": upto, "replay": replay, "expected_head": expected_head}
         found = [_proof(here.console, workspace[name], bounds) for name in names or list(workspace)]
         ok = all(each["ok"] for each in found)
 
@@ -58,6 +73,9 @@ def verify(
                         shown.say(problem["text"])
                     else:
                         shown.error(problem["text"], remedy=problem["remedy"])
+                for finding in each["findings"]:
+                    what = f"block {finding['block']} breaks {finding['rule']}: {finding['problem']}"
+                    shown.warn(f"{each['name']}: {what}", remedy="it came from elsewhere so; ask its owner")
             if not found:
                 shown.say("no datasets yet, so nothing is wrong")
 
@@ -94,7 +112,10 @@ def _proof(console: Console, dataset: Dataset, bounds: dict[str, Any]) -> dict[s
     ]
     counts = {"blocks": report.blocks, "objects": report.objects, "bytes": report.bytes}
     well = all(problem["kind"] == "removed" for problem in problems)
-    return {"name": dataset.name, "ok": well, **counts, "problems": problems}
+    findings = [
+        {"block": block, "rule": found.rule, "problem": found.problem} for block, found in report.findings
+    ]
+    return {"name": dataset.name, "ok": well, **counts, "problems": problems, "findings": findings}
 
 
 @examples(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trueline.cli.session import Directory, Json, Options, examples, session, store_options
+from trueline.cli.session import Directory, ExpectedHead, Json, Options, examples, session, store_options
 
 if TYPE_CHECKING:
     from trueline.console import Console
@@ -28,6 +28,7 @@ def clone(
     name: Annotated[str | None, typer.Argument(help="What to call it (default: as it is there).")] = None,
     *,
     force: Force = False,
+    expected_head: ExpectedHead = None,
     option: Options = None,
     directory: Directory = None,
     json: Json = False,
@@ -37,7 +38,9 @@ def clone(
     Done again it brings what is new. An interrupted transfer is taken up where it stopped.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        dataset = workspace.clone(url, name, force=force, **store_options(option or ()))
+        dataset = workspace.clone(
+            url, name, force=force, expected_head=expected_head, **store_options(option or ())
+        )
         info, origin = dataset.info, dataset.origin
         findings = origin.findings if origin else ()
 

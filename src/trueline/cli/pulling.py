@@ -8,7 +8,7 @@ import typer
 
 from trueline.cli.looking import Names
 from trueline.cli.session import Directory, Json, examples, exit_code, session, tell
-from trueline.errors import PullError
+from trueline.errors import InputError, PullError
 
 if TYPE_CHECKING:
     from trueline.console import Console
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     "trueline create sales --source 'inbox/*.csv' --lateness 2h",
     "trueline pull",
     "trueline pull sales --json",
+    "trueline pull --confirm prices",
 )
 def pull(
     context: typer.Context,
@@ -25,6 +26,12 @@ def pull(
     *,
     resend: Annotated[
         bool, typer.Option("--resend", help="Take in files whose names are known with other bytes.")
+    ] = False,
+    confirm: Annotated[
+        bool,
+        typer.Option(
+            "--confirm", help="Poll the sources of these datasets though somebody else declared them."
+        ),
     ] = False,
     directory: Directory = None,
     json: Json = False,
@@ -36,6 +43,11 @@ def pull(
     may mend all of it.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
+        if confirm:
+            if not names:
+                raise InputError("--confirm is for datasets by name", remedy="trueline pull --confirm NAME")
+            for dataset in [workspace[name] for name in names]:
+                dataset.confirm_source()
         failed: PullError | None = None
         try:
             report = workspace.pull(*(names or ()), resend=resend)
@@ -45,7 +57,9 @@ def pull(
         def render(shown: Console) -> None:
             for each in report:
                 line = f"{each.dataset}  {each.told}"
-                if each.error is not None:
+                if each.refused is not None:
+                    shown.warn(line, remedy=each.refused.remedy)
+                elif each.error is not None:
                     shown.say(line, "bad")
                 else:
                     shown.say(line, "good" if each.rows or each.blocks else "plain")

@@ -44,6 +44,12 @@ Options = Annotated[
         help="What an object store needs, as in endpoint=https://host:9000; may be repeated.",
     ),
 ]
+ExpectedHead = Annotated[
+    str | None,
+    typer.Option(
+        "--expected-head", metavar="HASH", help="A head you kept elsewhere; it has to be in the chain."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document on stdout.")]
 
 

@@ -8,7 +8,8 @@ from trueline.lazy import lazily
 
 if TYPE_CHECKING:
     from trueline.workspace.commit import Commit
-    from trueline.workspace.dataset import Dataset, Info
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.info import Info
     from trueline.workspace.workspace import Workspace, open  # noqa: A004 (the promised name)
 
 __all__ = ["Commit", "Dataset", "Info", "Workspace", "open"]
@@ -16,7 +17,7 @@ __all__ = ["Commit", "Dataset", "Info", "Workspace", "open"]
 _LAZY = {
     "Commit": "trueline.workspace.commit",
     "Dataset": "trueline.workspace.dataset",
-    "Info": "trueline.workspace.dataset",
+    "Info": "trueline.workspace.info",
     "Workspace": "trueline.workspace.workspace",
     "open": "trueline.workspace.workspace",
 }

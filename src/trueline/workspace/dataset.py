@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from trueline.chain.block import Block
@@ -25,18 +25,19 @@ from trueline.chain.events import (
     SetTransform,
     SetVocab,
 )
-from trueline.chain.index import Damaged, Index, Unusable
+from trueline.chain.index import Index
+from trueline.chain.index_rows import Damaged, Unusable
 from trueline.chain.inside import Inside
-from trueline.chain.instant import Instant
 from trueline.chain.tail import Tail
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
-from trueline.errors import CorruptionError, StoreError
+from trueline.errors import CorruptionError, InputError, StoreError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.addendum import lateness_shown
 from trueline.workspace.columns import Column, columns_of
 from trueline.workspace.commit import Commit, commit_at, commits, joined
 from trueline.workspace.definition import merge_of
+from trueline.workspace.info import Health, Info
 from trueline.workspace.lost_head import head_missing
 from trueline.workspace.positions import position
 from trueline.workspace.sources.declared import shown
@@ -68,46 +69,6 @@ _METADATA = (
 )
 # Looking metadata up one by one beats walking the chain while there is little of it.
 _FEW = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Info:
-    """Where a dataset stands."""
-
-    name: str
-    kind: str
-    id: DatasetId
-    head: Multihash
-    rows: int
-    commits: int
-    blocks: int
-    created: Instant
-    updated: Instant
-    watermark: Instant | None
-    lateness: str | None
-    event_time: str | None
-    merge: str | None
-    sources: tuple[str, ...]
-    description: str | None
-    last_slice_bytes: int
-    location: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values, for programs."""
-        values = {name: getattr(self, name) for name in self.__slots__}
-        moments = {
-            name: None if values[name] is None else str(values[name])
-            for name in ("created", "updated", "watermark")
-        }
-        return values | moments | {"sources": list(self.sources)}
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What goes on around a dataset: the state of its index, and since when a commit is in flight."""
-
-    index: str
-    in_flight_since: float | None
 
 
 class Dataset:
@@ -287,6 +248,22 @@ class Dataset:
                 self.name, self.chain, self._tail, files, reader=reader, polled=polled, **terms
             )
 
+    def confirm_source(self) -> str:
+        """Let `pull` read the declared source though somebody else declared it; returns what that is.
+
+        It holds for this dataset and just this source: a changed one asks again.
+        """
+        from trueline.workspace.sources.confirming import confirm
+
+        tail, origin = self._tail, self.origin
+        if tail.polling is None or origin is not None:
+            kind = "has no source" if origin is None else f"is a copy of {origin.url}, which polls for it"
+            raise InputError(
+                f"dataset {self.name!r} {kind}", remedy="there is nothing to confirm", code="NoSource"
+            )
+        confirm(self._workspace.place, tail.dataset_id, tail.polling)
+        return shown(tail.polling.fetch)
+
     # --- reading ------------------------------------------------------------------
 
     def view(self, at: At = None, system: bool = False) -> View:
@@ -361,13 +338,20 @@ class Dataset:
         upto: str | Commit | None = None,
         replay: bool = True,
         progress: Progress | None = None,
+        *,
+        expected_head: str | Commit | None = None,
     ) -> Report:
         """Prove the chain, every file it names and the rows in them; `after` and `upto` bound the look.
 
-        `replay` computes derived rows again, where there are some. `progress`
-        is told how many blocks, then how many files, are done.
+        The head is compared with those that were seen here before, and with
+        `expected_head` for those who keep one elsewhere. `replay` computes
+        derived rows again, where there are some. `progress` is told how many
+        blocks, then how many files, are done.
         """
+        from trueline.workspace.rollback import given_head, head_problems
+
         del replay  # nothing is derived yet
+        expected = None if expected_head is None else given_head(expected_head)
         try:
             _ = self._tail
         except CorruptionError as error:
@@ -381,8 +365,22 @@ class Dataset:
             from trueline.workspace.data_verify import verify_data
 
             report += verify_data(self.chain, bounds[0], end, progress=progress)
+        report += Report(problems=head_problems(self, expected))
         named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
         return replace(report, problems=named)
+
+    def accept_head(self) -> None:
+        """Take the present head as meant, where `verify` reports that it was rolled back or replaced."""
+        from trueline.workspace.rollback import accept_head
+
+        _ = self._tail
+        accept_head(self)
+
+    def restore_head(self, block: str | Commit) -> None:
+        """Put the head back to a newer block that `verify` says was seen; all before it has to be here."""
+        from trueline.workspace.rollback import given_head, restore_head
+
+        restore_head(self, given_head(block))
 
     def drop_data(
         self,
@@ -401,8 +399,10 @@ class Dataset:
         record replaced goes with it.
         """
         from trueline.workspace.removal.dropping import drop_data
+        from trueline.workspace.rollback import refuse_rollback
 
         chain = self._present
+        refuse_rollback(self)
         with self._writing:
             done = drop_data(self.name, chain, upto=upto, where=where, reason=reason, parameters=parameters)
         if where is not None and done.block is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from trueline.chain.block import Block
-from trueline.chain.index import Damaged, Index, Unusable
+from trueline.chain.index import Index
+from trueline.chain.index_rows import Damaged, Unusable
 from trueline.chain.inside import Inside
 from trueline.chain.store import Folder, Store
 from trueline.errors import HeadMissing, TruelineError

@@ -21,7 +21,7 @@ from trueline.chain.open_store import below, open_store
 from trueline.chain.store import Folder, Store, check_ref
 from trueline.chain.store_options import nested
 from trueline.errors import BadName, ConfigError, InputError, StoreError
-from trueline.identity.dataset_id import DatasetKey
+from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.workspace import config
 from trueline.workspace.names import check_name, is_name
 
@@ -29,9 +29,11 @@ T = TypeVar("T")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
 # Names of `open` and `clone` that are no options of a provider.
-_OURS: Final = frozenset({"path", "create", "spark", "url", "name", "force"})
+_OURS: Final = frozenset({"path", "create", "spark", "url", "name", "force", "expected_head"})
 DATASETS: Final = "datasets"
 PRIVATE: Final = ".trueline"
+# Beside the datasets, so that they go where the datasets go; no dataset can have such a name.
+ORIGINS: Final = ".origins"
 
 
 class Place(Protocol):
@@ -64,6 +66,12 @@ class Place(Protocol):
 
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         """Remove what a creation that died left before a moment; True if there was such."""
+
+    def read_origin(self, name: str) -> bytes | None:
+        """Return what is kept of where a dataset came from, None if nothing is."""
+
+    def write_origin(self, name: str, data: bytes | None) -> None:
+        """Keep where a dataset came from, beside the datasets; None forgets it."""
 
 
 def place_of(path: str | os.PathLike[str], **options: Any) -> Place:
@@ -193,6 +201,22 @@ class FolderPlace:
                 remove_tree(aside, datasets)
         return True
 
+    def read_origin(self, name: str) -> bytes | None:
+        path = self._origin(name)
+        with _refusing("read", path.path):
+            return path.read_small()
+
+    def write_origin(self, name: str, data: bytes | None) -> None:
+        path = self._origin(name)
+        with _refusing("write", path.path):
+            if data is None:
+                path.remove()
+            else:
+                path.write(data, replace=True)
+
+    def _origin(self, name: str) -> Inside:
+        return Inside(self.path, (DATASETS, ORIGINS, f"{check_name(name)}.json"))
+
 
 def _contents(name: str, within: int) -> dict[str, float] | None:
     """Return the files below a folder (links too, which are not followed) and the folder itself, as "".
@@ -244,9 +268,19 @@ def _refusing(doing: str, path: Path) -> Iterator[None]:
         raise refusal(error, doing, str(path)) from error
 
 
+def _key_path(place: Place, dataset_id: DatasetId) -> Inside:
+    return place.inside(place.keys / f"{dataset_id.removeprefix('did:odf:')}.key")
+
+
+def holds_key(place: Place, dataset_id: DatasetId) -> bool:
+    """Say whether a dataset is one's own: whether its private key is here."""
+    found = _key_path(place, dataset_id).stat()
+    return found is not None and stat.S_ISREG(found.st_mode)
+
+
 def keep_key(place: Place, key: DatasetKey) -> Inside:
     """Store the private half of a dataset's key where only its owner can read it."""
-    path = place.inside(place.keys / f"{key.id.removeprefix('did:odf:')}.key")
+    path = _key_path(place, key.id)
     with _refusing("write", path.path):
         text = key.private_bytes().hex().encode() + b"\n"
         path.write(text, replace=False, mode=0o600, folder_mode=0o700)
@@ -362,6 +396,25 @@ class UrlPlace:
         if not dry_run:
             self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
         return True
+
+    def read_origin(self, name: str) -> bytes | None:
+        import obstore
+
+        key = self._key(DATASETS, ORIGINS, f"{check_name(name)}.json")
+        try:
+            return self._asked("read", lambda: obstore.get(self._client, key).bytes().to_bytes())
+        except FileNotFoundError:
+            return None
+
+    def write_origin(self, name: str, data: bytes | None) -> None:
+        import obstore
+
+        key = self._key(DATASETS, ORIGINS, f"{check_name(name)}.json")
+        if data is not None:
+            self._asked("write to", lambda: obstore.put(self._client, key, data))
+            return
+        with suppress(FileNotFoundError):
+            self._asked("remove from", lambda: obstore.delete(self._client, key))
 
 
 def _home(variable: str, default: str) -> Path:

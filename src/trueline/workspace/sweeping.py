@@ -18,6 +18,7 @@ from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
 from trueline.workspace.names import is_name
 from trueline.workspace.removal.record import removals_of
+from trueline.workspace.rollback import refuse_rollback
 from trueline.workspace.sources.seen import seen_path
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ class Swept:
 
 
 def sweep(workspace: Workspace, older_than: float, dry_run: bool) -> Swept:
-    """Tidy every dataset; one whose head is lost loses nothing."""
+    """Tidy every dataset; one whose head is lost loses nothing, and one rolled back stops all of it."""
+    for name in workspace:
+        if workspace[name].chain.store.head() is not None:
+            refuse_rollback(workspace[name])
     now = time.time()
     collected: dict[str, Collected] = {}
     skipped: dict[str, str] = {}
@@ -86,6 +90,7 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
 
     What was removed on purpose is not: a removal that was cut short ends here.
     """
+    refuse_rollback(dataset)
     store = dataset.chain.store
     removals = removals_of(dataset.chain)
     reached: dict[Folder, set[Multihash]] = {folder: set() for folder in Folder}

@@ -35,7 +35,7 @@ from trueline.workspace.lost_head import head_missing, is_lost
 from trueline.workspace.names import check_name, is_name, not_found, same_but_for_case
 from trueline.workspace.places import Place, folder_of, keep_key, place_of
 from trueline.workspace.rooms import Rooms
-from trueline.workspace.transfer.origin import forget_unfinished, is_unfinished
+from trueline.workspace.transfer.origin import forget_origin, forget_unfinished, is_unfinished
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.run import Observer
     from trueline.view import View
+    from trueline.workspace.commit import Commit
     from trueline.workspace.sources import DeclaredSource, PullReport
     from trueline.workspace.sweeping import Swept
 
@@ -258,6 +259,7 @@ class Workspace:
             )
         if not self.place.exists(name):
             self._forget(name)
+            forget_origin(self.place, name)
         forget_unfinished(self.place, name)
         return self._dataset(name)
 
@@ -267,18 +269,21 @@ class Workspace:
         name: str | None = None,
         *,
         force: bool = False,
+        expected_head: str | Commit | None = None,
         **options: Any,
     ) -> Dataset:
         """Bring a dataset here from a folder, an object store or a static file server (http, https).
 
         It is called `name`, or as it is there. Nothing is visible before all
         of it is here and proven. Done again it brings what is new; `force`
-        throws away blocks the source does not have. `options` are for the
-        provider of an object store.
+        throws away blocks the source does not have. A source that has no block
+        `expected_head`, which you keep elsewhere, is refused. `options` are
+        for the provider of an object store.
         """
         from trueline.workspace.transfer.cloning import clone
 
-        return self[clone(self, url, name, force=force, **options).dataset]
+        done = clone(self, url, name, force=force, expected_head=expected_head, **options)
+        return self[done.dataset]
 
     def _same(self, name: str, plan: _Plan) -> Dataset:
         dataset = self._dataset(name)

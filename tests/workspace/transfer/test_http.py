@@ -188,7 +188,7 @@ def test_credentials_go_to_their_host_only_and_are_not_remembered(source, there,
     assert sent["/trades/refs/head?token=hidden"] == "Basic YW5uOnNlY3JldA=="
     assert {value for path, value in sent.items() if "other" in path} == {None}
     assert clone.origin.url == f"{server.url}/trades"
-    assert "secret" not in (there.place.keys.parent / "origins" / "trades.json").read_text()
+    assert b"secret" not in there.place.read_origin("trades")
 
 
 @pytest.mark.parametrize("url", ["http://", "https:///x", "http://host:port/x", "http://[x/"])

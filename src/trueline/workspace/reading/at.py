@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final, TypeAlias
 
 from trueline.chain.chain import Chain
-from trueline.chain.index import Entry
+from trueline.chain.index_rows import Entry
 from trueline.chain.instant import Instant
 from trueline.chain.tail import Position
 from trueline.errors import InputError

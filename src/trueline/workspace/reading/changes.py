@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from trueline.chain.commits import commit_record
 from trueline.chain.events import AddData, ExecuteTransform
-from trueline.chain.index import SliceEntry
+from trueline.chain.index_rows import SliceEntry
 from trueline.chain.instant import Instant
 from trueline.errors import CorruptionError, SchemaError
 from trueline.view.bounds import Bounds

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from trueline.chain.file_store import FileStore
-from trueline.chain.index import SliceEntry
+from trueline.chain.index_rows import SliceEntry
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
 from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, step_of

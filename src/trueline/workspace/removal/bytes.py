@@ -33,25 +33,34 @@ def _objects(chain: Chain, removals: Removals, after: int) -> Iterator[tuple[Fol
                     if each.folder is Folder.DATA and removals.is_gone(block, each):
                         yield each.folder, each.hash
             gone = removal.upto
-        yield from ((Folder.DATA, loss.slice) for loss in removal.losses)
-        yield from ((Folder.DATA, name) for name in removal.objects)
+        for loss in removal.losses:
+            # Only a slice that lies where the record says: it may name whatever it likes.
+            for block in chain.slice_blocks(loss.first, loss.last):
+                data = block.data_event.new_data if block.data_event else None
+                if data is not None and data.physical_hash == loss.slice and removals.hole(data) is not None:
+                    yield Folder.DATA, loss.slice
     if newer:
-        yield from ((Folder.CHECKPOINTS, name) for name in _checkpoint_files(chain, removals))
+        yield from _beside_slices(chain, removals)
 
 
-def _checkpoint_files(chain: Chain, removals: Removals) -> Iterator[Multihash]:
-    """Files beside checkpoints that no block needs any more: old state, replaced replacements."""
+def _beside_slices(chain: Chain, removals: Removals) -> Iterator[tuple[Folder, Multihash]]:
+    """What no block needs any more beside slices: old state, replaced replacements, notes beside rows.
+
+    A record may list anything; what a block that came after it names is needed.
+    """
     if not any(removal.states or removal.objects for removal in removals.all):
         return
-    gone: dict[Multihash, None] = {}
-    needed: set[Multihash] = set()
+    listed = {name for removal in removals.all for name in removal.objects}
+    gone: dict[tuple[Folder, Multihash], None] = {}
+    needed: set[tuple[Folder, Multihash]] = set()
     for _, block in chain.walk():
         seen: set[Any] = set()
         for reference in references(block, chain.store, seen):
-            if reference.folder is not Folder.CHECKPOINTS:
+            if reference.folder is not Folder.CHECKPOINTS and reference.hash not in listed:
                 continue
+            place = (reference.folder, reference.hash)
             if removals.is_gone(block, reference):
-                gone[reference.hash] = None
+                gone[place] = None
             else:
-                needed.add(reference.hash)
-    yield from (name for name in gone if name not in needed)
+                needed.add(place)
+    yield from (place for place in gone if place not in needed)

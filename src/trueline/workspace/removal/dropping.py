@@ -15,6 +15,7 @@ from trueline.chain.commits import CommitRecord
 from trueline.chain.events import Checkpoint, DatasetKind, Event
 from trueline.chain.instant import Instant
 from trueline.chain.planning import next_add_data, next_block, next_execute_transform
+from trueline.chain.removal_rules import NOTE
 from trueline.chain.store import Folder
 from trueline.chain.tail import Tail
 from trueline.errors import InputError, RefCASFailed
@@ -28,7 +29,6 @@ from trueline.workspace.reading.standing import Standing
 from trueline.workspace.removal.bytes import clear
 from trueline.workspace.removal.choosing import Chosen, Condition, Offsets, choose
 from trueline.workspace.removal.record import (
-    NOTE,
     NUMBERS,
     Loss,
     Removal,

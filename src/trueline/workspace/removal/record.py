@@ -16,11 +16,11 @@ from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile, StateFile, is_ours
 from trueline.chain.events import DatasetKind, DataSlice
 from trueline.chain.references import Reference
+from trueline.chain.removal_rules import NOTE, beyond
 from trueline.chain.store import Folder, Store
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import Multihash
 
-NOTE: Final = "removal"
 NUMBERS: Final = "removals"
 REPLACES: Final = "replaces"
 _PREFIX: Final = "trueline/removal/"
@@ -185,6 +185,8 @@ class Removals:
         if found is None:
             return None
         loss, removal = found
+        if (loss.first, loss.last) != (interval.start, interval.end):
+            return None  # of no slice of this chain
         return Hole(loss.rows, removal.reason, removal.number, loss.replacement)
 
     def of_object(self, block: Block, name: Multihash) -> Removal | None:
@@ -244,14 +246,17 @@ def _blocks(chain: Chain) -> Iterator[Block]:
 
 
 def recorded(store: Store, block: Block) -> Removal | None:
-    """Return the removal a block records, None if it records none or its record is lost."""
+    """Return the removal a block records, None if it records none, or one that is lost or forged."""
     event = block.data_event
     if event is None or event.new_data is not None or event.new_checkpoint is None:
         return None
     checkpoint = read_checkpoint(store, event.new_checkpoint.physical_hash)
     removal = Removal.of(checkpoint) if checkpoint is not None else None
     # A checkpoint is carried by the blocks that follow; the record belongs to the one that made it.
-    return removal if removal is not None and removal.sequence_number == block.sequence_number else None
+    if removal is None or removal.sequence_number != block.sequence_number:
+        return None
+    # One that names records yet to come would swallow them (guard:G7); `verify` reports it.
+    return removal if beyond(removal.to_note(), event.last_offset) is None else None
 
 
 def read_checkpoint(store: Store, name: Multihash) -> CheckpointFile | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -30,6 +30,7 @@ from trueline.workspace.commit import Commit
 from trueline.workspace.definition import SOURCE, strategy_of
 from trueline.workspace.http_reader import MAX_BYTES, Limits
 from trueline.workspace.places import folder_of
+from trueline.workspace.sources.confirming import is_ours, not_confirmed
 from trueline.workspace.sources.declared import is_one_file, matching, placed, shown, to_read
 from trueline.workspace.sources.fetching import fetch
 from trueline.workspace.sources.report import Pulled, PullReport
@@ -61,7 +62,7 @@ def pull(
     moment = (workspace.clock or Instant.now)()
 
     def pull_one(dataset: Dataset) -> Pulled:
-        return _pulled(workspace, dataset, _Terms(resend, lambda: moment))
+        return _pulled(workspace, dataset, _Terms(resend, lambda: moment, named=bool(names)))
 
     done = pulled_together(chosen, pull_one, workers=workers, observers=observers)
     shown = [each for each in done if names or each.source is not None or each.error is not None]
@@ -73,10 +74,14 @@ def pull(
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """On what terms a pull reads: whether known names may come again, and the one time it stamps."""
+    """On what terms a pull reads: whether known names may come again, the one time it stamps.
+
+    A dataset that was not `named` is passed over, and reported, where its source is not confirmed.
+    """
 
     resend: bool
     clock: Callable[[], Instant]
+    named: bool = True
 
 
 def _not_all(report: PullReport) -> PullError:
@@ -104,6 +109,10 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
         if tail is None or tail.polling is None:
             return Pulled(dataset.name)
         source = shown(tail.polling.fetch)
+        if not is_ours(workspace.place, tail.dataset_id, tail.polling):
+            refused = not_confirmed(dataset.name, tail.polling)
+            done = Pulled(dataset.name, source)
+            return replace(done, error=refused) if terms.named else replace(done, refused=refused)
         skipped: list[str] = []
         for commit in _read(workspace, dataset, tail, tail.polling, terms):
             skipped += commit.skipped if isinstance(commit, Commit) else (commit,)

@@ -14,7 +14,8 @@ from trueline.workspace.commit import Commit
 class Pulled:
     """What was done for one dataset: its new commits, what was known already, and what went wrong.
 
-    `blocks` counts those a clone received. Commits made before something went wrong stay.
+    `blocks` counts those a clone received. Commits made before something went wrong stay. `refused` says
+    why a source was not read that the pull did not name: it is somebody else's and was not confirmed.
     """
 
     dataset: str
@@ -23,6 +24,7 @@ class Pulled:
     skipped: tuple[str, ...] = ()
     blocks: int = 0
     error: TruelineError | None = None
+    refused: TruelineError | None = None
 
     @property
     def commit(self) -> Commit | None:
@@ -40,13 +42,11 @@ class Pulled:
         parts = [commit.told for commit in self.commits]
         if self.blocks:
             parts.append(f"+{self.blocks:,} block{'s' * (self.blocks != 1)} from {self.source}")
-        if self.error is not None:
-            parts.append(self.error.problem)
+        parts += [why.problem for why in (self.error, self.refused) if why is not None]
         return "; ".join(parts) or ("nothing new" if self.source is not None else "no source")
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, for programs."""
-        error = self.error
         return {
             "dataset": self.dataset,
             "source": self.source,
@@ -55,10 +55,13 @@ class Pulled:
             "commits": [commit.to_dict() for commit in self.commits],
             "skipped": list(self.skipped),
             "blocks": self.blocks,
-            "error": None
-            if error is None
-            else {"code": error.code, "message": error.problem, "remedy": error.remedy},
+            "error": _plain(self.error),
+            "refused": _plain(self.refused),
         }
+
+
+def _plain(error: TruelineError | None) -> dict[str, str] | None:
+    return None if error is None else {"code": error.code, "message": error.problem, "remedy": error.remedy}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class PullReport:
 
     @property
     def ok(self) -> bool:
-        """Whether every dataset was pulled."""
+        """Whether nothing went wrong; a source that is not confirmed is `refused`, and not a failure."""
         return not self.errors
 
     @property

@@ -14,13 +14,15 @@ from trueline.chain.chain import Chain
 from trueline.chain.events import Seed
 from trueline.chain.instant import Instant
 from trueline.chain.references import Reference, direct, references
+from trueline.chain.removal_rules import removal_beyond
 from trueline.chain.store import Folder
 from trueline.chain.tail import Tail
-from trueline.errors import DatasetExists, InputError, RefCASFailed
+from trueline.errors import DatasetExists, InputError, RefCASFailed, RolledBack
 from trueline.identity.multihash import Multihash
 from trueline.workspace.names import check_name, is_name
 from trueline.workspace.removal.bytes import clear
 from trueline.workspace.removal.record import Removals, recorded, removals_of
+from trueline.workspace.rollback import given_head
 from trueline.workspace.transfer.arriving import Arriving, Findings
 from trueline.workspace.transfer.copying import Copied, check_room, copy_objects, put_blocks
 from trueline.workspace.transfer.origin import Origin, keep_origin, origin_of
@@ -38,13 +40,16 @@ def clone(
     name: str | None = None,
     *,
     force: bool = False,
+    expected_head: object = None,
     **options: Any,
 ) -> Transferred:
     """Bring a dataset from a folder, an object store or a static file server into a workspace.
 
     Done again it brings what is new. Nothing is visible before everything is
-    here and proven; what an interrupted transfer had brought is kept.
+    here and proven; what an interrupted transfer had brought is kept. A source
+    that has not, or no longer, got to `expected_head` is refused.
     """
+    expected = None if expected_head is None else given_head(expected_head)
     called = check_name(name) if name is not None else name_of(url)
     with closing(open_remote(url, **options)) as remote:
         head = required_head(remote)
@@ -54,7 +59,7 @@ def clone(
             dataset = workspace.unborn(called)
             keep_origin(workspace.place, called, Origin(remote.location, None, Instant.now()))
         try:
-            return _brought(workspace, dataset, remote, head, force=force)
+            return _brought(workspace, dataset, remote, head, force=force, expected=expected)
         except InputError as error:
             if error.code != "OtherDataset":
                 raise
@@ -103,18 +108,26 @@ def name_of(url: str | os.PathLike[str]) -> str:
 
 
 def _brought(
-    workspace: Workspace, dataset: Dataset, remote: Remote, head: Multihash, *, force: bool
+    workspace: Workspace,
+    dataset: Dataset,
+    remote: Remote,
+    head: Multihash,
+    *,
+    force: bool,
+    expected: Multihash | None = None,
 ) -> Transferred:
     aside = workspace.place.inside(workspace.place.private / "incoming" / dataset.name)
-    done = _Bringing(dataset.chain, remote, Arriving(remote, aside)).run(dataset.name, head, force=force)
+    bringing = _Bringing(dataset.chain, remote, Arriving(remote, aside), expected)
+    done = bringing.run(dataset.name, head, force=force)
+    if force and done.changed:
+        dataset.chain.forget_heads()  # what was cut off was meant to be
     told = tuple(f"{block.short} {found.rule}: {found.problem}" for block, found in done.findings)
     before = origin_of(workspace.place, dataset.name)
+    findings = (*(before.findings if before else ()), *told)
     keep_origin(
         workspace.place,
         dataset.name,
-        Origin(
-            remote.location, done.head, Instant.now(), findings=(*(before.findings if before else ()), *told)
-        ),
+        Origin(remote.location, done.head, Instant.now(), findings, str(dataset.id)),
     )
     return done
 
@@ -126,6 +139,7 @@ class _Bringing:
     chain: Chain
     remote: Remote
     arriving: Arriving
+    expected: Multihash | None = None
 
     def run(self, name: str, head: Multihash, *, force: bool) -> Transferred:
         chain, arriving = self.chain, self.arriving
@@ -134,10 +148,12 @@ class _Bringing:
             name, self.remote.location, chain.store.location, tail.head if tail else None, head
         )
         if tail is not None and tail.head == head:
+            self._check_expected([], head)
             return result
         with chain.store.lease():
             try:
                 new, common = arriving.walk(head, lambda block: self._is_known(tail, block))
+                self._check_expected(new, common)
                 self._compare(tail, new, common, force=force)
                 base = chain.tail_at(common) if common is not None else None
                 findings: Findings = []
@@ -162,6 +178,21 @@ class _Bringing:
 
     def _is_known(self, tail: Tail | None, block: Multihash) -> bool:
         return tail is not None and self.chain.entry(block) is not None
+
+    def _check_expected(self, new: list[Multihash], common: Multihash | None) -> None:
+        """Refuse a source whose chain does not have the head that somebody kept."""
+        expected = self.expected
+        if expected is None or expected in new:
+            return
+        if common is not None and self.chain.is_ancestor(expected, common):
+            return
+        raise RolledBack(
+            f"the chain of {self.remote.location} does not have the expected head {expected}",
+            remedy="it was rolled back or replaced, or that head is of another dataset: ask its owner; "
+            "without an expected head it is taken as it is",
+            expected=expected,
+            source=self.remote.location,
+        )
 
     def _compare(
         self, tail: Tail | None, new: list[Multihash], common: Multihash | None, *, force: bool
@@ -197,6 +228,9 @@ class _Bringing:
         copy_objects(self.remote, store, first, copied, label="fetching checkpoints")
         before = removals_of(self.chain).all if base is not None else ()
         kept = [each for each in before if base is not None and each.sequence_number <= base.sequence_number]
+        for block in map(self.arriving.block, without_rows):
+            if (forged := removal_beyond(store, block)) is not None:
+                findings.append((block.hash, forged))
         found = (recorded(store, self.arriving.block(name)) for name in without_rows)
         removals = Removals.joined([*kept, *(removal for removal in found if removal is not None)])
         rest = [each for each in self._wanted(new, removals) if each not in first]
