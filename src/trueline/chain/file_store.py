@@ -164,6 +164,17 @@ class FileStore:
 
         return NamingWriter(_Refusing(self, folder, file), keep, lambda: self._staging.drop(file))
 
+    def renew(self, folder: Folder, name: Multihash) -> bool:
+        with self._refusing("write to", folder):
+            within = self._folders.find(folder)
+            if self._staging.find(folder, name) is not None or within is None:
+                return within is not None
+            # `delete` looks and removes under the same lock.
+            with self._leases.locked(GC_LOCK, exclusive=False), suppress(FileNotFoundError, PermissionError):
+                self._files.touch(name, within)
+                return True
+        return False
+
     def sync(self) -> None:
         with self._refusing("make durable", ""):
             self._staging.sync()
@@ -220,6 +231,7 @@ class FileStore:
                 with self._refusing("make durable", ""):
                     self._staging.sync(head=file)
                 if self.size(Folder.BLOCKS, new) is None:
+                    self._staging.confirm(since=file.modified)
                     raise object_missing(Folder.BLOCKS, new, self.location)
                 with self._refusing("move", REFS, ref):
                     refs = self._folders.make(REFS)
@@ -227,6 +239,7 @@ class FileStore:
                         found = self.head(ref)
                         if found != expected:
                             raise head_moved(ref, expected, found, self.location)
+                        self._staging.confirm(since=file.modified)
                         self._replace(ref, file, new, expected, refs)
                         self._confirm(ref, new, refs, meanwhile)
             finally:
@@ -298,9 +311,18 @@ class FileStore:
         finally:
             self._staging.let_go()
 
-    def oldest_lease(self, *, clear: bool = False) -> float | None:
+    def oldest_lease(self) -> float | None:
         with self._refusing("look for leases in", "private"):
-            return self._leases.oldest(clear=clear)
+            return self._leases.oldest()
+
+    def clock(self) -> float:
+        with self._refusing("write to", "private"):
+            return self._leases.clock()
+
+    def fence(self) -> float | None:
+        # A commit looks at its lease and moves the head under the same lock: it is seen here, or sees us.
+        with self._refusing("clear leases in", "private"), self._moving():
+            return self._leases.oldest(clear=True)
 
     @contextmanager
     def turn(self, *, alone: bool = False) -> Iterator[None]:

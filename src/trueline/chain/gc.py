@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -41,9 +40,10 @@ def collect(
     A commit that ends before that call is reached; one that ends later held a
     lease when the limit was fixed, or began after it, so its objects are younger.
 
-    Our own lease takes part: it is stamped by the same clock as the objects,
-    which keeps the limit right where this machine's clock is ahead of it.
-    `older_than` should exceed the steps that clock may be set back by.
+    Ages are told by the store's clock, which stamps objects and leases, and not
+    by this machine's. A commit whose lease is gone, or was given up for its age,
+    can no longer move a head once `fence` has returned, which is before the head
+    is read here (rule guard:G5).
 
     A store without a head loses nothing: whether its first commit is in flight
     or its head was lost cannot be told. What dead writers had staged is cleared
@@ -54,8 +54,8 @@ def collect(
             f"older_than is {older_than}", remedy="give a number of seconds, 0 or more", code="BadAge"
         )
     with store.lease():
-        oldest = store.oldest_lease(clear=not dry_run)
-        limit = (time.time() if now is None else now) - older_than
+        oldest = store.oldest_lease() if dry_run else store.fence()
+        limit = (store.clock() if now is None else now) - older_than
         limit = limit if oldest is None else min(limit, oldest)
         if store.head() is None:
             return Collected()

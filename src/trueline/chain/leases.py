@@ -13,6 +13,7 @@ from typing import Final
 from trueline.chain.files import Files
 from trueline.chain.folders import PRIVATE, Folders
 from trueline.chain.inside import remove_tree
+from trueline.errors import StoreError
 
 LEASES: Final = f"{PRIVATE}/leases"
 STAGING: Final = f"{PRIVATE}/staging"
@@ -99,6 +100,30 @@ class Leases:
         except OSError:
             return False
         return True
+
+    def confirm(self, lease: Lease, since: float) -> None:
+        """See that a lease was there for whoever looked since it began; `since` is the time now.
+
+        A file that was removed never gets a name again, so one look is enough. A clock that
+        was set back has stamped objects as if they were older than the lease that spares them.
+        """
+        found = os.fstat(lease.lock)
+        if found.st_nlink and found.st_mtime <= since:
+            return
+        raise StoreError(
+            f"the lease of this commit in {self._folders.shown(LEASES)} was removed, "
+            "or the clock was set back: its objects may be gone too",
+            remedy="nothing was changed; do the commit again",
+            code="LeaseLost",
+            path=self._folders.shown(LEASES, lease.name),
+        )
+
+    def clock(self) -> float:
+        """Return the time by the file system's clock."""
+        private = self._folders.make(PRIVATE)
+        self._files.close(self._files.open_lock(GC_LOCK, private))
+        self._files.touch(GC_LOCK, private)
+        return self._files.modified(GC_LOCK, private)
 
     def end(self, lease: Lease) -> None:
         """Give a lease back.

@@ -35,6 +35,7 @@ class MemoryStore:
         self._heads: dict[str, Multihash] = {}
         self._leases: list[float] = []
         self._implicit: float | None = None
+        self._latest = 0.0
 
     def __repr__(self) -> str:
         return f"MemoryStore({sum(map(len, self._objects.values()))} objects)"
@@ -81,7 +82,7 @@ class MemoryStore:
         with self._mutex:
             self._staged[folder, name] = bytes(data)
             if not self._leases and self._implicit is None:
-                self._implicit = time.time()
+                self._implicit = self.clock()
         return name
 
     def writer(self, folder: Folder) -> NamingWriter:
@@ -89,13 +90,20 @@ class MemoryStore:
 
         def keep(name: Multihash, size: int) -> Stored:
             self.put(folder, buffer.getvalue())
-            return Stored(name, size, time.time())
+            return Stored(name, size, self.clock())
 
         return NamingWriter(buffer, keep, buffer.close)
 
+    def renew(self, folder: Folder, name: Multihash) -> bool:
+        with self._mutex:
+            data = self._find(folder, name)
+            if data is not None:
+                self._objects[folder][name] = (data, self.clock())
+            return data is not None
+
     def sync(self) -> None:
         with self._mutex:
-            now = time.time()
+            now = self.clock()
             for (folder, name), data in self._staged.items():
                 self._objects[folder][name] = (data, now)
             self._staged.clear()
@@ -139,8 +147,8 @@ class MemoryStore:
 
     @contextmanager
     def lease(self) -> Iterator[None]:
-        started = time.time()
         with self._mutex:
+            started = self.clock()
             self._leases.append(started)
         try:
             yield
@@ -150,10 +158,20 @@ class MemoryStore:
                 if self._staged and self._implicit is None:
                     self._implicit = started
 
-    def oldest_lease(self, *, clear: bool = False) -> float | None:
+    def oldest_lease(self) -> float | None:
         with self._mutex:
             held = [*self._leases, *([] if self._implicit is None else [self._implicit])]
         return min(held, default=None)
+
+    def clock(self) -> float:
+        """Return the time; it does not go back, whoever sets the machine's."""
+        with self._mutex:
+            self._latest = max(self._latest, time.time())
+            return self._latest
+
+    def fence(self) -> float | None:
+        # Who holds a lease is in this process, and is found in the list for as long.
+        return self.oldest_lease()
 
     @contextmanager
     def turn(self, *, alone: bool = False) -> Iterator[None]:

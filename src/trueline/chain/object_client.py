@@ -12,7 +12,7 @@ from trueline.chain.store_options import with_retries, without_secrets
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta, PutMode
+    from obstore import ObjectMeta, PutMode, PutResult
     from obstore.store import ObjectStore as Client
 
 
@@ -91,8 +91,8 @@ def _memory(name: str) -> Client:  # noqa: ARG001 (what the cache tells them apa
     return MemoryStore()
 
 
-def condition(meta: ObjectMeta | None) -> PutMode:
-    """The condition that nothing was written since `meta` was read."""
+def condition(meta: ObjectMeta | PutResult | None) -> PutMode:
+    """The condition that nothing was written since `meta` was read or answered."""
     if meta is None:
         return "create"
     told = {"e_tag": meta["e_tag"], "version": meta["version"]}

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 from trueline.chain.object_client import RangeReader, condition, connect, first_line, is_refusal
+from trueline.chain.object_leases import LEASE_SECONDS, ObjectLeases
 from trueline.chain.object_turn import ObjectTurn
 from trueline.chain.scratch import ObjectScratch
 from trueline.chain.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
@@ -22,7 +23,6 @@ from trueline.identity.multihash import Multihash
 if TYPE_CHECKING:
     from obstore import ObjectMeta
 
-_LEASES: Final = "private/leases"
 _TURN: Final = "private/turn"
 _SCRATCH: Final = "private/scratch"
 # Objects up to this size go out in one request, and only those are kept in memory while written.
@@ -31,10 +31,6 @@ _SINGLE_PUT: Final = 8 << 20
 _READ_AHEAD: Final = 256 << 10
 _ATTEMPTS: Final = 3
 _REF_BYTES: Final = 4096
-# An object store cannot tell whether a writer lives. A lease is renewed by the writes made under
-# it and counts as dead a day after the last of them.
-LEASE_SECONDS: Final = 86_400.0
-_RENEW_SECONDS: Final = 600.0
 
 
 class ObjectStore:
@@ -45,9 +41,9 @@ class ObjectStore:
     (credentials, region, endpoint, …) and are not part of `location`.
     `memory://name/…` is kept by the process under its name.
 
-    `delete` looks, then removes: the stores have no removal under a
-    condition. A commit that relies on an object that was there before looks
-    again before it moves the head, which leaves `gc` a window of one request.
+    A lease is renewed by the writes made under it and may be given up a day
+    after the last of them; `object_leases` says why no head then moves to
+    what was removed.
 
     >>> store = ObjectStore("memory://example/trades")
     >>> block = store.put(Folder.BLOCKS, b"first")
@@ -63,12 +59,12 @@ class ObjectStore:
         self._client, self._prefix = connect(self.location, options)
         self._mutex = threading.RLock()
         self._fresh: set[Multihash] = set()
+        self._unsafe: set[Multihash] = set()
         self._relied: dict[tuple[Folder, Multihash], None] = {}
         self._callers = 0
         self._implicit = False
-        self._lease: tuple[str, float] | None = None
-        self._renewed = 0.0
-        self._turns = ObjectTurn(self._client, self._key(_TURN), self._refusing)
+        self._leases = ObjectLeases(self._client, self._key, self._refusing, lease_seconds)
+        self._turns = ObjectTurn(self._client, self._key(_TURN), self._refusing, self._leases.clock)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (_reopen, (self.location, self._lease_seconds, self._options))
@@ -169,7 +165,7 @@ class ObjectStore:
         key = self._key(folder, name)
         with self._mutex:
             self._implicit = self._implicit or not self._callers
-            self._renew()
+            self._keep_lease(self._leases.renew)
         with self._refusing("write", f"{folder}/{name}"):
             if isinstance(data, bytes):
                 try:
@@ -188,11 +184,33 @@ class ObjectStore:
                 if len(self._fresh) >= 10_000:
                     self._fresh.clear()
                 self._fresh.add(name)
+                self._unsafe.discard(name)
+
+    def renew(self, folder: Folder, name: Multihash) -> bool:
+        import obstore
+
+        key, aside = self._key(folder, name), self._key(_SCRATCH, secrets.token_hex(8), name)
+        with self._mutex:
+            self._keep_lease(self._leases.renew)
+        with self._refusing("write", f"{folder}/{name}"):
+            try:
+                # Not every store lets an object be copied to itself.
+                obstore.copy(self._client, key, aside)
+                obstore.copy(self._client, aside, key)
+            except FileNotFoundError:
+                return False
+            finally:
+                self.clear_scratch(aside)
+        with self._mutex:
+            self._relied[folder, name] = None
+        return True
 
     def sync(self) -> None:
-        """See that `gc` has not removed an object between our look and our rewriting of it."""
+        """See that `gc` has not removed, and does not remove, an object that was there and was put again."""
         with self._mutex:
-            relied, self._relied = self._relied, {}
+            relied = list(self._relied)
+            if relied:
+                self._leases.refuse_beside_removals()
         for folder, name in relied:
             if self.size(folder, name) is None:
                 raise StoreError(
@@ -200,16 +218,29 @@ class ObjectStore:
                     remedy="put the objects of the commit again",
                     path=f"{self.location}/{folder}/{name}",
                 )
+            with self._mutex:
+                self._relied.pop((folder, name), None)
 
     def delete(self, folder: Folder, name: Multihash, *, unless_after: float | None = None) -> bool:
         import obstore
 
         key = self._key(folder, name)
-        found = self._look(key)
-        if found is None or (unless_after is not None and found["last_modified"].timestamp() >= unless_after):
-            return False
-        with self._refusing("remove", f"{folder}/{name}"):
-            obstore.delete(self._client, key)
+        with self._mutex:
+            try:
+                while True:
+                    self._leases.announce()
+                    found = self._look(key)
+                    if found is None or (
+                        unless_after is not None and found["last_modified"].timestamp() >= unless_after
+                    ):
+                        return False
+                    if self._leases.is_announced:
+                        break
+                with self._refusing("remove", f"{folder}/{name}"):
+                    obstore.delete(self._client, key)
+            finally:
+                if not self._callers:
+                    self._leases.retract()
         return True
 
     # --- the head ---------------------------------------------------------
@@ -227,6 +258,8 @@ class ObjectStore:
             except FileNotFoundError:
                 return None, None
             text = found.bytes().to_bytes() if found.meta["size"] <= _REF_BYTES else b""
+        if text and not text.strip(b"\n"):
+            return None, found.meta  # a fence around nothing
         try:
             return Multihash(text.decode("ascii").strip()), found.meta
         except ValueError:
@@ -247,7 +280,7 @@ class ObjectStore:
         check_ref(ref)
         with self.lease():
             self.sync()
-            if new not in self._fresh and self.size(Folder.BLOCKS, new) is None:
+            if new in self._unsafe or (new not in self._fresh and self.size(Folder.BLOCKS, new) is None):
                 raise object_missing(Folder.BLOCKS, new, self.location)
             self._turns.keep_off()
             self._compare_and_set(ref, new, expected)
@@ -271,6 +304,7 @@ class ObjectStore:
                     raise head_moved(ref, expected, found, self.location)
                 # Someone moved the head on, perhaps from ours.
                 raise self._unknown(sent, ref, new)
+            self._confirm_lease(sent, ref, new)
             try:
                 obstore.put(self._client, self._key("refs", ref), new.encode("ascii"), mode=condition(meta))
                 return
@@ -295,6 +329,19 @@ class ObjectStore:
                 raise
             raise self._unknown(sent, ref, new) from sent
 
+    def _confirm_lease(self, sent: Exception | None, ref: str, new: Multihash) -> None:
+        """See, after the head was read and before it moves, that the commit's lease was never given up."""
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        try:
+            with self._mutex:
+                self._keep_lease(self._leases.confirm)
+        except StoreError:
+            # A request that was not answered may still arrive.
+            if sent is None or isinstance(sent, AlreadyExistsError | PreconditionError):
+                raise
+            raise self._unknown(sent, ref, new) from sent
+
     def _unknown(self, error: Exception | None, ref: str, new: Multihash) -> OutcomeUnknown:
         return OutcomeUnknown(
             f"refs/{ref} of {self.location} was to become {new.short}; "
@@ -310,68 +357,49 @@ class ObjectStore:
     @contextmanager
     def lease(self) -> Iterator[None]:
         with self._mutex:
-            self._renew()
+            self._keep_lease(self._leases.renew)
             self._callers += 1
         try:
             yield
         finally:
             with self._mutex:
                 self._callers -= 1
-                if not (self._callers or self._implicit):
-                    self._end_lease()
+                if not self._callers:
+                    self._leases.retract()
+                    if not self._implicit:
+                        self._leases.end()
 
-    def _renew(self) -> None:
-        """Write the lease, or write it again when it has become old."""
-        import obstore
+    def _keep_lease(self, keep: Callable[[], None]) -> None:
+        """Renew or confirm the lease; where it is lost, and nobody else is under it, the next one is new."""
+        try:
+            keep()
+        except StoreError as error:
+            if error.code == "LeaseLost":
+                self._implicit = False
+                # To try again is to put again: what these blocks name may be gone.
+                self._unsafe |= self._fresh
+                self._fresh.clear()
+                if not self._callers:
+                    self._leases.end()
+            raise
 
-        if self._lease is not None and time.monotonic() - self._renewed < _RENEW_SECONDS:
-            return
-        with self._refusing("write", _LEASES):
-            if self._lease is None:
-                started = time.time()
-                key = self._key(_LEASES, f"{time.time_ns()}-{secrets.token_hex(8)}")
-                obstore.put(self._client, key, repr(started).encode("ascii"))
-                # The earlier of two clocks: ours, and the store's, which stamps the objects.
-                stamped = obstore.head(self._client, key)["last_modified"].timestamp()
-                self._lease = (key, min(started, stamped))
-            else:
-                key, started = self._lease
-                obstore.put(self._client, key, repr(started).encode("ascii"))
-            self._renewed = time.monotonic()
+    def oldest_lease(self) -> float | None:
+        return self._leases.oldest()
 
-    def _end_lease(self) -> None:
-        import obstore
-        from obstore.exceptions import BaseError
+    def clock(self) -> float:
+        with self._mutex:
+            return self._leases.measure()
 
-        if self._lease is not None:
-            key, self._lease = self._lease[0], None
-            try:
-                obstore.delete(self._client, key)
-            except (BaseError, OSError):
-                # It ages away; the commit it stood for is done.
-                return
-
-    def oldest_lease(self, *, clear: bool = False) -> float | None:
-        """Return when the oldest lease began; those not renewed for `lease_seconds` count as dead."""
-        import obstore
-
-        starts: list[float] = []
-        for meta in list(self._list(_LEASES)):
-            written = meta["last_modified"].timestamp()
-            with self._refusing("read", _LEASES):
-                try:
-                    if time.time() - written > self._lease_seconds:
-                        if clear:
-                            obstore.delete(self._client, meta["path"])
-                        continue
-                    text = obstore.get(self._client, meta["path"]).bytes().to_bytes()
-                except FileNotFoundError:
-                    continue
-            try:
-                starts.append(min(written, float(text)))
-            except ValueError:
-                starts.append(written)
-        return min(starts, default=None)
+    def fence(self) -> float | None:
+        """Give up the leases that were not renewed for `lease_seconds`, and stop the commits under them."""
+        with self._mutex:
+            oldest, dead = self._leases.give_up_old()
+        if dead:
+            refs = {meta["path"].rpartition("/")[2] for meta in self._list("refs")}
+            for ref in sorted(refs | {"head"}):
+                self._leases.fence(self._key("refs", ref))
+            self._leases.forget(dead)
+        return oldest
 
     # --- turns and scratch ------------------------------------------------
 
@@ -420,7 +448,7 @@ class ObjectStore:
             self._implicit = False
             self._relied.clear()
             if not self._callers:
-                self._end_lease()
+                self._leases.end()
 
     # --- errors -----------------------------------------------------------
 

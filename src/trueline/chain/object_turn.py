@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from obstore import ObjectMeta
     from obstore.store import ObjectStore as Client
 
 # A turn that was not renewed for so long counts as forgotten.
@@ -22,8 +23,13 @@ class ObjectTurn:
     """The object `private/turn`: it holds a token of whose turn it is, and `alone` if others keep off."""
 
     def __init__(
-        self, client: Client, key: str, refusing: Callable[[str, str], AbstractContextManager[None]]
+        self,
+        client: Client,
+        key: str,
+        refusing: Callable[[str, str], AbstractContextManager[None]],
+        clock: Callable[[], float],
     ) -> None:
+        self._clock = clock
         self._client = client
         self._key = key
         self._refusing = refusing
@@ -60,7 +66,7 @@ class ObjectTurn:
                     found = obstore.get(self._client, self._key)
                 except FileNotFoundError:
                     return
-                if not found.bytes().to_bytes().endswith(_ALONE) or _is_old(found.meta["last_modified"]):
+                if not found.bytes().to_bytes().endswith(_ALONE) or self._is_old(found.meta):
                     return
             time.sleep(pause)
 
@@ -78,7 +84,7 @@ class ObjectTurn:
                         meta = obstore.head(self._client, self._key)
                     except FileNotFoundError:
                         continue
-                    if _is_old(meta["last_modified"]):
+                    if self._is_old(meta):
                         obstore.delete(self._client, self._key)
                         continue
             time.sleep(pause)
@@ -104,12 +110,9 @@ class ObjectTurn:
         except (BaseError, OSError):
             return  # it ages away
 
-
-def _is_old(moment: object) -> bool:
-    from datetime import datetime
-
-    assert isinstance(moment, datetime)
-    return time.time() - moment.timestamp() > TURN_SECONDS
+    def _is_old(self, meta: ObjectMeta) -> bool:
+        """Whether a turn was forgotten, by the clock that stamped it."""
+        return self._clock() - meta["last_modified"].timestamp() > TURN_SECONDS
 
 
 def _pauses() -> Iterator[float]:

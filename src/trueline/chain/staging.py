@@ -15,7 +15,7 @@ from trueline.chain.files import Files
 from trueline.chain.folders import Folders
 from trueline.chain.leases import GC_LOCK, Lease, Leases
 from trueline.chain.store import Folder
-from trueline.errors import CorruptionError
+from trueline.errors import CorruptionError, StoreError
 from trueline.identity.multihash import Multihash
 
 # From here on one syncfs is cheaper than an fsync for each file; up to here files stay open until then.
@@ -150,6 +150,15 @@ class Staging:
         """Return the name of the lease that is held, for what else it stands for."""
         with self._mutex:
             return self._begin().name
+
+    def confirm(self, *, since: float) -> None:
+        """See that the lease was never lost; if it was, puts outside a lease do not hold on to it."""
+        with self._mutex:
+            try:
+                self._leases.confirm(self._begin(), since)
+            except StoreError:
+                self._implicit = bool(self._staged)
+                raise
 
     def settle(self) -> None:
         """Say that the head has moved: puts outside a lease need it no longer."""

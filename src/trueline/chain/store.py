@@ -80,6 +80,12 @@ class Store(Protocol):
     def writer(self, folder: Folder) -> ObjectWriter:
         """Start an object of unknown length; `finish` or `abandon` it."""
 
+    def renew(self, folder: Folder, name: Multihash) -> bool:
+        """Put an object again that is there, without its bytes; False if it is not to be had.
+
+        A commit may rely on it from then on, as on one that it has put itself.
+        """
+
     def list(self, folder: Folder) -> Iterator[Stored]:
         """Iterate over the visible objects, in no order; foreign files are passed over."""
 
@@ -103,8 +109,10 @@ class Store(Protocol):
         """Make everything durable, then point the ref at `new` if it is still at `expected`.
 
         `meanwhile` is called once the ref points there, while the storage confirms it.
-        Raises `RefCASFailed` if it is not (rule chain:C8); `ObjectMissing` if `new` is no
-        block of this store; `OutcomeUnknown` if the storage did not say whether the move happened.
+        Raises `RefCASFailed` if it is not (rule chain:C8); `ObjectMissing` if `new` is not a
+        block of this store; `StoreError` if the lease of the commit was lost, since `gc` may
+        have removed its objects (rule guard:G5); `OutcomeUnknown` if the storage did not say
+        whether the move happened.
         """
 
     def lease(self) -> AbstractContextManager[None]:
@@ -114,10 +122,18 @@ class Store(Protocol):
         when `move_head` next succeeds, or at `close`.
         """
 
-    def oldest_lease(self, *, clear: bool = False) -> float | None:
-        """Return when the oldest commit still in flight began, None if there is none.
+    def oldest_lease(self) -> float | None:
+        """Return when the oldest commit still in flight began, None if there is none; clears nothing."""
 
-        With `clear` the leases of dead processes are removed, with what they had staged.
+    def clock(self) -> float:
+        """Return the time, in epoch seconds, by the clock that stamps objects and leases."""
+
+    def fence(self) -> float | None:
+        """Return when the oldest commit still in flight began, and stop all that are not.
+
+        A collection asks this before it asks what is reached. A commit whose
+        lease was gone, or was given up here, cannot move a head after it. The
+        leases of dead processes are removed, with what they had staged.
         """
 
     def turn(self, *, alone: bool = False) -> AbstractContextManager[None]:

@@ -7,6 +7,7 @@ import hashlib
 import os
 import re
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -389,11 +390,15 @@ class UrlPlace:
         found = self._asked("list", lambda: [m for page in obstore.list(self._client, within) for m in page])
         if not all(is_ours(meta["path"].removeprefix(f"{within}/")) for meta in found):
             return False
-        if any(meta["last_modified"].timestamp() >= before for meta in found) or _is_busy(
-            self.store(name, durable=True)
-        ):
+        store = self.store(name, durable=True)
+        # Ages by the clock that stamps the objects, not by this machine's.
+        before += store.clock() - time.time()
+        if any(meta["last_modified"].timestamp() >= before for meta in found) or _is_busy(store):
             return False
         if not dry_run:
+            # A creation that was given up, and sleeps, cannot set its head any more.
+            if store.fence() is not None or store.head() is not None:
+                return False
             self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
         return True
 

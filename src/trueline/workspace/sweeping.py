@@ -70,19 +70,17 @@ def sweep(workspace: Workspace, older_than: float, dry_run: bool) -> Swept:
         if dataset.chain.store.head() is None:
             skipped[name] = "its head is missing"
             continue
-        collected[name] = sweep_dataset(dataset, older_than, now=now, dry_run=dry_run)
+        collected[name] = sweep_dataset(dataset, older_than, dry_run=dry_run)
     unfinished = _unfinished(workspace, now - older_than, dry_run)
     indexes = _stale_indexes(workspace, now - older_than, dry_run)
     seen = _stale_seen(workspace, now - older_than, dry_run)
     return Swept(collected, unfinished, indexes, seen, skipped, dry_run)
 
 
-def sweep_dataset(
-    dataset: Dataset, older_than: float, *, now: float | None = None, dry_run: bool = False
-) -> Collected:
+def sweep_dataset(dataset: Dataset, older_than: float, *, dry_run: bool = False) -> Collected:
     """Tidy one dataset."""
     reached = partial(_reached, dataset.workspace, dataset)
-    return collect(dataset.chain.store, reached, older_than=older_than, now=now, dry_run=dry_run)
+    return collect(dataset.chain.store, reached, older_than=older_than, dry_run=dry_run)
 
 
 def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multihash]]:

@@ -79,6 +79,8 @@ class _Handler(BaseHTTPRequestHandler):
         if "partNumber" in query:
             self.server.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = data
             return self._answer(200, ETag='"part"')
+        if source := self.headers.get("x-amz-copy-source"):
+            return self._copy(unquote(source).lstrip("/").partition("/")[2], key)
         with self.server.mutex:
             found = self.server.objects.get(key)
             wanted = self.headers.get("If-Match")
@@ -87,6 +89,14 @@ class _Handler(BaseHTTPRequestHandler):
             ):
                 return self._answer(412)
             return self._answer(200, ETag=self.server.store(key, data))
+
+    def _copy(self, source: str, key: str) -> None:
+        with self.server.mutex:
+            found = self.server.objects.get(source)
+            if found is None:
+                return self._answer(404)
+            etag = escape(self.server.store(key, found[0]))
+        return self._answer(200, f"<CopyObjectResult><ETag>{etag}</ETag></CopyObjectResult>".encode())
 
     def do_POST(self) -> None:
         key, query = self._asked()

@@ -38,7 +38,7 @@ def check(path: Path, before: list[str], at: int) -> bool:
     for folder in Folder:
         for stored in store.list(folder):
             assert Multihash.of(store.get(folder, stored.hash)) == stored.hash
-    assert store.oldest_lease(clear=True) is None
+    assert store.fence() is None
     assert leftovers(path) == [], f"killed at operation {at}"
     commit(store, *CONTENTS, note="afterwards")
     assert [note for _, note, _ in walk(store)] == ["afterwards", *found]

@@ -79,7 +79,7 @@ def test_a_disk_that_is_full_at_any_operation_damages_nothing(tmp_path: Path, fi
         # The same instance goes on.
         commit(store, b"data", note="again")
         assert [note for _, note, _ in walk(store)] == ["again", *found]
-        assert store.oldest_lease(clear=True) is None
+        assert store.fence() is None
         assert staged(path) == [], f"operation {at}"
     # None: what fails after the work is done, such as tidying up, fails nothing.
     assert kinds == {StorageFull, OutcomeUnknown, None}

@@ -49,7 +49,7 @@ def test_scratch_of_a_writer_that_died_is_cleared(tmp_path: Path) -> None:
     with store.scratch() as scratch:
         with scratch.create("mine") as file:
             file.write(b"y")
-        store.oldest_lease(clear=True)
+        store.fence()
         assert not dead.exists()
         assert scratch.open("mine").read() == b"y"
 

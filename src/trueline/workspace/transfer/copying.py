@@ -95,8 +95,12 @@ class _Unsynced:
 
 
 def _copy(source: Remote, target: Store, reference: Reference, stop: threading.Event) -> int | None:
-    """Copy one object, again if the connection broke; None if it was there."""
-    if _is_there(target, reference):
+    """Copy one object, again if the connection broke; None if it was there.
+
+    One that an interrupted transfer left is old, and unreferenced as yet: without a new time `gc`
+    might remove it before the head moves.
+    """
+    if _is_there(target, reference) and target.renew(reference.folder, reference.hash):
         return None
     for attempt in range(_ATTEMPTS):
         try:
