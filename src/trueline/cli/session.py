@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from trueline import console as consoles
-from trueline.credentials import is_secret_name
+from trueline.credentials import is_secret_name, masked_text
 from trueline.errors import (
     CheckFailed,
     CorruptionError,
@@ -239,6 +239,7 @@ def exit_code(error: TruelineError) -> int:
 
 def tell(console: consoles.Console, code: str, problem: str, remedy: str, fields: Any) -> None:
     """Show an error on stderr: to programs as one JSON document, to people with what to do."""
+    problem, remedy = masked_text(problem), masked_text(remedy)
     if isinstance(console, consoles.JsonConsole):
         from trueline.console.items import as_json, plain
 

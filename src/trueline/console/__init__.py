@@ -25,6 +25,7 @@ from trueline.console.items import (
     plain,
     safe,
 )
+from trueline.credentials import masked_text
 from trueline.errors import TruelineError
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Console(ABC):
 
     def say(self, text: str, style: Style = "plain") -> None:
         """Show a status line."""
-        self.show(Line(text, style))
+        self.show(Line(masked_text(text), style))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
         """Show rows under named columns."""
@@ -116,7 +117,7 @@ class Console(ABC):
 
     def warn(self, problem: str, *, remedy: str = "", code: str = "") -> None:
         """Show something that needs attention but stopped nothing."""
-        self.show(Notice("warning", problem, remedy, code))
+        self.show(Notice("warning", masked_text(problem), remedy, code))
 
     def error(self, error: BaseException | str, *, remedy: str = "") -> None:
         """Show what failed and what to do about it."""
@@ -131,8 +132,8 @@ def _notice(error: BaseException | str, remedy: str) -> Notice:
     if isinstance(error, TruelineError):
         return Notice("error", error.problem, remedy or error.remedy, error.code)
     if isinstance(error, BaseException):
-        return Notice("error", str(error) or type(error).__name__, remedy, type(error).__name__)
-    return Notice("error", error, remedy)
+        return Notice("error", masked_text(str(error)) or type(error).__name__, remedy, type(error).__name__)
+    return Notice("error", masked_text(error), remedy)
 
 
 # --- implementations ----------------------------------------------------------

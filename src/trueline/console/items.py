@@ -166,7 +166,7 @@ def as_html(item: Item) -> str:
     """Write an item as self-contained HTML, everything escaped."""
     if not isinstance(item, Table):
         return f"<pre>{escape(as_text(item))}</pre>"
-    head = "".join(f"<th>{escape(one_line(name))}</th>" for name in item.columns)
+    head = "".join(f"<th>{escape(safe(name))}</th>" for name in item.columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{escape(cell(value))}</td>" for value in row) + "</tr>" for row in item.rows
     )
