@@ -29,6 +29,16 @@ settings.register_profile(
 settings.load_profile("test")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nobodys_settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The settings of whoever runs the tests decide nothing here, and are not written."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
+        for name in [name for name in os.environ if name.startswith(("TRUELINE_SPARK_", "TRUELINE_HTTP_"))]:
+            environment.delenv(name)
+        yield
+
+
 @pytest.fixture(scope="session")
 def soak_minutes() -> float:
     """How long a test marked `soak` may explore."""

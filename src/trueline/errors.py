@@ -2,7 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+from trueline.credentials import masked_text
+
+# Control characters, and those that turn the direction of text or hide in it: shown, never obeyed.
+_HIDDEN: Final = (
+    *range(0x20),
+    *range(0x7F, 0xA0),
+    0x061C,
+    *range(0x200B, 0x2010),
+    *range(0x2028, 0x202F),
+    *range(0x2060, 0x2070),
+    0xFEFF,
+    *range(0xD800, 0xE000),
+)
+# Joins the parts of one picture, and of letters in some scripts.
+_JOINERS: Final = frozenset({0x200C, 0x200D})
+_SHOWN: Final = {
+    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _HIDDEN if code not in _JOINERS
+}
+_SHOWN_IN_LINES: Final = {code: text for code, text in _SHOWN.items() if code not in (9, 10)}
+
+
+def visible(text: str, *, lines: bool = True) -> str:
+    r"""Return text that is harmless to whoever shows it; without `lines` it stays on one line.
+
+    >>> visible("a\x1b[31mb\u202ec"), visible("a\nb", lines=False)
+    ('a\\x1b[31mb\\u202ec', 'a\\x0ab')
+    """
+    return text.translate(_SHOWN_IN_LINES if lines else _SHOWN)
 
 
 class TruelineError(Exception):
@@ -10,7 +39,8 @@ class TruelineError(Exception):
 
     `code` is stable and may be matched on, `fields` holds the values the
     message was made from (also readable as attributes), and the last line of
-    the message says what to do.
+    the message says what to do. Credentials of addresses are masked in all of
+    them, control characters are shown as escapes in the message.
 
     >>> error = DatasetNotFound("no dataset 'trade'", remedy="did you mean 'trades'?", name="trade")
     >>> error.code, error.name
@@ -21,14 +51,16 @@ class TruelineError(Exception):
     """
 
     def __init__(self, problem: str, *, remedy: str = "", code: str = "", **fields: object) -> None:
-        self.problem = problem
-        self.remedy = remedy
+        self.problem = masked_text(problem)
+        self.remedy = masked_text(remedy)
         self.code = code or type(self).__name__
-        self.fields = fields
-        super().__init__(problem)
+        self.fields = {
+            name: masked_text(value) if isinstance(value, str) else value for name, value in fields.items()
+        }
+        super().__init__(self.problem)
 
     def __str__(self) -> str:
-        return f"{self.problem}\n  → {self.remedy}" if self.remedy else self.problem
+        return visible(f"{self.problem}\n  → {self.remedy}" if self.remedy else self.problem)
 
     def __getattr__(self, name: str) -> Any:
         fields = self.__dict__.get("fields", {})
@@ -118,6 +150,14 @@ class WorkspaceNotFound(InputError, FileNotFoundError):
 
 class ConfigError(InputError):
     """A configuration value that is not known or not valid."""
+
+
+class SettingNotConfirmed(ConfigError):
+    """A workspace's own file proposes a setting that only its user may decide; nothing was used of it."""
+
+
+class UnsafeWorkspace(InputError):
+    """A workspace that was found by looking upwards, and belongs to another user."""
 
 
 class EnvironmentMissing(InputError):

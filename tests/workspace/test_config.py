@@ -101,7 +101,7 @@ def test_what_is_written_is_what_is_read(value):
 def test_the_page_on_settings_has_all_of_them():
     page = (ROOT / "docs" / "reference" / "settings.md").read_text(encoding="utf-8")
     listed = re.findall(r"^\| `([a-z._]+)` \| (.*?) \| (.*?) \|$", page, re.MULTILINE)
-    shown = {None: "–", True: "`true`", False: "`false`"}
+    shown = {None: "–", (): "–", True: "`true`", False: "`false`"}
     expected = [
         (name, shown.get(setting.default) or f"`{setting.default}`", setting.meaning)
         for name, setting in SETTINGS.items()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from trueline.chain.store_options import with_retries, without_secrets
+from trueline.credentials import has_secrets, masked
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ def connect(url: str, options: dict[str, Any]) -> tuple[Client, str]:
             remedy="use FileStore, or open_store, which chooses",
             code="NotAnObjectStore",
             url=url,
+        )
+    if has_secrets(url):
+        raise InputError(
+            f"{masked(url)} has a password or a key in it, and addresses are shown and kept",
+            remedy="leave it out and give it as an option of the provider, or in the environment",
+            code="BadStoreUrl",
         )
     if parts.scheme == "memory":
         return _memory(parts.netloc), parts.path.strip("/")

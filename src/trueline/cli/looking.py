@@ -12,6 +12,7 @@ import typer
 
 from trueline.cli.reading import Named, opened
 from trueline.cli.session import Directory, Json, examples, session
+from trueline.credentials import masked_values
 from trueline.errors import CorruptionError
 
 if TYPE_CHECKING:
@@ -220,7 +221,10 @@ def _log_blocks(console: Console, datasets: list[Opened], number: int) -> None:
         if more:
             shown.say(f"… older blocks are not shown; -n {number * 10} shows more, -n 0 all", "faint")
 
-    blocks = [{"dataset": dataset, "block": str(name), **block.to_dict()} for dataset, name, block in found]
+    blocks = [
+        {"dataset": dataset, "block": str(name), **masked_values(block.to_dict())}
+        for dataset, name, block in found
+    ]
     console.answer({"blocks": blocks, "more": more}, render)
 
 

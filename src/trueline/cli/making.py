@@ -16,8 +16,13 @@ from trueline.cli.filling import (
     reader_options,
 )
 from trueline.cli.quick import QuickCommand, QuickGroup
-from trueline.cli.session import Directory, Given, Json, examples, nearest, session
+from trueline.cli.session import Directory, Given, Json, examples, session
+from trueline.console import Console
+from trueline.console.items import cell
+from trueline.credentials import masked, masked_values
 from trueline.errors import InputError
+from trueline.workspace.config import Config, Level, variable
+from trueline.workspace.user_config import UserConfig
 
 
 @examples(
@@ -162,16 +167,20 @@ def _read(file: Path) -> bytes:
 
 config = typer.Typer(
     name="config",
-    help="Show and change the settings of the workspace.",
+    help="Show and change the settings of the workspace, and your own.",
     no_args_is_help=True,
     rich_markup_mode=None,
     cls=QuickGroup,
 )
 
+Own = Annotated[
+    bool, typer.Option("--user", help="Your own settings, for every workspace; no workspace is needed.")
+]
+
 
 @config.callback()
 def before_config(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
-    """Show and change the settings of the workspace."""
+    """Show and change the settings of the workspace, and your own."""
     given = context.obj if isinstance(context.obj, Given) else Given()
     context.obj = given.with_own(directory, json)
 
@@ -179,15 +188,51 @@ def before_config(context: typer.Context, directory: Directory = None, json: Jso
 @config.command("list", cls=QuickCommand)
 @examples(
     "trueline config list",
+    "trueline config list --user",
 )
-def config_list(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
-    """Show all settings."""
-    with session(context, directory, json) as here, here.workspace() as workspace:
-        settings = workspace.config
-        rows = [(name, settings[name], settings.is_set(name), settings.meaning(name)) for name in settings]
-        here.console.answer(
-            dict(settings), lambda shown: shown.table(["setting", "value", "set here", "meaning"], rows)
-        )
+def config_list(
+    context: typer.Context, *, user: Own = False, directory: Directory = None, json: Json = False
+) -> None:
+    """Show all settings, and where each comes from.
+
+    The environment comes before your own file, that before trueline.toml.
+    """
+    with session(context, directory, json) as here:
+        if user:
+            _list(here.console, Config("format = 1", lambda _: None))
+        else:
+            with here.workspace() as workspace:
+                _list(here.console, workspace.config)
+
+
+def _list(console: Console, settings: Config) -> None:
+    levels = {name: settings.level(name) for name in settings}
+    origins = {name: _level(settings, name, level) for name, level in levels.items()}
+    values = {name: masked_values(settings[name]) for name in settings}
+    rows = [(name, values[name], origins[name], settings.meaning(name)) for name in settings]
+
+    def render(shown: Console) -> None:
+        shown.table(["setting", "value", "from", "meaning"], rows)
+        for name in settings:
+            if settings.is_open(name):
+                shown.warn(
+                    f"the workspace proposes {name} = {masked(str(settings.proposed(name)))}, "
+                    "which is not used",
+                    remedy=f"`trueline config trust {name}` confirms it",
+                )
+
+    console.answer({**values, "from": origins}, render)
+
+
+def _level(settings: Config, name: str, level: Level) -> str:
+    match level:
+        case Level.ENVIRONMENT:
+            return variable(name)
+        case Level.USER:
+            return str(settings.user.path)
+        case Level.WORKSPACE:
+            return "trueline.toml" + ", not confirmed" * settings.is_open(name)
+    return "default"
 
 
 @config.command("get", cls=QuickCommand)
@@ -197,31 +242,76 @@ def config_list(context: typer.Context, directory: Directory = None, json: Json 
 def config_get(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The setting, for example gc.older_than.")],
+    *,
+    user: Own = False,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """Show one setting."""
-    with session(context, directory, json) as here, here.workspace() as workspace:
-        value = workspace.config[name]
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        here.console.answer({name: value}, lambda shown: shown.say(text))
+    """Show one setting; keys in it are masked."""
+    with session(context, directory, json) as here:
+        if user:
+            value = UserConfig().value(name)
+        else:
+            with here.workspace() as workspace:
+                value = workspace.config[name]
+        value = masked_values(value)
+        text = str(value).lower() if isinstance(value, bool) else cell(value)
+        here.console.answer({name: value}, lambda shown: shown.say(text if value is not None else "None"))
 
 
 @config.command("set", cls=QuickCommand)
 @examples(
     "trueline config set gc.older_than 1d",
+    "trueline config set --user spark.remote sc://spark.example.org:15002",
+    "trueline config set --user safe.directory /srv/shared/shop",
 )
 def config_set(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The setting, for example gc.older_than.")],
-    value: Annotated[str, typer.Argument(help="Its new value.")],
+    value: Annotated[str, typer.Argument(help="Its new value; a list gets one more.")],
+    *,
+    user: Own = False,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """Change one setting, in trueline.toml."""
+    """Change one setting, in trueline.toml or (--user) in your own file."""
+    with session(context, directory, json) as here:
+        if user:
+            own = UserConfig()
+            own.set(name, value)
+            _changed(here.console, name, own.value(name), str(own.path))
+        else:
+            with here.workspace() as workspace:
+                workspace.config.set(name, value)
+                _changed(here.console, name, workspace.config.proposed(name), here.found)
+                level = workspace.config.level(name)
+                if level < Level.WORKSPACE:
+                    here.console.warn(
+                        f"{_level(workspace.config, name, level)} sets {name} too, and comes first"
+                    )
+
+
+def _changed(console: Console, name: str, value: Any, where: str) -> None:
+    value = masked_values(value)
+    console.answer({name: value}, lambda shown: shown.say(f"{name} = {cell(value)} in {where}"))
+
+
+@config.command("trust", cls=QuickCommand)
+@examples(
+    "trueline config trust spark.remote",
+)
+def config_trust(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The setting that trueline.toml proposes.")],
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Confirm what the workspace's own file proposes.
+
+    It counts for this value in this workspace; another value is asked about again.
+    """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        workspace.config.set(name, value)
+        value = masked_values(workspace.config.trust(name))
         here.console.answer(
-            {name: workspace.config[name]},
-            lambda shown: shown.say(f"{name} = {workspace.config[name]} in {nearest(here.place)}"),
+            {name: value}, lambda shown: shown.say(f"{name} = {cell(value)} is used in {here.found}")
         )

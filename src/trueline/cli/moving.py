@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trueline.cli.session import Directory, ExpectedHead, Json, Options, examples, session, store_options
+from trueline.credentials import masked
 
 if TYPE_CHECKING:
     from trueline.console import Console
@@ -45,7 +46,7 @@ def clone(
         findings = origin.findings if origin else ()
 
         def render(shown: Console) -> None:
-            shown.say(f"{info.name}  {info.rows:,} rows  {info.head.short}  from {url}", "good")
+            shown.say(f"{info.name}  {info.rows:,} rows  {info.head.short}  from {masked(url)}", "good")
             for finding in findings:
                 shown.warn(finding, remedy="nothing to do: other software is less strict")
 

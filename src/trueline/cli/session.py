@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from trueline import console as consoles
+from trueline.credentials import is_secret_name, masked_text
 from trueline.errors import (
     CheckFailed,
     CorruptionError,
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 VARIABLE: Final = "TRUELINE_WORKSPACE"
 TRACEBACK: Final = "TRUELINE_TRACEBACK"
+_FROM_ENVIRONMENT: Final = "env:"
+_OPTION_BYTES: Final = 1 << 16
 NO, MISUSE, MISSING, FAILED, INTERRUPTED = 1, 2, 3, 4, 130
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -41,7 +44,8 @@ Options = Annotated[
     typer.Option(
         "--option",
         metavar="KEY=VALUE",
-        help="What an object store needs, as in endpoint=https://host:9000; may be repeated.",
+        help="What an object store needs, as in endpoint=https://host:9000; secrets as KEY=@FILE or "
+        "KEY=env:NAME. May be repeated.",
     ),
 ]
 ExpectedHead = Annotated[
@@ -96,17 +100,25 @@ class Session:
         """Where the command is to work, workspace or not."""
         return self.directory or os.environ.get(VARIABLE) or "."
 
+    @property
+    def found(self) -> str:
+        """The workspace of the command: the one named, or the nearest from here upwards."""
+        return nearest(self.place, named=bool(self.directory or os.environ.get(VARIABLE)))
+
     @contextmanager
     def workspace(self) -> Iterator[Workspace]:
         """Open the workspace: the one named, or the nearest from here upwards."""
         import trueline
 
-        with trueline.open(nearest(self.place), **self.options) as workspace:
+        with trueline.open(self.found, **self.options) as workspace:
             yield workspace
 
 
 def store_options(given: Sequence[str]) -> dict[str, Any]:
     """Return options of an object store from what was given as KEY=VALUE; an error shows no value.
+
+    A value `@FILE` is what a file holds, `env:NAME` what the environment does:
+    arguments are visible to everybody on the machine. `@@x` is the text `@x`.
 
     >>> store_options(["region=here", "client_options.allow_http=true"])
     {'region': 'here', 'client_options': {'allow_http': 'true'}}
@@ -120,16 +132,70 @@ def store_options(given: Sequence[str]) -> dict[str, Any]:
         raise InputError(
             "an --option is not of the form KEY=VALUE", remedy="write it like --option region=eu-1"
         )
-    return provider_options((name, value) for name, _, value in pairs)
+    bare = sorted({name for name, _, value in pairs if is_secret_name(name) and not _is_elsewhere(value)})
+    if bare:
+        consoles.current().warn(
+            f"others on this machine can see what was given as --option {', '.join(bare)}",
+            remedy=f"write --option {bare[0]}=@FILE or --option {bare[0]}=env:NAME",
+            code="SecretVisible",
+        )
+    return provider_options((name, _option_value(name, value)) for name, _, value in pairs)
 
 
-def nearest(place: str) -> str:
-    """Return the folder of the workspace that holds a folder; the folder itself if there is none."""
+def _is_elsewhere(value: str) -> bool:
+    return value.startswith(_FROM_ENVIRONMENT) or (value.startswith("@") and not value.startswith("@@"))
+
+
+def _option_value(name: str, given: str) -> str:
+    """Return the value of an option, from the file or variable that it names."""
+    if given.startswith(_FROM_ENVIRONMENT):
+        found = os.environ.get(given.removeprefix(_FROM_ENVIRONMENT))
+        if found is None:
+            raise InputError(
+                f"--option {name}: there is no {given.removeprefix(_FROM_ENVIRONMENT)!r} in the environment",
+                remedy="export it, or give another variable",
+                code="BadOption",
+            )
+        return found
+    if given.startswith("@@"):
+        return given[1:]
+    return _option_file(name, given[1:]) if given.startswith("@") else given
+
+
+def _option_file(name: str, path: str) -> str:
+    """Read an option from a file (a pipe is one, too), without the end of its line."""
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            raw = file.read(_OPTION_BYTES + 1)
+        text = raw.decode()
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise InputError(
+            f"--option {name}: cannot read {path!r}: {why}", remedy="check the file", code="BadOption"
+        ) from None
+    if len(raw) > _OPTION_BYTES:
+        raise InputError(
+            f"--option {name}: {path!r} has more than {_OPTION_BYTES:,} bytes",
+            remedy="give a file with nothing but the value",
+            code="BadOption",
+        )
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def nearest(place: str, *, named: bool = True) -> str:
+    """Return the folder of the workspace that holds a folder; the folder itself if there is none.
+
+    A folder that was not `named`, and one above, must be this user's own.
+    """
     if "://" in place:
         return place
     here = Path(place).expanduser().absolute()
     for folder in (here, *here.parents):
-        if (folder / "trueline.toml").is_file():
+        if os.path.isfile(folder / "trueline.toml"):  # noqa: PTH113 (False where we may not look)
+            if not named or folder != here:
+                from trueline.workspace.user_config import UserConfig
+
+                UserConfig().check_owner(folder)
             return str(folder)
     return place
 
@@ -158,7 +224,7 @@ def failing(console: consoles.Console) -> Iterator[None]:
             _hang_up()
             raise typer.Exit(0) from None
         _unless_traced()
-        tell(console, type(error).__name__, str(error), "mend the cause, then try again", {})
+        tell(console, type(error).__name__, str(error), "fix the cause, then try again", {})
         raise typer.Exit(FAILED) from None
 
 
@@ -179,13 +245,12 @@ def exit_code(error: TruelineError) -> int:
 
 def tell(console: consoles.Console, code: str, problem: str, remedy: str, fields: Any) -> None:
     """Show an error on stderr: to programs as one JSON document, to people with what to do."""
+    problem, remedy = masked_text(problem), masked_text(remedy)
     if isinstance(console, consoles.JsonConsole):
-        import json
-
-        from trueline.console.items import plain
+        from trueline.console.items import as_json, plain
 
         told = {"code": code, "message": problem, "remedy": remedy, **plain(fields)}
-        console.err.write(json.dumps({"error": told}, ensure_ascii=False) + "\n")
+        console.err.write(as_json({"error": told}) + "\n")
     else:
         console.show(consoles.Notice("error", problem, remedy, code))
 

@@ -20,10 +20,12 @@ from trueline.console.items import (
     Table,
     Tree,
     as_html,
+    as_json,
     as_text,
     plain,
     safe,
 )
+from trueline.credentials import masked_text
 from trueline.errors import TruelineError
 
 if TYPE_CHECKING:
@@ -99,7 +101,7 @@ class Console(ABC):
 
     def say(self, text: str, style: Style = "plain") -> None:
         """Show a status line."""
-        self.show(Line(text, style))
+        self.show(Line(masked_text(text), style))
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
         """Show rows under named columns."""
@@ -115,19 +117,23 @@ class Console(ABC):
 
     def warn(self, problem: str, *, remedy: str = "", code: str = "") -> None:
         """Show something that needs attention but stopped nothing."""
-        self.show(Notice("warning", problem, remedy, code))
+        self.show(Notice("warning", masked_text(problem), remedy, code))
 
     def error(self, error: BaseException | str, *, remedy: str = "") -> None:
         """Show what failed and what to do about it."""
         self.show(_notice(error, remedy))
+
+    def confirm(self, question: str) -> bool | None:
+        """Ask for a yes or no; None where nobody can be asked."""
+        return None
 
 
 def _notice(error: BaseException | str, remedy: str) -> Notice:
     if isinstance(error, TruelineError):
         return Notice("error", error.problem, remedy or error.remedy, error.code)
     if isinstance(error, BaseException):
-        return Notice("error", str(error) or type(error).__name__, remedy, type(error).__name__)
-    return Notice("error", error, remedy)
+        return Notice("error", masked_text(str(error)) or type(error).__name__, remedy, type(error).__name__)
+    return Notice("error", masked_text(error), remedy)
 
 
 # --- implementations ----------------------------------------------------------
@@ -140,9 +146,12 @@ class TerminalConsole(Console):
     being imported.
     """
 
-    def __init__(self, out: TextIO | None = None, err: TextIO | None = None) -> None:
+    def __init__(
+        self, out: TextIO | None = None, err: TextIO | None = None, keys: TextIO | None = None
+    ) -> None:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
+        self.keys = keys or sys.stdin
         self._rich: dict[TextIO, RichConsole] = {}
 
     def _drawn(self, stream: TextIO) -> RichConsole | None:
@@ -164,6 +173,14 @@ class TerminalConsole(Console):
             from trueline.console.drawing import drawing
 
             rich.print(drawing(item), soft_wrap=not isinstance(item, Table))
+
+    def confirm(self, question: str) -> bool | None:
+        """Ask on stderr, if that and the keyboard are a terminal's; anything but yes is no."""
+        if not (self.err.isatty() and self.keys.isatty()):
+            return None
+        self.err.write(f"{safe(question)} [y/N] ")
+        self.err.flush()
+        return self.keys.readline().strip().lower() in ("y", "yes")
 
     @contextmanager
     def progress(self, label: str, total: float | None = None) -> Iterator[Progress]:
@@ -193,10 +210,8 @@ class JsonConsole(Console):
     def show(self, item: Item) -> None:
         """Show an item on stderr, an error as a document of its own."""
         if isinstance(item, Notice) and item.kind == "error":
-            import json
-
             told = {"code": item.code, "message": item.problem, "remedy": item.remedy}
-            self.err.write(json.dumps({"error": told}, ensure_ascii=False) + "\n")
+            self.err.write(as_json({"error": told}) + "\n")
         else:
             self._beside.show(item)
 
@@ -211,10 +226,8 @@ class JsonConsole(Console):
         self._write(document)
 
     def _write(self, document: object) -> None:
-        import json
-
         self.answered = True
-        self.out.write(json.dumps(plain(document), ensure_ascii=False, indent=2) + "\n")
+        self.out.write(as_json(plain(document), indent=2) + "\n")
 
 
 class NotebookConsole(Console):

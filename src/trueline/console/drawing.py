@@ -20,7 +20,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from trueline.console.items import Fields, Item, Line, Notice, Table, Tree, cell, safe
+from trueline.console.items import Fields, Item, Line, Notice, Table, Tree, cell, one_line, safe
 
 
 class Bar:
@@ -77,7 +77,7 @@ def _table(table: Table) -> RichTable:
         box=box.SIMPLE_HEAD, title=safe(table.title) or None, title_justify="left", pad_edge=False
     )
     for index, name in enumerate(table.columns):
-        drawn.add_column(Text(safe(name)), justify="right" if table.is_numeric(index) else "left")
+        drawn.add_column(Text(one_line(name)), justify="right" if table.is_numeric(index) else "left")
     for row in table.rows:
         drawn.add_row(*(Text(cell(value)) for value in row))
     return drawn
@@ -87,11 +87,11 @@ def _fields(item: Fields) -> Text:
     width = max((len(name) for name, _ in item.values), default=0)
     lines = [Text(safe(item.title), style="bold")] if item.title else []
     for name, value in item.values:
-        lines.append(Text(f"{safe(name):<{width}}  ", style="dim").append(cell(value), style="not dim"))
+        lines.append(Text(f"{one_line(name):<{width}}  ", style="dim").append(cell(value), style="not dim"))
     return Text("\n").join(lines)
 
 
 def _grown(branch: RichTree, children: tuple[Tree, ...]) -> RichTree:
     for child in children:
-        _grown(branch.add(Text(safe(child.label))), child.children)
+        _grown(branch.add(Text(one_line(child.label))), child.children)
     return branch

@@ -10,6 +10,8 @@ from html import escape
 from math import isfinite
 from typing import Any, Literal, TypeAlias
 
+from trueline.errors import visible
+
 Style: TypeAlias = Literal["plain", "strong", "good", "bad", "faint"]
 
 
@@ -66,9 +68,6 @@ Item: TypeAlias = Line | Table | Fields | Tree | Notice
 
 # --- text ---------------------------------------------------------------------
 
-# Control characters (a name may hold an escape sequence) are shown, never sent to the terminal.
-_UNSAFE = {code: f"\\x{code:02x}" for code in [*range(0x20), 0x7F, *range(0x80, 0xA0)] if code not in (9, 10)}
-
 
 def safe(text: str) -> str:
     r"""Make text harmless to a terminal.
@@ -76,7 +75,16 @@ def safe(text: str) -> str:
     >>> safe("a\x1b[31mb")
     'a\\x1b[31mb'
     """
-    return text.translate(_UNSAFE)
+    return visible(text)
+
+
+def one_line(text: object) -> str:
+    r"""Make a name or a value harmless to a terminal, and to the lines around it.
+
+    >>> one_line("a.csv\nerror: gone")
+    'a.csv\\x0aerror: gone'
+    """
+    return visible(str(text), lines=False)
 
 
 def _is_number(value: object) -> bool:
@@ -106,7 +114,7 @@ def cell(value: object) -> str:
         case list() | tuple() | set() | frozenset():
             return ", ".join(cell(v) for v in value)
         case _:
-            return safe(str(value))
+            return one_line(value)
 
 
 def as_text(item: Item) -> str:
@@ -126,7 +134,7 @@ def as_text(item: Item) -> str:
             width = max((len(name) for name, _ in values), default=0)
             head = [safe(title)] if title else []
             return "\n".join(
-                head + [f"{safe(name):<{width}}  {cell(value)}".rstrip() for name, value in values]
+                head + [f"{one_line(name):<{width}}  {cell(value)}".rstrip() for name, value in values]
             )
         case Tree(label, children):
             return "\n".join([safe(label), *_branches(children)])
@@ -135,7 +143,7 @@ def as_text(item: Item) -> str:
 
 
 def _table_text(table: Table) -> str:
-    grid = [[safe(name) for name in table.columns], *([cell(v) for v in row] for row in table.rows)]
+    grid = [[one_line(name) for name in table.columns], *([cell(v) for v in row] for row in table.rows)]
     widths = [max(len(row[i]) for row in grid) for i in range(len(table.columns))]
     right = [table.is_numeric(i) for i in range(len(table.columns))]
     lines = [
@@ -150,7 +158,7 @@ def _table_text(table: Table) -> str:
 def _branches(children: tuple[Tree, ...], indent: str = "") -> Iterator[str]:
     for index, child in enumerate(children):
         last = index == len(children) - 1
-        yield f"{indent}{'└─' if last else '├─'} {safe(child.label)}"
+        yield f"{indent}{'└─' if last else '├─'} {one_line(child.label)}"
         yield from _branches(child.children, indent + ("   " if last else "│  "))
 
 
@@ -164,6 +172,18 @@ def as_html(item: Item) -> str:
     )
     title = f"<caption>{escape(safe(item.title))}</caption>" if item.title else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def as_json(document: object, *, indent: int | None = None) -> str:
+    """Write plain values as JSON, exactly; what no encoding can hold (half a character) is escaped."""
+    import json
+
+    text = json.dumps(document, ensure_ascii=False, indent=indent)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(document, indent=indent)
+    return text
 
 
 def plain(value: object) -> Any:

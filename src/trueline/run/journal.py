@@ -10,16 +10,18 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import stat
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from trueline.errors import InputError, JournalBusy, JournalDamaged, StoreError
+from trueline.errors import InputError, JournalBusy, JournalDamaged, StoreError, TruelineError
 from trueline.run.fingerprint import fingerprint
 from trueline.run.generations import Generations
 from trueline.run.plain import digest_of, text_of, value_of
@@ -27,6 +29,21 @@ from trueline.run.step import ERASED, Step
 
 VERSION: Final = 1
 _SUM: Final = b',"sum":"'
+# What one line may take; more is not read, and not written.
+LONGEST_LINE: Final = 256 << 20
+# A named pipe in the place of the journal must not stop whoever opens it.
+_AT_ONCE: Final = os.O_NONBLOCK | os.O_NOCTTY
+# What reading text that was made by somebody else can raise: missing names, other types, numbers of
+# thousands of digits, brackets a thousand deep, days that do not exist.
+_DISBELIEF: Final = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    OSError,
+    RecursionError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,40 +114,52 @@ class Journal:
 
     def entries(self) -> Iterator[Entry]:
         """Yield what is in the file, oldest first."""
-        for line, _ in _lines(self.path):
+        place = 0
+        for line, end in _lines(self.path):
             if "key" in line:
-                key = value_of(json.dumps(line["key"]))
-                yield Entry(line["run"], line["step"], key, tuple(line["gens"]), line["in"], line["out"])
+                with self.believing(place):
+                    key = value_of(json.dumps(line["key"]))
+                    gens = tuple(line["gens"])
+                    entry = Entry(line["run"], line["step"], key, gens, line["in"], line["out"])
+                yield entry
+            place = end
 
     def read(self) -> Journal:
         """Read the file, if it is there; a torn end is left out and counted."""
         self.sessions, self._known, self._familiar = [], {}, set()
         sessions: dict[str, Session] = {}
         end = 0
-        for line, end in _lines(self.path):  # noqa: B007 (the last one counts)
-            if "steps" in line:
-                self._session(line, sessions)
-            elif "key" in line:
-                self._entry(line, sessions[line["run"]])
-            else:
-                sessions[line["run"]].ended = True
+        for line, following in _lines(self.path):
+            with self.believing(end):
+                if "steps" in line:
+                    self._session(line, sessions)
+                elif "key" in line:
+                    self._entry(line, sessions[line["run"]])
+                else:
+                    sessions[line["run"]].ended = True
+            end = following
         self.torn = self.path.stat().st_size - end if self.path.exists() else 0
         return self
 
     def _session(self, line: dict[str, Any], sessions: dict[str, Session]) -> None:
         if line["journal"] != VERSION:
             raise InputError(
-                f"{self.path} is a journal of version {line['journal']}",
+                f"{self.path} is a journal of version {line['journal']!s:.40}",
                 remedy="name another file, or remove this one: the run then begins anew",
             )
         count = len(line["steps"])
         identities = tuple(line["identities"])
+        texts = (line["run"], line["at"], *line["steps"], *identities)
+        if len(identities) != count or not all(isinstance(text, str) for text in texts):
+            raise TypeError("a beginning of a run that was not written here")
         session = Session(line["run"], line["at"], tuple(line["steps"]), identities, [0] * count, [0] * count)
         self.sessions.append(session)
         sessions[session.run] = session
 
     def _entry(self, line: dict[str, Any], session: Session) -> None:
         index = line["step"]
+        if type(index) is not int or index < 0:
+            raise TypeError("a step that is not a number")
         session.finished[index] += 1
         session.changed[index] += line["in"] != line["out"]
         identity = session.identities[index]
@@ -147,10 +176,13 @@ class Journal:
             raise InputError(f"{self.path} is in use by another run", remedy="give each run its own journal")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._file = os.open(
+                self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | _AT_ONCE, 0o644
+            )
         except OSError as error:
             raise self._refused(error) from error
         try:
+            _check_regular(self.path, self._file)
             self._begin(steps)
         except BaseException:
             self._release()
@@ -207,8 +239,19 @@ class Journal:
 
     def value(self, text: str) -> Any:
         """Read a value the journal has kept."""
-        value = value_of(text)
+        with self.believing():
+            value = value_of(text)
         return value if self.decode is None or value is ERASED else self.decode(value)
+
+    @contextmanager
+    def believing(self, place: int | None = None) -> Iterator[None]:
+        """Whatever a line that was not written here leads to is damage: its checksum anybody can make."""
+        try:
+            yield
+        except TruelineError:
+            raise
+        except _DISBELIEF:
+            raise _damaged(self.path, place) from None
 
     def find(self, step: int, key: str, given: str) -> tuple[bool, str | None]:
         """Look up what a step made of a key's value, by text and digest; None stands for no change."""
@@ -224,6 +267,12 @@ class Journal:
                 lines.append(_line(f'{body},"out":"{given}"}}'))
             else:
                 lines.append(_line(f'{body},"out":"{digest_of(text)}","made":{text}}}'))
+            if len(lines[-1]) > LONGEST_LINE:
+                raise InputError(
+                    f"a value of step {step} takes {len(lines[-1]):,} bytes, more than a line may",
+                    remedy="let the value be the place of the data and its digest",
+                    code="TooLarge",
+                )
         with self._lock:
             self._write(lines)
 
@@ -261,27 +310,48 @@ def _checked(raw: bytes) -> dict[str, Any] | None:
     if not found or rest != f'{zlib.crc32(body):08x}"}}\n'.encode():
         return None
     line = json.loads(body + b"}")
-    return line if isinstance(line, dict) else None
+    if not isinstance(line, dict):
+        raise TypeError("a line that holds no names")
+    return line
+
+
+def _check_regular(path: Path, file: int) -> None:
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        raise InputError(f"{path} is not a file", remedy="name another place for the journal", path=str(path))
+
+
+def _damaged(path: Path, place: int | None) -> JournalDamaged:
+    at = "" if place is None else f" at byte {place:,}"
+    return JournalDamaged(
+        f"{path} is damaged{at}", remedy="remove it: the run then begins anew", path=str(path), place=place
+    )
 
 
 def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
     """Yield the lines of a journal and where each ends; stop at a torn end, refuse damage before it."""
-    if not path.exists():
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _AT_ONCE)
+    except FileNotFoundError:
         return
+    except OSError as error:
+        raise StoreError(
+            f"the journal {path} cannot be read: {error.strerror}", remedy="check its place and its rights"
+        ) from error
     torn_at: int | None = None
     place = 0
-    with path.open("rb") as file:
-        for raw in file:
+    with os.fdopen(opened, "rb") as file:
+        _check_regular(path, opened)
+        while raw := file.readline(LONGEST_LINE + 1):
             place += len(raw)
-            line = _checked(raw)
+            try:
+                line = _checked(raw)
+            except _DISBELIEF:
+                raise _damaged(path, place - len(raw)) from None
+            if len(raw) > LONGEST_LINE:
+                raise _damaged(path, place - len(raw))
             if line is None:
                 torn_at = place - len(raw) if torn_at is None else torn_at
             elif torn_at is not None:
-                raise JournalDamaged(
-                    f"{path} is damaged at byte {torn_at:,}",
-                    remedy="remove it: the run then begins anew",
-                    path=str(path),
-                    place=torn_at,
-                )
+                raise _damaged(path, torn_at)
             else:
                 yield line, place

@@ -119,10 +119,12 @@ class Journaling:
 
     def _writes(self, made: str) -> list[tuple[Any, Any, Any]]:
         """Read writes back: (source or None, key, value)."""
-        return [
-            (value_of(json.dumps(source)), value_of(json.dumps(dst)), self.journal.value(json.dumps(value)))
-            for source, dst, value in json.loads(made)
-        ]
+        with self.journal.believing():
+            triples = [
+                (value_of(json.dumps(source)), value_of(json.dumps(dst)), json.dumps(value))
+                for source, dst, value in json.loads(made)
+            ]
+        return [(source, dst, self.journal.value(text)) for source, dst, text in triples]
 
     # --- writing down -----------------------------------------------------------------
 

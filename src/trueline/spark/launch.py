@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
+from trueline.credentials import has_secrets, is_secret_name
 from trueline.errors import EnvironmentMissing
 from trueline.spark import java
 from trueline.spark.settings import Settings
@@ -71,7 +72,7 @@ def launch(settings: Settings) -> Launched:
         environment["SPARK_LOCAL_IP"] = "127.0.0.1"
     with _environment(environment):
         try:
-            gateway = start(conf, {"stdout": log, "stderr": log})
+            gateway = start(_visible(conf), {"stdout": log, "stderr": log})
             context = SparkContext(conf=conf, gateway=gateway)
         except Exception as error:  # noqa: BLE001 (pyspark raises of many kinds here)
             said = _tail(log)
@@ -82,6 +83,23 @@ def launch(settings: Settings) -> Launched:
                 code="SparkMissing",
             ) from None
         return Launched(SparkSession(context), log, folder)
+
+
+def _visible(conf: Any) -> Any:
+    """Return the settings for the command line of the JVM, which everybody can read.
+
+    The others come to it over our connection, before its context is made.
+    """
+    from pyspark import SparkConf
+
+    shown = SparkConf(loadDefaults=False)
+    return shown.setAll(
+        [
+            (name, value)
+            for name, value in conf.getAll()
+            if not is_secret_name(name) and not has_secrets(value)
+        ]
+    )
 
 
 def pyspark_missing() -> EnvironmentMissing:

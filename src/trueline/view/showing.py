@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trueline import console as consoles
-from trueline.console.items import Table, as_html, cell
+from trueline.console.items import Table, as_html, cell, one_line
 
 if TYPE_CHECKING:
     from trueline.view.schema import Column
@@ -22,7 +22,7 @@ def head(view: View, count: int) -> Table:
     known = view.row_count
     total = f"{known:,} rows" if known is not None else f"first {min(count, table.num_rows):,} rows{more}"
     rows = [tuple(_short(value) for value in row.values()) for row in table.to_pylist()[:count]]
-    columns = tuple(f"{column.name}\n{_described(column)}" for column in view.schema.visible)
+    columns = tuple(f"{one_line(column.name)}\n{_described(column)}" for column in view.schema.visible)
     return Table(columns, tuple(rows), f"{total}, {len(columns)} columns")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import http.client
+import math
 import queue
 import re
 import socket
@@ -20,7 +21,10 @@ from typing import Final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
-from trueline.errors import InputError, StoreError
+from trueline.credentials import masked, masked_text
+from trueline.errors import InputError, StoreError, visible
+from trueline.workspace.addresses import Addresses
+from trueline.workspace.user_config import UserConfig
 
 MAX_BYTES: Final = 16 << 30
 # Seconds: of silence, and of a whole download.
@@ -35,7 +39,12 @@ _LONGEST_PAUSE: Final = 30.0
 _IDLE: Final = 16
 _OF_A_PATH: Final = "/%:@!$&'()*+,;=~"
 _OF_A_QUERY: Final = "%/:?[]@!$&'()*+,;=~-._"
-_RANGE: Final = re.compile(r"bytes (\d+)-\d+/(\d+)")
+# No size has more digits; numbers of thousands of them are not even read.
+_SIZE: Final = re.compile(r"[0-9]{1,18}")
+_RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18})")
+# How often a server may say that it will answer soon.
+_CONTINUES: Final = 8
+_REASON: Final = 200
 _QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
@@ -78,8 +87,8 @@ class Answer:
     @property
     def size(self) -> int | None:
         """How long the body is; None if it comes in chunks or ends with the connection."""
-        length = self.headers.get("Content-Length", "")
-        return int(length) if length.isdecimal() and not self.is_chunked else None
+        length = self.headers.get("Content-Length", "").strip()
+        return int(length) if _SIZE.fullmatch(length) and not self.is_chunked else None
 
     @property
     def is_chunked(self) -> bool:
@@ -89,14 +98,24 @@ class Answer:
 class HttpReader:
     """Reads from one host, and from those it leads to.
 
-    Redirects are followed to HTTP(S) only, never from HTTPS to HTTP; `headers`
-    and the credentials of the address go to its own host only.
+    Redirects are followed to HTTP(S) only, never from HTTPS to HTTP, and to
+    private addresses only where the user's setting `http.allow_private` says
+    so; `headers` and the credentials of the address go to its own host only.
     """
 
     def __init__(
-        self, home: str, *, headers: Mapping[str, str] | None = None, limits: Limits | None = None
+        self,
+        home: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        limits: Limits | None = None,
+        addresses: Addresses | None = None,
     ) -> None:
         self.home = parsed(home)
+        assert self.home.hostname
+        self._addresses = addresses or Addresses(
+            self.home.hostname, allow_private=UserConfig().value("http.allow_private")
+        )
         self.limits = limits if limits is not None else Limits()
         self._headers = {**_authorization(self.home), **(headers or {})}
         self._idle: dict[tuple[str, str], queue.LifoQueue[http.client.HTTPConnection]] = {}
@@ -189,9 +208,9 @@ class HttpReader:
                 answer = self._followed(url, name, more or {})
             except (http.client.InvalidURL, ssl.SSLCertVerificationError, ValueError) as failed:
                 if isinstance(failed, InputError):
-                    raise
+                    raise _leading(name, failed) from None
                 raise InputError(
-                    f"cannot ask {name}: {failed}", remedy="check the address and its host"
+                    f"cannot ask {name}: {_said(failed)}", remedy="check the address and its host"
                 ) from failed
             except (http.client.HTTPException, OSError) as failed:
                 error = failed
@@ -207,12 +226,13 @@ class HttpReader:
             answer = self._sent(url, name, more)
             location = answer.headers.get("Location")
             if answer.status not in _MOVED or location is None:
+                _check_length(answer)
                 return answer
             self._give_back(answer)
-            there = urlsplit(urljoin(urlunsplit(url), location))
+            there = _target(url, location, name)
             if there.scheme not in ("http", "https") or (url.scheme == "https" and there.scheme == "http"):
                 raise _bad_redirect(
-                    f"{name} leads on to a {there.scheme}: address",
+                    f"{name} leads on to a {visible(there.scheme)}: address",
                     "only http and https are followed, and never from https to http",
                 )
             url = there
@@ -243,7 +263,7 @@ class HttpReader:
         idle = self._idle.setdefault((url.scheme, host_of(url)), queue.LifoQueue(_IDLE))
         with suppress(queue.Empty):
             return idle.get_nowait(), False
-        return _connected(url, self.limits.silence), True
+        return _connected(url, self.limits.silence, self._addresses), True
 
     def _give_back(self, answer: Answer) -> None:
         """Keep a connection for the next request, if the body was read to its end."""
@@ -256,7 +276,7 @@ class HttpReader:
 
     def _failed(self, name: str, error: object, kind: type[StoreError] = StoreError) -> StoreError:
         return kind(
-            f"cannot read {name}: {str(error) or type(error).__name__}",
+            f"cannot read {name}: {_said(error)}",
             remedy="check the connection, then try again: what has arrived is kept",
             path=name,
         )
@@ -264,7 +284,8 @@ class HttpReader:
 
 def refused(answer: Answer) -> InputError | StoreError:
     """Return the error of an answer that is none: whether trying again may help is its kind."""
-    problem = f"{answer.name} answers {answer.status} {answer.response.reason}".splitlines()[0]
+    reason = visible(answer.response.reason[:_REASON], lines=False)
+    problem = f"{answer.name} answers {answer.status} {reason}".rstrip()
     if answer.status in LATER:
         return StoreError(problem, remedy="try again later", path=answer.name, status=answer.status)
     return InputError(
@@ -294,7 +315,9 @@ def parsed(url: str) -> SplitResult:
     except ValueError:
         host = None
     if not host or parts.scheme.lower() not in ("http", "https"):
-        raise InputError(f"{url!r} is no address", remedy="give one like https://host/path", code="BadUrl")
+        raise InputError(
+            f"{masked(url)!r:.300} is not an address", remedy="give one like https://host/path", code="BadUrl"
+        )
     path, query = quote(parts.path, safe=_OF_A_PATH), quote(parts.query, safe=_OF_A_QUERY)
     return parts._replace(scheme=parts.scheme.lower(), path=path, query=query, fragment="")
 
@@ -329,9 +352,10 @@ def _version(headers: Message) -> str | None:
 def _asked_to_wait(response: http.client.HTTPResponse) -> float:
     """Return the seconds a server asks for, within reason."""
     try:
-        return min(max(float(response.headers.get("Retry-After", "0")), 0.0), _LONGEST_PAUSE)
+        asked = float(response.headers.get("Retry-After", "0"))
     except ValueError:
         return 0.0
+    return 0.0 if math.isnan(asked) else min(max(asked, 0.0), _LONGEST_PAUSE)
 
 
 # --- connections --------------------------------------------------------------------------
@@ -344,20 +368,62 @@ def _authorization(url: SplitResult) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-def _connected(url: SplitResult, timeout: float) -> http.client.HTTPConnection:
+def _connected(url: SplitResult, timeout: float, addresses: Addresses) -> http.client.HTTPConnection:
     """Return a connection to a host, through the proxy of the environment where there is one."""
     assert url.hostname
     proxy = None if proxy_bypass(url.hostname) else getproxies().get(url.scheme)
     if proxy is None:
-        if url.scheme == "https":
-            return http.client.HTTPSConnection(url.hostname, url.port, timeout=timeout)
-        return http.client.HTTPConnection(url.hostname, url.port, timeout=timeout)
+        kind = _CheckedTls if url.scheme == "https" else _Checked
+        connection = kind(url.hostname, url.port, timeout=timeout)
+        connection.addresses = addresses
+        return connection
+    addresses.check_beyond_proxy(url.hostname)
     through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
     if url.scheme == "https":
         secure = http.client.HTTPSConnection(through.hostname or "", through.port, timeout=timeout)
         secure.set_tunnel(url.hostname, url.port)
         return secure
     return _ThroughProxy(through.hostname or "", through.port, timeout=timeout)
+
+
+class _Response(http.client.HTTPResponse):
+    """A response that does not wait for ever for a server that always says it will answer."""
+
+    _continues = 0
+
+    def _read_status(self) -> tuple[str, int, str]:
+        self._continues += 1
+        if self._continues > _CONTINUES:
+            raise http.client.HTTPException(f"it said {_CONTINUES} times that it would answer")
+        found: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]
+        return found
+
+
+class _Checked(http.client.HTTPConnection):
+    """A connection to an address that was looked at: the name is not looked up again."""
+
+    response_class = _Response
+    addresses: Addresses
+
+    def connect(self) -> None:
+        problem: OSError = OSError(f"{self.host} has no address")
+        for found in self.addresses.of(self.host, self.port):
+            sock = socket.socket(found.family, socket.SOCK_STREAM)
+            try:
+                sock.settimeout(self.timeout)
+                sock.connect(found.place)
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            except OSError as error:
+                sock.close()
+                problem = error
+            else:
+                self.sock = sock
+                return
+        raise problem
+
+
+class _CheckedTls(http.client.HTTPSConnection, _Checked):
+    """The same, encrypted; the certificate is that of the name."""
 
 
 def _acknowledge_at_once(connection: http.client.HTTPConnection) -> None:
@@ -373,6 +439,53 @@ def _acknowledge_at_once(connection: http.client.HTTPConnection) -> None:
 
 class _ThroughProxy(http.client.HTTPConnection):
     """A connection to a proxy: its requests name the whole address."""
+
+    response_class = _Response
+
+
+# --- what servers say -----------------------------------------------------------------------
+
+
+def _target(url: SplitResult, location: str, name: str) -> SplitResult:
+    """Return where a redirect leads."""
+    problem = _bad_redirect(f"{name} leads on to what is not an address", "ask whoever runs the server")
+    try:
+        there = urlsplit(urljoin(urlunsplit(url), location))
+        is_good = there.port != 0 and (there.hostname or there.scheme not in ("http", "https"))
+    except ValueError:
+        raise problem from None
+    if not is_good:
+        raise problem
+    return there._replace(
+        path=quote(there.path, safe=_OF_A_PATH), query=quote(there.query, safe=_OF_A_QUERY), fragment=""
+    )
+
+
+def _check_length(answer: Answer) -> None:
+    """Refuse an answer that says two lengths, or one that cannot be: where it ends would be a guess."""
+    said = {each.strip() for each in answer.headers.get_all("Content-Length", [])}
+    if len(said) > 1 or (said and not _SIZE.fullmatch(next(iter(said)))):
+        answer.connection.close()
+        raise InputError(
+            f"{answer.name} answers with a Content-Length that is not one",
+            remedy="ask whoever runs the server, or fetch it by other means",
+            code="BadAnswer",
+            url=answer.name,
+        )
+
+
+def _said(error: object) -> str:
+    """Return what an error says, on one line and bounded: parts of it may be a server's words."""
+    text = visible(masked_text(str(error)), lines=False) or type(error).__name__
+    return text if len(text) <= _REASON else f"{text[:_REASON]}…"
+
+
+def _leading(name: str, refused: InputError) -> InputError:
+    """Say which address has led to a refusal."""
+    if refused.code != "BadRedirect" or "host" not in refused.fields:
+        return refused
+    problem = f"{name} leads on to a private address: {refused.problem}"
+    return InputError(problem, remedy=refused.remedy, code=refused.code, **refused.fields)
 
 
 def _bad_redirect(problem: str, remedy: str) -> InputError:

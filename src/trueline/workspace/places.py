@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import re
@@ -126,19 +125,7 @@ class FolderPlace:
         return Inside(self.path, path.relative_to(self.path).parts)
 
     def read_config(self) -> str | None:
-        path = self.inside(self.path / config.FILE)
-        try:
-            return path.read_bytes(config.MAX_BYTES).decode()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except UnicodeDecodeError:
-            raise ConfigError(f"{path} is not text", remedy="mend it by hand", path=str(path)) from None
-        except OSError as error:
-            if error.errno == errno.EFBIG:
-                raise ConfigError(
-                    f"{path} is too large for a configuration", remedy="mend it by hand", path=str(path)
-                ) from None
-            raise refusal(error, "read", str(path)) from error
+        return config.read_settings(self.inside(self.path / config.FILE))
 
     def write_config(self, text: str, *, new: bool = False) -> None:
         with _refusing("write", self.path / config.FILE), self._datasets.folder(make=True):
@@ -336,15 +323,18 @@ class UrlPlace:
         import obstore
 
         try:
-            raw = self._asked(
-                "read", lambda: obstore.get(self._client, self._key(config.FILE)).bytes().to_bytes()
-            )
-            return raw.decode()
+            found = self._asked("read", lambda: obstore.get(self._client, self._key(config.FILE)))
+            if found.meta["size"] > config.MAX_BYTES:
+                raise self._broken("is too large for a configuration")
+            return self._asked("read", lambda: found.bytes().to_bytes()).decode()
         except FileNotFoundError:
             return None
         except UnicodeDecodeError:
-            path = f"{self.location}/{config.FILE}"
-            raise ConfigError(f"{path} is not text", remedy="mend it by hand", path=path) from None
+            raise self._broken("is not text") from None
+
+    def _broken(self, how: str) -> ConfigError:
+        path = f"{self.location}/{config.FILE}"
+        return ConfigError(f"{path} {how}", remedy="correct it by hand", path=path)
 
     def write_config(self, text: str, *, new: bool = False) -> None:
         import obstore

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
+from trueline.credentials import masked
 from trueline.errors import InputError
-from trueline.workspace.config import SETTINGS
+from trueline.workspace.config import SETTINGS, Config
 from trueline.workspace.tasks import Tasks
 
 _REMOTE: Final = "sc://"
@@ -41,7 +41,7 @@ class Room(Protocol):
 class Rooms:
     """The room of a workspace, and those of other Sparks whose frames it was given."""
 
-    def __init__(self, asked: Any, config: Mapping[str, Any]) -> None:
+    def __init__(self, asked: Any, config: Config) -> None:
         self.asked = _checked(asked)
         self._config = config
         self._rooms: list[Room] = []
@@ -56,13 +56,25 @@ class Rooms:
                 from trueline.spark.session import enter
                 from trueline.spark.settings import Settings
 
-                settings = Settings(
-                    master=self._config["spark.master"],
-                    remote=self._config["spark.remote"],
-                    memory=self._config["spark.driver.memory"],
+                # What was asked for needs no setting, so none is asked about.
+                master, remote = (
+                    self._where() if self.asked is None else (SETTINGS["spark.master"].default, None)
                 )
+                settings = Settings(master, remote, self._config["spark.driver.memory"])
                 self._rooms.append(enter(self.asked, settings))
             return self._rooms[0]
+
+    def _where(self) -> tuple[str, str | None]:
+        """Return master and remote: of two that were set, the one that comes first in who decides."""
+        config = self._config
+        remote = config.confirmed("spark.remote") if self._has_remote else None
+        return config["spark.master"] if remote is not None else config.confirmed("spark.master"), remote
+
+    @property
+    def _has_remote(self) -> bool:
+        config = self._config
+        is_first = config.level("spark.remote") <= config.level("spark.master")
+        return is_first and (config["spark.remote"] is not None or config.is_open("spark.remote"))
 
     def session(self) -> Any:
         """Return the session of the workspace's own room."""
@@ -71,7 +83,9 @@ class Rooms:
     def of(self, session: Any) -> Room:
         """Return the room in the Spark of a session; a workspace without one makes that its own."""
         with self._lock:
-            if self.asked is not None or self._config["spark.remote"] is not None:
+            # A proposal that nobody has confirmed does not keep frames out of the Spark they are in.
+            is_set = self._has_remote and not self._config.is_open("spark.remote")
+            if self.asked is not None or is_set:
                 _ = self.first
             found = next((room for room in self._rooms if not room.is_stopped and room.is_in(session)), None)
             if found is None:
@@ -96,7 +110,9 @@ def _checked(asked: Any) -> Any:
         try:
             SETTINGS[name].read(asked)
         except InputError as error:
-            raise InputError(f"spark is {asked!r:.80}", remedy=error.remedy, code="BadSpark") from None
+            raise InputError(
+                f"spark is {masked(asked)!r:.80}", remedy=error.remedy, code="BadSpark"
+            ) from None
     elif asked is not None and not hasattr(asked, "newSession"):
         raise InputError(
             f"spark is a {type(asked).__name__}",

@@ -35,6 +35,7 @@ from trueline.workspace.lost_head import head_missing, is_lost
 from trueline.workspace.names import check_name, is_name, not_found, same_but_for_case
 from trueline.workspace.places import Place, folder_of, keep_key, place_of
 from trueline.workspace.rooms import Rooms
+from trueline.workspace.sources.declared import check_no_secrets
 from trueline.workspace.transfer.origin import forget_origin, forget_unfinished, is_unfinished
 
 if TYPE_CHECKING:
@@ -236,6 +237,7 @@ class Workspace:
         chain = self.unborn(name).chain
         key = DatasetKey.generate()
         blocks = plan.blocks(key.id)
+        check_no_secrets(block.event for block in blocks)
         path = keep_key(self.place, key)
         try:
             chain.append(*blocks)

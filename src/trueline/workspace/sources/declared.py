@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from glob import escape, glob, has_magic
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from trueline.chain.sources import FetchFilesGlob, FetchStep, FetchUrl, ReadStep, SourceOrdering
+from trueline.chain.events import Event, SetPollingSource
+from trueline.chain.sources import (
+    FetchContainer,
+    FetchEthereumLogs,
+    FetchFilesGlob,
+    FetchMqtt,
+    FetchStep,
+    FetchUrl,
+    ReadStep,
+    SourceOrdering,
+)
+from trueline.credentials import has_secrets, is_secret_name, masked
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
@@ -109,24 +120,57 @@ def _checked_url(url: str, scheme: str) -> str:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        raise InputError(f"{url!r:.200} is no URL", remedy=remedy, code="BadUrl") from None
-    if parts.username is not None or parts.password is not None:
-        raise InputError(
-            "this URL has a password in it, and a source is part of the dataset and of every copy",
-            remedy="leave it out, or fetch the file by other means and declare its folder",
-            code="BadUrl",
-        )
+        raise InputError(f"{masked(url)!r:.200} is not a URL", remedy=remedy, code="BadUrl") from None
+    if parts.username is not None or parts.password is not None or has_secrets(url):
+        raise secret_in_chain(f"the URL {masked(url)!r:.200} has a password or a key in it")
     good = host in (None, "localhost") and parts.path if scheme == "file" else host
     if not good or _NOT_IN_A_URL.search(url):
-        raise InputError(f"{url!r:.200} is no URL", remedy=remedy, code="BadUrl")
+        raise InputError(f"{masked(url)!r:.200} is not a URL", remedy=remedy, code="BadUrl")
     return url
 
 
+def secret_in_chain(problem: str) -> InputError:
+    """The error of a definition with a secret in it."""
+    return InputError(
+        f"{problem}, and a source is part of the dataset and of every copy",
+        remedy="leave it out, or fetch the file by other means (keys in the environment) "
+        "and declare its folder",
+        code="BadUrl",
+    )
+
+
+def check_no_secrets(events: Iterable[Event]) -> None:
+    """Refuse events whose source holds a password or a key: what is in a chain is there for good."""
+    for event in events:
+        if isinstance(event, SetPollingSource):
+            problem = _secret_of(event.fetch)
+            if problem is not None:
+                raise secret_in_chain(problem)
+
+
+def _secret_of(fetch: FetchStep) -> str | None:
+    """Say what is secret in a source, None if nothing is."""
+    match fetch:
+        case FetchUrl(url, headers=headers):
+            if has_secrets(url):
+                return f"the URL {masked(url)!r:.200} has a password or a key in it"
+            names = [each.name for each in headers or () if is_secret_name(each.name)]
+            return f"the header {names[0]!r:.80} is secret" if names else None
+        case FetchMqtt(password=password):
+            return "the source has a password" if password else None
+        case FetchContainer(env=env):
+            names = [each.name for each in env or () if each.value and is_secret_name(each.name)]
+            return f"the variable {names[0]!r:.80} is secret" if names else None
+        case FetchEthereumLogs(node_url=url):
+            return f"the URL {masked(url)!r:.200} has a key in it" if url and has_secrets(url) else None
+    return None
+
+
 def shown(fetch: FetchStep) -> str:
-    """Name a recorded source for people: the path or pattern, or the URL."""
+    """Name a recorded source for people: the path or pattern, or the URL, masked."""
     match fetch:
         case FetchUrl(url):
-            return url
+            return masked(url)
         case FetchFilesGlob(path):
             return path
     return fetch.KIND

@@ -15,7 +15,8 @@ from typing import Final
 from trueline.chain.events import SourceState
 from trueline.chain.instant import Instant
 from trueline.chain.scratch import Scratch
-from trueline.errors import BrokenFile, InputError
+from trueline.credentials import masked
+from trueline.errors import BrokenFile, InputError, visible
 from trueline.readers import Source
 from trueline.workspace.http_reader import CHUNK, Answer, HttpReader, Limits, refused, too_large
 from trueline.workspace.sources.together import go_on
@@ -43,14 +44,18 @@ def fetch(
     known: SourceState | None = None,
     limits: Limits | None = None,
 ) -> Fetched | None:
-    """Fetch a file into scratch; None if it is still the version that is `known`."""
+    """Fetch a file into scratch; None if it is still the version that is `known`.
+
+    It is called by its address, masked: a key in that is not written down.
+    """
+    name = masked(url)
     reader = HttpReader(url, headers={**(headers or {}), **_condition(known)}, limits=limits)
-    with closing(reader), reader.get(name=url) as answer:
+    with closing(reader), reader.get(name=name) as answer:
         if answer.status == http.HTTPStatus.NOT_MODIFIED and known is not None:
             return None
-        size = _save(reader, answer, url, scratch)
+        size = _save(reader, answer, name, scratch)
         state = _state(answer.headers, source_name)
-    return Fetched(Source(url, partial(scratch.open, _NAME), size), state)
+    return Fetched(Source(name, partial(scratch.open, _NAME), size), state)
 
 
 # --- the body --------------------------------------------------------------------------
@@ -102,7 +107,9 @@ def _decoded(pieces: Iterator[bytes], headers: Message, url: str) -> Iterator[by
         return pieces
     if coding in ("gzip", "x-gzip"):
         return _unzipped(pieces, url)
-    raise _no_file(f"{url} comes encoded as {coding}", "switch that off at the server", url)
+    raise _no_file(
+        f"{url} comes encoded as {visible(coding, lines=False):.80}", "switch that off at the server", url
+    )
 
 
 def _unzipped(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:

@@ -21,6 +21,7 @@ from trueline.chain.sources import (
 )
 from trueline.chain.tail import Tail
 from trueline.chain.text import to_dict
+from trueline.credentials import masked
 from trueline.errors import InputError, PullError, TruelineError
 from trueline.merge import Snapshot
 from trueline.readers import CsvReader, JsonReader, ParquetReader, Reader, Source
@@ -160,11 +161,12 @@ def _read(
             seen.save(signs)
         return
     assert isinstance(step, FetchUrl)
-    if step.cache is not None and dataset.chain.file_named(step.url) is not None:
-        yield step.url
+    name = masked(step.url)
+    if step.cache is not None and dataset.chain.file_named(name) is not None:
+        yield name
     elif urlsplit(step.url).scheme.lower() == "file":
         path = Path(unquote(urlsplit(step.url).path))
-        file = Source(step.url, Source.file(path).open, path.stat().st_size)
+        file = Source(name, Source.file(path).open, path.stat().st_size)
         yield _version(dataset, [file], reader, addendum, terms=terms)
     else:
         yield _fetched(dataset, tail, step, reader, addendum, terms=terms)
@@ -217,11 +219,11 @@ def _fetched(
             scratch,
             source_name=SOURCE,
             headers={header.name: header.value for header in step.headers or ()},
-            known=_known(dataset, tail, step.url),
+            known=_known(dataset, tail, masked(step.url)),
             limits=Limits(addendum.max_bytes if addendum.max_bytes is not None else MAX_BYTES),
         )
         if found is None:
-            return step.url
+            return masked(step.url)
         return _version(dataset, [found.source], reader, addendum, terms=terms, state=found.state)
 
 

@@ -17,6 +17,7 @@ from trueline.chain.references import Reference, direct, references
 from trueline.chain.removal_rules import removal_beyond
 from trueline.chain.store import Folder
 from trueline.chain.tail import Tail
+from trueline.credentials import masked
 from trueline.errors import DatasetExists, InputError, RefCASFailed, RolledBack
 from trueline.identity.multihash import Multihash
 from trueline.workspace.names import check_name, is_name
@@ -96,11 +97,14 @@ def name_of(url: str | os.PathLike[str]) -> str:
     'trades'
     """
     text = os.fspath(url)
-    path = unquote(urlsplit(text).path) if "://" in text else str(Path(text).absolute())
+    try:
+        path = unquote(urlsplit(text).path) if "://" in text else str(Path(text).absolute())
+    except ValueError:
+        path = ""
     found = path.rstrip("/").rpartition("/")[2]
     if not is_name(found):
         raise InputError(
-            f"{found!r}, the last part of {text!r}, cannot name a dataset",
+            f"{found!r}, the last part of {masked(text)!r}, cannot name a dataset",
             remedy="give a name for the clone",
             code="BadName",
         )
