@@ -378,7 +378,9 @@ class UrlPlace:
 
         within = self._key(DATASETS, check_name(name))
         found = self._asked("list", lambda: [m for page in obstore.list(self._client, within) for m in page])
-        if not all(is_ours(meta["path"].removeprefix(f"{within}/")) for meta in found):
+        paths = [meta["path"].removeprefix(f"{within}/") for meta in found]
+        # Nobody else puts objects below `private/`: there are no links there, and no folders to be kept.
+        if not all(path.startswith("private/") or is_ours(path) for path in paths):
             return False
         store = self.store(name, durable=True)
         # Ages by the clock that stamps the objects, not by this machine's.
