@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import io
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, ClassVar, Protocol, cast
+from weakref import WeakValueDictionary
 
 from trueline.chain.object_client import RangeReader
 from trueline.errors import BadName
@@ -43,10 +45,29 @@ def _checked(name: str) -> str:
     return name
 
 
-class FolderScratch:
+class Kept:
+    """What knows its own key: other processes are sent copies and name it by the key when they answer.
+
+    So an answer leads to a place that this process made, whatever the answer says.
+    """
+
+    _by_key: ClassVar[WeakValueDictionary[str, Kept]] = WeakValueDictionary()
+
+    def __init__(self) -> None:
+        self.key = secrets.token_hex(16)
+        self._by_key[self.key] = self
+
+    @classmethod
+    def of(cls, key: str) -> Kept:
+        """Return what was made in this process under a key; KeyError if there is none."""
+        return cls._by_key[key]
+
+
+class FolderScratch(Kept):
     """Scratch in a folder, made when it is first written to."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self._path = folder
         self._used = False
 
@@ -74,12 +95,13 @@ class FolderScratch:
             shutil.rmtree(self._path, ignore_errors=True)
 
 
-class MemoryScratch:
+class MemoryScratch(Kept):
     """Scratch in the memory of one process."""
 
     folder: Path | None = None
 
     def __init__(self) -> None:
+        super().__init__()
         self._files: dict[str, bytes] = {}
 
     def create(self, name: str) -> BinaryIO:
@@ -100,12 +122,13 @@ class MemoryScratch:
         self._files.clear()
 
 
-class ObjectScratch:
+class ObjectScratch(Kept):
     """Scratch in an object store, by the few requests it needs."""
 
     folder: Path | None = None
 
     def __init__(self, store: ScratchObjects, prefix: str) -> None:
+        super().__init__()
         self._store = store
         self._prefix = prefix
 

@@ -91,11 +91,12 @@ class Session:
         return self.directory or os.environ.get(VARIABLE) or "."
 
     @contextmanager
-    def workspace(self) -> Iterator[Workspace]:
+    def workspace(self, *, trusted_sql: bool = False) -> Iterator[Workspace]:
         """Open the workspace: the one named, or the nearest from here upwards."""
         import trueline
 
-        with trueline.open(nearest(self.place), **self.options) as workspace:
+        place = nearest(self.place)
+        with trueline.open(place, trusted_sql=trusted_sql, **self.options) as workspace:
             yield workspace
 
 

@@ -6,7 +6,7 @@ import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from trueline.errors import EnvironmentMissing, InputError
 from trueline.spark.engines import engine_of
-from trueline.spark.errors import CarriedError, translated
+from trueline.spark.errors import CarriedError, expecting, translated
 from trueline.spark.jobs import run
-from trueline.spark.packing import pack, unpack
+from trueline.spark.results import decode, encode
 from trueline.spark.settings import LOCAL
 from trueline.spark.types import arrow_schema_of
 from trueline.workspace.tasks import failure
@@ -84,7 +84,12 @@ def spool(frame: DataFrame, folder: str | Path, *, label: str = "reading the fra
         if engine_of(frame.sparkSession).is_connect:
             target.mkdir(parents=True)
             written = write_pieces(frame, WritePiece(str(target), schema), label=label)
-            pieces = tuple(piece for piece in written if piece is not None)
+            # The folder is ours to say, the task only names its file in it.
+            pieces = tuple(
+                replace(piece, path=str(target / Path(piece.path).name))
+                for piece in written
+                if piece is not None
+            )
             return _all_there(Spooled(schema, pieces), target, sum(piece.rows for piece in pieces))
         count = _written_by_jvm(frame, target, label)
         return _all_there(Spooled(schema, _pieces(target)), target, count)
@@ -103,18 +108,20 @@ def fetch(frame: DataFrame, folder: str | Path, *, label: str = "reading the fra
     target.mkdir(parents=True)
     path = target / "part-00000-fetched-c000.parquet"
 
+    engine = engine_of(frame.sparkSession)
+
     def write() -> int:
-        parcels = frame.mapInArrow(_parcels, "parcel binary").toLocalIterator()
+        parcels = engine.values(frame.mapInArrow(_parcels, "parcel binary"))
         with pq.ParquetWriter(path, schema, compression="none", use_dictionary=False) as writer:
             rows = 0
-            for (parcel,) in parcels:
+            for parcel in parcels:
                 table = pa.ipc.open_stream(parcel).read_all().cast(schema)
                 writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
                 rows += table.num_rows
             return rows
 
     try:
-        rows = run(engine_of(frame.sparkSession), write, label=label)
+        rows = run(engine, write, label=label)
         return Spooled(schema, (Piece(str(path), rows, path.stat().st_size),) if rows else ())
     except BaseException:
         shutil.rmtree(target, ignore_errors=True)
@@ -213,20 +220,23 @@ def write_pieces(
     ours and returns something small. It may run more than once for a partition and must be idempotent.
     """
     _checked(frame)
-    mapped = frame.mapInArrow(_PerPartition(function, label), _SCHEMA)
-    table = run(engine_of(frame.sparkSession), mapped.toArrow, label=label)
+    with expecting() as nonce:
+        mapped = frame.mapInArrow(_PerPartition(function, label, nonce), _SCHEMA)
+        table = run(engine_of(frame.sparkSession), mapped.toArrow, label=label)
     found: dict[int, Written] = {}
     for partition, result in zip(table["partition"].to_pylist(), table["result"].to_pylist(), strict=True):
         if partition not in found:
-            found[partition] = unpack(result)
+            found[partition] = decode(result)
     return [found[partition] for partition in sorted(found)]
 
 
 class _PerPartition:
     """What one task does with its partition."""
 
-    def __init__(self, function: Callable[[int, Iterator[pa.RecordBatch]], object], label: str) -> None:
-        self.function, self.label = function, label
+    def __init__(
+        self, function: Callable[[int, Iterator[pa.RecordBatch]], object], label: str, nonce: str
+    ) -> None:
+        self.function, self.label, self.nonce = function, label, nonce
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -235,9 +245,9 @@ class _PerPartition:
         assert context is not None
         partition = context.partitionId()
         try:
-            result = pack(self.function(partition, batches))
+            result = encode(self.function(partition, batches))
         except Exception as error:  # noqa: BLE001 (whatever the function raises)
-            raise CarriedError(failure(error, label=self.label, index=partition)) from None
+            raise CarriedError(failure(error, label=self.label, index=partition), self.nonce) from None
         yield pa.record_batch([[partition], [result]], schema=_ARROW)
 
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
 # Names of `open` and `clone` that are no options of a provider.
-_OURS: Final = frozenset({"path", "create", "spark", "url", "name", "force"})
+_OURS: Final = frozenset({"path", "create", "spark", "trusted_sql", "url", "name", "force"})
 DATASETS: Final = "datasets"
 PRIVATE: Final = ".trueline"
 
