@@ -107,6 +107,9 @@ TABLES = [
     "select default.helper('x')",
     "select spark_catalog.default.helper('x')",
     "select helper('x')",
+    "select default.upper('x')",
+    "select * from default.range(3)",
+    "select * from people lateral view default.explode(array(1)) e as x",
     "select * from stream(people)",
     "select * from people version as of 3",
 ]
@@ -116,7 +119,7 @@ COMMANDS = [
     "create temporary function f as 'x.Y'",
     "create table t as select 1",
     "with x as (select 1) insert into people select * from x",
-    "from people insert overwrite directory '/tmp/x' select *",
+    "from people insert overwrite directory '/x' select *",
     "select 1; select 2",
     "execute immediate 'select 1'",
     "begin select 1; end",
@@ -232,12 +235,23 @@ def test_the_place_is_named(ws):
     assert (caught.value.line, caught.value.column) == (2, 11)
 
 
-def test_a_trusted_workspace_may(ws, spark, places):
+def test_a_trusted_workspace_may_so_these_are_attacks(ws, spark, places, tmp_path):
     with tl.open(ws.location, spark=spark, trusted_sql=True) as trusted:
+        asked(trusted, PROGRAMS[0], places | {"bait": tmp_path / "ran"})
+        assert (tmp_path / "ran").exists()
         assert asked(trusted, "select * from text.`{secret}`", places).to_pylist() == [{"value": "secret"}]
         found = asked(trusted, "select reflect('java.lang.Math', 'abs', -3) as n", places)
         assert found.to_pylist() == [{"n": "3"}]
         assert asked(trusted, "select * from outside", places).to_pylist() == [{"name": "secret"}]
+
+
+def test_a_query_nested_beyond_all_measure_is_refused(ws):
+    deep = "select " + "(" * 20_000 + "1" + ")" * 20_000
+    for text in (deep, "select " + "- " * 20_000 + "1", "select 1" + " + 1" * 20_000):
+        with pytest.raises(tl.errors.TruelineError):
+            ws.sql(text)
+        with pytest.raises(UnsafeQuery):
+            check_query(deep, ["people"])
 
 
 def test_functions_of_the_session_that_was_handed_in_are_not_reached(ws, spark):

@@ -41,8 +41,12 @@ def check_sql(session: Any, text: str, tables: Collection[str]) -> None:
         return
     check_words(text)
     parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(text)  # noqa: SLF001 (no public way)
-    for node in _roots(json.loads(parsed.toJSON())):
-        _check(text, node, frozenset(name.lower() for name in tables))
+    known = frozenset(name.lower() for name in tables)
+    try:
+        for node in _roots(json.loads(parsed.toJSON())):
+            _check(text, node, known)
+    except RecursionError:
+        raise refused(text, "this query", "is nested too deeply to be checked") from None
 
 
 # --- trees ------------------------------------------------------------------------------------

@@ -152,8 +152,9 @@ def check_relation(text: str, name: str, tables: Collection[str]) -> None:
 
 def _find(text: str, name: str) -> int | None:
     """Return where a name of one part, or the last of several, stands in a query."""
-    last = name.rpartition(".")[2].lower()
-    return next((token.at for token in tokens(text) if token.name in (name.lower(), last)), None)
+    whole = f".{name.lower()}"
+    found = (token for token in tokens(text) if token.kind != "other")
+    return next((token.at for token in found if whole.endswith(f".{token.name}")), None)
 
 
 # --- words ------------------------------------------------------------------------------------
@@ -255,13 +256,16 @@ trusted_sql=True (`trueline sql --trusted-sql`)
     for node in found[0].walk():
         if isinstance(node, exp.QueryTransform | exp.Command | exp.DDL | exp.DML | exp.Version):
             raise refused(text, type(node).__name__, "is not part of a query")
-        if isinstance(node, exp.Anonymous):
-            parts = _parts(node)
-            check_function(text, ".".join([*parts, node.name]))
-        elif isinstance(node, exp.Table) and not isinstance(node.this, exp.Func):
-            name = ".".join(part.name for part in node.parts)
-            is_one = len(node.parts) == 1
-            check_relation(text, name, known | _visible(node) if is_one else ())
+        if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
+            check_function(text, f"{node.this.sql('spark')}.{node.expression.name}")
+        elif isinstance(node, exp.Anonymous):
+            check_function(text, node.name)
+        elif isinstance(node, exp.Table):
+            names = [part.name for part in (*node.parts[:-1], node.this)]
+            if len(names) > 1:
+                check_relation(text, ".".join(names), ())
+            elif not isinstance(node.this, exp.Func):
+                check_relation(text, names[0], known | _visible(node))
 
 
 def _check_table_words(text: str) -> None:
@@ -269,16 +273,6 @@ def _check_table_words(text: str) -> None:
     for one, next_one in pairwise(tokens(text)):
         if one.kind == "word" and one.name == "table" and next_one.kind in ("word", "quoted"):
             raise refused(text, "TABLE …", "cannot be checked here", one.at, "write select * from …")
-
-
-def _parts(node: Any) -> list[str]:
-    """Return the names that stand before a function: `catalog.schema.` of it."""
-    from sqlglot import exp
-
-    outer = node.parent
-    if isinstance(outer, exp.Dot) and outer.expression is node:
-        return [outer.this.sql("spark")]
-    return []
 
 
 def _visible(table: Any) -> set[str]:
