@@ -168,6 +168,10 @@ class QueryError(InputError):
     """A query that Spark cannot understand or finish, with the line and column where it fails."""
 
 
+class UnsafeQuery(QueryError):
+    """A query that may run programs, call Java, or read what is not a dataset; `construct` says by what."""
+
+
 class CursorShared(InputError, RuntimeError):
     """Two threads moved one cursor at once."""
 

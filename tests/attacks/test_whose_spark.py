@@ -1,4 +1,4 @@
-"""A workspace's own file says where Spark runs, and so where the data goes: it may propose, its user decides."""
+"""A workspace's own file may propose where Spark runs, and so where the data goes; its user decides."""
 
 from __future__ import annotations
 

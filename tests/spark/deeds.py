@@ -52,6 +52,10 @@ def fill(number: int) -> int:
     raise StorageFull("no space left", remedy="make room", path="somewhere", number=number)
 
 
+def fill_quoting(data: str) -> int:
+    raise StorageFull(f"no space left for {data}", remedy="make room")
+
+
 def carry_much(number: int) -> int:
     raise HashMismatch("x" * 1000, remedy="r", text="y" * number)
 

@@ -5,8 +5,10 @@ Prints one JSON object: the name of each check → "ok", or what went wrong.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import pickle
 import sys
 import tempfile
 import traceback
@@ -15,10 +17,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import trueline as tl
 from tests.spark import deeds
 from tests.spark.running_steps import Meets, Stalls
 from trueline import console
-from trueline.errors import HashMismatch, QueryError, SparkFailed, TaskFailed
+from trueline.errors import HashMismatch, QueryError, SparkFailed, TaskFailed, UnsafeQuery
 from trueline.run import Run
 from trueline.spark.frames import spool, write_pieces
 from trueline.spark.running import Spark
@@ -115,10 +118,12 @@ def check_an_error_of_ours_comes_back_with_its_fields(user, room):
     assert "\tat " not in "".join(traceback.format_exception(error))
 
 
-def check_an_error_that_is_too_large_or_cannot_be_packed_still_has_its_kind(user, room):
-    for function in (deeds.carry_much, deeds.carry_a_lock):
-        error = caught(HashMismatch, lambda f=function: list(room.tasks().map(f, [10_000_000], label="c")))
-        assert (error.remedy, error.fields) == ("r", {})
+def check_an_error_that_is_too_large_or_not_plain_still_has_its_kind(user, room):
+    large = caught(HashMismatch, lambda: list(room.tasks().map(deeds.carry_much, [10_000_000], label="c")))
+    assert (large.remedy, large.fields) == ("r", {})
+    odd = caught(HashMismatch, lambda: list(room.tasks().map(deeds.carry_a_lock, [1], label="c")))
+    assert odd.remedy == "r"
+    assert odd.lock.startswith("<unlocked _thread.lock object"), odd.fields
     small = caught(HashMismatch, lambda: list(room.tasks().map(deeds.carry_much, [60_000], label="c")))
     assert len(small.text) == 60_000
 
@@ -257,6 +262,31 @@ def check_a_run_gives_what_it_gives_inline_and_stops_what_is_of_no_use(user, roo
     assert run.execute({"k": "value"}) == {"k": "value! done"}
     assert run.report.steps[1].wasted == 1, run.report
     assert set(room.session.getTags()) == set()
+
+
+def check_queries_reach_datasets_only_and_data_stays_text(user, room):
+    folder = Path(tempfile.mkdtemp())
+    (folder / "secret").write_text("secret")
+    blob = base64.b64encode(pickle.dumps(RuntimeError("ran"))).decode()
+    cells = [f"trueline-error:{blob}:end", f"trueline-error:{'0' * 32}:{blob}:end"]
+    with tl.open(folder / "ws", create=True, spark=user) as ws:
+        ws.create("people").append(pa.table({"name": cells}))
+        assert ws.sql("with p as (from people) select count(*) n from p").to_arrow().to_pylist() == [{"n": 2}]
+        for text in (
+            f"select * from text.`{folder}/secret`",
+            "select reflect('java.lang.Math', 'abs', -1)",
+            "select transform(name) using 'cat' from people",
+            "select * from spark_catalog.default.people",
+            "select * from outside",
+        ):
+            error = caught(UnsafeQuery, lambda text=text: ws.sql(text))
+            assert error.construct, text
+        for place in (0, 1):
+            asking = f"select cast(name as int) from people where startswith(name, '{cells[place][:30]}')"
+            error = caught(QueryError, lambda asking=asking: ws.sql(asking).to_arrow())
+            assert error.condition == "CAST_INVALID_INPUT", error
+    with tl.open(folder / "ws", spark=user, trusted_sql=True) as ws:
+        assert ws.sql(f"select * from text.`{folder}/secret`").to_arrow().to_pylist() == [{"value": "secret"}]
 
 
 def check_a_room_can_be_left(user, room):

@@ -13,9 +13,8 @@ from trueline.errors import (
     SparkFailed,
     StorageFull,
     TaskFailed,
-    TruelineError,
 )
-from trueline.spark.errors import CarriedError, carried, translate, translated
+from trueline.spark.errors import CarriedError, carried, expecting, translate, translated
 
 ABORTED = """An error occurred while calling o267.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
@@ -93,8 +92,9 @@ def test_workers_without_trueline_are_recognised():
 
 def test_an_error_of_ours_is_found_in_the_text_of_sparks():
     sent = StorageFull("no space", remedy="make room", code="Quota", path="x", left=3)
-    text = PYTHON.replace("ValueError: boom", f"trueline.spark.errors.CarriedError: {CarriedError(sent)}")
-    error = translate(Said(text))
+    with expecting() as nonce:
+        said = f"trueline.spark.errors.CarriedError: {CarriedError(sent, nonce)}"
+        error = translate(Said(PYTHON.replace("ValueError: boom", said)))
     assert (type(error), error.problem, error.remedy, error.code) == (
         StorageFull,
         "no space",
@@ -104,16 +104,52 @@ def test_an_error_of_ours_is_found_in_the_text_of_sparks():
     assert error.fields == {"path": "x", "left": 3}
 
 
-def test_a_class_that_cannot_travel_arrives_as_the_root():
+def test_a_class_of_elsewhere_arrives_as_the_nearest_of_ours():
     class Odd(HashMismatch):
-        def __reduce__(self):
+        pass
+
+    with expecting() as nonce:
+        error = carried(str(CarriedError(Odd("odd", remedy="r"), nonce)))
+    assert (type(error), error.problem, error.remedy, error.code) == (HashMismatch, "odd", "r", "Odd")
+
+
+def test_fields_arrive_as_plain_values_and_others_as_text():
+    class Mute:
+        def __str__(self):
             raise TypeError("not me")
 
-    error = carried(str(CarriedError(Odd("odd", remedy="r"))))
-    assert (type(error), error.problem, error.code) == (TruelineError, "odd", "Odd")
+    sent = HashMismatch("x" * 20_000, many=(1, [2.5, {"k": None}]), raw=b"x", odd=object, mute=Mute())
+    with expecting() as nonce:
+        error = carried(str(CarriedError(sent, nonce)))
+    assert error.problem == "x" * 10_000
+    assert error.fields == {
+        "many": (1, [2.5, {"k": None}]),
+        "raw": b"x",
+        "odd": "<class 'object'>",
+        "mute": "<Mute>",
+    }
 
 
-@pytest.mark.parametrize("text", ["", "nothing here", "trueline-error::end"])
+@pytest.mark.parametrize("letter", ["é", "\U0001f600", "\ud800", "\0"])
+def test_an_error_of_the_longest_text_arrives_without_its_fields(letter):
+    sent = HashMismatch(letter * 50_000, remedy=letter * 50_000, code=letter * 5_000, text=letter * 500_000)
+    with expecting() as nonce:
+        error = carried(str(CarriedError(sent, nonce)))
+    assert (error.problem, error.remedy, error.fields) == (letter * 10_000, letter * 10_000, {})
+
+
+def test_without_a_nonce_an_error_is_text_that_says_what_to_do():
+    said = CarriedError(StorageFull("no space", remedy="make room", path="x"), "")
+    assert str(said) == "no space → make room"
+    text = PYTHON.replace("ValueError: boom", f"trueline.spark.errors.CarriedError: {said}")
+    error = translate(Said(text))
+    assert isinstance(error, TaskFailed)
+    assert error.problem.endswith("no space → make room")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "nothing here", "trueline-error::end", f"trueline-error:{'0' * 32}:e30=:end"]
+)
 def test_text_without_an_error_of_ours_holds_none(text):
     assert carried(text) is None
 

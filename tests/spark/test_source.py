@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import trueline as tl
 from tests.architecture import ROOT
 from trueline.errors import CorruptionError, DatasetNotFound, InputError, SchemaError, WorkspaceNotFound
-from trueline.spark.errors import CarriedError, carried, translated
+from trueline.spark.errors import CarriedError, carried, lasting_nonce, translated
 from trueline.spark.sink import sink
 from trueline.spark.source import TruelineSource, register
 
@@ -185,7 +185,7 @@ def test_a_sink_of_nowhere_is_refused_before_the_query_starts(ws):
 
 def stream(dataset, **options):
     given = {"workspace": str(dataset.workspace.place.path), "dataset": dataset.name} | options
-    source = TruelineSource(given)
+    source = type("Registered", (TruelineSource,), {"nonce": lasting_nonce()})(given)
     with carried_out():
         return source.streamReader(source.schema())
 

@@ -56,11 +56,11 @@ def test_an_index_in_a_later_job_keeps_its_number_in_errors(spark_room, monkeypa
 def test_a_result_that_comes_twice_is_handed_on_once_and_a_missing_one_is_an_error(spark_room, monkeypatch):
     import pyarrow as pa
 
-    from trueline.spark.packing import pack
+    from trueline.spark.results import encode
 
     def answering(*pairs):
         table = pa.table(
-            {"id": [i for i, _ in pairs], "result": [pack(value) for _, value in pairs]}, schema=tasks.ARROW
+            {"id": [i for i, _ in pairs], "result": [encode(value) for _, value in pairs]}, schema=tasks.ARROW
         )
         monkeypatch.setattr(tasks, "run", lambda *_, **__: table)
 

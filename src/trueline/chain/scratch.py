@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import io
 import re
+import secrets
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Protocol, cast
+from typing import BinaryIO, ClassVar, Protocol, cast
+from weakref import WeakValueDictionary
 
 from trueline.chain.inside import Inside, inside
 from trueline.chain.object_client import RangeReader
@@ -43,10 +45,29 @@ def _checked(name: str) -> str:
     return name
 
 
-class FolderScratch:
+class Kept:
+    """What knows its own key: other processes are sent copies and name it by the key when they answer.
+
+    So an answer leads to a place that this process made, whatever the answer says.
+    """
+
+    _by_key: ClassVar[WeakValueDictionary[str, Kept]] = WeakValueDictionary()
+
+    def __init__(self) -> None:
+        self.key = secrets.token_hex(16)
+        self._by_key[self.key] = self
+
+    @classmethod
+    def of(cls, key: str) -> Kept:
+        """Return what was made in this process under a key; KeyError if there is none."""
+        return cls._by_key[key]
+
+
+class FolderScratch(Kept):
     """Scratch in a folder, made when it is first written to."""
 
     def __init__(self, folder: Path | Inside) -> None:
+        super().__init__()
         self._place = inside(folder)
         self._used = False
 
@@ -73,12 +94,13 @@ class FolderScratch:
             self._place.remove_tree()
 
 
-class MemoryScratch:
+class MemoryScratch(Kept):
     """Scratch in the memory of one process."""
 
     folder: Inside | None = None
 
     def __init__(self) -> None:
+        super().__init__()
         self._files: dict[str, bytes] = {}
 
     def create(self, name: str) -> BinaryIO:
@@ -99,12 +121,13 @@ class MemoryScratch:
         self._files.clear()
 
 
-class ObjectScratch:
+class ObjectScratch(Kept):
     """Scratch in an object store, by the few requests it needs."""
 
     folder: Inside | None = None
 
     def __init__(self, store: ScratchObjects, prefix: str) -> None:
+        super().__init__()
         self._store = store
         self._prefix = prefix
 

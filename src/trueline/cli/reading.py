@@ -93,11 +93,15 @@ def sql(
     param: Annotated[
         list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="The value of :name.")
     ] = None,
+    trusted_sql: Annotated[
+        bool,
+        typer.Option("--trusted-sql", help="Let the query run programs and Java, read paths and catalogs."),
+    ] = False,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
     """Answer a query over current rows, with Spark."""
-    with session(context, directory, json) as here, here.workspace() as workspace:
+    with session(context, directory, json) as here, here.workspace(trusted_sql=trusted_sql) as workspace:
         _answer(here, workspace.sql(query, at=at, **_parameters(param or [])), number)
 
 

@@ -106,11 +106,11 @@ class Session:
         return nearest(self.place, named=bool(self.directory or os.environ.get(VARIABLE)))
 
     @contextmanager
-    def workspace(self) -> Iterator[Workspace]:
+    def workspace(self, *, trusted_sql: bool = False) -> Iterator[Workspace]:
         """Open the workspace: the one named, or the nearest from here upwards."""
         import trueline
 
-        with trueline.open(self.found, **self.options) as workspace:
+        with trueline.open(self.found, trusted_sql=trusted_sql, **self.options) as workspace:
             yield workspace
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from trueline.spark.progress import Counter, Handled, Tracked
@@ -42,6 +42,10 @@ class Engine(ABC):
     @abstractmethod
     def cancel(self, tag: str) -> None:
         """Cancel the jobs with a tag, whichever thread started them."""
+
+    @abstractmethod
+    def values(self, frame: Any) -> Iterator[bytes]:
+        """Yield the values of a frame of one binary column, a partition at a time."""
 
     @abstractmethod
     def counter(self, tag: str, thread: threading.Thread) -> Counter:
@@ -85,6 +89,12 @@ class Classic(Engine):
     def cancel(self, tag: str) -> None:
         self.session.sparkContext.cancelJobsWithTag(tag)
 
+    def values(self, frame: Any) -> Iterator[bytes]:
+        # The frame's own `toLocalIterator` unpickles what executors send.
+        rows = frame._jdf.toLocalIterator()  # noqa: SLF001 (no public way has the rows as the JVM has them)
+        while rows.hasNext():
+            yield bytes(rows.next().get(0))
+
     def counter(self, tag: str, thread: threading.Thread) -> Counter:
         return Tracked(self.session.sparkContext, tag)
 
@@ -110,6 +120,10 @@ class Connect(Engine):
 
     def cancel(self, tag: str) -> None:
         self.session.interruptTag(tag)
+
+    def values(self, frame: Any) -> Iterator[bytes]:
+        # Here rows come as Arrow.
+        return (bytes(value) for (value,) in frame.toLocalIterator())
 
     def counter(self, tag: str, thread: threading.Thread) -> Counter:
         return Handled(self.session, thread)

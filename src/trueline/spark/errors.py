@@ -3,50 +3,85 @@
 from __future__ import annotations
 
 import base64
+import json
 import logging
 import re
+import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
 from trueline.errors import EnvironmentMissing, QueryError, SparkFailed, TaskFailed, TruelineError
-from trueline.spark.packing import pack, unpack
+from trueline.spark.results import error_document, error_of
 
 # --- errors that cross from a task to the driver -------------------------------------
 
-_MARK: Final = re.compile(r"trueline-error:([A-Za-z0-9+/=]+):end")
+# Texts of Spark quote data, so an error of ours is known by a nonce: made here for one job, sent to its
+# tasks with their code, never written anywhere else. It is JSON: even under the right nonce nothing runs.
+_MARK: Final = re.compile(r"trueline-error:([0-9a-f]{32}):([A-Za-z0-9+/=]+):end")
 # Spark carries an exception from a task as text; 200 kB were seen to arrive whole, on Connect too.
 _MOST: Final = 128 * 1024
+_SHOWN: Final = 500
+# Frames that were handed out and sources that were registered run whenever their owner likes. The
+# errors of so many, the newest, are understood; those of older ones are shown as text.
+_MOST_LASTING: Final = 16_384
+
+_in_flight: set[str] = set()
+_lasting: dict[str, None] = {}
+_lock = threading.Lock()
+
+
+@contextmanager
+def expecting() -> Iterator[str]:
+    """Yield a nonce for the tasks of one job; errors that carry it are understood until the block ends."""
+    nonce = secrets.token_hex(16)
+    _in_flight.add(nonce)
+    try:
+        yield nonce
+    finally:
+        _in_flight.discard(nonce)
+
+
+def lasting_nonce() -> str:
+    """Return a nonce for what may run at any time from now on."""
+    nonce = secrets.token_hex(16)
+    with _lock:
+        _lasting[nonce] = None
+        while len(_lasting) > _MOST_LASTING:
+            del _lasting[next(iter(_lasting))]
+    return nonce
 
 
 class CarriedError(Exception):
-    """An error of ours on its way from a task to the driver, as text."""
+    """An error of ours on its way from a task to the driver, as text; without a nonce it stays text."""
 
-    def __init__(self, error: TruelineError) -> None:
-        super().__init__(f"{error.problem[:500]}\ntrueline-error:{_packed(error)}:end")
+    def __init__(self, error: TruelineError, nonce: str) -> None:
+        shown = f"{error.problem[:_SHOWN]}" + (f" → {error.remedy[:_SHOWN]}" if error.remedy else "")
+        super().__init__(f"{shown}\ntrueline-error:{nonce}:{_packed(error)}:end" if nonce else shown)
 
 
 def _packed(error: TruelineError) -> str:
-    bare = type(error)(error.problem[:10_000], remedy=error.remedy, code=error.code)
-    root = TruelineError(bare.problem, remedy=bare.remedy, code=bare.code)
-    for candidate in (error, bare, root):
-        try:
-            data = pack(candidate)
-        except Exception:  # noqa: BLE001, S112 (any field may refuse to be pickled, in its own way)
-            continue
+    document = error_document(error)
+    for chosen in (document, document | {"fields": {}}):
+        text = json.dumps(chosen, separators=(",", ":"), ensure_ascii=False)
+        data = text.encode("utf-8", "surrogatepass")
         if len(data) <= _MOST:
             return base64.b64encode(data).decode("ascii")
-    raise AssertionError("a bare error can always be pickled")
+    raise AssertionError("an error without fields is short")
 
 
 def carried(text: str) -> TruelineError | None:
-    """Return the error of ours that a task put into the text of its exception, if there is one."""
-    found = _MARK.search(text)
-    if found is None:
-        return None
-    error = unpack(base64.b64decode(found.group(1)))
-    return error if isinstance(error, TruelineError) else None
+    """Return the error that a task of a job of ours put into the text of its exception, if there is one."""
+    for found in _MARK.finditer(text):
+        nonce, data = found.groups()
+        if nonce in _in_flight or nonce in _lasting:
+            try:
+                return error_of(json.loads(base64.b64decode(data)))
+            except Exception:  # noqa: BLE001, S112 (torn on its way, in any way: then it is text)
+                continue
+    return None
 
 
 # --- errors that Spark itself raises --------------------------------------------------

@@ -16,9 +16,9 @@ import pyarrow.parquet as pq
 from trueline.chain.inside import Inside, inside
 from trueline.errors import EnvironmentMissing, InputError
 from trueline.spark.engines import engine_of
-from trueline.spark.errors import CarriedError, translated
+from trueline.spark.errors import CarriedError, expecting, translated
 from trueline.spark.jobs import run
-from trueline.spark.packing import pack, unpack
+from trueline.spark.results import decode, encode, unreadable
 from trueline.spark.settings import LOCAL
 from trueline.spark.types import arrow_schema_of
 from trueline.workspace.tasks import failure
@@ -47,6 +47,7 @@ _WRITE_OPTIONS: Final = {
 }
 _ROWS_OF_A_GROUP: Final = 131_072
 _PART: Final = re.compile(r"part-(\d+)-.*-c(\d+)(?:\.\w+)*\.parquet")
+_PIECE: Final = re.compile(r"part-\d{5,10}-[0-9a-f]{32}-c000\.parquet")
 _SCHEMA: Final = "partition int, result binary"
 _ARROW: Final = pa.schema({"partition": pa.int32(), "result": pa.binary()})
 
@@ -92,7 +93,8 @@ def spool(frame: DataFrame, folder: str | Path | Inside, *, label: str = "readin
             pass
         if engine_of(frame.sparkSession).is_connect:
             written = write_pieces(frame, WritePiece(target, schema), label=label)
-            pieces = tuple(piece for piece in written if piece is not None)
+            # The folder is ours to say, the task only names its file in it.
+            pieces = tuple(piece.inside(target) for piece in written if piece is not None)
             return _all_there(Spooled(schema, pieces), target, sum(piece.rows for piece in pieces))
         count = _written_by_jvm(frame, target.path, label)
         return _all_there(Spooled(schema, _pieces(target)), target, count)
@@ -110,21 +112,23 @@ def fetch(frame: DataFrame, folder: str | Path | Inside, *, label: str = "readin
     target = inside(folder) / uuid.uuid4().hex
     place = target / "part-00000-fetched-c000.parquet"
 
+    engine = engine_of(frame.sparkSession)
+
     def write() -> int:
-        parcels = frame.mapInArrow(_parcels, "parcel binary").toLocalIterator()
+        parcels = engine.values(frame.mapInArrow(_parcels, "parcel binary"))
         with (
             place.create() as file,
             pq.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer,
         ):
             rows = 0
-            for (parcel,) in parcels:
+            for parcel in parcels:
                 table = pa.ipc.open_stream(parcel).read_all().cast(schema)
                 writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
                 rows += table.num_rows
             return rows
 
     try:
-        rows = run(engine_of(frame.sparkSession), write, label=label)
+        rows = run(engine, write, label=label)
         return Spooled(schema, (Piece(place, rows, _size(place)),) if rows else ())
     except BaseException:
         target.remove_tree()
@@ -232,20 +236,23 @@ def write_pieces(
     ours and returns something small. It may run more than once for a partition and must be idempotent.
     """
     _checked(frame)
-    mapped = frame.mapInArrow(_PerPartition(function, label), _SCHEMA)
-    table = run(engine_of(frame.sparkSession), mapped.toArrow, label=label)
+    with expecting() as nonce:
+        mapped = frame.mapInArrow(_PerPartition(function, label, nonce), _SCHEMA)
+        table = run(engine_of(frame.sparkSession), mapped.toArrow, label=label)
     found: dict[int, Written] = {}
     for partition, result in zip(table["partition"].to_pylist(), table["result"].to_pylist(), strict=True):
         if partition not in found:
-            found[partition] = unpack(result)
+            found[partition] = decode(result)
     return [found[partition] for partition in sorted(found)]
 
 
 class _PerPartition:
     """What one task does with its partition."""
 
-    def __init__(self, function: Callable[[int, Iterator[pa.RecordBatch]], object], label: str) -> None:
-        self.function, self.label = function, label
+    def __init__(
+        self, function: Callable[[int, Iterator[pa.RecordBatch]], object], label: str, nonce: str
+    ) -> None:
+        self.function, self.label, self.nonce = function, label, nonce
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
@@ -254,10 +261,25 @@ class _PerPartition:
         assert context is not None
         partition = context.partitionId()
         try:
-            result = pack(self.function(partition, batches))
+            result = encode(self.function(partition, batches))
         except Exception as error:  # noqa: BLE001 (whatever the function raises)
-            raise CarriedError(failure(error, label=self.label, index=partition)) from None
+            raise CarriedError(failure(error, label=self.label, index=partition), self.nonce) from None
         yield pa.record_batch([[partition], [result]], schema=_ARROW)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenPiece:
+    """What a task says of the file it wrote: its name, not where it is."""
+
+    name: str
+    rows: int
+    size: int
+
+    def inside(self, folder: Inside) -> Piece:
+        """Return the piece in the folder that the driver chose."""
+        if _PIECE.fullmatch(self.name) is None:
+            raise unreadable(f"{self.name!r:.80} is not the name of a piece")
+        return Piece(folder / self.name, self.rows, self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +289,7 @@ class WritePiece:
     folder: Inside
     schema: pa.Schema
 
-    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> Piece | None:
+    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> WrittenPiece | None:
         """Write the rows, in their order; a second attempt writes a file of its own."""
         place = self.folder / f"part-{partition:05}-{uuid.uuid4().hex}-c000.parquet"
         rows = 0
@@ -283,4 +305,4 @@ class WritePiece:
                     table = pa.Table.from_batches([batch]).cast(self.schema)
                     writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
                     rows += batch.num_rows
-        return Piece(place, rows, _size(place)) if rows else None
+        return WrittenPiece(place.name, rows, _size(place)) if rows else None

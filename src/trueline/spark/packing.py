@@ -1,4 +1,4 @@
-"""Values on their way between our driver and our tasks, as bytes."""
+"""Work on its way from the driver to its tasks, as code; what tasks answer is data, see `results`."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any, cast
 
 
 def pack(value: object) -> bytes:
-    """Return a value as bytes; functions of modules go by name, others by their code."""
+    """Return work as bytes; functions of modules go by name, others by their code."""
     from pyspark import cloudpickle
 
     return cast("Callable[[object], bytes]", cloudpickle.dumps)(value)
 
 
 def unpack(data: bytes) -> Any:
-    """Return the value that `pack` was given."""
-    return pickle.loads(data)  # noqa: S301 (both ends are ours)
+    """Return the work that `pack` was given: called in tasks, on what their driver sent, and nowhere else."""
+    return pickle.loads(data)  # noqa: S301 (from the driver, whose code the task runs anyway)

@@ -20,11 +20,12 @@ import pyarrow as pa
 
 from trueline.errors import InputError, SparkFailed
 from trueline.run.attempt import Attempt, Outcome, work
-from trueline.run.executors import Post, free, sendable
+from trueline.run.executors import Post, free
 from trueline.run.step import Step
 from trueline.spark.errors import translated
 from trueline.spark.packing import pack, unpack
 from trueline.spark.progress import PACE
+from trueline.spark.results import decode, encode, unreadable
 from trueline.spark.session import SparkRoom, adopt, start
 from trueline.spark.tasks import ARROW, SCHEMA
 
@@ -164,7 +165,8 @@ class Spark:
         good = [item for item in items if not _is_rows(item[1])]
         # A step that processes several keys at once has them in one task, others have a task for each.
         batches = [good] if step.kind == "process" else [[item] for item in good]
-        packed = [pack(batch) for batch in batches if batch]
+        batches = [batch for batch in batches if batch]
+        packed = [pack(batch) for batch in batches]
         if not packed:
             return outcome
         count = len(packed)
@@ -173,8 +175,8 @@ class Spark:
         done = dict(zip(table["id"].to_pylist(), table["result"].to_pylist(), strict=True))
         if len(done) != count:
             raise SparkFailed(f"{count - len(done)} of {count} tasks gave no result", remedy="try again")
-        for number in range(count):
-            one: Outcome = unpack(done[number])
+        for number, batch in enumerate(batches):
+            one = _read_answer(done.get(number), [key for key, _ in batch])
             outcome.changed += one.changed
             outcome.writes += one.writes
             outcome.errors += one.errors
@@ -190,18 +192,60 @@ class _Task:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield pa.record_batch([[number], [pack(self._one(number))]], schema=ARROW)
+                yield pa.record_batch([[number], [self._answer(number)]], schema=ARROW)
 
-    def _one(self, number: int) -> Outcome:
-        outcome = work(unpack(self.step), unpack(self.packed[number]))
+    def _answer(self, number: int) -> bytes:
+        items = unpack(self.packed[number])
+        keys = [key for key, _ in items]
+        try:
+            return _answer(self._one(items), keys)
+        except InputError as error:
+            # Which of the values is not plain is not known any more: it is the failure of each.
+            return _answer(Outcome([], [], [(key, error) for key in keys]), keys)
+
+    def _one(self, items: list[tuple[Any, Any]]) -> Outcome:
+        outcome = work(unpack(self.step), items)
         wrong: list[tuple[Any, BaseException]] = [
             (key, _no_reference(key)) for key, value in outcome.changed if _is_rows(value)
         ]
         wrong += [(source, _no_reference(key)) for source, key, value in outcome.writes if _is_rows(value)]
         if wrong:
             return Outcome([], [], wrong)
-        outcome.errors = [(key, sendable(error)) for key, error in outcome.errors]
         return outcome
+
+
+# Keys of the batch are named by their places, so that the coordinator has its own ones back.
+
+
+def _answer(outcome: Outcome, keys: list[Any]) -> bytes:
+    """Return what came of a batch as bytes; values that are not plain are refused."""
+    places = {key: place for place, key in enumerate(keys)}
+    return encode(
+        (
+            [(places[key], value) for key, value in outcome.changed],
+            [
+                (places.get(source), places.get(key), None if key in places else key, value)
+                for source, key, value in outcome.writes
+            ],
+            [(places[key], error) for key, error in outcome.errors],
+        )
+    )
+
+
+def _read_answer(data: object, keys: list[Any]) -> Outcome:
+    found = decode(data)
+    try:
+        changed, writes, errors = found
+        return Outcome(
+            [(keys[place], value) for place, value in changed],
+            [
+                (None if source is None else keys[source], new if place is None else keys[place], value)
+                for source, place, new, value in writes
+            ],
+            [(keys[place], error) for place, error in errors if isinstance(error, Exception)],
+        )
+    except (TypeError, ValueError, IndexError):
+        raise unreadable("it does not say what became of the keys") from None
 
 
 def _is_rows(value: object) -> bool:

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from trueline.chain.store_options import nested
 from trueline.errors import CorruptionError, InputError, SchemaError
-from trueline.spark.errors import CarriedError
+from trueline.spark.errors import CarriedError, lasting_nonce
 from trueline.spark.packing import pack, unpack
 from trueline.spark.types import to_spark_schema
 from trueline.view.bounds import NO_BOUNDS
@@ -43,7 +43,7 @@ FORMAT: Final = "trueline"
 _OPTIONS: Final = ("workspace", "dataset", "at", "after", "columns", "system", "changes")
 _STORE: Final = "store."
 # What `trueline.open` takes for itself.
-_OURS: Final = ("store.path", "store.create", "store.spark")
+_OURS: Final = ("store.path", "store.create", "store.spark", "store.trusted_sql")
 _LABEL: Final = "reading the dataset"
 _ROWS_OF_A_PIECE: Final = 1 << 20
 Place: TypeAlias = dict[str, Any]
@@ -51,19 +51,23 @@ _TRUE: Final = {"true": True, "false": False}
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session read datasets with `format("trueline")`; other sessions are not changed."""
-    spark.dataSource.register(TruelineSource)
+    """Let a session read datasets with `format("trueline")`; other sessions are not changed.
+
+    A source is a class that Spark makes and runs in processes of its own. The nonce of its errors goes there
+    with the class; one that is registered in another way has none, and its errors are text.
+    """
+    spark.dataSource.register(type("TruelineSource", (TruelineSource,), {"nonce": lasting_nonce()}))
 
 
 @contextmanager
-def _carrying() -> Iterator[None]:
+def _carrying(nonce: str) -> Iterator[None]:
     """Send errors to the driver so that `trueline.spark.errors.translated` finds ours in Spark's."""
     try:
         yield
     except CarriedError:
         raise
     except Exception as error:  # noqa: BLE001 (whatever reading raises)
-        raise CarriedError(failure(error, label=_LABEL, index=0)) from None
+        raise CarriedError(failure(error, label=_LABEL, index=0), nonce) from None
 
 
 # --- what is asked for ----------------------------------------------------------------------
@@ -257,14 +261,14 @@ def _partitions(pieces: Sequence[Piece | Rows | Whole]) -> list[InputPartition]:
     return [InputPartition(pack(piece)) for piece in pieces]
 
 
-def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBatch]:
+def _read(partition: InputPartition, schema: StructType, nonce: str) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a partition exactly as Spark will have them."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
     if partition.value is None:
         return  # what Spark makes of a list of no partitions
     target = to_arrow_schema(schema, timezone="UTC")
-    with _carrying():
+    with _carrying(nonce):
         for batch in unpack(partition.value).read(target.names):
             yield batch.cast(target)
 
@@ -275,9 +279,11 @@ def _read(partition: InputPartition, schema: StructType) -> Iterator[pa.RecordBa
 class TruelineSource(DataSource):
     """Datasets of a workspace: current rows, or events with `changes`; a frame stays at its commit."""
 
+    nonce = ""
+
     def __init__(self, options: MutableMapping[str, str]) -> None:
         # Spark makes this once for each load() and sends copies around: here is where the commit is chosen.
-        with _carrying():
+        with _carrying(self.nonce):
             self.asked = Asked.of(options).fixed()
 
     @classmethod
@@ -285,20 +291,20 @@ class TruelineSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        with _carrying():
+        with _carrying(self.nonce):
             return to_spark_schema(self.asked.schema())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with _carrying():
+        with _carrying(self.nonce):
             if self.asked.after is not None and not self.asked.changes:
                 raise InputError(
                     "the option 'after' is for changes", remedy='.option("changes", "true")', code="BadOption"
                 )
             _check_schema(self.schema(), schema)
-            return BatchReader(self.asked, schema)
+            return BatchReader(self.asked, schema, self.nonce)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        with _carrying():
+        with _carrying(self.nonce):
             if self.asked.at is not None:
                 raise InputError(
                     "a stream has no end, so it takes no option 'at'",
@@ -306,7 +312,7 @@ class TruelineSource(DataSource):
                     code="BadOption",
                 )
             _check_schema(self.schema(), schema)
-            return StreamReader(self.asked, schema)
+            return StreamReader(self.asked, schema, self.nonce)
 
 
 def _check_schema(ours: StructType, given: StructType) -> None:
@@ -321,12 +327,12 @@ def _check_schema(ours: StructType, given: StructType) -> None:
 class BatchReader(DataSourceReader):
     """Reads slices, or ranges of keys, in tasks of their own."""
 
-    def __init__(self, asked: Asked, schema: StructType) -> None:
-        self.asked, self.schema = asked, schema
+    def __init__(self, asked: Asked, schema: StructType, nonce: str) -> None:
+        self.asked, self.schema, self.nonce = asked, schema, nonce
 
     def partitions(self) -> Sequence[InputPartition]:
         asked = self.asked
-        with _carrying(), asked.opened() as dataset:
+        with _carrying(self.nonce), asked.opened() as dataset:
             view = asked.view(dataset)
             if asked.changes:
                 chain = dataset.chain
@@ -342,7 +348,7 @@ class BatchReader(DataSourceReader):
             return _partitions([Rows(part, columns, schema) for part in parts])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self.schema)
+        return _read(partition, self.schema, self.nonce)
 
 
 def _next(offset: int | None) -> int:
@@ -357,8 +363,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     checkpoints of earlier versions, there is no block.
     """
 
-    def __init__(self, asked: Asked, schema: StructType) -> None:
-        self.asked, self.schema = asked, schema
+    def __init__(self, asked: Asked, schema: StructType, nonce: str) -> None:
+        self.asked, self.schema, self.nonce = asked, schema, nonce
         self.target: Place | None = None
         with asked.opened() as dataset:
             here = Standing.of(dataset.name, dataset.chain, resolve(dataset.chain, asked.block))
@@ -370,7 +376,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def _place(self, at: Any) -> Place:
-        with _carrying(), self.asked.opened() as dataset:
+        with _carrying(self.nonce), self.asked.opened() as dataset:
             return _place_at(dataset.chain, resolve(dataset.chain, at).offset)
 
     def initialOffset(self) -> Place:  # noqa: N802
@@ -381,7 +387,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Place, limit: ReadLimit) -> Place:  # noqa: N802
         del limit
-        with _carrying(), self.asked.opened() as dataset:
+        with _carrying(self.nonce), self.asked.opened() as dataset:
             chain = dataset.chain
             newest = self.target or _place_at(chain, resolve(chain, None).offset)
             if newest["offset"] < start["offset"]:
@@ -393,7 +399,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target = self._place(None)
 
     def partitions(self, start: Place, end: Place) -> Sequence[InputPartition]:
-        with _carrying(), self.asked.opened() as dataset:
+        with _carrying(self.nonce), self.asked.opened() as dataset:
             chain = dataset.chain
             for place in (start, end):
                 _check_same(self.asked.dataset, chain, place)
@@ -406,7 +412,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _partitions(_events(standing, names, first, last, words=self.asked.changes))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _read(partition, self.schema)
+        return _read(partition, self.schema, self.nonce)
 
 
 def _place_at(chain: Chain, offset: int | None) -> Place:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from trueline.errors import SparkFailed
-from trueline.spark.errors import CarriedError
+from trueline.spark.errors import CarriedError, expecting
 from trueline.spark.jobs import run
 from trueline.spark.packing import pack, unpack
+from trueline.spark.results import decode, encode
 from trueline.workspace.tasks import Descriptor, Result, failure
 
 if TYPE_CHECKING:
@@ -45,15 +46,15 @@ class SparkTasks:
         self, function: Callable[[Any], Result], first: int, packed: list[bytes], label: str
     ) -> Iterator[tuple[int, Result]]:
         count = len(packed)
-        frame = self.room.session.range(0, count, 1, count).mapInArrow(
-            Work(function, first, packed, label), SCHEMA
-        )
-        table = run(self.room.engine, frame.toArrow, label=label, total=count)
+        with expecting() as nonce:
+            work = Work(function, first, packed, label, nonce)
+            frame = self.room.session.range(0, count, 1, count).mapInArrow(work, SCHEMA)
+            table = run(self.room.engine, frame.toArrow, label=label, total=count)
         seen: set[int] = set()
         for index, result in zip(table["id"].to_pylist(), table["result"].to_pylist(), strict=True):
-            if index not in seen:
+            if index not in seen and 0 <= index < count:
                 seen.add(index)
-                yield first + index, unpack(result)
+                yield first + index, decode(result)
         if len(seen) != count:
             raise SparkFailed(
                 f"{label}: {count - len(seen)} of {count} tasks gave no result", remedy="try again"
@@ -76,12 +77,13 @@ def _jobs(descriptors: Sequence[Any]) -> Iterator[tuple[int, list[bytes]]]:
 
 
 class Work:
-    """What one task does: finds its descriptor by number, applies the function, packs the result."""
+    """What one task does: finds its descriptor by number, applies the function, encodes the result."""
 
     def __init__(
-        self, function: Callable[[Any], object], first: int, packed: list[bytes], label: str
+        self, function: Callable[[Any], object], first: int, packed: list[bytes], label: str, nonce: str
     ) -> None:
-        self.function, self.first, self.packed, self.label = function, first, packed, label
+        self.function, self.first, self.packed = function, first, packed
+        self.label, self.nonce = label, nonce
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -90,6 +92,7 @@ class Work:
 
     def _one(self, number: int) -> bytes:
         try:
-            return pack(self.function(unpack(self.packed[number])))
+            return encode(self.function(unpack(self.packed[number])))
         except Exception as error:  # noqa: BLE001 (whatever the function raises)
-            raise CarriedError(failure(error, label=self.label, index=self.first + number)) from None
+            ours = failure(error, label=self.label, index=self.first + number)
+            raise CarriedError(ours, self.nonce) from None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -12,9 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trueline.errors import SchemaError
-from trueline.spark.errors import CarriedError, translated
+from trueline.spark.errors import CarriedError, lasting_nonce, translated
 from trueline.spark.frames import Spooled, fetch, shares_folders, spool
 from trueline.spark.packing import pack, unpack
+from trueline.spark.plans import check_sql
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 from trueline.view.bounds import NO_BOUNDS, Bounds
@@ -162,7 +163,7 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
             return session.createDataFrame(target.empty_table(), schema)
         # Spark takes a time of day from Python in nanoseconds only.
         taken = to_arrow_schema(schema, timezone="UTC")
-        read = _Read([pack(part) for part in parts], columns, ours, taken)
+        read = _Read([pack(part) for part in parts], columns, ours, taken, lasting_nonce())
         return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
 
 
@@ -170,9 +171,10 @@ class _Read:
     """What one task does: reads its piece of the view."""
 
     def __init__(
-        self, parts: list[bytes], columns: Sequence[Column], ours: pa.Schema, schema: pa.Schema
+        self, parts: list[bytes], columns: Sequence[Column], ours: pa.Schema, schema: pa.Schema, nonce: str
     ) -> None:
         self.parts, self.columns, self.ours, self.schema = parts, tuple(columns), ours, schema
+        self.nonce = nonce
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -182,7 +184,7 @@ class _Read:
                     for chunk in part.chunks():
                         yield batch_of(chunk, self.columns, self.ours).cast(self.schema)
                 except Exception as error:  # noqa: BLE001 (whatever reading raises)
-                    raise CarriedError(failure(error, label=_LABEL, index=number)) from None
+                    raise CarriedError(failure(error, label=_LABEL, index=number), self.nonce) from None
 
 
 def _files(node: Node, columns: Sequence[Column]) -> tuple[Sequence[str], dict[str, pa.Field]] | None:
@@ -231,9 +233,15 @@ def _quoted(name: str) -> str:
 # --- queries ------------------------------------------------------------------------------
 
 
-def answer(session: SparkSession, query: str, parameters: Mapping[str, object]) -> DataFrame:
-    """Return the frame of a query, parameters bound."""
+def answer(
+    session: SparkSession, query: str, parameters: Mapping[str, object], tables: Collection[str] | None
+) -> DataFrame:
+    """Return the frame of a query, parameters bound; it may use these tables only, None if it is trusted."""
     with translated():
+        if tables is not None:
+            check_sql(session, query, tables)
+            # Twice is safer: no name of a format stands for a path in this session.
+            session.conf.set("spark.sql.runSQLOnFiles", "false")
         return session.sql(query, args=dict(parameters)) if parameters else session.sql(query)
 
 

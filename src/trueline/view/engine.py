@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -34,8 +34,17 @@ class Engine(Protocol):
     def register(self, session: Any, name: str, view: View) -> None:
         """Give a view a name that queries of a session can use."""
 
-    def answer(self, session: Any, query: str, parameters: Mapping[str, object]) -> Any:
-        """Return the frame of a query, parameters bound; errors are ours and say where."""
+    def answer(
+        self,
+        session: Any,
+        query: str,
+        parameters: Mapping[str, object],
+        tables: Collection[str] | None,
+    ) -> Any:
+        """Return the frame of a query, parameters bound; errors are ours and say where.
+
+        It may use these tables and what Spark has built in; with None it is trusted with everything.
+        """
 
 
 def engine() -> Engine:

@@ -29,7 +29,7 @@ T = TypeVar("T")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
 # Names of `open` and `clone` that are no options of a provider.
-_OURS: Final = frozenset({"path", "create", "spark", "url", "name", "force", "expected_head"})
+_OURS: Final = frozenset({"path", "create", "spark", "trusted_sql", "url", "name", "force", "expected_head"})
 DATASETS: Final = "datasets"
 PRIVATE: Final = ".trueline"
 # Beside the datasets, so that they go where the datasets go; no dataset can have such a name.

@@ -51,7 +51,12 @@ if TYPE_CHECKING:
 
 
 def open(  # noqa: A001 (the promised name)
-    path: str | os.PathLike[str], create: bool = False, spark: Any = None, **options: Any
+    path: str | os.PathLike[str],
+    create: bool = False,
+    spark: Any = None,
+    *,
+    trusted_sql: bool = False,
+    **options: Any,
 ) -> Workspace:
     """Open a workspace: a folder, or an object-store URL with the `options` its provider needs.
 
@@ -59,7 +64,9 @@ def open(  # noqa: A001 (the promised name)
     workspace. `spark` is a session (never changed: work is done in a new one
     beside it), the address of a Connect server (`sc://…`) or a master
     (`local[4]`); without it the settings `spark.…` say where Spark is started
-    when it is first needed.
+    when it is first needed. Queries reach the datasets and functions that
+    compute; with `trusted_sql` all that Spark can do: programs, Java, paths,
+    tables of its catalogs.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder, open(folder, create=True) as ws:
@@ -78,7 +85,7 @@ def open(  # noqa: A001 (the promised name)
             path=place.location,
         )
     settings = config.Config(text, place.write_config, f"{place.location}/{config.FILE}")
-    return Workspace(place, settings, spark)
+    return Workspace(place, settings, spark, trusted_sql=trusted_sql)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +106,14 @@ class Workspace:
     (True, ['sales'], 'root')
     """
 
-    def __init__(self, place: Place, settings: config.Config, spark: Any = None) -> None:
+    def __init__(
+        self, place: Place, settings: config.Config, spark: Any = None, *, trusted_sql: bool = False
+    ) -> None:
         self.place = place
         self.location = place.location
         self.config = settings
         self.rooms = Rooms(spark, settings)
+        self.trusted_sql = trusted_sql
         # What says what time it is, if not the system; with it commits can be made again, hash for hash.
         self.clock: Callable[[], Instant] | None = None
         self._open: dict[str, Dataset] = {}

@@ -43,7 +43,8 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     try:
         for name, view in views.items():
             spark.register(session, name, view)
-        source = spark.freeze(spark.answer(session, text, parameters), None, origins)
+        allowed = None if workspace.trusted_sql else list(views)
+        source = spark.freeze(spark.answer(session, text, parameters, allowed), None, origins)
     except BaseException:
         room.release(session)
         raise
