@@ -25,6 +25,7 @@ from trueline.chain.store import Folder
 from trueline.cli import main
 from trueline.errors import BadName, CorruptionError, LinkRefused, TruelineError
 from trueline.identity.multihash import Multihash
+from trueline.workspace.doctor import examine
 
 pytestmark = pytest.mark.contract("guard:G2")
 
@@ -523,6 +524,21 @@ def test_a_spark_task_writes_no_piece_through_a_link(tmp_path: Path) -> None:
     with pytest.raises(LinkRefused, match="scratch"):
         write(0, iter(ROWS.to_batches()))
     assert list((tmp_path / "victim").iterdir()) == []
+
+
+def test_the_doctor_names_links_and_does_not_follow_them(tmp: Path) -> None:
+    def found() -> list[str]:
+        return [check.detail for check in examine(tmp / "ws") if check.name == "links"]
+
+    (tmp / "ws" / "datasets" / "same").symlink_to("copy")
+    assert found() == []
+    place = tmp / "ws" / "datasets" / "sales" / "private" / "scratch"
+    replace_by_link(place, tmp / "victim")
+    (tmp / "victim" / "inner").symlink_to(tmp)
+    assert found() == [f"{place} is a symbolic link"]
+    shutil.rmtree(tmp / "ws" / ".trueline")
+    (tmp / "ws" / ".trueline").symlink_to(tmp / "victim")
+    assert found() == [f"{tmp / 'ws' / '.trueline'} is a symbolic link, and 1 more"]
 
 
 # --- anywhere -------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ class Inside:
 
     @contextmanager
     def folder(self, *, make: bool = False, mode: int = 0o777, files: Files = _FILES) -> Iterator[int]:
-        """Open this folder for as long as the context lasts; with `make` it is made (with `mode`), and those above."""
+        """Open this folder while the context lasts; `make` makes it (with `mode`) and those above."""
         if make:
             self.root.mkdir(parents=True, exist_ok=True)
         fd = files.open_folder(str(self.root))
