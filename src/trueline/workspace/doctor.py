@@ -15,6 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from trueline.workspace.places import DATASETS, PRIVATE
+
 _GIB: Final = 1 << 30
 _SPARK: Final = (4, 3)
 _HASHED: Final = 8 << 20
@@ -50,6 +52,7 @@ def examine(folder: str | os.PathLike[str]) -> list[Check]:
         _memory,
         lambda: _disk(path),
         lambda: _writable(path),
+        lambda: _links(path),
         _hashing,
     )
     return [check for step in steps for check in step()]
@@ -190,6 +193,30 @@ def _writable(path: Path) -> Iterator[Check]:
         )
     else:
         yield Check("folder", Verdict.OK, f"{place} can be written")
+
+
+def _links(path: Path) -> Iterator[Check]:
+    """Look for links in the folders of a workspace, which commands refuse."""
+    found: list[str] = []
+    for top in (path / PRIVATE, path / DATASETS):
+        if top.is_symlink():
+            found.append(str(top))
+            continue
+        for folder, folders, files in os.walk(top):
+            links = [Path(folder, name) for name in (*folders, *files) if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114 (thousands of files)
+            found += [str(each) for each in links if not _is_second_name(each)]
+    if found:
+        yield Check(
+            "links",
+            Verdict.WARN,
+            f"{found[0]} is a symbolic link" + (f", and {len(found) - 1:,} more" if found[1:] else ""),
+            "it is not followed: move what it leads to into its place, or remove it",
+        )
+
+
+def _is_second_name(link: Path) -> bool:
+    """Say whether a link is another name of a dataset beside it, which is allowed."""
+    return link.parent.name == DATASETS and link.resolve().parent == link.parent.resolve()
 
 
 def _hashing() -> Iterator[Check]:
