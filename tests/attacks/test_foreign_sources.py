@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 
 import pytest
@@ -223,6 +224,23 @@ def test_an_origin_that_is_a_link_itself_is_replaced_and_not_followed(lure, here
     here.clone(lure)
     assert theirs.read_text() == "theirs"
     assert here["lure"].origin is not None
+
+
+def test_an_origin_that_is_a_pipe_is_refused_and_not_waited_for(lure, here):
+    clone = here.clone(lure)
+    path = here.place.path / "datasets" / ".origins" / "lure.json"
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(StoreError):
+        _ = clone.origin
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"url": 1, "head": "x"}'])
+def test_an_origin_that_is_not_understood_is_none_and_makes_nothing_poll(lure, here, content):
+    here.clone(lure)
+    here.place.write_origin("lure", content)
+    assert here["lure"].origin is None
+    assert isinstance(here.pull()["lure"].refused, SourceNotConfirmed)
 
 
 @pytest.mark.parametrize("url", ["https://ann:secret@example.org/x?token=hidden", "s3://ann:secret@lake/x"])

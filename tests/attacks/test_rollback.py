@@ -184,6 +184,26 @@ def test_what_was_seen_outlives_an_index_that_is_made_anew(sales):
     assert kinds(sales.verify()) == ["rolled_back"]
 
 
+def test_where_the_index_cannot_be_written(ws, sales, monkeypatch):
+    """A folder that is read only, or full: the copy in memory knows what the file knew."""
+    from trueline.chain.index import Index
+    from trueline.chain.index_rows import Unusable
+
+    tip = sales.head
+    set_head(sales, commits(sales)[0])
+    ws.close()
+    connect = Index._connect
+
+    def refused(index):
+        if index.path is not None:
+            raise Unusable("read only")
+        return connect(index)
+
+    monkeypatch.setattr(Index, "_connect", refused)
+    (problem,) = ws["sales"].verify().problems
+    assert (str(problem.kind), problem.block) == ("rolled_back", tip)
+
+
 def test_in_an_object_store(tmp_path, monkeypatch):
     import obstore
 

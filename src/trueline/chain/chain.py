@@ -323,7 +323,9 @@ class Chain:
 
     def seen_heads(self) -> list[SeenHead]:
         """Return heads the chain had here and that are not on the present branch (guard:G6)."""
-        return self._guarded(self._index.seen) if self.tail() is not None else []
+        if self.tail() is None:
+            return []
+        return self._guarded(lambda: self._index.seen())  # noqa: PLW0108 (the index may be another then)
 
     def forget_heads(self, *heads: Multihash) -> None:
         """Forget heads the chain had here, all if none is named: where the head is now was meant."""

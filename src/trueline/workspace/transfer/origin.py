@@ -79,7 +79,9 @@ def keep_origin(place: Place, name: str, origin: Origin) -> None:
 
 def forget_origin(place: Place, name: str) -> None:
     """Forget where what was under a name came from, now that something else is there."""
-    place.write_origin(name, None)
+    # Whoever may only add to an object store is not asked to delete what is not there.
+    if place.read_origin(name) is not None:
+        place.write_origin(name, None)
     _forget_former(place, name)
 
 
