@@ -38,6 +38,7 @@ from trueline.errors import (
     HeadMissing,
     InputError,
     RefCASFailed,
+    StoreError,
 )
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
@@ -364,9 +365,11 @@ class Chain:
                 self.store.put(Folder.BLOCKS, block.to_bytes())
             # If the storage does not say whether the head moved, the next look at it will.
             self._tail = None
-            self.store.move_head(
-                after.head, expected=expected, meanwhile=lambda: self._note(blocks, expected)
-            )
+            # An index that knows a head says that there was one, so a first one has to be durable before.
+            note = partial(self._note, blocks, expected)
+            self.store.move_head(after.head, expected=expected, meanwhile=note if expected else None)
+            if not expected:
+                note()
         self._tail = after
 
     def _note(self, blocks: tuple[Block, ...], after: Multihash | None) -> None:
@@ -389,17 +392,21 @@ class Chain:
 
     def _guarded(self, ask: Callable[[], T]) -> T:
         """Ask the index; if it is damaged make it anew, if its place is unusable keep it in memory."""
-        for _ in range(3):
+        problem: Exception | None = None
+        for _ in range(4):
             try:
+                if problem is not None and (head := self.store.head()) is not None:
+                    self._catch_up(head)
                 return ask()
-            except Damaged:
-                self._index.discard()
-            except Unusable:
-                unusable, self._index = self._index, self._index.in_memory()
-                unusable.close()
-            if (head := self.store.head()) is not None:
-                self._catch_up(head)
-        return ask()
+            except (Damaged, Unusable) as error:
+                problem, before = error, self._index
+                if isinstance(error, Unusable):
+                    self._index = before.in_memory()
+                    before.close()
+                else:
+                    before.discard()
+        remedy = "see that its folder can be written and has room, then try again"
+        raise StoreError(f"the index of {self.store.location} cannot be kept: {problem}", remedy=remedy)
 
     def _load(self, head: Multihash | None) -> Tail | None:
         if head is None:

@@ -303,8 +303,9 @@ class Index:
         if self.path is not None and self.path.exists():
             with suppress(sqlite3.Error, Damaged):
                 source = sqlite3.connect(f"{self.path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)
-                target = copy._open()
-                source.backup(target)
+                # One that was cut short while it was made, by a full disk, has no tables.
+                if source.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+                    source.backup(copy._open())
                 source.close()
         return copy
 
@@ -378,6 +379,15 @@ class Index:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             target = str(self.path)
         connection = sqlite3.connect(target, timeout=60, isolation_level=None, check_same_thread=False)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            # Left open it would keep its lock.
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         # It can be made anew, so it need not be durable; the chain is.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
@@ -389,10 +399,8 @@ class Index:
             connection.execute(f"PRAGMA user_version = {VERSION}")
         connection.execute("COMMIT")
         if version not in (0, VERSION):
-            connection.close()
             raise Damaged(f"layout {version} is not {VERSION}")
         self._check_after_a_crash(connection)
-        return connection
 
     def _check_after_a_crash(self, connection: sqlite3.Connection) -> None:
         """Look through the file once after each start of the machine: being unsynced, a crash may tear it."""
@@ -403,7 +411,6 @@ class Index:
         if row is not None:
             answer = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if answer != "ok":
-                connection.close()
                 raise Damaged(str(answer))
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot,))
 
@@ -437,12 +444,7 @@ def _as_damage() -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if (
-            "readonly" in str(error)
-            or "unable to open" in str(error)
-            or "full" in str(error)
-            or "locked" in str(error)
-        ):
+        if any(said in str(error) for said in ("readonly", "unable to open", "full", "locked")):
             raise Unusable(str(error)) from None
         raise Damaged(str(error)) from None
     except (sqlite3.Error, OverflowError, ValueError, TypeError) as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from trueline.chain.files import refusal
+from trueline.chain.files import make_folders, refusal, sync_folder
 from trueline.chain.open_store import below, open_store
 from trueline.chain.store import Folder, Store, check_ref
 from trueline.chain.store_options import nested
@@ -123,7 +123,7 @@ class FolderPlace:
 
     def write_config(self, text: str, *, new: bool = False) -> None:
         with _refusing("write", self.path / config.FILE):
-            (self.path / DATASETS).mkdir(parents=True, exist_ok=True)
+            make_folders(self.path / DATASETS)
             write_file(self.path / config.FILE, text.encode(), replace=not new)
 
     def names(self) -> Iterator[str]:
@@ -220,7 +220,7 @@ def _refusing(doing: str, path: Path) -> Iterator[None]:
 
 def write_file(path: Path, data: bytes, *, replace: bool, mode: int = 0o644) -> None:
     """Write a small file whole and durably, or not at all; without `replace` an existing one stays."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(path.parent)
     staged = path.with_name(f".{path.name}.{os.getpid()}.{os.urandom(4).hex()}")
     fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -236,18 +236,14 @@ def write_file(path: Path, data: bytes, *, replace: bool, mode: int = 0o644) -> 
     finally:
         with suppress(FileNotFoundError):
             staged.unlink()
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
 
 
 def keep_key(place: Place, key: DatasetKey) -> Path:
     """Store the private half of a dataset's key where only its owner can read it."""
     path = place.keys / f"{key.id.removeprefix('did:odf:')}.key"
     with _refusing("write", path):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folders(path.parent, mode=0o700)
         write_file(path, key.private_bytes().hex().encode() + b"\n", replace=False, mode=0o600)
     return path
 
