@@ -106,8 +106,7 @@ class Chain:
     @property
     def position(self) -> Position | None:
         """The head and the last offset, None if the chain is empty."""
-        tail = self.tail()
-        return tail.position if tail else None
+        return tail.position if (tail := self.tail()) else None
 
     # --- blocks -----------------------------------------------------------------
 
@@ -193,8 +192,7 @@ class Chain:
 
     def sequence_of(self, block: Multihash) -> int | None:
         """Return the sequence number of a block of the present branch, None for others."""
-        entry = self.entry(block)
-        return entry.sequence_number if entry else None
+        return entry.sequence_number if (entry := self.entry(block)) else None
 
     def last_offset_at(self, block: Multihash) -> int | None:
         """Return the last offset of the dataset at a block."""
@@ -324,8 +322,7 @@ class Chain:
         with self._lock:
             self._index.discard()
             self._tail = None
-            tail = self.tail()
-            return tail.sequence_number + 1 if tail else 0
+            return tail.sequence_number + 1 if (tail := self.tail()) else 0
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Another process opens index and store for itself."""
@@ -380,8 +377,7 @@ class Chain:
             self._index.discard()
 
     def _required(self, block: Multihash) -> Entry:
-        entry = self.entry(block)
-        if entry is None:
+        if (entry := self.entry(block)) is None:
             raise ChainError(
                 f"block {block} is not on the present branch of {self.store.location}",
                 remedy="name a block of the log; it may have been cut off by a reset",
@@ -398,13 +394,11 @@ class Chain:
                 if problem is not None and (head := self.store.head()) is not None:
                     self._catch_up(head)
                 return ask()
-            except (Damaged, Unusable) as error:
-                problem, before = error, self._index
-                if isinstance(error, Unusable):
-                    self._index = before.in_memory()
-                    before.close()
-                else:
-                    before.discard()
+            except Damaged as error:
+                problem = error
+                self._index.discard()
+            except Unusable as error:
+                problem, self._index = error, self._index.in_memory()
         remedy = "see that its folder can be written and has room, then try again"
         raise StoreError(f"the index of {self.store.location} cannot be kept: {problem}", remedy=remedy)
 

@@ -255,8 +255,7 @@ class Index:
 
     def token(self, key: str) -> int | None:
         """Return the sequence number of the block that carries an idempotency key."""
-        rows = self._rows("SELECT seq FROM token WHERE key = ?", key)
-        return rows[0][0] if rows else None
+        return rows[0][0] if (rows := self._rows("SELECT seq FROM token WHERE key = ?", key)) else None
 
     def file(self, content: str) -> int | None:
         """Return the sequence number of the newest block that took in a file with these bytes."""
@@ -298,7 +297,7 @@ class Index:
                         self.path.with_name(self.path.name + suffix).unlink()
 
     def in_memory(self) -> Index:
-        """Return a copy that needs no place to write, for folders that are read-only or full."""
+        """Close it, and return a copy that needs no place to write: its folder is read-only or full."""
         copy = Index(None)
         if self.path is not None and self.path.exists():
             with suppress(sqlite3.Error, Damaged):
@@ -307,6 +306,7 @@ class Index:
                 if source.execute("PRAGMA user_version").fetchone()[0] == VERSION:
                     source.backup(copy._open())
                 source.close()
+        self.close()
         return copy
 
     def close(self) -> None:
