@@ -312,11 +312,11 @@ def test_a_setting_is_the_old_or_the_new(disk: Path, after: After) -> None:
     with tl.open(disk / "ws", create=True) as workspace:
 
         def work() -> None:
-            workspace.config.set("gc.older_than", "3 days")
+            workspace.config.set("gc.older_than", "3d")
 
         for crash, folder in after(disk, work):
             with tl.open(folder / "ws") as again:
-                old_or_new(crash, again.config["gc.older_than"] == "3 days", False, True)
+                old_or_new(crash, again.config["gc.older_than"] == "3d", False, True)
 
 
 def test_the_index_is_trusted_by_no_state_it_may_be_in(disk: Path, after: After) -> None:
