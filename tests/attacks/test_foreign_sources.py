@@ -231,7 +231,7 @@ def test_an_origin_that_is_a_pipe_is_refused_and_not_waited_for(lure, here):
     path = here.place.path / "datasets" / ".origins" / "lure.json"
     path.unlink()
     os.mkfifo(path)
-    with pytest.raises(StoreError):
+    with pytest.raises(LinkRefused):
         _ = clone.origin
 
 

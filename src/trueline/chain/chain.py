@@ -39,6 +39,7 @@ from trueline.errors import (
     HashMismatch,
     HeadMissing,
     InputError,
+    StoreError,
 )
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
@@ -106,8 +107,7 @@ class Chain:
     @property
     def position(self) -> Position | None:
         """The head and the last offset, None if the chain is empty."""
-        tail = self.tail()
-        return tail.position if tail else None
+        return tail.position if (tail := self.tail()) else None
 
     # --- blocks -----------------------------------------------------------------
 
@@ -193,8 +193,7 @@ class Chain:
 
     def sequence_of(self, block: Multihash) -> int | None:
         """Return the sequence number of a block of the present branch, None for others."""
-        entry = self.entry(block)
-        return entry.sequence_number if entry else None
+        return entry.sequence_number if (entry := self.entry(block)) else None
 
     def last_offset_at(self, block: Multihash) -> int | None:
         """Return the last offset of the dataset at a block."""
@@ -360,9 +359,11 @@ class Chain:
                 self.store.put(Folder.BLOCKS, block.to_bytes())
             # If the storage does not say whether the head moved, the next look at it will.
             self._tail = None
-            self.store.move_head(
-                after.head, expected=expected, meanwhile=lambda: self._note(blocks, expected)
-            )
+            # An index that knows a head says that there was one, so a first one has to be durable before.
+            note = partial(self._note, blocks, expected)
+            self.store.move_head(after.head, expected=expected, meanwhile=note if expected else None)
+            if not expected:
+                note()
         self._tail = after
 
     def _note(self, blocks: tuple[Block, ...], after: Multihash | None) -> None:
@@ -373,8 +374,7 @@ class Chain:
             self._index.discard()
 
     def _required(self, block: Multihash) -> Entry:
-        entry = self.entry(block)
-        if entry is None:
+        if (entry := self.entry(block)) is None:
             raise ChainError(
                 f"block {block} is not on the present branch of {self.store.location}",
                 remedy="name a block of the log; it may have been cut off by a reset",
@@ -385,17 +385,19 @@ class Chain:
 
     def _guarded(self, ask: Callable[[], T]) -> T:
         """Ask the index; if it is damaged make it anew, if its place is unusable keep it in memory."""
-        for _ in range(3):
+        problem: Exception | None = None
+        for _ in range(4):
             try:
+                if problem is not None and (head := self.store.head()) is not None:
+                    self._catch_up(head)
                 return ask()
-            except Damaged:
+            except Damaged as error:
+                problem = error
                 self._index.discard()
-            except Unusable:
-                unusable, self._index = self._index, self._index.in_memory()
-                unusable.close()
-            if (head := self.store.head()) is not None:
-                self._catch_up(head)
-        return ask()
+            except Unusable as error:
+                problem, self._index = error, self._index.in_memory()
+        remedy = "see that its folder can be written and has room, then try again"
+        raise StoreError(f"the index of {self.store.location} cannot be kept: {problem}", remedy=remedy)
 
     def _load(self, head: Multihash | None) -> Tail | None:
         if head is None:

@@ -15,7 +15,7 @@ from trueline.chain.aside import aside
 from trueline.chain.files import Files, refusal
 from trueline.chain.folders import Folders
 from trueline.chain.inside import Inside, inside
-from trueline.chain.leases import GC_LOCK, HEAD_LOCK, SCRATCH, TURN_LOCK, Leases
+from trueline.chain.leases import GC_LOCK, HEAD_LOCK, SCRATCH, STAGING, TURN_LOCK, Leases
 from trueline.chain.scratch import FolderScratch
 from trueline.chain.staging import StagedFile, Staging
 from trueline.chain.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
@@ -192,6 +192,7 @@ class FileStore:
                     self._files.unlink(name, within)
                 except FileNotFoundError:
                     return False
+            self._staging.removed(folder)
             return True
 
     # --- the head ---------------------------------------------------------
@@ -322,7 +323,13 @@ class FileStore:
     def fence(self) -> float | None:
         # A commit looks at its lease and moves the head under the same lock: it is seen here, or sees us.
         with self._refusing("clear leases in", "private"), self._moving():
-            return self._leases.oldest(clear=True)
+            oldest = self._leases.oldest(clear=True)
+        # What dead writers had staged may be rows that somebody wants gone.
+        with self._refusing("clear leases in", "private"):
+            for name in (STAGING, SCRATCH) if self._durable else ():
+                if (folder := self._folders.find(name)) is not None:
+                    self._files.fsync(folder)
+        return oldest
 
     @contextmanager
     def turn(self, *, alone: bool = False) -> Iterator[None]:

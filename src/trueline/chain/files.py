@@ -8,6 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from trueline.errors import LinkRefused, StorageFull, StorageReadOnly, StoreError
@@ -154,6 +155,25 @@ class Files:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
     def close(self, fd: int) -> None:
+        os.close(fd)
+
+
+def make_folders(path: Path, mode: int = 0o777) -> None:
+    """Make a folder and those above it where missing, each durable in the one above."""
+    missing = [path, *path.parents]
+    while missing and missing[-1].exists():
+        missing.pop()
+    for folder in reversed(missing):
+        folder.mkdir(mode=mode if folder == path else 0o777, exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder survive a power cut: given, replaced and taken away."""
+    fd = os.open(path, _FOLDER)
+    try:
+        Files().fsync(fd)
+    finally:
         os.close(fd)
 
 

@@ -70,6 +70,8 @@ def collect(
                     removed.append(stored)
                 elif store.size(folder, stored.hash) is not None:
                     kept += 1
+        if removed and not dry_run:
+            store.sync()
     return Collected(removed, kept)
 
 

@@ -236,8 +236,7 @@ class Index:
 
     def token(self, key: str) -> int | None:
         """Return the sequence number of the block that carries an idempotency key."""
-        rows = self._rows("SELECT seq FROM token WHERE key = ?", key)
-        return rows[0][0] if rows else None
+        return rows[0][0] if (rows := self._rows("SELECT seq FROM token WHERE key = ?", key)) else None
 
     def file(self, content: str) -> int | None:
         """Return the sequence number of the newest block that took in a file with these bytes."""
@@ -295,15 +294,17 @@ class Index:
                 remove_database(self.place)
 
     def in_memory(self) -> Index:
-        """Return a copy that needs no place to write, for folders that are read-only or full."""
+        """Close it, and return a copy that needs no place to write: its folder is read-only or full."""
         copy = Index(None)
         if self.place is not None and self.place.exists():
             with suppress(sqlite3.Error, Damaged):
                 check_database(self.place)
                 source = sqlite3.connect(f"{self.place.path.as_uri()}?mode=ro&immutable=1", uri=True)
-                target = copy._open()
-                source.backup(target)
+                # One that was cut short while it was made, by a full disk, has no tables.
+                if source.execute("PRAGMA user_version").fetchone()[0] == VERSION:
+                    source.backup(copy._open())
                 source.close()
+        self.close()
         return copy
 
     def close(self) -> None:
@@ -376,6 +377,15 @@ class Index:
 
     def _connect(self) -> sqlite3.Connection:
         connection = open_database(self.place)
+        try:
+            self._prepare(connection)
+        except BaseException:
+            # Left open it would keep its lock.
+            connection.close()
+            raise
+        return connection
+
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         # It can be made anew, so it need not be durable; the chain is.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
@@ -389,10 +399,8 @@ class Index:
                 write_seen(connection, self._carried)
         connection.execute("COMMIT")
         if version not in (0, VERSION):
-            connection.close()
             raise Damaged(f"layout {version} is not {VERSION}")
         self._check_after_a_crash(connection)
-        return connection
 
     def _check_after_a_crash(self, connection: sqlite3.Connection) -> None:
         """Look through the file once after each start of the machine: being unsynced, a crash may tear it."""
@@ -403,7 +411,6 @@ class Index:
         if row is not None:
             answer = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
             if answer != "ok":
-                connection.close()
                 raise Damaged(str(answer))
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('boot', ?)", (boot,))
 
@@ -437,12 +444,7 @@ def _as_damage() -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if (
-            "readonly" in str(error)
-            or "unable to open" in str(error)
-            or "full" in str(error)
-            or "locked" in str(error)
-        ):
+        if any(said in str(error) for said in ("readonly", "unable to open", "full", "locked")):
             raise Unusable(str(error)) from None
         raise Damaged(str(error)) from None
     except (sqlite3.Error, OverflowError, ValueError, TypeError) as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
-from trueline.chain.files import Files, link_refused
+from trueline.chain.files import Files, link_refused, make_folders
 from trueline.errors import LinkRefused
 
 if TYPE_CHECKING:
@@ -68,16 +68,23 @@ class Inside:
     # --- looking --------------------------------------------------------------
 
     @contextmanager
-    def folder(self, *, make: bool = False, mode: int = 0o777, files: Files = _FILES) -> Iterator[int]:
-        """Open this folder for the context; with `make` it is made with `mode`, and those above it."""
+    def folder(
+        self, *, make: bool = False, mode: int = 0o777, durable: bool = False, files: Files = _FILES
+    ) -> Iterator[int]:
+        """Open this folder for the context; with `make` it is made with `mode`, and those above it.
+
+        What is made `durable` survives a power cut: each new folder in the one above.
+        """
         if make:
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folders(self.root)
         fd = files.open_folder(str(self.root))
         try:
             for depth, name in enumerate(self.parts, 1):
                 if make:
                     with suppress(FileExistsError):
                         files.make_folder(name, fd, mode if depth == len(self.parts) else 0o777)
+                        if durable:
+                            files.fsync(fd)
                 above, fd = fd, self._entered(name, fd, depth, files)
                 files.close(above)
             yield fd
@@ -159,7 +166,7 @@ class Inside:
     def write(self, data: bytes, *, replace: bool, mode: int = 0o644, folder_mode: int = 0o777) -> None:
         """Write a small file whole and durably, or not at all; without `replace` an existing one stays."""
         staged = f".{self.name}.{os.getpid()}.{secrets.token_hex(4)}"
-        with self._named(make=True, mode=folder_mode) as above:
+        with self._named(make=True, mode=folder_mode, durable=True) as above:
             fd = _FILES.create(staged, above, mode)
             try:
                 try:
@@ -178,10 +185,10 @@ class Inside:
             _FILES.fsync(above)
 
     @contextmanager
-    def _named(self, *, make: bool = False, mode: int = 0o777) -> Iterator[int]:
+    def _named(self, *, make: bool = False, mode: int = 0o777, durable: bool = False) -> Iterator[int]:
         """Open the folder above; a link in this place raises with its whole path."""
         try:
-            with self.parent.folder(make=make, mode=mode) as above:
+            with self.parent.folder(make=make, mode=mode, durable=durable) as above:
                 yield above
         except OSError as error:
             if error.errno == errno.ELOOP:

@@ -227,6 +227,12 @@ class Staging:
         """Return a staged object's file; it may get its name, and lose this one, at any time."""
         return self._staged.get((folder, name)) if self._staged else None
 
+    def removed(self, folder: Folder) -> None:
+        """Note that a name was taken away, which lasts from the next `sync` on."""
+        with self._mutex:
+            self._leave_to_parent()
+            self._unsynced.add(folder)
+
     def close(self) -> None:
         """Give up what is staged and end the lease."""
         with self._mutex:

@@ -90,10 +90,13 @@ class Store(Protocol):
         """Iterate over the visible objects, in no order; foreign files are passed over."""
 
     def delete(self, folder: Folder, name: Multihash, *, unless_after: float | None = None) -> bool:
-        """Remove an object; keep it if it was written (or put again) at `unless_after` or later."""
+        """Remove an object; keep it if it was written (or put again) at `unless_after` or later.
+
+        It may come back after a power cut until the next `sync`.
+        """
 
     def sync(self) -> None:
-        """Make everything staged durable and visible."""
+        """Make everything staged durable and visible, and what was removed gone for good."""
 
     def head(self, ref: str = "head") -> Multihash | None:
         """Return where the ref points, None if it was never set."""

@@ -130,6 +130,15 @@ class _Counted:
             yield batch
 
 
+def _sync_folder(path: Path) -> None:
+    """Make the file's new name survive a power cut."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 def _saved(
     node: Node, path: str | os.PathLike[str], write: Callable[[BinaryIO, Any], None], *, overwrite: bool
 ) -> Saved:
@@ -148,7 +157,10 @@ def _saved(
     try:
         with staged.open("wb") as file:
             write(file, counted)
+            file.flush()
+            os.fsync(file.fileno())
         staged.replace(target)
+        _sync_folder(target.parent)
     except MemoryError as error:
         raise OutOfMemory(
             f"there is no memory to write {target.name}: {error}", remedy="give this process more memory"

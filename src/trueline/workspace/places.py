@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from trueline.chain.file_store import FileStore
-from trueline.chain.files import refusal
+from trueline.chain.files import make_folders, refusal
 from trueline.chain.inside import Inside, remove_tree
 from trueline.chain.leases import is_private
 from trueline.chain.open_store import below, open_store
@@ -128,8 +128,10 @@ class FolderPlace:
         return config.read_settings(self.inside(self.path / config.FILE))
 
     def write_config(self, text: str, *, new: bool = False) -> None:
-        with _refusing("write", self.path / config.FILE), self._datasets.folder(make=True):
-            self.inside(self.path / config.FILE).write(text.encode(), replace=not new)
+        with _refusing("write", self.path / config.FILE):
+            make_folders(self.path)
+            with self._datasets.folder(make=True, durable=True):
+                self.inside(self.path / config.FILE).write(text.encode(), replace=not new)
 
     @property
     def _datasets(self) -> Inside:

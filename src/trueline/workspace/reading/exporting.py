@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from trueline.chain.files import refusal
+from trueline.chain.files import refusal, sync_folder
 from trueline.console.items import plain
 from trueline.errors import InputError, OutOfMemory, SchemaError, TruelineError
 from trueline.view.view import View
@@ -51,7 +51,10 @@ def export(view: View, path: str | os.PathLike[str], *, overwrite: bool = False)
     try:
         with staged.open("wb") as file:
             write(file, view.schema.to_arrow(), counted)
+            file.flush()
+            os.fsync(file.fileno())
         staged.replace(target)
+        sync_folder(target.parent)
     except TruelineError:
         raise
     except MemoryError as error:

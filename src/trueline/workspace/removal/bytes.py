@@ -19,7 +19,10 @@ def clear(chain: Chain, removals: Removals, *, after: int = -1, store: Store | N
     dataset. What is not there is passed over.
     """
     place = chain.store if store is None else store
-    return sum(place.delete(folder, name) for folder, name in _objects(chain, removals, after))
+    count = sum(place.delete(folder, name) for folder, name in _objects(chain, removals, after))
+    # Also where there was nothing to delete: a cut may have left it unsynced the last time.
+    place.sync()
+    return count
 
 
 def _objects(chain: Chain, removals: Removals, after: int) -> Iterator[tuple[Folder, Multihash]]:
