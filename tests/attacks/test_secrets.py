@@ -96,7 +96,7 @@ def lines(server: Server) -> list[list[str]]:
     words += [["create", f"n{number}", "--source", address] for number, address in enumerate(addresses)]
     words += [["-C", address, "list"] for address in addresses[-6:]]
     words += [["init", address] for address in addresses[-6:]]
-    return words + [
+    words += [
         ["list", "--json"],
         ["status"],
         ["log", "--blocks", "--json"],
@@ -105,6 +105,7 @@ def lines(server: Server) -> list[list[str]]:
         ["config", "set", "spark.remote", f"http://h/?token={SECRET}"],
         ["pull"],
     ]
+    return words
 
 
 def test_no_command_shows_or_writes_one(server, shop, tmp_path, capsys):
@@ -165,7 +166,7 @@ content:
         {"kind": "Container", "image": "i", "env": [{"name": "API_TOKEN", "value": SECRET}]},
         {"kind": "EthereumLogs", "nodeUrl": f"https://node.example/?apikey={SECRET}"},
     ],
-    ids=lambda fetch: "-".join(fetch),
+    ids="-".join,
 )
 def test_a_definition_with_a_secret_is_refused_and_nothing_is_written(shop, fetch):
     before = {path for path in shop.rglob("*") if path.is_file()}

@@ -1,4 +1,4 @@
-"""A workspace's own file says where Spark runs, and so where the data goes: it may propose, its user decides."""
+"""A workspace's own file says where Spark runs, so where data goes: it may propose, its user decides."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_spark_on_this_machine_is_taken_without_asking(theirs, entered, master
 
 
 @pytest.mark.parametrize(
-    ("environment", "own", "expected"),
+    "chosen",
     [
         ({"MASTER": "local[3]"}, {}, Settings(master="local[3]")),
         ({"REMOTE": "sc://env:1"}, {"spark.remote": "sc://own:1"}, Settings(remote="sc://env:1")),
@@ -127,10 +127,10 @@ def test_a_spark_on_this_machine_is_taken_without_asking(theirs, entered, master
         ({}, {"spark.remote": "sc://own:1"}, Settings(remote="sc://own:1")),
         ({}, {"spark.master": "yarn"}, Settings(master="yarn")),
     ],
+    ids=str,
 )
-def test_the_user_decides_and_is_not_asked_about_what_was_proposed(
-    theirs, entered, monkeypatch, environment, own, expected
-):
+def test_the_user_decides_and_is_not_asked_about_what_was_proposed(theirs, entered, monkeypatch, chosen):
+    environment, own, expected = chosen
     propose(theirs, remote=THEIRS)
     for name, value in environment.items():
         monkeypatch.setenv(f"TRUELINE_SPARK_{name}", value)

@@ -356,14 +356,13 @@ def read_settings(path: Path) -> str | None:
     try:
         # O_NONBLOCK: a named pipe in the place of the file must not stop the reader.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise broken("is not a file")
         with os.fdopen(fd, "rb") as file:
-            if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise broken("is not a file")
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except IsADirectoryError:
-        raise broken("is not a file") from None
     except OSError as error:
         raise refusal(error, "read", str(path)) from error
     if len(raw) > MAX_BYTES:
