@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -83,7 +84,11 @@ def test_a_workspace_does_not_decide_where_its_data_goes(theirs, entered, propos
 
 def test_the_remedy_works_and_is_for_this_value_in_this_workspace(theirs, entered, tmp_path):
     propose(theirs, remote=THEIRS)
-    assert main(["-C", str(theirs), "config", "trust", "spark.remote"]) == 0
+    with tl.open(theirs) as ws, pytest.raises(SettingNotConfirmed) as refused:
+        _ = ws.rooms.first
+    program, *words = shlex.split(refused.value.remedy.split("`")[1])
+    assert program == "trueline"
+    assert main(words) == 0
     with tl.open(theirs) as ws:
         _ = ws.rooms.first
     assert entered == [(None, Settings(remote=THEIRS))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -266,12 +267,13 @@ class Config(Mapping[str, Any]):
         """Return a value that may be used: a proposal is asked about, and an error where nobody answers."""
         if self.is_open(name):
             shown = visible(masked_text(str(self.proposed(name))), lines=False)
+            folder = shlex.quote(self._location.removesuffix(f"/{FILE}"))
             question = f"{self._location} sends work of this workspace to {shown} ({name}). Use it?"
             if not consoles.current().confirm(question):
                 raise SettingNotConfirmed(
                     f"{self._location} proposes {name} = {shown}, which nobody has confirmed here",
-                    remedy=f"`trueline config trust {name}` or ws.config.trust({name!r}) confirms it; "
-                    "to work elsewhere give tl.open(..., spark=...), or set "
+                    remedy=f"`trueline -C {folder} config trust {name}` or ws.config.trust({name!r}) "
+                    "confirms it; to work elsewhere give tl.open(..., spark=...), or set "
                     f"{variable('spark.master')}=local[*]",
                     name=name,
                     value=shown,
