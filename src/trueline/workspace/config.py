@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FILE: Final = "trueline.toml"
 FORMAT: Final = 1
 MAX_BYTES: Final = 1 << 20
-# The parser keeps every beginning of a dotted name: 100,000 dots in one (200 kB) took 40 GB.
+# The parser keeps every beginning of a dotted name, so memory grows with the square of its dots.
 _MAX_DOTS: Final = 4000
 NEW: Final = f"""# A Trueline workspace. `trueline config list` shows what can be set here.
 format = {FORMAT}
