@@ -7,21 +7,21 @@ from typing import Any, Final
 from trueline.credentials import masked_text
 
 # Control characters, and those that turn the direction of text or hide in it: shown, never obeyed.
-_HIDDEN: Final = (
+HIDDEN: Final = (
     *range(0x20),
     *range(0x7F, 0xA0),
     0x061C,
-    *range(0x200B, 0x2010),
+    0x200B,
+    # Not 0x200C and 0x200D, which join the parts of one picture, and of letters in some scripts.
+    *range(0x200E, 0x2010),
     *range(0x2028, 0x202F),
     *range(0x2060, 0x2070),
     0xFEFF,
     *range(0xD800, 0xE000),
 )
-# Joins the parts of one picture, and of letters in some scripts.
-_JOINERS: Final = frozenset({0x200C, 0x200D})
-_SHOWN: Final = {
-    code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in _HIDDEN if code not in _JOINERS
-}
+_SHOWN: Final = {code: f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" for code in HIDDEN}
+# Fields that hold a name from outside; where the message repeats one it stays on its line.
+_NAMES: Final = ("path", "name", "column", "url", "location", "source", "file", "dataset")
 _SHOWN_IN_LINES: Final = {code: text for code, text in _SHOWN.items() if code not in (9, 10)}
 
 
@@ -51,6 +51,10 @@ class TruelineError(Exception):
     """
 
     def __init__(self, problem: str, *, remedy: str = "", code: str = "", **fields: object) -> None:
+        for name in _NAMES:
+            given = fields.get(name)
+            if isinstance(given, str) and ("\n" in given or "\r" in given):
+                problem = problem.replace(given, visible(given, lines=False))
         self.problem = masked_text(problem)
         self.remedy = masked_text(remedy)
         self.code = code or type(self).__name__

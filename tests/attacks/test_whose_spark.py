@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -83,7 +84,11 @@ def test_a_workspace_does_not_decide_where_its_data_goes(theirs, entered, propos
 
 def test_the_remedy_works_and_is_for_this_value_in_this_workspace(theirs, entered, tmp_path):
     propose(theirs, remote=THEIRS)
-    assert main(["-C", str(theirs), "config", "trust", "spark.remote"]) == 0
+    with tl.open(theirs) as ws, pytest.raises(SettingNotConfirmed) as refused:
+        _ = ws.rooms.first
+    program, *words = shlex.split(refused.value.remedy.split("`")[1])
+    assert program == "trueline"
+    assert main(words) == 0
     with tl.open(theirs) as ws:
         _ = ws.rooms.first
     assert entered == [(None, Settings(remote=THEIRS))]
@@ -119,7 +124,7 @@ def test_a_spark_on_this_machine_is_taken_without_asking(theirs, entered, master
 
 
 @pytest.mark.parametrize(
-    ("environment", "own", "expected"),
+    "chosen",
     [
         ({"MASTER": "local[3]"}, {}, Settings(master="local[3]")),
         ({"REMOTE": "sc://env:1"}, {"spark.remote": "sc://own:1"}, Settings(remote="sc://env:1")),
@@ -127,10 +132,10 @@ def test_a_spark_on_this_machine_is_taken_without_asking(theirs, entered, master
         ({}, {"spark.remote": "sc://own:1"}, Settings(remote="sc://own:1")),
         ({}, {"spark.master": "yarn"}, Settings(master="yarn")),
     ],
+    ids=str,
 )
-def test_the_user_decides_and_is_not_asked_about_what_was_proposed(
-    theirs, entered, monkeypatch, environment, own, expected
-):
+def test_the_user_decides_and_is_not_asked_about_what_was_proposed(theirs, entered, monkeypatch, chosen):
+    environment, own, expected = chosen
     propose(theirs, remote=THEIRS)
     for name, value in environment.items():
         monkeypatch.setenv(f"TRUELINE_SPARK_{name}", value)

@@ -151,7 +151,7 @@ class TerminalConsole(Console):
     ) -> None:
         self.out = out or sys.stdout
         self.err = err or sys.stderr
-        self.keys = keys or sys.stdin
+        self.keys: TextIO | None = keys or sys.stdin
         self._rich: dict[TextIO, RichConsole] = {}
 
     def _drawn(self, stream: TextIO) -> RichConsole | None:
@@ -176,7 +176,8 @@ class TerminalConsole(Console):
 
     def confirm(self, question: str) -> bool | None:
         """Ask on stderr, if that and the keyboard are a terminal's; anything but yes is no."""
-        if not (self.err.isatty() and self.keys.isatty()):
+        # A process without a terminal may have no keyboard at all.
+        if self.keys is None or not (self.err.isatty() and self.keys.isatty()):
             return None
         self.err.write(f"{safe(question)} [y/N] ")
         self.err.flush()

@@ -10,7 +10,7 @@ from html import escape
 from math import isfinite
 from typing import Any, Literal, TypeAlias
 
-from trueline.errors import visible
+from trueline.errors import HIDDEN, visible
 
 Style: TypeAlias = Literal["plain", "strong", "good", "bad", "faint"]
 
@@ -175,15 +175,18 @@ def as_html(item: Item) -> str:
 
 
 def as_json(document: object, *, indent: int | None = None) -> str:
-    """Write plain values as JSON, exactly; what no encoding can hold (half a character) is escaped."""
+    r"""Write plain values as JSON, exactly; what a terminal might obey is escaped as JSON does.
+
+    >>> print(as_json({"a": "é\u202e"}))
+    {"a": "é\u202e"}
+    """
     import json
 
-    text = json.dumps(document, ensure_ascii=False, indent=indent)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(document, indent=indent)
-    return text
+    # Such characters can only stand within strings, where the escape says the same.
+    return json.dumps(document, ensure_ascii=False, indent=indent).translate(_ESCAPED)
+
+
+_ESCAPED = {code: f"\\u{code:04x}" for code in HIDDEN if code >= 0x7F}
 
 
 def plain(value: object) -> Any:

@@ -339,8 +339,12 @@ def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
         ) from error
     torn_at: int | None = None
     place = 0
-    with os.fdopen(opened, "rb") as file:
+    try:
         _check_regular(path, opened)
+    except InputError:
+        os.close(opened)
+        raise
+    with os.fdopen(opened, "rb") as file:
         while raw := file.readline(LONGEST_LINE + 1):
             place += len(raw)
             try:

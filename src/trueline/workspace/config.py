@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 FILE: Final = "trueline.toml"
 FORMAT: Final = 1
 MAX_BYTES: Final = 1 << 20
+# The parser keeps every beginning of a dotted name, so memory grows with the square of its dots.
+_MAX_DOTS: Final = 4000
 NEW: Final = f"""# A Trueline workspace. `trueline config list` shows what can be set here.
 format = {FORMAT}
 """
@@ -265,12 +268,13 @@ class Config(Mapping[str, Any]):
         """Return a value that may be used: a proposal is asked about, and an error where nobody answers."""
         if self.is_open(name):
             shown = visible(masked_text(str(self.proposed(name))), lines=False)
+            folder = shlex.quote(self._location.removesuffix(f"/{FILE}"))
             question = f"{self._location} sends work of this workspace to {shown} ({name}). Use it?"
             if not consoles.current().confirm(question):
                 raise SettingNotConfirmed(
                     f"{self._location} proposes {name} = {shown}, which nobody has confirmed here",
-                    remedy=f"`trueline config trust {name}` or ws.config.trust({name!r}) confirms it; "
-                    "to work elsewhere give tl.open(..., spark=...), or set "
+                    remedy=f"`trueline -C {folder} config trust {name}` or ws.config.trust({name!r}) "
+                    "confirms it; to work elsewhere give tl.open(..., spark=...), or set "
                     f"{variable('spark.master')}=local[*]",
                     name=name,
                     value=shown,
@@ -362,8 +366,6 @@ def read_settings(path: Path | Inside) -> str | None:
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except IsADirectoryError:
-        raise broken("is not a file") from None
     except OSError as error:
         raise refusal(error, "read", str(path)) from error
     if len(raw) > MAX_BYTES:
@@ -376,11 +378,18 @@ def read_settings(path: Path | Inside) -> str | None:
 
 def _opened(path: Path) -> BinaryIO:
     # O_NONBLOCK: a named pipe in the place of the file must not stop the reader.
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC), "rb")
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        return os.fdopen(fd, "rb")
+    except BaseException:
+        os.close(fd)  # a folder, for example
+        raise
 
 
 def parsed(text: str, broken: Callable[[str], ConfigError]) -> dict[str, Any]:
     """Return the values of TOML text by dotted name; whatever is wrong with it is told by `broken`."""
+    if text.count(".") > _MAX_DOTS:
+        raise broken("is too large for a configuration")
     try:
         return dict(_flat(tomllib.loads(text)))
     except (ValueError, RecursionError, OverflowError) as error:
