@@ -68,6 +68,9 @@ class Limits:
         )
 
 
+DEFAULT: Final = Limits()
+
+
 def record_too_long(path: str, line: int, limit: int, found: int) -> LimitExceeded:
     """The error of a record that does not end within the limit."""
     wanted = max(4 * limit, KIB)

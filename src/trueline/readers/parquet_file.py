@@ -8,7 +8,7 @@ of their pages are looked at, and as many rows are decoded together as fit.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, BinaryIO, Final, cast
@@ -26,6 +26,7 @@ from trueline.readers.parquet_pages import (
     LongestRecord,
     Malformed,
     Page,
+    codecs,
     longest_value,
     pages,
     read_at,
@@ -62,7 +63,7 @@ class _Leaf:
         if column.logical_type.type == "DECIMAL":
             width = max(width, 32)
         marks = 2 * (column.max_definition_level > 0) + 2 * (column.max_repetition_level > 0)
-        return cls(place, column.path, max(width, 8) + marks, text, column.max_repetition_level)
+        return cls(place, column.path, width + marks, text, column.max_repetition_level)
 
 
 class BoundedFile:
@@ -106,7 +107,9 @@ class BoundedFile:
         columns, depth = schema_shape(read_at(self._raw, self._size - 8 - length, length))
         self._limits.check_columns(self._path, columns)
         if depth > DEPTH:
-            raise Malformed(f"its columns are nested {depth:,} levels deep, and more than {DEPTH} are not read")
+            raise Malformed(
+                f"its columns are nested {depth:,} levels deep, and more than {DEPTH} are not read"
+            )
         return min(_THRIFT_ELEMENTS, max(length, 1))
 
     @cached_property
@@ -121,6 +124,8 @@ class BoundedFile:
     def rows(self, group: int) -> int:
         """How many rows a group has: what the footer says, held against the pages of a column."""
         said = int(self.metadata.row_group(group).num_rows)
+        if said <= self._size:
+            return said  # no more rows than bytes: nobody is harmed by counting them
         flat = next((leaf for leaf in self._leaves if not leaf.levels), None)
         if flat is not None and self._column(group, flat).total < said:
             raise Malformed(f"group of rows {group} says it has {said:,} rows, and has fewer")
@@ -135,14 +140,18 @@ class BoundedFile:
         """
         if not names:
             left = self.rows(group)
+            size = max(1, min(rows, self._limits.batch_bytes // max(besides, 1)))
             while left > 0:
-                yield pa.record_batch({"": pa.nulls(min(left, rows))}).select([])
-                left -= rows
+                yield pa.record_batch({"": pa.nulls(min(left, size))}).select([])
+                left -= size
             return
         size = self.rows_at_once(group, names, rows, besides=besides)
-        yield from self._file.iter_batches(
-            size, row_groups=[group], columns=list(names), use_threads=threads
-        )
+        yield from self._file.iter_batches(size, row_groups=[group], columns=list(names), use_threads=threads)
+
+    def all_batches(self, rows: int) -> Iterator[pa.RecordBatch]:
+        """Yield all columns of all groups."""
+        for group in range(self.num_row_groups):
+            yield from self.batches(group, self.schema_arrow.names, rows)
 
     def rows_at_once(self, group: int, names: Sequence[str], rows: int, *, besides: int = 0) -> int:
         """How many rows of a group, up to `rows`, can be decoded together."""
@@ -209,11 +218,20 @@ class BoundedFile:
         if known is None:
             if self._columns and next(iter(self._columns))[0] != group:
                 self._columns.clear()
-            column = self.metadata.row_group(group).column(leaf.place)
-            found = pages(self._raw, *self._range(group, leaf), column.num_values)
-            known = _Column(self._raw, leaf, column.compression, list(found))
+            values = self.metadata.row_group(group).column(leaf.place).num_values
+            found = list(pages(self._raw, *self._range(group, leaf), values))
+            known = _Column(self._raw, leaf, lambda: self._codec(group, leaf), found)
             self._columns[group, leaf.place] = known
         return known
+
+    def _codec(self, group: int, leaf: _Leaf) -> str:
+        found = self._codecs
+        return found[group][leaf.place] if group < len(found) and leaf.place < len(found[group]) else ""
+
+    @cached_property
+    def _codecs(self) -> list[list[str]]:
+        length = int.from_bytes(read_at(self._raw, self._size - 8, 4), "little")
+        return codecs(read_at(self._raw, max(self._size - 8 - length, 0), length))
 
 
 def _prefixes(path: str) -> Iterator[str]:
@@ -230,7 +248,7 @@ def _prefixes(path: str) -> Iterator[str]:
 class _Column:
     """What the pages of one column in one group say; the largest that some of its rows can become."""
 
-    def __init__(self, raw: BinaryIO, leaf: _Leaf, codec: str, found: list[Page]) -> None:
+    def __init__(self, raw: BinaryIO, leaf: _Leaf, codec: Callable[[], str], found: list[Page]) -> None:
         self.leaf = leaf
         self.spare = 0
         self._raw, self._codec = raw, codec
@@ -293,7 +311,7 @@ class _Column:
             return 0
         if page.size <= 4 * page.values + 64:
             return max(page.size - 4 * page.values, 0)  # short, whichever it is
-        data = unpacked(self._raw, page, self._codec)
+        data = unpacked(self._raw, page, self._codec())
         return page.size if data is None else longest_value(data, page.values)
 
     @cached_property
@@ -306,7 +324,7 @@ class _Column:
             return self.total
         counted = LongestRecord(self.leaf.levels.bit_length())
         for page in self._pages:
-            levels = repetition_levels(self._raw, page, self._codec)
+            levels = repetition_levels(self._raw, page, self._codec())
             if levels is None:
                 return self.total
             counted.add(levels, page.values)
@@ -367,7 +385,7 @@ class _Ahead(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         for start, data in self._held:
             begin = self._at - start
-            if size >= 0 and 0 <= begin and begin + size <= len(data):
+            if size >= 0 and begin >= 0 and begin + size <= len(data):
                 self._at += size
                 return data[begin : begin + size]
         self._far.seek(self._at)

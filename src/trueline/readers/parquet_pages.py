@@ -7,9 +7,9 @@ they are read here first, some dozens of bytes a page, and no page is unpacked t
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, Final
+from typing import Any, BinaryIO, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +24,10 @@ _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 PLAIN_DICTIONARY, RLE, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 2, 3, 6, 7, 8
 # Packed levels that are looked at together.
 _PACKED_BYTES: Final = 1 << 17
-_CODECS: Final = {"SNAPPY": "snappy", "GZIP": "gzip", "ZSTD": "zstd", "BROTLI": "brotli", "LZ4": "lz4_raw"}
+# Of what Parquet has; LZO and the older form of LZ4 are not read here.
+_CODES: Final = {0: "uncompressed", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
+_SCHEMA, _GROUPS = 2, 4
+T = TypeVar("T")
 
 
 class Malformed(ValueError):
@@ -91,9 +94,8 @@ class Thrift:
             return self.binary()
         if kind in (_LIST, _SET):
             count, kind = self.list()
-            for _ in range(count):
-                self.element(kind, depth)
-            return None
+            found = [self.element(kind, depth) for _ in range(count)]
+            return found if kind == _STRUCT else None
         if kind == _BYTE:
             return self.byte()
         if kind == _DOUBLE:
@@ -115,16 +117,38 @@ class Thrift:
 
 def schema_shape(footer: bytes) -> tuple[int, int]:
     """How many columns a footer describes, and how deep they are nested, before Arrow builds them."""
+    return _in_footer(footer, _SCHEMA, _shape)
+
+
+def codecs(footer: bytes) -> list[list[str]]:
+    """How the columns of each group of rows are packed; Arrow, asked for a codec it does not know, aborts."""
+    return _in_footer(footer, _GROUPS, _group_codecs)
+
+
+def _in_footer(footer: bytes, wanted: int, read: Callable[[Thrift], T]) -> T:
+    """Read one list of the footer, and pass over what is before it."""
     try:
         thrift, number = Thrift(footer), 0
         while kind := thrift.byte():
             number = number + (kind >> 4) if kind >> 4 else thrift.integer()
-            if number == 2 and kind & 15 == _LIST:
-                return _shape(thrift)
+            if number == wanted and kind & 15 == _LIST:
+                return read(thrift)
             thrift.value(kind & 15, 0)
     except _Short:
         raise Malformed("the footer ends too early") from None
-    raise Malformed("the footer has no schema")
+    raise Malformed("the footer lacks a part")
+
+
+def _group_codecs(thrift: Thrift) -> list[list[str]]:
+    count, kind = thrift.list()
+    groups = []
+    for _ in range(count):
+        group = thrift.element(kind)
+        columns = group.get(1) if isinstance(group, dict) else None
+        metas = [column.get(3) if isinstance(column, dict) else None for column in columns or ()]
+        codes = [meta.get(4) if isinstance(meta, dict) else None for meta in metas]
+        groups.append([_CODES.get(code, "") if isinstance(code, int) else "" for code in codes])
+    return groups
 
 
 def _shape(thrift: Thrift) -> tuple[int, int]:
@@ -235,13 +259,12 @@ def unpacked(file: BinaryIO, page: Page, codec: str) -> bytes | None:
     data = read_at(file, page.at, page.packed)
     if len(data) < page.packed:
         raise Malformed("a page ends too early")
-    if codec == "UNCOMPRESSED":
+    if codec == "uncompressed":
         return data
-    known = _CODECS.get(codec)
-    if known is None:
+    if not codec:
         return None
     try:
-        return bytes(pa.decompress(data, page.size, codec=known, asbytes=True))
+        return bytes(pa.decompress(data, page.size, codec=codec, asbytes=True))
     except (pa.ArrowInvalid, OSError):
         return None
 
@@ -304,7 +327,8 @@ class LongestRecord:
             thrift.at += len(data)
             bits = np.unpackbits(np.frombuffer(data, np.uint8), bitorder="little")
             whole = len(bits) // self._width
-            found = bits[: whole * self._width].reshape(whole, self._width).any(axis=1)[: left - taken]
+            inside = np.asarray(bits[: whole * self._width].reshape(whole, self._width).any(axis=1), np.bool_)
+            found = inside[: left - taken]
             taken += len(found)
             self._mixed(found)
             if len(data) < size:
@@ -337,5 +361,3 @@ def repetition_levels(file: BinaryIO, page: Page, codec: str) -> bytes | None:
         return None
     (size,) = struct.unpack_from("<I", data)
     return data[4 : 4 + size]
-
-
