@@ -1,0 +1,1 @@
+"""Attacks: each succeeded once, and is refused now."""
