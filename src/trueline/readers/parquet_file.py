@@ -153,6 +153,17 @@ class BoundedFile:
         for group in range(self.num_row_groups):
             yield from self.batches(group, self.schema_arrow.names, rows)
 
+    def table(self) -> pa.Table:
+        """All rows at once, if they fit."""
+        names, found = self.schema_arrow.names, 0
+        for group in range(self.num_row_groups):
+            rows = self.rows(group)
+            at_once = self.rows_at_once(group, names, max(rows, 1))
+            found += -(-rows * self._limits.batch_bytes // at_once) if at_once < rows else 0
+        if found:
+            raise self._limits.too_large(self._path, "the table", found)
+        return pa.Table.from_batches(self.all_batches(65_536), self.schema_arrow)
+
     def rows_at_once(self, group: int, names: Sequence[str], rows: int, *, besides: int = 0) -> int:
         """How many rows of a group, up to `rows`, can be decoded together."""
         wanted = set(names)
