@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any, Final
 
 from trueline.credentials import masked_text
@@ -124,6 +125,10 @@ class CheckFailed(InputError):
 
 class BrokenFile(InputError):
     """A source file that cannot be read to its end: torn, truncated, or not what it is said to be."""
+
+
+class LimitExceeded(InputError):
+    """A file that would take more memory than is allowed: `limit` names the setting, `allowed` its value."""
 
 
 class ChainError(InputError):
@@ -296,7 +301,9 @@ class StoreError(RetryError, OSError):
 
 
 class OutOfMemory(RetryError, MemoryError):
-    """There was no memory for rows on their way; nothing was changed."""
+    """There was no memory for what was asked; nothing was changed, and nothing is said about the data."""
+
+    __str__ = TruelineError.__str__
 
 
 class StorageFull(StoreError):
@@ -329,6 +336,32 @@ class JournalBusy(RetryError):
 
 class TaskFailed(RetryError):
     """A function raised something unexpected while it worked on one piece; `traceback` says where."""
+
+
+# What Arrow's allocator says where a library between it and us made an OSError of it.
+_NO_MEMORY = ("malloc of size", "realloc of size", "std::bad_alloc")
+
+
+def check_memory(error: BaseException, doing: str) -> None:
+    """Raise `OutOfMemory` if that is what an error is, whatever class it has; call it before blaming data.
+
+    >>> check_memory(ValueError("not a number"), "reading the file")
+    >>> check_memory(MemoryError(), "reading the file")
+    Traceback (most recent call last):
+    trueline.errors.OutOfMemory: there was no memory for reading the file
+      → give this process more memory, or read or append less at a time
+    """
+    if isinstance(error, OutOfMemory):
+        raise error
+    refused = isinstance(error, OSError) and (
+        error.errno == errno.ENOMEM or any(words in str(error) for words in _NO_MEMORY)
+    )
+    if isinstance(error, MemoryError) or refused:
+        said = str(error).splitlines()[0][:200] if str(error) else ""
+        raise OutOfMemory(
+            f"there was no memory for {doing}" + (f": {said}" if said else ""),
+            remedy="give this process more memory, or read or append less at a time",
+        ) from error
 
 
 # --- corruption -------------------------------------------------------------

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.architecture import ROOT
 from tests.readers.reading import everything
-from trueline.errors import BrokenFile, InputError, SchemaError, StoreError
+from trueline.errors import BrokenFile, InputError, LimitExceeded, SchemaError, StoreError
 from trueline.readers import CsvReader, JsonReader, Source, TextReader, find
 from trueline.readers.stream import opened
 
@@ -112,14 +112,14 @@ def test_a_gzip_bomb_does_not_fill_the_memory():
     code = """
 import resource, sys, zlib, pyarrow as pa
 from trueline.readers import Source, TextReader
-from trueline.errors import BrokenFile
+from trueline.errors import LimitExceeded
 pack = zlib.compressobj(1, wbits=31)
 chunk = b"a" * (1 << 20)
 bomb = b"".join(pack.compress(chunk) for _ in range(512)) + pack.flush()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 try:
     list(TextReader().read(Source.memory(bomb), pa.schema({"text": pa.string()})))
-except BrokenFile as error:
+except LimitExceeded as error:
     print(error.code, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 """
     done = subprocess.run(
@@ -223,7 +223,7 @@ def test_a_record_may_have_as_many_bytes_as_the_limit_and_not_one_more(reader, e
     schema = pa.schema({"a": pa.string()}) if not isinstance(reader, TextReader) else TEXT
     limit = 9 if isinstance(reader, JsonReader) and end == b"\r\n" else 10
     everything(reader, b"a\n" + b"x" * limit + end + (b"y" if end else b""), schema)
-    with pytest.raises(BrokenFile) as caught:
+    with pytest.raises(LimitExceeded) as caught:
         everything(reader, b"a\n" + b"x" * (limit + 1) + end + (b"y" if end else b""), schema)
     assert (caught.value.code, caught.value.line) == ("RecordTooLong", 2)
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.readers.reading import everything
-from trueline.errors import BrokenFile, InputError
+from trueline.errors import InputError, LimitExceeded
 from trueline.readers import TextReader
 
 TEXT = pa.schema({"text": pa.string()})
@@ -39,7 +39,7 @@ def test_a_whole_file_is_one_row():
         assert everything(TextReader(whole=True, block_bytes=1), data, TEXT)["columns"]["text"] == [
             data.decode()
         ]
-    with pytest.raises(BrokenFile):
+    with pytest.raises(LimitExceeded):
         everything(TextReader(whole=True, max_record_bytes=3), b"a\nb\n", TEXT)
 
 

@@ -9,6 +9,7 @@ import pytest
 from trueline.errors import (
     EnvironmentMissing,
     HashMismatch,
+    OutOfMemory,
     QueryError,
     SparkFailed,
     StorageFull,
@@ -65,7 +66,7 @@ class Said(Exception):
 )
 def test_a_job_that_failed_is_told_by_its_cause(text, code):
     error = translate(Said(text))
-    assert isinstance(error, SparkFailed)
+    assert isinstance(error, OutOfMemory if code == "OutOfMemory" else SparkFailed)
     assert error.code == code
     assert error.remedy
     assert "\tat " not in str(error)

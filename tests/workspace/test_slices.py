@@ -210,7 +210,9 @@ def test_a_lack_of_memory_is_told_as_one():
 
     store = MemoryStore()
     layout = writing.SliceLayout(fit(pa.table({"x": [1]}), Empty).schema, SetVocab(), NOW)
-    with pytest.raises(OutOfMemory, match=r"no memory to write a slice.*\n.*fewer rows at a time") as caught:
+    with pytest.raises(
+        OutOfMemory, match=r"no memory for writing a slice.*\n.*append less at a time"
+    ) as caught:
         writing.write_slice(store, tables(), layout, 0)
     assert isinstance(caught.value, MemoryError)
     assert list(store.list(Folder.DATA)) == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from trueline.annotations import annotations_of_arrow, annotations_to_arrow
 from trueline.chain import datatypes as t
 from trueline.chain.wire import Record
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError, SchemaError, check_memory
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -120,6 +120,7 @@ def to_arrow(schema: t.DataSchema, *, annotated: bool = False) -> pa.Schema:
         try:
             fields.append(_annotated(field) if annotated else _arrow_field(field.name, field.type))
         except (pa.ArrowException, ValueError, OverflowError) as error:
+            check_memory(error, "reading the schema")
             raise SchemaError(
                 f"column {field.name!r} cannot be held by Arrow: {error}",
                 remedy="use a type within Arrow's limits",
@@ -208,6 +209,7 @@ def read_raw(raw: bytes) -> t.DataSchema:
     try:
         return from_arrow(pa.ipc.read_schema(pa.BufferReader(framed)))
     except (pa.ArrowException, OSError, ValueError) as error:
+        check_memory(error, "reading the schema")
         problem = error.problem if isinstance(error, InputError) else error
         raise InputError(
             f"the raw Arrow schema cannot be read: {problem}", remedy="the block is damaged"

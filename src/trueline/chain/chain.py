@@ -80,6 +80,7 @@ class Chain:
     ) -> None:
         self.store = store
         self.inputs = inputs
+        self.settings: Mapping[str, Any] = {}  # of the workspace it is in
         self._index = Index(index)
         self._lock = threading.RLock()
         self._tail: Tail | None = None

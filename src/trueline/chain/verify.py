@@ -14,7 +14,14 @@ from trueline.chain.pinned import Pinned
 from trueline.chain.references import Reference, references
 from trueline.chain.removal_rules import removal_beyond
 from trueline.chain.tail import Tail, follow
-from trueline.errors import ChainError, CorruptionError, InputError, ObjectMissing, TruelineError
+from trueline.errors import (
+    ChainError,
+    CorruptionError,
+    InputError,
+    ObjectMissing,
+    TruelineError,
+    check_memory,
+)
 from trueline.identity.multihash import Multihash
 from trueline.identity.physical import physical_hash
 
@@ -114,6 +121,7 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
         try:
             block = chain.block(entry.hash)
         except (TruelineError, OSError) as error:
+            check_memory(error, f"reading block {entry.hash}")
             return Report(count, problems=(_problem(error, entry.hash, entry.sequence_number),))
         if block.prev_block_hash != (tail.head if tail else None):
             raise _IndexIsWrong

@@ -24,6 +24,7 @@ from trueline.cli.session import (
     session,
     tell,
 )
+from trueline.errors import OutOfMemory, check_memory
 
 # Where each command is. A command line names one, and only its module is loaded: all of them cost 50 ms.
 COMMANDS = {
@@ -177,6 +178,11 @@ def _unexpected(console: consoles.Console, error: Exception) -> int:
         return MISUSE
     if type(error).__name__ == "Abort":
         return INTERRUPTED
+    try:
+        check_memory(error, "the command")
+    except OutOfMemory as lacking:
+        tell(console, lacking.code, lacking.problem, lacking.remedy, {})
+        return FAILED
     tell(
         console,
         "Unexpected",

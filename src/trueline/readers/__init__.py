@@ -26,6 +26,7 @@ from trueline.readers.batch import (
 from trueline.readers.csv_reader import CsvReader
 from trueline.readers.diagnosis import looks_wrong
 from trueline.readers.json_reader import JsonReader
+from trueline.readers.limits import Limits
 from trueline.readers.parquet_reader import ParquetReader
 from trueline.readers.reader import Reader
 from trueline.readers.source import Source, find
@@ -41,6 +42,7 @@ __all__ = [
     "Batch",
     "CsvReader",
     "JsonReader",
+    "Limits",
     "ParquetReader",
     "ReadStats",
     "Reader",

@@ -10,11 +10,11 @@ from typing import Protocol
 import numpy as np
 
 from trueline.errors import BrokenFile
+from trueline.readers.limits import record_too_long
 from trueline.readers.source import Source
 from trueline.readers.stream import TextStream
 
 BLOCK = 1 << 21
-LIMIT = 1 << 24
 # A `\r` at the end of what was read may be the first half of a line end.
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 
@@ -27,7 +27,7 @@ class Cut(Protocol):
         ...
 
     def first(self, text: bytes) -> int:
-        """Length of the first record without its line end."""
+        """Length of the first record without its line end; all of the text where it does not end in it."""
         ...
 
     def lines(self, text: bytes) -> int:
@@ -70,7 +70,7 @@ def blocks(
         text += more
         end = cut.whole(text, final=final and ends)
         if len(text) > limit and cut.first(text) > limit:
-            raise _too_long(source, line, limit)
+            raise record_too_long(source.path, line, limit, len(text))
         if end:
             block = Block(text[:end], line)
             yield block
@@ -95,7 +95,7 @@ def _after(skip: int, stream: TextStream, source: Source, *, size: int, limit: i
         if line > skip:
             return text
         if len(text) > limit:
-            raise _too_long(source, line, limit)
+            raise record_too_long(source.path, line, limit, len(text))
     return b""
 
 
@@ -142,16 +142,6 @@ def _nul(source: Source, line: int) -> BrokenFile:
     return BrokenFile(
         f"{source.path} is broken: a zero byte on line {line}",
         remedy="if it is text of two bytes a character, give encoding='utf-16'; else fetch the file again",
-        path=source.path,
-        line=line,
-    )
-
-
-def _too_long(source: Source, line: int, limit: int) -> BrokenFile:
-    return BrokenFile(
-        f"{source.path}: the record that begins on line {line} is longer than {limit:,} bytes",
-        remedy="look for a quote that is never closed, or give a larger max_record_bytes",
-        code="RecordTooLong",
         path=source.path,
         line=line,
     )

@@ -22,15 +22,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from trueline.readers.batch import EXTRA, BadColumn, Piece, ReadStats, Rows, table_of
-from trueline.readers.blocks import Block
+from trueline.readers.blocks import Block, count_lines
 from trueline.readers.cells import Cells, by_the_rules, convert, is_strict
 from trueline.readers.csv_file import Habits, Layout
+from trueline.readers.limits import CELLS
 from trueline.readers.records import Dialect, lines_before
 from trueline.readers.rules import CellRules, is_text
 from trueline.readers.stream import BOM
 
-# Cells of a piece whose rows are short; a block of full rows has no more than it has bytes.
-_CELLS = 1 << 22
 _COLUMN = re.compile(r"In CSV column #([0-9]+)")
 
 
@@ -73,7 +72,10 @@ class BlockParser:
             place: None if quoted and place in self._doubtful else self._guess(place, kind, hexadecimal=odd)
             for place, kind in self._kinds()
         }
-        read = self._parsed(block.text, types) or self._parsed(block.text, dict.fromkeys(wanted))
+        read = None
+        # Full rows have no more cells than bytes; columns that the file lacks have, where rows are many.
+        if count_lines(block.text) * len(self._layout.schema) <= CELLS:
+            read = self._parsed(block.text, types) or self._parsed(block.text, dict.fromkeys(wanted))
         if read is not None:
             yield self._piece(block, block.text, read, None, stats)
             return
@@ -85,7 +87,7 @@ class BlockParser:
 
     def _parts(self, block: Block) -> Iterator[Block]:
         """Cut a block so that rows short of many cells do not fill the memory when they get them."""
-        step = max(1, _CELLS // self._layout.width)
+        step = max(1, CELLS // max(self._layout.width, len(self._layout.schema)))
         starts, _ = self._rows(block.text)
         begins = [0, *starts[step::step].tolist(), len(block.text)]
         for at, end in pairwise(begins):
@@ -117,16 +119,18 @@ class BlockParser:
         table = table_of(arrays, self._layout.schema, read.rows)
         return Piece(table, bad, partial(self._lines, block, read.rows))
 
-    def raw(self, block: Block) -> list[pa.Array]:
-        """All cells of a block as bytes; null where they are missing."""
+    def raw(self, block: Block) -> Iterator[list[pa.Array]]:
+        """All cells of a block as bytes, some rows at a time; null where they are missing."""
         every = dict.fromkeys(range(self._layout.width))
         read = self._parsed(block.text, every)
         if read is not None:
-            return [read.column(place) for place in every]
-        text, ragged = self._mended(block.text)
-        read = self._parsed(text, every)
-        assert read is not None, "a mended block has rows of one width"
-        return [_cut_off(read.column(place), None, ragged, place)[0] for place in every]
+            yield [read.column(place) for place in every]
+            return
+        for part in self._parts(block):
+            text, ragged = self._mended(part.text)
+            read = self._parsed(text, every)
+            assert read is not None, "a mended block has rows of one width"
+            yield [_cut_off(read.column(place), None, ragged, place)[0] for place in every]
 
     def _kinds(self) -> list[tuple[int, pa.DataType]]:
         pairs = zip(self._layout.places, self._layout.schema.types, strict=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from trueline.errors import SchemaError
 from trueline.readers.blocks import Block, blocks, count_lines
+from trueline.readers.limits import DEFAULT, Limits
 from trueline.readers.parts import WHOLE, Part
 from trueline.readers.records import Dialect
 from trueline.readers.source import Source
@@ -37,14 +39,14 @@ class CsvText:
     names: tuple[str, ...] | None = None
     skip_lines: int = 0
     block_bytes: int = 0
-    limit: int = 0
+    limits: Limits = DEFAULT
 
     def open(
         self, stream: TextStream, source: Source, part: Part = WHOLE
     ) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
         """The names of the columns, None where the file does not tell, and the blocks behind the header."""
         skip = 0 if part.start else self.skip_lines
-        size, limit, ends = self.block_bytes, self.limit, part.stop is None
+        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
         found = blocks(stream, source, self.dialect, size=size, limit=limit, skip=skip, ends=ends)
         if part.start:
             return part.names, found
@@ -54,6 +56,8 @@ class CsvText:
             begin = self._header_end(block.text)
             if begin is not None:
                 at, end, rest = begin
+                line = block.line + count_lines(block.text[:at])
+                self.limits.check_columns(source.path, self.dialect.width(block.text[at:end]), line)
                 names = self.names or self._names(block.text[at:end], source)
                 return names, _behind(block, rest, found)
         return self.names or (), iter(())
@@ -72,11 +76,8 @@ class CsvText:
                 path=source.path,
             ) from None
         names = tuple(cell or f"column_{number}" for number, cell in enumerate(cells, start=1))
-        twice = (
-            next((name for name in names if names.count(name) > 1), None)
-            if len(set(names)) < len(names)
-            else None
-        )
+        counted = Counter(names)
+        twice = next((name for name, count in counted.items() if count > 1), None)
         if twice is not None:
             raise SchemaError(
                 f"{source.path}: the header has {twice!r} twice",

@@ -12,12 +12,20 @@ import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
 from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
-from trueline.readers.blocks import BLOCK, LIMIT, Block, count_lines
+from trueline.readers.blocks import BLOCK, Block, count_lines
 from trueline.readers.csv_block import BlockParser
 from trueline.readers.csv_file import CsvText, Layout
 from trueline.readers.inference import guess
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, cut_text
-from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
+from trueline.readers.reader import (
+    NOTHING,
+    SAMPLE_BYTES,
+    SAMPLE_CELLS,
+    SAMPLE_ROWS,
+    Reader,
+    chosen,
+    guessed,
+)
 from trueline.readers.records import Dialect
 from trueline.readers.rules import FALSE, TRUE, CellRules, check_readable
 from trueline.readers.source import Source
@@ -64,7 +72,8 @@ class CsvReader(Reader):
     timestamp_format: str | None = None
     timezone: str = "UTC"
     max_listed: int = MAX_LISTED
-    max_record_bytes: int = LIMIT
+    max_columns: int | None = None
+    max_record_bytes: int | None = None
     block_bytes: int = BLOCK
 
     def __post_init__(self) -> None:
@@ -78,7 +87,8 @@ class CsvReader(Reader):
             )
         if len(set(marks)) < len(marks):
             raise InputError("separator, quote and escape are not different", remedy="change one of them")
-        if min(self.max_record_bytes, self.block_bytes) < 1 or min(self.skip_lines, self.max_listed) < 0:
+        _ = self.limits
+        if self.block_bytes < 1 or min(self.skip_lines, self.max_listed) < 0:
             raise InputError("a limit is too small", remedy="give larger numbers")
         rules = self.rules
         for name in ("nulls", "true_values", "false_values"):
@@ -156,9 +166,7 @@ class CsvReader(Reader):
         quote = self.quote.encode() if self.quote else None
         escape = self.escape.encode() if self.escape else None
         dialect = Dialect(self.separator.encode(), quote, escape)
-        return CsvText(
-            dialect, self.header, self.names, self.skip_lines, self.block_bytes, self.max_record_bytes
-        )
+        return CsvText(dialect, self.header, self.names, self.skip_lines, self.block_bytes, self.limits)
 
     def _layout(
         self,
@@ -195,7 +203,7 @@ class CsvReader(Reader):
                 names, blocks = self._text.open(stream, source)
                 names = names if names is not None else first
                 if names is None:
-                    names, blocks = self._numbered(blocks)
+                    names, blocks = self._numbered(blocks, source)
                     first = names
                 for name in names or ():
                     sample.setdefault(name, [])
@@ -207,22 +215,27 @@ class CsvReader(Reader):
     ) -> int:
         """Add cells of at most `rows` rows to a sample; returns how many."""
         parser = BlockParser(self._text.dialect, self.rules, Layout(names, pa.schema([]), ()))
-        taken = 0
-        for block in blocks if names else ():
-            arrays = [array[: rows - taken] for array in parser.raw(block)]
-            for name, array in zip(names, arrays, strict=True):
+        taken = size = 0
+        for arrays in (part for block in (blocks if names else ()) for part in parser.raw(block)):
+            some = [array[: rows - taken] for array in arrays]
+            for name, array in zip(names, some, strict=True):
                 sample[name].append(array)
-            taken += len(arrays[0])
-            if taken >= rows:
-                break
+            taken += len(some[0])
+            size += sum(array.nbytes for array in some)
+            if taken >= rows or size >= SAMPLE_BYTES or taken * len(names) >= SAMPLE_CELLS:
+                # A sample is held as a whole, with all files that are looked at.
+                return max(taken, rows)
         return taken
 
-    def _numbered(self, blocks: Iterator[Block]) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
+    def _numbered(
+        self, blocks: Iterator[Block], source: Source
+    ) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
         """Names for the cells of the first row of a file without a header."""
         passed = []
         for block in blocks:
             passed.append(block)
             if width := self._width(block):
+                self.limits.check_columns(source.path, width, block.line)
                 return tuple(f"column_{number}" for number in range(1, width + 1)), chain(passed, blocks)
             if len(passed) > _BLANK_BLOCKS:
                 passed = passed[-1:]

@@ -20,6 +20,7 @@ from trueline.readers.batch import LINE, BadColumn, Piece, ReadStats, Rows, tabl
 from trueline.readers.blocks import Block
 from trueline.readers.cells import Cells, convert, is_strict
 from trueline.readers.json_values import MAX_DEPTH, NotAnObject
+from trueline.readers.limits import CELLS
 from trueline.readers.rules import CellRules
 
 # Lines in which Arrow failed are tried again in so many parts, twice, before Python reads them.
@@ -48,7 +49,10 @@ class LineParser:
     def pieces(self, block: Block, stats: ReadStats) -> Iterator[Piece]:
         """Type the lines of a block; lines of white space are no rows."""
         lines = _Lines(block)
-        yield from self._pieces(lines, 0, len(lines), 0, stats)
+        # A line may lack any of the columns: so many lines together that their cells fit.
+        step = max(1, CELLS // max(len(self._schema), 1))
+        for start in range(0, len(lines), step):
+            yield from self._pieces(lines, start, min(start + step, len(lines)), 0, stats)
 
     def _pieces(self, lines: _Lines, start: int, stop: int, tries: int, stats: ReadStats) -> Iterator[Piece]:
         if start == stop:

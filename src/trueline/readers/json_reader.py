@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -11,11 +12,11 @@ import pyarrow as pa
 from trueline.errors import InputError
 from trueline.readers import json_values
 from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
-from trueline.readers.blocks import BLOCK, LIMIT, Block, Lines, blocks
+from trueline.readers.blocks import BLOCK, Block, Lines, blocks
 from trueline.readers.inference import moment, number
 from trueline.readers.json_block import LineParser
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
-from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
+from trueline.readers.reader import NOTHING, SAMPLE_BYTES, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
 from trueline.readers.stream import can_be_cut, encoding_name, opened
@@ -42,12 +43,14 @@ class JsonReader(Reader):
     timestamp_format: str | None = None
     timezone: str = "UTC"
     max_listed: int = MAX_LISTED
-    max_record_bytes: int = LIMIT
+    max_columns: int | None = None
+    max_record_bytes: int | None = None
     block_bytes: int = BLOCK
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", encoding_name(self.encoding))
-        if min(self.max_record_bytes, self.block_bytes) < 1 or self.max_listed < 0:
+        _ = self.limits
+        if self.block_bytes < 1 or self.max_listed < 0:
             raise InputError("a limit is too small", remedy="give larger numbers")
         _ = self.rules
 
@@ -86,7 +89,8 @@ class JsonReader(Reader):
             if first is None:
                 # The keys of the first object tell a schema that speaks of another file.
                 first = next(_objects(block), None)
-                stats.unknown += [key for key in first or () if schema.get_field_index(key) < 0]
+                unknown = (key for key in first or () if schema.get_field_index(key) < 0)
+                stats.unknown += islice(unknown, self.limits.columns)
             yield from parser.pieces(block, stats)
             if part.stop is not None:
                 stats.lines = block.line - 1 + block.text.count(b"\n")
@@ -96,7 +100,7 @@ class JsonReader(Reader):
         return cut_text(source, size, after_line) if can_be_cut(source, self.encoding, size) else [WHOLE]
 
     def _blocks(self, source: Source, part: Part = WHOLE) -> Iterator[Block]:
-        size, limit, ends = self.block_bytes, self.max_record_bytes, part.stop is None
+        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
         with opened(source, self.encoding, part) as stream:
             yield from blocks(stream, source, Lines(universal=False), size=size, limit=limit, ends=ends)
 
@@ -105,15 +109,19 @@ class JsonReader(Reader):
     ) -> pa.Schema:
         """All keys of the first rows, each with the narrowest type that loses nothing of them."""
         sample: dict[str, list[Any]] = {}
+        room = SAMPLE_BYTES
         for source in sources:
             for block in self._blocks(source) if rows > 0 else ():
                 for found in _objects(block):
                     for key, value in found.items():
                         sample.setdefault(key, []).append(value)
+                    self.limits.check_columns(source.path, len(sample), block.line)
                     rows -= 1
                     if rows <= 0:
                         break
-                if rows <= 0:
+                room -= len(block.text)
+                if rows <= 0 or room <= 0:
+                    rows = 0
                     break
         return guessed(sample, known, lambda values: _guess(values, self.rules))
 

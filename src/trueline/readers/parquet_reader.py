@@ -10,9 +10,8 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from trueline.errors import BrokenFile, InputError, SchemaError
+from trueline.errors import BrokenFile, InputError, SchemaError, TruelineError, check_memory
 from trueline.readers.batch import (
     BATCH_ROWS,
     MAX_LISTED,
@@ -24,12 +23,12 @@ from trueline.readers.batch import (
     table_of,
 )
 from trueline.readers.casting import cast_column, check_castable
+from trueline.readers.limits import Limits
+from trueline.readers.parquet_file import BoundedFile
 from trueline.readers.parts import PART_BYTES, PART_ROWS, WHOLE, Part
 from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen
 from trueline.readers.source import Source
 
-# Pages are read as they are needed, not a row group at once.
-_BUFFER = 1 << 20
 _LARGE = 1 << 28
 
 
@@ -38,6 +37,7 @@ class ParquetReader(Reader):
     """Reads Parquet, a few pages at a time, and only the columns asked for.
 
     >>> from io import BytesIO
+    >>> import pyarrow.parquet as pq
     >>> file = BytesIO()
     >>> pq.write_table(pa.table({"a": [1, 300]}), file)
     >>> batch = next(ParquetReader().read(Source.memory(file.getvalue()), pa.schema({"a": pa.int8()})))
@@ -48,8 +48,11 @@ class ParquetReader(Reader):
     kind: ClassVar[str] = "parquet"
 
     max_listed: int = MAX_LISTED
+    max_columns: int | None = None
+    max_batch_bytes: int | None = None
 
     def __post_init__(self) -> None:
+        _ = self.limits
         if self.max_listed < 0:
             raise InputError("a limit is too small", remedy="give larger numbers")
 
@@ -59,7 +62,7 @@ class ParquetReader(Reader):
         """The columns of all files, widened where they differ."""
         found = pa.schema([])
         for source in sources:
-            with _file(source) as file:
+            with _file(source, self.limits) as file:
                 schema = pa.schema([_typed(field, known) for field in file.schema_arrow])
             _check_names(source, schema)
             try:
@@ -74,14 +77,14 @@ class ParquetReader(Reader):
 
     def count_rows(self, source: Source) -> int:
         """How many rows the footer says there are."""
-        with _file(source) as file:
-            return int(file.metadata.num_rows)
+        with _file(source, self.limits) as file:
+            return sum(file.rows(group) for group in range(file.num_row_groups))
 
     def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
         """Cut between row groups, about every million rows: a group is decoded from its start."""
         if source.size is None or source.size < size:
             return [WHOLE]
-        with _file(source) as file:
+        with _file(source, self.limits) as file:
             groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
         places, at = [0], 0
         for rows in groups:
@@ -118,7 +121,7 @@ class ParquetReader(Reader):
         stats: ReadStats,
         wish: _Range,
     ) -> Iterator[Piece]:
-        with _file(source) as file:
+        with _file(source, self.limits) as file:
             there = file.schema_arrow
             _check_names(source, there)
             stats.absent += [name for name in schema.names if there.get_field_index(name) < 0]
@@ -132,7 +135,8 @@ class ParquetReader(Reader):
             names = [name for name in wanted.names if there.get_field_index(name) >= 0]
             for name in names:
                 check_castable(there.field(name).type, wanted.field(name), source.path)
-            for batch in _ranged(file, names, wish):
+            lacking = sum(_width(field.type) for field in wanted if field.name not in there.names)
+            for batch in _ranged(file, names, wish, lacking):
                 for part in _small(batch):
                     yield _piece(part, wanted, stats)
 
@@ -147,20 +151,16 @@ class ParquetReader(Reader):
 
 
 @contextmanager
-def _file(source: Source) -> Iterator[pq.ParquetFile]:
+def _file(source: Source, limits: Limits) -> Iterator[BoundedFile]:
     """Open a file; whatever Parquet does not understand is a broken file."""
     with closing(source.open()) as raw:
         try:
-            with pq.ParquetFile(
-                pa.PythonFile(raw, mode="r"),
-                buffer_size=_BUFFER,
-                pre_buffer=False,
-                page_checksum_verification=True,
-            ) as file:
+            with closing(BoundedFile(raw, source.path, limits, checksums=True)) as file:
                 yield file
-        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-            if isinstance(error, InputError):
-                raise
+        except TruelineError:
+            raise
+        except (pa.ArrowException, MemoryError, OSError, ValueError, OverflowError) as error:
+            check_memory(error, f"reading {source.path}")
             raise BrokenFile(
                 f"{source.path} is broken or not Parquet: {str(error).splitlines()[0][:200]}",
                 remedy="fetch the file again",
@@ -189,7 +189,7 @@ class _Range(NamedTuple):
     stop: int | None
 
 
-def _ranged(file: pq.ParquetFile, names: list[str], wish: _Range) -> Iterator[pa.RecordBatch]:
+def _ranged(file: BoundedFile, names: list[str], wish: _Range, lacking: int) -> Iterator[pa.RecordBatch]:
     """Batches of the rows asked for; row groups outside the range are not touched."""
     at = 0
     for group in range(file.metadata.num_row_groups):
@@ -197,18 +197,16 @@ def _ranged(file: pq.ParquetFile, names: list[str], wish: _Range) -> Iterator[pa
         low = max(wish.start - at, 0)
         high = min(rows, wish.stop - at) if wish.stop is not None else rows
         if low < high:
-            yield from _group(file, group, names, _Range(wish.batch_rows, low, high))
+            yield from _group(file, group, names, _Range(wish.batch_rows, low, high), lacking)
         at += rows
 
 
-def _group(file: pq.ParquetFile, group: int, names: list[str], wish: _Range) -> Iterator[pa.RecordBatch]:
-    low, high = wish.start, wish.stop or 0
-    if not names:
-        yield table_of([], pa.schema([]), high - low)
-        return
-    at = 0
+def _group(
+    file: BoundedFile, group: int, names: list[str], wish: _Range, lacking: int
+) -> Iterator[pa.RecordBatch]:
+    low, high, at = wish.start, wish.stop or 0, 0
     size = max(1, min(wish.batch_rows, high))
-    for batch in file.iter_batches(size, row_groups=[group], columns=names, use_threads=False):
+    for batch in file.batches(group, names, size, besides=lacking):
         begin, end = max(low - at, 0), min(high - at, batch.num_rows)
         if begin < end:
             yield batch.slice(begin, end - begin)
@@ -216,6 +214,14 @@ def _group(file: pq.ParquetFile, group: int, names: list[str], wish: _Range) -> 
         if at >= high:
             return
     raise ValueError(f"row group {group} ends after {at} rows")
+
+
+def _width(kind: pa.DataType) -> int:
+    """The bytes of a null of a type, about."""
+    try:
+        return max(int(kind.bit_width) // 8, 1)
+    except ValueError:
+        return 8 + sum(_width(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

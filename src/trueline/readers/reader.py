@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
 from trueline.readers.batch import BATCH_ROWS, Reading
+from trueline.readers.limits import Limits
 from trueline.readers.parts import PART_BYTES, WHOLE, Part
 from trueline.readers.source import Source
 
 SAMPLE_ROWS = 10_000
+# Rows are sampled until they have so many bytes, or cells: those of the sample are all in memory.
+SAMPLE_BYTES = 1 << 24
+SAMPLE_CELLS = 1 << 24
 NOTHING = pa.schema([])
+_LIMITS = {"columns": "max_columns", "record_bytes": "max_record_bytes", "batch_bytes": "max_batch_bytes"}
 Sample = TypeVar("Sample")
 
 
@@ -58,6 +63,21 @@ class Reader(ABC):
                 remedy=f"it has {', '.join(sorted(known))}",
             )
         return made(**{name: tuple(v) if isinstance(v, list) else v for name, v in options.items()})
+
+    @property
+    def limits(self) -> Limits:
+        """What may be in memory at once: what the options say, else the defaults."""
+        said = {name: getattr(self, option, None) for name, option in _LIMITS.items()}
+        return Limits(**{name: value for name, value in said.items() if value is not None})
+
+    def within(self, limits: Limits) -> Self:
+        """Take the limits of a workspace where the options say nothing; they go to tasks with the reader."""
+        open_ones = {
+            option: getattr(limits, name)
+            for name, option in _LIMITS.items()
+            if getattr(self, option, 0) is None
+        }
+        return replace(self, **open_ones)
 
     @abstractmethod
     def infer(

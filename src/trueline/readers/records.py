@@ -51,7 +51,9 @@ class Dialect:
 
     def first(self, text: bytes) -> int:
         found = _patterns(self).record.match(text)
-        return found.end() if found else len(text)
+        # A quote that is never closed ends the match before the cell it opens, not behind the record.
+        ends = found is not None and text[found.end() : found.end() + 1] in (b"\n", b"\r")
+        return found.end() if found is not None and ends else len(text)
 
     def lines(self, text: bytes) -> int:
         return count_lines(text)

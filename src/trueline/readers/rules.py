@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError, SchemaError, check_memory
 from trueline.readers.formats import compiled
 
 TRUE = ("true", "True", "TRUE", "1", "yes", "Yes", "YES", "y", "Y", "t", "T")
@@ -47,7 +47,8 @@ class CellRules:
                 compiled(form)
         try:
             pa.scalar(0, pa.timestamp("s")).cast(pa.timestamp("s", self.timezone)).as_py()
-        except (pa.ArrowException, KeyError, ValueError, LookupError, TypeError):
+        except (pa.ArrowException, KeyError, ValueError, LookupError, TypeError) as error:
+            check_memory(error, "looking a time zone up")
             raise InputError(
                 f"no time zone {self.timezone!r}", remedy="give one such as 'Europe/Zurich'"
             ) from None

@@ -21,8 +21,9 @@ from trueline.readers.batch import (
     Rows,
     table_of,
 )
-from trueline.readers.blocks import BLOCK, LIMIT, Block, Lines, blocks, count_lines
+from trueline.readers.blocks import BLOCK, Block, Lines, blocks, count_lines
 from trueline.readers.cells import convert
+from trueline.readers.limits import CELLS
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
 from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
@@ -45,14 +46,15 @@ class TextReader(Reader):
     whole: bool = False
     encoding: str = "utf-8"
     max_listed: int = MAX_LISTED
-    max_record_bytes: int = LIMIT
+    max_record_bytes: int | None = None
     block_bytes: int = BLOCK
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", encoding_name(self.encoding))
         if not self.column:
             raise InputError("the column has no name", remedy="give one, or leave it at 'text'")
-        if min(self.max_record_bytes, self.block_bytes) < 1 or self.max_listed < 0:
+        _ = self.limits
+        if self.block_bytes < 1 or self.max_listed < 0:
             raise InputError("a limit is too small", remedy="give larger numbers")
 
     def infer(
@@ -85,7 +87,8 @@ class TextReader(Reader):
 
     def _pieces(self, source: Source, schema: pa.Schema, stats: ReadStats, part: Part) -> Iterator[Piece]:
         cut = _Whole() if self.whole else Lines()
-        size, limit, ends = self.block_bytes, self.max_record_bytes, part.stop is None
+        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
+        step = max(1, CELLS // max(len(schema), 1))
         with opened(source, self.encoding, part) as stream:
             found = blocks(stream, source, cut, size=size, limit=limit, ends=ends)
             if self.whole:
@@ -93,7 +96,9 @@ class TextReader(Reader):
                 found = iter([next(found, Block(b"", 1))])
             for block in found:
                 cells = pa.array([block.text], pa.binary()) if self.whole else lines_of(block.text)
-                yield self._piece(block, cells, schema, stats)
+                for start in range(0, len(cells), step):
+                    first = Block(b"", block.line + start)
+                    yield self._piece(first, cells.slice(start, step), schema, stats)
                 if part.stop is not None:
                     stats.lines = block.line - 1 + count_lines(block.text)
 

@@ -13,7 +13,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, NamedTuple
 
-from trueline.errors import EnvironmentMissing, QueryError, SparkFailed, TaskFailed, TruelineError
+from trueline.errors import (
+    EnvironmentMissing,
+    OutOfMemory,
+    QueryError,
+    SparkFailed,
+    TaskFailed,
+    TruelineError,
+)
 from trueline.spark.results import error_document, error_of
 
 # --- errors that cross from a task to the driver -------------------------------------
@@ -130,6 +137,8 @@ def translate(error: BaseException) -> TruelineError:
     cause = _gone(text, condition)
     if cause is not None:
         code, remedy = cause
+        if code == OutOfMemory.__name__:
+            return OutOfMemory(message, remedy=remedy, condition=condition)
         return SparkFailed(message, remedy=remedy, code=code, condition=condition)
     if state.startswith(_OF_THE_QUERY) or _is_analysis(error):
         return _of_query(error, text, message, condition)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError, SchemaError, check_memory
 from trueline.view import reading
 from trueline.view.node import Node
 from trueline.view.sources.memory import Memory
@@ -64,6 +64,7 @@ class Doors:
         try:
             return cls(Memory(pa.Table.from_pandas(frame, preserve_index=False)))
         except pa.ArrowException as error:
+            check_memory(error, "taking the frame")
             raise SchemaError(
                 f"the frame cannot be held by Arrow: {error}", remedy="cast the column"
             ) from None

@@ -23,7 +23,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
 from trueline import types as t
-from trueline.errors import InputError, OutOfMemory, SchemaError, StoreError
+from trueline.errors import InputError, SchemaError, StoreError, check_memory
 from trueline.readers.cells import decode
 from trueline.view.converting.times import are_writable, text_of_durations
 from trueline.view.node import Node
@@ -161,11 +161,8 @@ def _saved(
             os.fsync(file.fileno())
         staged.replace(target)
         _sync_folder(target.parent)
-    except MemoryError as error:
-        raise OutOfMemory(
-            f"there is no memory to write {target.name}: {error}", remedy="give this process more memory"
-        ) from error
-    except pa.ArrowException as error:
+    except (pa.ArrowException, MemoryError) as error:
+        check_memory(error, f"writing {target.name}")
         raise SchemaError(
             f"{target.name} cannot hold the view: {error}", remedy="leave the column out"
         ) from None

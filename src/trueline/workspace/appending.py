@@ -16,7 +16,7 @@ from trueline.chain.files import refusal
 from trueline.chain.instant import Instant
 from trueline.chain.scratch import Scratch
 from trueline.chain.tail import Tail
-from trueline.errors import InputError, TaskFailed, TruelineError
+from trueline.errors import InputError, TaskFailed, TruelineError, check_memory
 from trueline.merge import Changelog, Upsert
 from trueline.readers import Source
 from trueline.workspace.addendum import addendum_at
@@ -176,11 +176,16 @@ def _typed_errors(place: str) -> Iterator[None]:
         yield
     except TaskFailed as error:
         if isinstance(cause := error.__cause__, OSError):
+            check_memory(cause, "taking the rows in")
             raise refusal(cause, "take rows into", place) from error
         raise
     except TruelineError:
         raise
+    except MemoryError as error:
+        check_memory(error, "taking the rows in")
+        raise
     except OSError as error:
+        check_memory(error, "taking the rows in")
         raise refusal(error, "take rows into", place) from error
 
 

@@ -153,9 +153,10 @@ class Commit:
         Where records of the commit were removed they went along; the error says when and why.
         """
         import pyarrow as pa
-        import pyarrow.parquet as pq
 
+        from trueline.readers.parquet_file import BoundedFile
         from trueline.view import View
+        from trueline.workspace.config import limits_of
 
         if self.bad_cells_file is None or self.chain is None:
             columns = {"file": pa.string(), "row": pa.int64(), "line": pa.int64()}
@@ -163,7 +164,8 @@ class Commit:
             return View.from_arrow(empty)
         try:
             with self.chain.store.open(Folder.DATA, self.bad_cells_file) as file:
-                return View.from_arrow(pq.read_table(file))
+                name = f"data/{self.bad_cells_file}"
+                return View.from_arrow(BoundedFile(file, name, limits_of(self.chain.settings)).table())
         except ObjectMissing:
             if (removed := self._cells_removed(self.chain, self.bad_cells_file)) is not None:
                 raise removed from None

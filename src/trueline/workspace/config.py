@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -27,6 +28,7 @@ from trueline.errors import (
 from trueline.workspace.duration import seconds
 
 if TYPE_CHECKING:
+    from trueline.readers import Limits
     from trueline.workspace.user_config import UserConfig
 
 FILE: Final = "trueline.toml"
@@ -108,6 +110,53 @@ def _paths(value: Any) -> tuple[str, ...]:
     return tuple(found)
 
 
+_UNITS: Final = {
+    "": 1,
+    "b": 1,
+    **{
+        f"{p}{b}": (1000 if b == "b" else 1024) ** n
+        for n, p in enumerate("kmg", start=1)
+        for b in ("ib", "b")
+    },
+}
+
+
+@lru_cache(maxsize=64, typed=True)
+def size_of(value: Any) -> int:
+    """Return the bytes that a size means.
+
+    >>> size_of("64MiB"), size_of("1 kB"), size_of(4096)
+    (67108864, 1000, 4096)
+    """
+    found = re.fullmatch(r"([1-9]\d{0,14}) ?([kmg]i?b|b|)", str(value).strip().lower())
+    if found is None or isinstance(value, bool):
+        raise InputError(f"{value!r} is not a size", remedy="write it like 64MiB")
+    return int(found.group(1)) * int(_UNITS[found.group(2)])
+
+
+def _size(value: Any) -> str:
+    size_of(value)
+    return str(value)
+
+
+def _count(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,8}", str(value)):
+        raise InputError(f"{value!r} is not a number from 1 on", remedy="write it like 10000")
+    return int(value)
+
+
+def limits_of(settings: Mapping[str, Any]) -> Limits:
+    """Return what a workspace's settings allow to be in memory at once; the defaults where there are none."""
+    from trueline.readers import Limits
+
+    said = {
+        "columns": settings.get("limits.columns"),
+        "record_bytes": settings.get("limits.record_bytes"),
+        "batch_bytes": settings.get("limits.batch_bytes"),
+    }
+    return Limits(**{name: size_of(value) for name, value in said.items() if value is not None})
+
+
 SETTINGS: Final[Mapping[str, Setting]] = {
     "gc.older_than": Setting("1h", "how long gc spares what nothing refers to", _duration),
     "http.allow_private": Setting(
@@ -116,6 +165,11 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _flag,
         Decides.USER,
     ),
+    "limits.batch_bytes": Setting(
+        "128MiB", "memory for the rows of a Parquet file or slice that are decoded at once", _size
+    ),
+    "limits.columns": Setting(10_000, "how many columns a file may have", _count),
+    "limits.record_bytes": Setting("16MiB", "how long one record of a CSV, JSON or text file may be", _size),
     "safe.directory": Setting(
         (),
         "folders of other users whose workspaces may be found by looking upwards; * for all",

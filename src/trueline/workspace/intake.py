@@ -14,7 +14,7 @@ from trueline.chain.arrow_schema import from_arrow, to_arrow
 from trueline.chain.events import SetDataSchema, SetVocab
 from trueline.chain.evolution import annotated, fields_of, show
 from trueline.chain.tail import Tail
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.workspace.nans import canonical
 
@@ -73,7 +73,8 @@ def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
 def _converted(make: Any) -> pa.Table:
     try:
         return make()
-    except (pa.ArrowException, TypeError, ValueError) as error:
+    except (pa.ArrowException, MemoryError, TypeError, ValueError) as error:
+        check_memory(error, "making a table of what was given")
         raise InputError(
             f"this is no table: {error}", remedy="give columns of equal length and one type each"
         ) from None
@@ -265,7 +266,8 @@ def _from_rows(
             raise SchemaError(f"a column is named {name!r}", remedy="use text as the keys of rows")
         try:
             columns[name] = pa.array([row.get(name) for row in rows], type=types.get(name))
-        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        except (pa.ArrowException, MemoryError, TypeError, ValueError, OverflowError) as error:
+            check_memory(error, f"making column {name!r} of the rows")
             wanted = f" as {types[name]}" if name in types else " as one type"
             raise SchemaError(
                 f"column {name!r} cannot be read{wanted}: {error}", remedy="mend the values", column=name
@@ -385,6 +387,7 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             starts = range(0, len(chunk), _CAST_ROWS)
             pieces += [chunk.slice(start, _CAST_ROWS).cast(field.type) for start in starts]
     except pa.ArrowException as error:
+        check_memory(error, f"making column {field.name!r} {field.type}")
         raise SchemaError(
             f"column {field.name!r} cannot be stored as {field.type}: {error}",
             remedy="cast it before",

@@ -16,7 +16,7 @@ from trueline.chain.datatypes import DataField, DataSchema
 from trueline.chain.events import DataSlice, OffsetInterval, SetVocab
 from trueline.chain.instant import Instant
 from trueline.chain.store import Folder, Store
-from trueline.errors import OutOfMemory, SchemaError
+from trueline.errors import SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.workspace.sizes import rows_within
 
@@ -111,12 +111,8 @@ def _encoded(records: pa.Table, form: _Form) -> bytes:
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 
-def _unstorable(error: pa.ArrowException) -> SchemaError | OutOfMemory:
-    if isinstance(error, MemoryError):
-        return OutOfMemory(
-            f"there is no memory to write a slice: {error}",
-            remedy="give this process more memory, or append fewer rows at a time",
-        )
+def _unstorable(error: pa.ArrowException) -> SchemaError:
+    check_memory(error, "writing a slice")
     return SchemaError(f"the table cannot be stored: {error}", remedy="cast the column it names")
 
 

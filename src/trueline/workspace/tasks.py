@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final, Protocol, TypeVar
 
 from trueline import console
-from trueline.errors import InputError, TaskFailed, TruelineError
+from trueline.errors import InputError, OutOfMemory, TaskFailed, TruelineError, check_memory
 
 Descriptor = TypeVar("Descriptor")
 Result = TypeVar("Result")
@@ -100,14 +100,16 @@ def failure(error: Exception, *, label: str, index: int) -> TruelineError:
     """
     if isinstance(error, TruelineError):
         return error
+    try:
+        check_memory(error, label)
+    except OutOfMemory as lacking:
+        return lacking
     frames = traceback.extract_tb(error.__traceback__)
     shown = [frame for frame in frames if frame.filename != __file__][-_FRAMES:]
     place = f" ({shown[-1].filename}, line {shown[-1].lineno})" if shown else ""
     return TaskFailed(
         f"{label}: task {index} failed: {type(error).__name__}: {error}{place}",
-        remedy="give it more memory, or smaller pieces"
-        if isinstance(error, MemoryError)
-        else "see the attribute traceback",
+        remedy="see the attribute traceback",
         label=label,
         index=index,
         error=type(error).__name__,

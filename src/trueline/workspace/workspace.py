@@ -158,7 +158,9 @@ class Workspace:
             if name not in self._open:
                 store = self.place.store(name, durable=self.config["storage.durable"])
                 index = self._index_of(name)
-                self._open[name] = Dataset(self, name, Chain(store, index=index), index)
+                chain = Chain(store, index=index)
+                chain.settings = self.config
+                self._open[name] = Dataset(self, name, chain, index)
             return self._open[name]
 
     def _is_present(self, name: str) -> bool:

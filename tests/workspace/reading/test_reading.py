@@ -45,9 +45,9 @@ def read_groups(monkeypatch):
     seen = []
     read = slices._batches
 
-    def counted(parquet, number, names):
+    def counted(parquet, number, names, lacking=0):
         seen.append(list(names))
-        return read(parquet, number, names)
+        return read(parquet, number, names, lacking)
 
     monkeypatch.setattr(slices, "_batches", counted)
     return seen

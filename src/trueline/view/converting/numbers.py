@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline import types as t
+from trueline.errors import check_memory
 
 Array: TypeAlias = Any  # pyarrow has no types
 _WIDEST: Final = pa.decimal256(76, 38)
@@ -95,7 +96,8 @@ def rescaled(array: Array, target: t.Type) -> Array:
     kind: Any = array.type
     try:
         return array.cast(target.arrow) if _is_wider(kind, target) else _rounded(array, target)
-    except pa.ArrowException:
+    except pa.ArrowException as error:
+        check_memory(error, "converting decimals")
         # Digits that have no room on the way, though they may have in the end.
         return pa.array([_quantised(value, target) for value in array.to_pylist()], target.arrow)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline import types as t
-from trueline.errors import SchemaError
+from trueline.errors import SchemaError, check_memory
 from trueline.view.converting import convert
 from trueline.view.converting.numbers import limits
 from trueline.view.expressions.aligning import aligned, as_double, is_number, not_comparable, plain
@@ -64,6 +64,7 @@ def _decimals(op: str, one: Side, other: Side) -> Side:
     try:
         return _LONGER[op](one, other)
     except pa.ArrowException as error:
+        check_memory(error, f"decimals ({op})")
         raise SchemaError(
             f"decimals of types {one.type} and {other.type} cannot be reckoned with ({op}): {error}",
             remedy="use decimals of fewer digits",

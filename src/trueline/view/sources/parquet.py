@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -16,9 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trueline import types as t
-from trueline.errors import BrokenFile, InputError, SchemaError
+from trueline.errors import BrokenFile, SchemaError, TruelineError, check_memory
 from trueline.identity import RowIds
-from trueline.readers import Source, find
+from trueline.readers import Limits, Source, find, parquet
+from trueline.readers.limits import DEFAULT
+from trueline.readers.parquet_file import BoundedFile
 from trueline.view.bounds import Interval, step_of
 from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
 from trueline.view.node import Node, Piece
@@ -51,6 +52,7 @@ class ParquetFiles(Node):
     arrow: pa.Schema
     groups: tuple[Group, ...]
     tally: Tally = field(default_factory=Tally)
+    limits: Limits = DEFAULT
 
     @cached_property
     def schema(self) -> Schema:
@@ -79,7 +81,14 @@ class ParquetFiles(Node):
         kinds = tuple(self.schema[index].type for index in want.columns)
         return [
             GroupPiece(
-                self.sources[group.file], group, first, want.columns, kinds, want.ids, tally=self.tally
+                self.sources[group.file],
+                group,
+                first,
+                want.columns,
+                kinds,
+                want.ids,
+                tally=self.tally,
+                limits=self.limits,
             )
             for group, first in zip(self.groups, firsts, strict=False)
             if group.rows and _may_match(group, want.bounds)
@@ -103,6 +112,7 @@ class GroupPiece:
     kinds: tuple[t.Type, ...]
     ids: bool
     tally: Tally
+    limits: Limits = DEFAULT
 
     @property
     def rows(self) -> int:
@@ -116,12 +126,10 @@ class GroupPiece:
                 rows = min(ROWS_OF_A_CHUNK, self.rows - start)
                 yield Chunk(rows, (), self._ids(start, rows))
             return
-        with opened(self.source) as file:
+        with opened(self.source, self.limits) as file:
             names = [file.schema_arrow.names[index] for index in self.columns]
             start, bad = 0, Counter[str]()
-            for batch in file.iter_batches(
-                ROWS_OF_A_BATCH, row_groups=[self.group.number], columns=names, use_threads=False
-            ):
+            for batch in file.batches(self.group.number, names, ROWS_OF_A_BATCH):
                 columns = [batch.column(name) for name in names]
                 arrays = as_types(columns, self.kinds, names, bad)
                 yield Chunk(batch.num_rows, arrays, self._ids(start, batch.num_rows))
@@ -135,18 +143,18 @@ class GroupPiece:
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[pq.ParquetFile]:
+def opened(source: Source, limits: Limits) -> Iterator[BoundedFile]:
     """Open a file that is still the one that was pinned; what Parquet does not understand is broken."""
     with closing(source.open()) as raw:
         try:
-            # Buffering ahead pays where a read is a request; for a file on disk it is one more copy.
-            far = not isinstance(raw, io.BufferedReader)
-            with pq.ParquetFile(raw, metadata=_footers.get(source), pre_buffer=far) as file:
+            known = _footers.get(source)
+            with closing(BoundedFile(raw, source.path, limits, metadata=known)) as file:
                 _footers[source] = file.metadata
                 yield file
-        except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-            if isinstance(error, InputError):
-                raise
+        except TruelineError:
+            raise
+        except (pa.ArrowException, MemoryError, OSError, ValueError, OverflowError) as error:
+            check_memory(error, f"reading {source.path}")
             raise BrokenFile(
                 f"{source.path} is broken or not Parquet: {str(error).splitlines()[0][:200]}",
                 remedy="fetch the file again",
@@ -154,15 +162,17 @@ def opened(source: Source) -> Iterator[pq.ParquetFile]:
             ) from error
 
 
-def parquet_files(paths: Any, schema: pa.Schema | None = None) -> ParquetFiles:
+def parquet_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> ParquetFiles:
     """View Parquet files: footers are read now, rows when they are asked for.
 
-    All files have the same columns. `schema` says which, where there are no files.
+    All files have the same columns. `schema` says which, where there are no files; the options are
+    the limits of the reader.
     """
+    limits = parquet(**options).limits
     sources = tuple(find(paths))
     groups: list[Group] = []
     for number, source in enumerate(sources):
-        with opened(source) as file:
+        with opened(source, limits) as file:
             found = file.schema_arrow
             if len(set(found.names)) < len(found.names):
                 raise SchemaError(f"{source.path} has two columns of one name", remedy="rename one")
@@ -176,10 +186,10 @@ def parquet_files(paths: Any, schema: pa.Schema | None = None) -> ParquetFiles:
             groups += _groups(file, number)
     if schema is None:
         raise SchemaError("no files, so no columns", remedy="give a schema, or files")
-    return ParquetFiles(sources, schema, tuple(groups))
+    return ParquetFiles(sources, schema, tuple(groups), limits=limits)
 
 
-def _groups(file: pq.ParquetFile, number: int) -> Iterator[Group]:
+def _groups(file: BoundedFile, number: int) -> Iterator[Group]:
     footer, schema = file.metadata, file.schema_arrow
     paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
     places = {path: place for place, path in enumerate(paths)}
@@ -189,7 +199,8 @@ def _groups(file: pq.ParquetFile, number: int) -> Iterator[Group]:
             _range(group.column(places[each.name]), each.type) if each.name in places else None
             for each in schema
         )
-        yield Group(number, index, group.num_rows, ranges)
+        # What a view counts without reading has to be there.
+        yield Group(number, index, file.rows(index), ranges)
 
 
 def _range(column: Any, kind: pa.DataType) -> Range:

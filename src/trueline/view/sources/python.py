@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import pyarrow as pa
 
 from trueline import types as t
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError, SchemaError, check_memory
 from trueline.view.chunk import Want
 from trueline.view.node import Node
 from trueline.view.reading import chunks
@@ -30,6 +30,7 @@ def from_rows(rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Me
         try:
             columns.append(pa.array([row.get(name) for row in plain], kind))
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            check_memory(error, f"making column {name!r} of the rows")
             raise SchemaError(
                 f"column {name!r} holds values of no one type: {error}",
                 remedy="give values of one type, or a schema",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha3_256
 from typing import Any, BinaryIO, Final, cast
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trueline.chain.arrow_schema import from_arrow
 from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile, is_ours
@@ -18,9 +17,20 @@ from trueline.chain.datatypes import DataField
 from trueline.chain.evolution import differences
 from trueline.chain.store import Store
 from trueline.chain.verify import ProblemKind
-from trueline.errors import CorruptionError, InputError, NotPortable, ObjectMissing, TruelineError
+from trueline.errors import (
+    CorruptionError,
+    InputError,
+    LimitExceeded,
+    NotPortable,
+    ObjectMissing,
+    TruelineError,
+    check_memory,
+)
 from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
+from trueline.readers import Limits
+from trueline.readers.limits import DEFAULT
+from trueline.readers.parquet_file import BoundedFile
 from trueline.workspace.data_verify.problems import DataProblem, Subject
 from trueline.workspace.data_verify.rows import Expected, RowCheck
 
@@ -47,6 +57,7 @@ class Task:
     store: Store
     subject: Subject
     rows: Rows | None = None
+    limits: Limits = DEFAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +157,8 @@ def _check_listing(task: Task, file: BinaryIO, size: int) -> Iterator[DataProble
         names = {name for item in checkpoint.files if isinstance(name := item.notes.get("state"), str)}
         for name in sorted(names):
             State.open(task.store, checkpoint, name)
+    except LimitExceeded:
+        raise
     except (InputError, CorruptionError) as error:
         yield task.subject.corrupt(f"cannot be followed: {error.problem}")
 
@@ -157,12 +170,22 @@ def _check_rows(task: Task, wanted: Rows, file: BinaryIO, size: int) -> Checked:
     notes = _Notes(task.subject)
     check = RowCheck(wanted.expected)
     try:
-        with pq.ParquetFile(file) as parquet:
+        path = f"{task.subject.folder}/{task.subject.hash}"
+        with closing(BoundedFile(file, path, task.limits)) as parquet:
             if _same_columns(parquet.schema_arrow, wanted, notes):
                 _read(parquet, wanted, check, notes)
     except TruelineError:
         raise
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, IndexError) as error:
+    except (
+        pa.ArrowException,
+        MemoryError,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        IndexError,
+    ) as error:
+        check_memory(error, f"verifying {task.subject.folder}/{task.subject.hash}")
         notes.corrupt(f"cannot be read as Parquet: {str(error).partition(chr(10))[0]}")
     found = tuple(notes.problems)
     return Checked(size, found, tuple(notes.not_checked), check.closes, check.opens, bool(check.rows))
@@ -186,12 +209,12 @@ def _same_columns(schema: pa.Schema, wanted: Rows, notes: _Notes) -> bool:
     return not other
 
 
-def _read(parquet: pq.ParquetFile, wanted: Rows, check: RowCheck, notes: _Notes) -> None:
+def _read(parquet: BoundedFile, wanted: Rows, check: RowCheck, notes: _Notes) -> None:
     count = parquet.metadata.num_rows
     if wanted.count is not None and count != wanted.count:
         notes.corrupt(f"has {count:,} rows, the block says {wanted.count:,}", wanted.count, count)
     hasher = _hasher(parquet.schema_arrow, wanted, notes)
-    for batch in parquet.iter_batches(_BATCH_ROWS, use_threads=False):
+    for batch in parquet.all_batches(_BATCH_ROWS):
         for fault in check.add(batch):
             notes.corrupt(*fault)
         try:

@@ -23,6 +23,7 @@ from trueline.chain.tail import Tail, follow
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
+from trueline.workspace.config import limits_of
 from trueline.workspace.data_verify.files import Checked, Rows, Task, check_file
 from trueline.workspace.data_verify.problems import RESTORE, DataProblem, Subject
 from trueline.workspace.data_verify.rows import Expected, differing
@@ -112,6 +113,7 @@ class _Walk:
 
     def __init__(self, chain: Chain, removals: Removals, tail: Tail | None) -> None:
         self._store = chain.store
+        self._limits = limits_of(chain.settings)
         self._removals = removals
         self._tail = tail
         self._seen: set[Any] = set()
@@ -149,7 +151,7 @@ class _Walk:
             if hole is not None:
                 yield from self._removed(subject, block, hole)
             return
-        yield Task(self._store, subject, self._rows(block) if is_slice else None)
+        yield Task(self._store, subject, self._rows(block) if is_slice else None, self._limits)
 
     def _removed(self, subject: Subject, block: Block, hole: Hole) -> Iterator[Item]:
         assert block.data_event
@@ -174,7 +176,10 @@ class _Walk:
             rows = self._rows(block)
             expected = replace(rows.expected, dense=False)
             yield Task(
-                self._store, kept, replace(rows, expected=expected, logical=None, count=count - hole.rows)
+                self._store,
+                kept,
+                replace(rows, expected=expected, logical=None, count=count - hole.rows),
+                self._limits,
             )
 
     def _rows(self, block: Block) -> Rows:

@@ -21,6 +21,7 @@ from trueline.identity.multihash import Multihash
 from trueline.identity.physical import physical_hash
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
 from trueline.readers import Reader, Source
+from trueline.workspace.config import limits_of
 from trueline.workspace.definition import strategy_of
 from trueline.workspace.ingest.file_reading import FileRead, FileTask, ReadFiles, read_all, read_file
 from trueline.workspace.ingest.incoming import FileNote, Incoming, latest, typed_for
@@ -95,7 +96,7 @@ def take_files(
     sources = readers.find(given)
     if preparation is not None and preparation.parse.reader is not None:
         reader = preparation.parse.reader
-    chosen = reader if reader is not None else reader_for(sources)
+    chosen = (reader if reader is not None else reader_for(sources)).within(limits_of(chain.settings))
     _refuse_names(sources)
     hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
     digest = str(Multihash.of("\n".join(sorted(content for content, _ in hashes)).encode()))

@@ -16,7 +16,7 @@ from trueline.chain.events import SetDataSchema, SetVocab, SourceState
 from trueline.chain.evolution import annotated, differences, fields_of
 from trueline.chain.instant import Instant
 from trueline.chain.tail import Tail
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError, SchemaError, check_memory
 from trueline.identity.logical import logical_hash
 from trueline.identity.multihash import Multihash
 from trueline.workspace.ingest.fingerprint import fingerprint
@@ -170,7 +170,8 @@ def _ops(read: Callable[[], Any], name: str) -> Any:
         if not wrong:
             return column.cast(pa.int32())
         found = f"it is {column.type}"
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+    except (pa.ArrowException, MemoryError, TypeError, ValueError, OverflowError) as error:
+        check_memory(error, f"reading the operations in column {name!r}")
         found = str(error)
     raise SchemaError(
         f"column {name!r} does not hold operations: {found}",

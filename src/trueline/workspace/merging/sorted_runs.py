@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trueline.errors import InputError, RetryError, TruelineError
+from trueline.errors import InputError, RetryError, TruelineError, check_memory
 from trueline.workspace.merging.merged import RANK
 from trueline.workspace.state.keys import KEY, KeyRange, encode_keys
 from trueline.workspace.state.ordering import as_array, sorting, within
@@ -136,6 +136,7 @@ def _readable(run: Run) -> Iterator[None]:
     except TruelineError:
         raise
     except (pa.ArrowException, OSError) as error:
+        check_memory(error, f"reading the sorted run {run.name}")
         raise RetryError(
             f"the sorted run {run.name} cannot be read: {error}", remedy="sort the rows again"
         ) from error

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError, SchemaError, check_memory
 from trueline.run import Step
 from trueline.run.step import OnError
 
@@ -40,6 +40,7 @@ class Enrich(Step):
                 try:
                     filled = pc.coalesce(before, found.cast(before.type))
                 except pa.ArrowException as error:
+                    check_memory(error, "enriching the rows")
                     raise _unlike(name, error) from None
                 value = value.set_column(place, value.schema.field(place), filled)
         return value
@@ -49,6 +50,7 @@ class Enrich(Step):
         try:
             keys = [self.lookup[name].cast(table[name].type) for name in self.on]
         except pa.ArrowException as error:
+            check_memory(error, "enriching the rows")
             raise _unlike(", ".join(self.on), error) from None
         if len(keys) == 1:
             return pc.index_in(table[self.on[0]], value_set=keys[0].combine_chunks(), skip_nulls=True)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from trueline import console
 from trueline.chain.scratch import Scratch
 from trueline.chain.tail import Tail
-from trueline.errors import InputError, RunFailed, SchemaError, TruelineError
+from trueline.errors import InputError, RunFailed, SchemaError, TruelineError, check_memory
 from trueline.readers import Reader, ReadStats, Source
 from trueline.run import Executor, Failure, Observer, Run, Step
 from trueline.run.failure import said
@@ -211,6 +211,7 @@ def _united(found: Sequence[Rows]) -> pa.Schema:
     try:
         return pa.unify_schemas(schemas) if schemas else pa.schema([])
     except pa.ArrowException as error:
+        check_memory(error, "putting the prepared files together")
         raise SchemaError(
             f"prepared, the files do not fit together: {error}",
             remedy="let the steps give a column the same type in every file",

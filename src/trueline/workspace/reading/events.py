@@ -16,6 +16,7 @@ from trueline.identity.multihash import Multihash
 from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.origin import Origin
 from trueline.view.source import Source
+from trueline.workspace.config import limits_of
 from trueline.workspace.reading.slices import SliceFile, Slices
 from trueline.workspace.reading.standing import Standing
 
@@ -170,7 +171,8 @@ class Events:
                 block=entry.block,
             )
         hole = self.standing.removals.hole(data)
-        return SliceFile(self.standing.name, chain.store, entry.block, data, hole)
+        limits = limits_of(chain.settings)
+        return SliceFile(self.standing.name, chain.store, entry.block, data, hole, limits)
 
     def _meets(self, known: Times, times: Bounds) -> bool:
         low, high = known

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from trueline.chain.files import refusal, sync_folder
 from trueline.console.items import plain
-from trueline.errors import InputError, OutOfMemory, SchemaError, TruelineError
+from trueline.errors import InputError, SchemaError, TruelineError, check_memory
 from trueline.view.view import View
 
 _Write = Callable[[BinaryIO, pa.Schema, Iterable[pa.RecordBatch]], None]
@@ -57,11 +57,8 @@ def export(view: View, path: str | os.PathLike[str], *, overwrite: bool = False)
         sync_folder(target.parent)
     except TruelineError:
         raise
-    except MemoryError as error:
-        raise OutOfMemory(
-            f"there is no memory to write {target.name}: {error}", remedy="give this process more memory"
-        ) from error
-    except pa.ArrowException as error:
+    except (pa.ArrowException, MemoryError) as error:
+        check_memory(error, f"writing {target.name}")
         raise SchemaError(
             f"{target.suffix} cannot hold the view: {error}",
             remedy="leave the column out, or export .parquet",

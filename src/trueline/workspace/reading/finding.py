@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError, SchemaError, check_memory
 from trueline.view.bounds import Interval
 from trueline.workspace.merging.merged import Op
 from trueline.workspace.reading.current import CurrentRows
@@ -93,6 +93,7 @@ def _wanted(standing: Standing, key: object) -> pa.Table:
         try:
             columns[name] = pa.array([value], kind)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            check_memory(error, "looking a key up")
             raise InputError(
                 f"{value!r:.80} is no value of the key column {name!r} ({kind}): {error}",
                 remedy="give a value of its type",

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -15,14 +14,19 @@ import pyarrow.parquet as pq
 
 from trueline.chain.events import DataSlice
 from trueline.chain.store import Folder, Store
-from trueline.errors import CorruptionError, ObjectMissing, TruelineError
+from trueline.errors import CorruptionError, ObjectMissing, TruelineError, check_memory
 from trueline.identity.multihash import Multihash
+from trueline.readers import Limits
+from trueline.readers.limits import DEFAULT
+from trueline.readers.parquet_file import BoundedFile
 from trueline.view.bounds import NO_BOUNDS, Bounds, step_of
 from trueline.view.origin import Origin
 from trueline.view.source import ROWS_OF_A_BATCH
 from trueline.workspace.removal.record import Hole
 
 _COUNTED: Final = ("INT32", "INT64")
+# What a null of a column that a slice lacks takes, about.
+_NULL_BYTES: Final = 8
 # Of whole slices that were checked: a group of rows that is read by itself need not check its file again.
 _footers: WeakKeyDictionary[SliceFile, pq.FileMetaData] = WeakKeyDictionary()
 
@@ -36,6 +40,7 @@ class SliceFile:
     block: Multihash
     data: DataSlice
     hole: Hole | None = None
+    limits: Limits = DEFAULT
 
     @property
     def first(self) -> int:
@@ -63,7 +68,7 @@ class SliceFile:
     # --- opening ----------------------------------------------------------------
 
     @contextmanager
-    def open(self, offset: str) -> Iterator[pq.ParquetFile]:
+    def open(self, offset: str) -> Iterator[BoundedFile]:
         """Open the file and hold it against its block: as many records as offsets, and the same ones.
 
         Whole files are hashed by `verify`; this looks at the footer only, the first time.
@@ -72,20 +77,20 @@ class SliceFile:
         assert place is not None
         try:
             with self.store.open(*place) as raw:
-                # Buffering ahead pays where a read is a request; for a file on disk it is one more copy.
-                far = not isinstance(raw, io.BufferedReader)
                 known = _footers.get(self) if self.hole is None else None
-                parquet = pq.ParquetFile(raw, metadata=known, pre_buffer=far)
-                if known is None:
-                    self._check(parquet.metadata, offset)
-                    if self.hole is None:
-                        _footers[self] = parquet.metadata
-                yield parquet
+                name = f"{self.dataset}: data/{self.data.physical_hash}"
+                with closing(BoundedFile(raw, name, self.limits, metadata=known)) as parquet:
+                    if known is None:
+                        self._check(parquet.metadata, offset)
+                        if self.hole is None:
+                            _footers[self] = parquet.metadata
+                    yield parquet
         except ObjectMissing as error:
             raise self._missing() from error
         except TruelineError:
             raise
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (pa.ArrowException, MemoryError, OSError, ValueError) as error:
+            check_memory(error, f"reading {self._named}")
             raise self.damaged(f"it cannot be read: {error}") from error
 
     def _check(self, footer: pq.FileMetaData, offset: str) -> None:
@@ -183,12 +188,13 @@ class SliceFile:
             return
         with self.open(offset) as parquet:
             there = [field.name for field in schema if field.name in parquet.schema_arrow.names]
+            lacking = _NULL_BYTES * (len(schema) - len(there))
             start = self.first
             for number in range(parquet.metadata.num_row_groups):
                 group = parquet.metadata.row_group(number)
                 end = start + group.num_rows - 1
                 if end >= first and start <= last and self._may_match(parquet, number, bounds):
-                    for batch in _batches(parquet, number, there):
+                    for batch in _batches(parquet, number, there, lacking):
                         stop = start + batch.num_rows - 1
                         if stop >= first and start <= last:
                             fitted = self._fitted(batch, schema, start, offset)
@@ -208,13 +214,14 @@ class SliceFile:
             for number in range(parquet.metadata.num_row_groups):
                 if not self._may_match(parquet, number, bounds):
                     continue
-                for batch in _batches(parquet, number, sorted(there | {offset})):
+                names = sorted(there | {offset})
+                for batch in _batches(parquet, number, names):
                     at = np.asarray(batch.column(offset))
                     kept = batch.filter(pa.array((at >= first) & (at <= last)))
                     if kept.num_rows:
                         yield self._fitted(kept, schema, None, offset)
 
-    def _may_match(self, parquet: pq.ParquetFile, number: int, bounds: Bounds) -> bool:
+    def _may_match(self, parquet: BoundedFile, number: int, bounds: Bounds) -> bool:
         places = _places(parquet.metadata) if bounds else {}
         for name, interval in bounds.items():
             if name not in places:
@@ -256,6 +263,7 @@ class SliceFile:
         try:
             return column.cast(field.type)
         except pa.ArrowException as error:
+            check_memory(error, f"reading {self._named}")
             raise self.damaged(
                 f"its column {field.name!r} is of type {column.type}, the dataset's is {field.type}: {error}"
             ) from None
@@ -302,12 +310,10 @@ class Slices:
         return [f"{len(self.files)} slices"]
 
 
-def _batches(parquet: pq.ParquetFile, number: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    if names:
-        yield from parquet.iter_batches(ROWS_OF_A_BATCH, row_groups=[number], columns=list(names))
-        return
-    rows = parquet.metadata.row_group(number).num_rows
-    yield pa.record_batch({"": pa.nulls(rows)}).select([])
+def _batches(
+    parquet: BoundedFile, number: int, names: Sequence[str], lacking: int = 0
+) -> Iterator[pa.RecordBatch]:
+    return parquet.batches(number, names, ROWS_OF_A_BATCH, besides=lacking, threads=True)
 
 
 def _places(footer: pq.FileMetaData) -> dict[str, int]:

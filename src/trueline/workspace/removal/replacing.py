@@ -43,7 +43,7 @@ def write_rest(file: SliceFile, offset: str, gone: Offsets) -> StateFile:
             pa.output_stream(writer, buffer_size=_GATHERED_BYTES) as sink,
             pq.ParquetWriter(sink, parquet.schema_arrow, compression="snappy") as out,
         ):
-            for batch in parquet.iter_batches(_BATCH_ROWS):
+            for batch in parquet.all_batches(_BATCH_ROWS):
                 stays = ~np.isin(np.asarray(batch.column(offset)), gone)
                 out.write_batch(batch.filter(pa.array(stays)))
                 kept += int(stays.sum())

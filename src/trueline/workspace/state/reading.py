@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from io import SEEK_END
 from itertools import pairwise
@@ -14,14 +14,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trueline.chain.store import Folder, Store
-from trueline.errors import CorruptionError, HashMismatch, ObjectMissing, StateMissing, TruelineError
+from trueline.errors import (
+    CorruptionError,
+    HashMismatch,
+    ObjectMissing,
+    StateMissing,
+    TruelineError,
+    check_memory,
+)
 from trueline.identity.physical import physical_hash
+from trueline.readers import Limits
+from trueline.readers.parquet_file import BoundedFile
 from trueline.workspace.state.keys import KEY, KeyRange
 from trueline.workspace.state.ordering import as_array, ascends, within
-from trueline.workspace.state.segment import GONE, ROWS_OF_A_GROUP, SegmentInfo
+from trueline.workspace.state.segment import BYTES_OF_A_GROUP, GONE, ROWS_OF_A_GROUP, SegmentInfo
 
 # Hashing 8 MiB takes 25 ms. Larger files rest on their page checksums until `verify`, or a rewrite.
 HASHED_BYTES: Final = 8 << 20
+# A group is read as a whole. Ours have fewer bytes: Parquet has no number of less than four, and a level
+# beside each; and one row may have more than a group should.
+_LIMITS: Final = Limits(batch_bytes=8 * BYTES_OF_A_GROUP)
 
 
 @dataclass(slots=True)
@@ -113,13 +125,17 @@ class SegmentReader:
             ) from error
 
     @contextmanager
-    def _opened(self) -> Iterator[pq.ParquetFile]:
+    def _opened(self) -> Iterator[BoundedFile]:
         with self._source() as source:
             with self._as_corruption():
                 self._look_at(source)
-                file = pq.ParquetFile(source, metadata=self._footer, page_checksum_verification=True)
-            with file:
+                file = BoundedFile(source, self._path, _LIMITS, metadata=self._footer, checksums=True)
+            with closing(file):
                 yield file
+
+    @property
+    def _path(self) -> str:
+        return f"state file {self.info.hash.short}"
 
     def _look_at(self, source: BinaryIO) -> None:
         """See that the file is a segment, the first time all of it if it is small; later its size only."""
@@ -131,7 +147,7 @@ class SegmentReader:
                 if self.info.size <= HASHED_BYTES and physical_hash(source) != self.info.hash:
                     raise self._other_hash()
                 source.seek(0)
-                self._learn(pq.ParquetFile(source))
+                self._learn(BoundedFile(source, self._path, _LIMITS))
         source.seek(0)
 
     def _known(self) -> None:
@@ -139,7 +155,7 @@ class SegmentReader:
             with self._opened():
                 pass
 
-    def _learn(self, file: pq.ParquetFile) -> None:
+    def _learn(self, file: BoundedFile) -> None:
         """Take the footer, once it is seen to be that of a segment."""
         footer, schema = file.metadata, file.schema_arrow
         if schema.names[:2] != [KEY, GONE] or schema.types[:2] != [pa.binary(), pa.bool_()]:
@@ -185,10 +201,10 @@ class SegmentReader:
             if (wanted.first is None or last >= wanted.first) and (wanted.end is None or first < wanted.end)
         ]
 
-    def _group(self, file: pq.ParquetFile, number: int, columns: Sequence[str]) -> pa.Table:
+    def _group(self, file: BoundedFile, number: int, columns: Sequence[str]) -> pa.Table:
         """Read columns of a group, the key among them, and see that the keys are what the footer says."""
         with self._as_corruption():
-            rows = file.read_row_group(number, columns=[c for c in columns if c in self._names])
+            rows = self._rows(file, number, [c for c in columns if c in self._names])
             rows.validate()
         self._tally(number, rows)
         if KEY not in rows.column_names:
@@ -201,6 +217,17 @@ class SegmentReader:
             raise self._wrong(f"the keys of group {number} are not those of its statistics")
         if first < self.info.first_key or (self.info.last_key and last > self.info.last_key):
             raise self._wrong(f"the keys of group {number} are not in its range")
+        return rows
+
+    def _rows(self, file: BoundedFile, number: int, columns: Sequence[str]) -> pa.Table:
+        """Decode a group as it is: of one that would have to be read in parts we have written none."""
+        count = file.metadata.row_group(number).num_rows
+        if file.rows_at_once(number, columns, count) < count:
+            raise self._wrong(f"group {number} has more bytes than a group of rows may have")
+        batches = list(file.batches(number, columns, count, threads=True))
+        rows = pa.Table.from_batches(batches, pa.schema([file.schema_arrow.field(c) for c in columns]))
+        if rows.num_rows != count:
+            raise self._wrong(f"group {number} has {rows.num_rows:,} rows, its footer says {count:,}")
         return rows
 
     def _tally(self, number: int, rows: pa.Table) -> None:
@@ -226,7 +253,8 @@ class SegmentReader:
             yield
         except TruelineError:
             raise
-        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
+        except (pa.ArrowException, MemoryError, OSError, ValueError, KeyError, TypeError) as error:
+            check_memory(error, f"reading the state file {self.info.hash.short}")
             raise self._wrong(f"it cannot be read: {error}") from error
 
     def _wrong(self, what: str) -> CorruptionError:

@@ -14,11 +14,14 @@ from trueline.chain.store import Folder, Store
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import Multihash
 from trueline.workspace.nans import canonical
+from trueline.workspace.sizes import rows_within
 from trueline.workspace.state.keys import KEY, KeyRange
 from trueline.workspace.state.ordering import as_array, ascends, unified
 
 GONE: Final = "_gone"
 ROWS_OF_A_GROUP: Final = 65_536
+# Of large rows fewer are a group: it is read and written as a whole.
+BYTES_OF_A_GROUP: Final = 128 << 20
 # About 200 MB at eight columns of numbers: a base of many keys is several files, each with its range.
 ROWS_OF_A_FILE: Final = 1 << 22
 # Bounds stand in every checkpoint; longer keys are bounded by their beginnings.
@@ -115,7 +118,7 @@ class SegmentWriter:
         self._store = store
         self._limit = rows_of_a_file
         self._waiting: list[pa.Table] = []
-        self._count = 0
+        self._count, self._size = 0, 0
         self._file: _File | None = None
         self._done: list[SegmentInfo] = []
         self._last: bytes | None = None
@@ -128,24 +131,32 @@ class SegmentWriter:
         self._check(as_array(rows[KEY]))
         self._waiting.append(rows)
         self._count += rows.num_rows
-        while self._count >= ROWS_OF_A_GROUP:
-            self._write(ROWS_OF_A_GROUP)
+        self._size += rows.nbytes
+        while self._count >= ROWS_OF_A_GROUP or self._size > BYTES_OF_A_GROUP:
+            if not self._write(final=False):
+                break
 
     def _check(self, keys: pa.BinaryArray) -> None:
         if not ascends(keys) or (self._last is not None and keys[0].as_py() <= self._last):
             raise InputError("keys do not ascend", remedy="sort the rows by key, one row for each")
         self._last = keys[-1].as_py()
 
-    def _write(self, count: int) -> None:
+    def _write(self, *, final: bool) -> bool:
+        """Write the next group if it is full, or the last; its end depends on the values of rows alone."""
         rows = pa.concat_tables(self._waiting)
+        count, known = rows_within(rows.slice(0, ROWS_OF_A_GROUP), BYTES_OF_A_GROUP)
+        if not final and count == self._count < ROWS_OF_A_GROUP:
+            self._waiting, self._size = [rows], known
+            return False
         group, rest = rows.slice(0, count), rows.slice(count)
         self._waiting = [rest] if rest.num_rows else []
-        self._count = rest.num_rows
+        self._count, self._size = rest.num_rows, rest.nbytes
         if self._file is None:
             self._file = _File(self._store, self.schema)
         self._file.add(group)
         if self._file.rows >= self._limit:
             self._end_file()
+        return True
 
     def _end_file(self) -> None:
         if self._file is not None:
@@ -154,8 +165,8 @@ class SegmentWriter:
 
     def finish(self) -> tuple[SegmentInfo, ...]:
         """Write what is left; return the segments, in key order."""
-        if self._count:
-            self._write(self._count)
+        while self._count:
+            self._write(final=True)
         self._end_file()
         return tuple(self._done)
 
