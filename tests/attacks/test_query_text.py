@@ -253,9 +253,10 @@ def test_a_trusted_workspace_may_so_these_are_attacks(ws, spark, places, tmp_pat
 
 
 def test_a_query_nested_beyond_all_measure_is_refused(ws):
-    for text in ("select " + "(" * 5_000 + "1" + ")" * 5_000, "select 1" + " + 1" * 2_000):
-        with pytest.raises(UnsafeQuery, match="this query"):
-            ws.sql(text)
+    with pytest.raises(UnsafeQuery, match="open brackets"):
+        ws.sql("select " + "(" * 5_000 + "1" + ")" * 5_000)
+    with pytest.raises(QueryError):  # Spark's own answer, or ours
+        ws.sql("select 1" + " + 1" * 2_000)
 
 
 def test_functions_of_the_session_that_was_handed_in_are_not_reached(ws, spark):
