@@ -134,14 +134,14 @@ ORDINARY = [
     "select 'reflect(' as a, \"java_method(\" as b, 'x using y' as c -- reflect('x')",
     "select e.x, id from range(3) lateral view explode(array(1, 2)) e as x",
     "select * from explode(array(1, 2)) union all select * from stack(2, 3, 4)",
-    "select cast(1 as decimal(3, 2)), date'2026-11-13', interval 1 day, extract(year from current_date())",
-    "select trim(both 'x' from name), name[0:1] is null from (select array(name)[0] as name from people)",
+    "select cast(1 as decimal(3, 2)), date'2026-11-13', now() - interval 1 day, extract(day from now())",
+    "select trim(both 'x' from name), name is null from (select array(name)[0] as name from people)",
     "select transform(array(1, 2), x -> x + 1), filter(array(1), x -> x > 1), named_struct('a', 1).a",
     "select case when name is null then 1 else 2 end, try_cast(name as int), if(true, 1, 2) from people",
     "select * from people where exists (select 1 from people) and name in (select name from people)",
     "select name from people intersect select name from people except select 'x'",
     "select /*+ broadcast(people) */ distinct name from people tablesample (50 percent)",
-    "select count(*) filter (where name > 'a'), first(name), max(input_file_name()) from people",
+    "select count(*) filter (where true), first(name) from (select name, input_file_name() from people)",
     "select name, rank() over w from people window w as (order by name)",
     "select grouping(name), count(*) from people group by cube (name) having count(*) > 0",
     "select * from people pivot (count(*) for name in ('Anna', 'Ben'))",
@@ -235,6 +235,13 @@ def test_the_place_is_named(ws):
     assert (caught.value.line, caught.value.column) == (2, 11)
 
 
+def test_a_mistake_is_still_a_mistake(ws):
+    with pytest.raises(QueryError) as caught:
+        ws.sql("select name\nfrom people wher where")
+    assert (type(caught.value), caught.value.condition) == (QueryError, "PARSE_SYNTAX_ERROR")
+    assert caught.value.line == 2
+
+
 def test_a_trusted_workspace_may_so_these_are_attacks(ws, spark, places, tmp_path):
     with tl.open(ws.location, spark=spark, trusted_sql=True) as trusted:
         asked(trusted, PROGRAMS[0], places | {"bait": tmp_path / "ran"})
@@ -246,12 +253,10 @@ def test_a_trusted_workspace_may_so_these_are_attacks(ws, spark, places, tmp_pat
 
 
 def test_a_query_nested_beyond_all_measure_is_refused(ws):
-    deep = "select " + "(" * 20_000 + "1" + ")" * 20_000
-    for text in (deep, "select " + "- " * 20_000 + "1", "select 1" + " + 1" * 20_000):
-        with pytest.raises(tl.errors.TruelineError):
-            ws.sql(text)
-        with pytest.raises(UnsafeQuery):
-            check_query(deep, ["people"])
+    with pytest.raises(UnsafeQuery, match="open brackets"):
+        ws.sql("select " + "(" * 5_000 + "1" + ")" * 5_000)
+    with pytest.raises(QueryError):  # Spark's own answer, or ours
+        ws.sql("select 1" + " + 1" * 2_000)
 
 
 def test_functions_of_the_session_that_was_handed_in_are_not_reached(ws, spark):

@@ -21,7 +21,7 @@ import trueline as tl
 from tests.spark import deeds
 from tests.spark.running_steps import Meets, Stalls
 from trueline import console
-from trueline.errors import HashMismatch, QueryError, SparkFailed, TaskFailed, UnsafeQuery
+from trueline.errors import HashMismatch, InputError, QueryError, SparkFailed, TaskFailed, UnsafeQuery
 from trueline.run import Run
 from trueline.spark.frames import spool, write_pieces
 from trueline.spark.running import Spark
@@ -136,7 +136,8 @@ def check_another_exception_is_named_with_its_place(user, room):
     assert "pyspark" not in error.traceback
     for text in (str(error), "".join(traceback.format_exception(error))):
         assert "java" not in text.lower().replace("javascript", ""), text
-    caught(TaskFailed, lambda: list(room.tasks().map(deeds.unpackable, [1], label="locking")))
+    refused = caught(InputError, lambda: list(room.tasks().map(deeds.unpackable, [1], label="locking")))
+    assert refused.code == "NotPlain", refused
 
 
 def check_a_lost_worker_is_told_and_the_next_job_works(user, room):

@@ -108,6 +108,10 @@ _BUILT_IN: Final = """
 FUNCTIONS: Final = frozenset(_BUILT_IN.split())
 
 
+# Spark's parser takes minutes over a thousand brackets in each other.
+MOST_NESTED: Final = 200
+
+
 # --- what is refused --------------------------------------------------------------------------
 
 
@@ -214,7 +218,11 @@ def _comment_end(text: str, at: int) -> int:
 def check_words(text: str) -> None:
     """Refuse what its words alone give away; whatever Spark makes of the rest."""
     before: Token | None = None
+    depth = 0
     for token in tokens(text):
+        depth += (token.name in "([") - (token.name in ")]") if token.kind == "other" else 0
+        if depth > MOST_NESTED:
+            raise refused(text, "this query", f"has more than {MOST_NESTED} open brackets", token.at)
         if before is not None:
             if token.name == "(" and before.kind != "other" and before.name in REFUSED_FUNCTIONS:
                 raise refused(text, f"{before.name}()", REFUSED_FUNCTIONS[before.name], before.at)

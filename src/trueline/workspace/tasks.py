@@ -23,7 +23,8 @@ class Tasks(Protocol):
 
     The function reads and writes by itself; only descriptors go in and small results come out. It may run
     more than once for one descriptor (Spark retries and speculates), so it must be idempotent: content-
-    addressed writes are. It is a function of a module, descriptors and results can be pickled.
+    addressed writes are. It is a function of a module, descriptors can be pickled, and results are plain data
+    or of the types that `trueline.spark.results` lists: what comes back is read without running anything.
     """
 
     def map(
