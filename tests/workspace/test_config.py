@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import trueline as tl
 from tests.architecture import ROOT
 from trueline.errors import ConfigError, TruelineError, UnsupportedVersion
-from trueline.workspace.config import SETTINGS, Config, edited
+from trueline.workspace.config import Config, edited
+from trueline.workspace.settings import SETTINGS
 
 
 def test_settings_have_defaults_and_can_be_changed(ws):

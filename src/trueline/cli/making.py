@@ -21,7 +21,8 @@ from trueline.console import Console
 from trueline.console.items import cell
 from trueline.credentials import masked, masked_values
 from trueline.errors import InputError
-from trueline.workspace.config import Config, Level, variable
+from trueline.workspace.config import Config
+from trueline.workspace.settings import Level, variable
 from trueline.workspace.user_config import UserConfig
 
 

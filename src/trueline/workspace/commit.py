@@ -156,7 +156,7 @@ class Commit:
 
         from trueline.readers.parquet_file import BoundedFile
         from trueline.view import View
-        from trueline.workspace.config import limits_of
+        from trueline.workspace.limits import limits_of
 
         if self.bad_cells_file is None or self.chain is None:
             columns = {"file": pa.string(), "row": pa.int64(), "line": pa.int64()}

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from enum import IntEnum, StrEnum
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
@@ -20,15 +16,13 @@ from trueline.chain.inside import Inside
 from trueline.credentials import masked_text
 from trueline.errors import (
     ConfigError,
-    InputError,
     SettingNotConfirmed,
     UnsupportedVersion,
     visible,
 )
-from trueline.workspace.duration import seconds
+from trueline.workspace.settings import SETTINGS, Decides, Level, checked, setting_named, variable
 
 if TYPE_CHECKING:
-    from trueline.readers import Limits
     from trueline.workspace.user_config import UserConfig
 
 FILE: Final = "trueline.toml"
@@ -39,168 +33,6 @@ _MAX_DOTS: Final = 4000
 NEW: Final = f"""# A Trueline workspace. `trueline config list` shows what can be set here.
 format = {FORMAT}
 """
-
-
-class Decides(StrEnum):
-    """Who decides about a setting: anyone, the user whom a workspace may propose a value, the user alone."""
-
-    ANYONE = "anyone"
-    PROPOSED = "proposed"
-    USER = "user"
-
-
-class Level(IntEnum):
-    """Where a value comes from; the first that has one counts."""
-
-    ENVIRONMENT = 0
-    USER = 1
-    WORKSPACE = 2
-    DEFAULT = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """One thing that can be set: its default, what it means, and how text becomes its value."""
-
-    default: Any
-    meaning: str
-    read: Callable[[Any], Any]
-    decides: Decides = Decides.ANYONE
-    # What a workspace may propose and is taken without asking.
-    harmless: str = ""
-
-    def is_harmless(self, value: Any) -> bool:
-        """Say whether a value of a workspace's own file may be used without asking."""
-        return self.decides is Decides.ANYONE or re.fullmatch(self.harmless, str(value)) is not None
-
-
-def _duration(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise InputError(f"{value!r} is not a duration", remedy="write it like 1h or 7d")
-    seconds(value)
-    return str(value)
-
-
-def _flag(value: Any) -> bool:
-    words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    found = value if isinstance(value, bool) else words.get(str(value).lower())
-    if found is None:
-        raise InputError(f"{value!r} is neither true nor false", remedy="write true or false")
-    return found
-
-
-def _text(pattern: str, example: str) -> Callable[[Any], str]:
-    """Return what reads text of a form."""
-
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise InputError(f"{value!r} is not understood", remedy=f"write it like {example}")
-        return value
-
-    return read
-
-
-def _paths(value: Any) -> tuple[str, ...]:
-    """Read a list of folders; text holds several as the environment does."""
-    found = value.split(os.pathsep) if isinstance(value, str) else value
-    if not isinstance(found, list | tuple) or not all(
-        isinstance(each, str) and (each == "*" or Path(each).is_absolute()) for each in found
-    ):
-        raise InputError(f"{value!r:.200} is not a list of folders", remedy="give whole paths, or *")
-    return tuple(found)
-
-
-_UNITS: Final = {
-    "": 1,
-    "b": 1,
-    **{
-        f"{p}{b}": (1000 if b == "b" else 1024) ** n
-        for n, p in enumerate("kmg", start=1)
-        for b in ("ib", "b")
-    },
-}
-
-
-@lru_cache(maxsize=64, typed=True)
-def size_of(value: Any) -> int:
-    """Return the bytes that a size means.
-
-    >>> size_of("64MiB"), size_of("1 kB"), size_of(4096)
-    (67108864, 1000, 4096)
-    """
-    found = re.fullmatch(r"([1-9]\d{0,14}) ?([kmg]i?b|b|)", str(value).strip().lower())
-    if found is None or isinstance(value, bool):
-        raise InputError(f"{value!r} is not a size", remedy="write it like 64MiB")
-    return int(found.group(1)) * int(_UNITS[found.group(2)])
-
-
-def _size(value: Any) -> str:
-    size_of(value)
-    return str(value)
-
-
-def _count(value: Any) -> int:
-    if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,8}", str(value)):
-        raise InputError(f"{value!r} is not a number from 1 on", remedy="write it like 10000")
-    return int(value)
-
-
-def limits_of(settings: Mapping[str, Any]) -> Limits:
-    """Return what a workspace's settings allow to be in memory at once; the defaults where there are none."""
-    from trueline.readers import Limits
-
-    said = {
-        "columns": settings.get("limits.columns"),
-        "record_bytes": settings.get("limits.record_bytes"),
-        "batch_bytes": settings.get("limits.batch_bytes"),
-    }
-    return Limits(**{name: size_of(value) for name, value in said.items() if value is not None})
-
-
-SETTINGS: Final[Mapping[str, Setting]] = {
-    "gc.older_than": Setting("1h", "how long gc spares what nothing refers to", _duration),
-    "http.allow_private": Setting(
-        False,
-        "true lets redirects lead to loopback and private addresses",
-        _flag,
-        Decides.USER,
-    ),
-    "limits.batch_bytes": Setting(
-        "128MiB", "memory for the rows of a Parquet file or slice that are decoded at once", _size
-    ),
-    "limits.columns": Setting(10_000, "how many columns a file may have", _count),
-    "limits.record_bytes": Setting("16MiB", "how long one record of a CSV, JSON or text file may be", _size),
-    "safe.directory": Setting(
-        (),
-        "folders of other users whose workspaces may be found by looking upwards; * for all",
-        _paths,
-        Decides.USER,
-    ),
-    "spark.driver.memory": Setting(
-        None,
-        "memory of the Spark that is started here; without it Spark's own default",
-        _text(r"[1-9]\d{0,6}[kmgt]b?", "4g"),
-    ),
-    "spark.master": Setting(
-        "local[*]",
-        "where Spark runs: local[N] or the address of a cluster",
-        _text(
-            r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?|(spark|k8s)://\S+|local-cluster\[\S+\]|yarn", "local[4]"
-        ),
-        Decides.PROPOSED,
-        # It runs on this machine, with this user's rights, and sends nothing away.
-        harmless=r"local(\[(\*|[1-9]\d*)(,[1-9]\d*)?\])?",
-    ),
-    "spark.remote": Setting(
-        None,
-        "the address of a Spark Connect server; it comes before spark.master",
-        _text(r"sc://[^\s/:]\S*", "sc://host:15002"),
-        Decides.PROPOSED,
-    ),
-    "storage.durable": Setting(
-        True, "false leaves out syncing to disk: a power cut may then lose commits", _flag
-    ),
-}
 
 
 class Config(Mapping[str, Any]):
@@ -374,24 +206,6 @@ class Config(Mapping[str, Any]):
         )
 
 
-def setting_named(name: str) -> Setting:
-    """Return a setting by its dotted name."""
-    if name not in SETTINGS:
-        raise ConfigError(
-            f"there is no setting {name!r:.200}", remedy=f"settings are: {', '.join(SETTINGS)}", name=name
-        )
-    return SETTINGS[name]
-
-
-def variable(name: str) -> str:
-    """Return the variable of the environment that holds a setting.
-
-    >>> variable("spark.master")
-    'TRUELINE_SPARK_MASTER'
-    """
-    return f"TRUELINE_{name.upper().replace('.', '_')}"
-
-
 def _of_the_user(name: str, location: str) -> ConfigError:
     return ConfigError(
         f"{name} cannot be set by a workspace, as {location} does",
@@ -450,20 +264,6 @@ def parsed(text: str, broken: Callable[[str], ConfigError]) -> dict[str, Any]:
         # A number of thousands of digits, or brackets a thousand deep, are errors of Python, not of TOML.
         how = str(error) if isinstance(error, tomllib.TOMLDecodeError) else type(error).__name__
         raise broken(f"is not TOML: {how}") from None
-
-
-def checked(name: str, value: Any) -> Any:
-    """Return the value of a setting as it is used."""
-    try:
-        return setting_named(name).read(value)
-    except InputError as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"{name}: {error.problem}", remedy=error.remedy, name=name) from None
-    except (ValueError, OverflowError):
-        raise ConfigError(
-            f"{name} is not understood", remedy="`trueline config list` says what it means", name=name
-        ) from None
 
 
 def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

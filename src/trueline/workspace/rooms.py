@@ -7,7 +7,8 @@ from typing import Any, Final, Protocol
 
 from trueline.credentials import masked
 from trueline.errors import InputError
-from trueline.workspace.config import SETTINGS, Config
+from trueline.workspace.config import Config
+from trueline.workspace.settings import SETTINGS
 from trueline.workspace.tasks import Tasks
 
 _REMOTE: Final = "sc://"

@@ -15,19 +15,9 @@ from trueline.chain.files import refusal
 from trueline.chain.inside import inside
 from trueline.credentials import masked
 from trueline.errors import ConfigError, StorageReadOnly, UnsafeWorkspace
-from trueline.workspace.config import (
-    FILE,
-    SETTINGS,
-    Level,
-    checked,
-    edited,
-    parsed,
-    read_settings,
-    setting_named,
-    to_toml,
-    variable,
-)
+from trueline.workspace.config import FILE, edited, parsed, read_settings, to_toml
 from trueline.workspace.places import PRIVATE
+from trueline.workspace.settings import SETTINGS, Level, checked, setting_named, variable
 
 _TRUST: Final = "trust"
 _KEYS: Final = ("workspace", "name", "value", "digest")

@@ -23,11 +23,11 @@ from trueline.chain.tail import Tail, follow
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.config import limits_of
 from trueline.workspace.data_verify.files import Checked, Rows, Task, check_file
 from trueline.workspace.data_verify.problems import RESTORE, DataProblem, Subject
 from trueline.workspace.data_verify.rows import Expected, differing
 from trueline.workspace.definition import SOURCE
+from trueline.workspace.limits import limits_of
 from trueline.workspace.removal.record import Hole, Removals, removals_of
 from trueline.workspace.tasks import Inline, Tasks
 

@@ -21,12 +21,12 @@ from trueline.identity.multihash import Multihash
 from trueline.identity.physical import physical_hash
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
 from trueline.readers import Reader, Source
-from trueline.workspace.config import limits_of
 from trueline.workspace.definition import strategy_of
 from trueline.workspace.ingest.file_reading import FileRead, FileTask, ReadFiles, read_all, read_file
 from trueline.workspace.ingest.incoming import FileNote, Incoming, latest, typed_for
 from trueline.workspace.ingest.once import is_text
 from trueline.workspace.intake import user_fields
+from trueline.workspace.limits import limits_of
 from trueline.workspace.tasks import Tasks
 
 if TYPE_CHECKING:

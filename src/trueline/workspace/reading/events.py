@@ -16,7 +16,7 @@ from trueline.identity.multihash import Multihash
 from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.origin import Origin
 from trueline.view.source import Source
-from trueline.workspace.config import limits_of
+from trueline.workspace.limits import limits_of
 from trueline.workspace.reading.slices import SliceFile, Slices
 from trueline.workspace.reading.standing import Standing
 
