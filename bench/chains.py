@@ -10,7 +10,6 @@ from pathlib import Path
 
 from bench import rows
 from trueline.chain import Block, Chain, Folder, Instant, Position, Tail
-from trueline.chain.arrow_schema import from_arrow
 from trueline.chain.events import (
     AddPushSource,
     Checkpoint,
@@ -23,9 +22,10 @@ from trueline.chain.events import (
     SetTransform,
     TransformInput,
 )
-from trueline.chain.file_store import FileStore
-from trueline.chain.planning import next_add_data, next_block, next_execute_transform
+from trueline.chain.head_state import next_add_data, next_block, next_execute_transform
+from trueline.chain.schema import from_arrow
 from trueline.chain.sources import MergeAppend, ReadParquet, SqlQueryStep, TransformSql
+from trueline.chain.store.file import FileStore
 from trueline.identity import DatasetId, DatasetKey, Multihash
 
 BATCH = 10_000
@@ -210,7 +210,7 @@ def _begin(chain: Chain, *events: Event) -> None:
 
 
 def _first(block: Block) -> Tail:
-    from trueline.chain.tail import follow
+    from trueline.chain.head_state import follow
 
     return follow(None, block)
 

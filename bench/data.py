@@ -16,8 +16,8 @@ from bench.run import Run
 from bench.table import Row, rate
 from bench.timing import alternate, settle
 from trueline.chain import Chain
-from trueline.workspace.data_verify import verify_data
-from trueline.workspace.tasks import Inline
+from trueline.dataset.verify import verify_data
+from trueline.kernel.tasks import Inline
 
 ROUNDS = 4
 NOTE = (

@@ -15,7 +15,7 @@ from bench.table import Row, duration
 from bench.timing import Action, alternate, settle
 from trueline.chain import Instant, Tail
 from trueline.chain.events import Event
-from trueline.chain.planning import next_add_data
+from trueline.chain.head_state import next_add_data
 from trueline.identity import DatasetId
 
 MOST = 1.2

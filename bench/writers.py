@@ -10,7 +10,7 @@ import trueline
 from bench import rows
 from bench.chains import Place, add_data, fill, new_root
 from trueline.chain import Chain, Folder
-from trueline.chain.planning import next_add_data, next_block
+from trueline.chain.head_state import next_add_data, next_block
 from trueline.identity import DatasetId
 
 

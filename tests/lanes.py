@@ -13,7 +13,7 @@ import tempfile
 import pytest
 
 LANES = ("spark", "rest")
-BESIDE_SPARK = ("tests/spark", "tests/workspace/ingest")  # what makes both lanes about as long
+BESIDE_SPARK = ("tests/spark", "tests/dataset/append")  # what makes both lanes about as long
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trueline.readers import csv, json, parquet, text
     from trueline.view import View
     from trueline.workspace import Commit, Dataset, Workspace, open  # noqa: A004 (the promised name)
-    from trueline.workspace.sources import source
+    from trueline.workspace.pull import source
 
 __version__ = "0.1.0"
 
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Commit": "trueline.workspace.commit",
+    "Commit": "trueline.dataset.commit",
     "Dataset": "trueline.workspace.dataset",
     "RowId": "trueline.identity.rowid",
     "View": "trueline.view.view",
@@ -54,7 +54,7 @@ _LAZY = {
     "json": "trueline.readers",
     "open": "trueline.workspace.workspace",
     "parquet": "trueline.readers",
-    "source": "trueline.workspace.sources",
+    "source": "trueline.workspace.pull",
     "text": "trueline.readers",
 }
 

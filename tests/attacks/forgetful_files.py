@@ -31,7 +31,7 @@ from typing import Any, Final
 
 import pytest
 
-from trueline.chain import syncfs as syncing
+from trueline.chain.store import files as syncing
 
 _EVENTS: Final = frozenset(
     {"open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "sqlite3.connect"}

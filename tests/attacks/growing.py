@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from trueline.chain.arrow_schema import from_arrow
 from trueline.chain.chain import Chain
 from trueline.chain.events import DatasetKind, Seed, SetDataSchema, SetVocab
+from trueline.chain.head_state import next_add_data, next_block
 from trueline.chain.instant import Instant
-from trueline.chain.planning import next_add_data, next_block
+from trueline.chain.schema import from_arrow
+from trueline.dataset.append.intake import whole_schema
+from trueline.dataset.append.slices import SliceLayout, write_slice
+from trueline.dataset.read import view_of
 from trueline.identity.dataset_id import DatasetKey
-from trueline.workspace.intake import whole_schema
-from trueline.workspace.reading import view_of
-from trueline.workspace.slices import SliceLayout, write_slice
 
 _SCHEMA = whole_schema(from_arrow(pa.schema({"x": pa.int64()})), SetVocab())
 

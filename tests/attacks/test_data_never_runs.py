@@ -24,17 +24,18 @@ from tests.architecture import PACKAGE
 from tests.spark import deeds
 from trueline.chain.block import Block
 from trueline.chain.decode import open_manifest
+from trueline.chain.decode_templates import Tracer
 from trueline.chain.instant import Instant
-from trueline.chain.scratch import FolderScratch
-from trueline.chain.shapes import Tracer
+from trueline.chain.store.scratch import FolderScratch
+from trueline.dataset.append.pieces import Piece
+from trueline.dataset.prepare.rows import Parsed, Rows
 from trueline.errors import InputError, QueryError, SparkFailed, StorageFull, TruelineError
 from trueline.identity.multihash import Multihash
 from trueline.readers.batch import ReadStats
 from trueline.run import ERASED, Run, Step
-from trueline.spark import errors, frames, results, running, tasks
+from trueline.spark import errors, frames, results, tasks
+from trueline.spark import run_executor as running
 from trueline.spark.errors import carried, expecting
-from trueline.workspace.ingest.pieces import Piece
-from trueline.workspace.preparing.rows import Parsed, Rows
 
 pytestmark = pytest.mark.contract("guard:G1")
 

@@ -14,9 +14,9 @@ import pytest
 from tests.attacks.test_object_leases import DAY, block_text, clock_ahead, collected, whole
 from tests.chain.store.ledger import commit
 from tests.chain.store.watched import WatchedFiles
-from trueline.chain.file_store import FileStore
-from trueline.chain.memory_store import MemoryStore
-from trueline.chain.store import Folder, Store
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.memory import MemoryStore
+from trueline.chain.store.store import Folder, Store
 from trueline.errors import RetryError
 from trueline.identity.multihash import Multihash
 

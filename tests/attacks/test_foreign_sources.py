@@ -11,7 +11,7 @@ import pytest
 
 import trueline as tl
 from trueline.chain.events import SetPollingSource
-from trueline.chain.planning import next_block
+from trueline.chain.head_state import next_block
 from trueline.chain.sources import FetchFilesGlob, SourceOrdering
 from trueline.cli.app import run
 from trueline.errors import InputError, LinkRefused, PullError, SourceNotConfirmed

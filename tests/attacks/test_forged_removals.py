@@ -8,17 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from trueline.chain.block import CommitRecord
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import CheckpointFile, StateFile
-from trueline.chain.commits import CommitRecord
 from trueline.chain.events import Checkpoint
-from trueline.chain.memory_store import MemoryStore
-from trueline.chain.planning import next_add_data, next_block
-from trueline.chain.removal_rules import NOTE
-from trueline.chain.store import Folder
+from trueline.chain.head_state import next_add_data, next_block
+from trueline.chain.rule import NOTE
+from trueline.chain.store.memory import MemoryStore
+from trueline.chain.store.store import Folder
+from trueline.dataset.remove.record import Loss, Removal, removals_of, token
 from trueline.errors import ChainError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.removal.record import Loss, Removal, removals_of, token
 
 pytestmark = pytest.mark.contract("guard:G7")
 

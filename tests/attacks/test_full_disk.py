@@ -13,7 +13,7 @@ import pytest
 
 import trueline as tl
 from trueline.chain import index
-from trueline.chain.files import Files
+from trueline.chain.store.files import Files
 from trueline.errors import StorageFull
 from trueline.workspace import Workspace
 

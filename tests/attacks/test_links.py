@@ -17,11 +17,11 @@ import pytest
 import trueline as tl
 from tests.chain.store.ledger import commit, walk
 from tests.chain.store.watched import WatchedFiles
-from trueline.chain.file_store import FileStore
-from trueline.chain.gc import collect
-from trueline.chain.inside import Inside
-from trueline.chain.scratch import FolderScratch
-from trueline.chain.store import Folder
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.folders import Inside
+from trueline.chain.store.gc import collect
+from trueline.chain.store.scratch import FolderScratch
+from trueline.chain.store.store import Folder
 from trueline.cli import main
 from trueline.errors import BadName, CorruptionError, LinkRefused, TruelineError
 from trueline.identity.multihash import Multihash

@@ -23,12 +23,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import trueline as tl
-from trueline.chain.arrow_schema import to_arrow
 from trueline.chain.block import Block
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import AddData, DataSlice, OffsetInterval
-from trueline.chain.evolution import fields_of
-from trueline.chain.store import Folder
+from trueline.chain.schema import fields_of, to_arrow
+from trueline.chain.store.store import Folder
 from trueline.errors import BrokenFile, CorruptionError, LimitExceeded, OutOfMemory, TruelineError
 from trueline.identity.multihash import Multihash
 from trueline.readers import Limits, Source

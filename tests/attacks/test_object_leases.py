@@ -16,17 +16,17 @@ import pytest
 
 from tests.chain.store.ledger import commit, reachable, walk
 from tests.chain.store.small_s3 import SmallS3, serving
-from trueline.chain import object_leases
-from trueline.chain.file_store import FileStore
-from trueline.chain.gc import Collected, collect
-from trueline.chain.memory_store import MemoryStore
-from trueline.chain.object_store import ObjectStore
 from trueline.chain.references import Reference
-from trueline.chain.store import Folder, Store
+from trueline.chain.store import object_leases
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.gc import Collected, collect
+from trueline.chain.store.memory import MemoryStore
+from trueline.chain.store.object import ObjectStore
+from trueline.chain.store.store import Folder, Store
 from trueline.errors import RefCASFailed, RetryError, StoreError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.places import UrlPlace
-from trueline.workspace.transfer.copying import Copied, copy_objects
+from trueline.workspace.locations import UrlPlace
+from trueline.workspace.transfer.copy import Copied, copy_objects
 from trueline.workspace.transfer.remote import StoreRemote
 
 pytestmark = pytest.mark.contract("guard:G5")

@@ -28,7 +28,7 @@ AS_US = """
 import json, os, sys
 import trueline as tl
 import trueline.workspace.user_config
-import trueline.cli.looking, trueline.cli.making, trueline.cli.checking
+import trueline.cli.inspect, trueline.cli.create, trueline.cli.maintain
 from trueline.cli import main
 with tl.open(sys.argv[1] + "/warm", create=True) as ws:
     ws.datasets(), ws.config["gc.older_than"]

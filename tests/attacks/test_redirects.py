@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 import trueline as tl
-from tests.workspace.sources.serving import Server, serving
+from tests.workspace.pull.serving import Server, serving
 from trueline.errors import InputError, PullError, TruelineError
 from trueline.workspace import http_reader
 from trueline.workspace.addresses import Addresses, Found, is_public

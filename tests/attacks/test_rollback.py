@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import trueline as tl
 from tests.attacks.growing import appended
 from trueline.chain.chain import Chain
-from trueline.chain.memory_store import MemoryStore
-from trueline.chain.store import Folder
+from trueline.chain.store.memory import MemoryStore
+from trueline.chain.store.store import Folder
 from trueline.cli.app import run
 from trueline.errors import InputError, ObjectMissing, RolledBack
 from trueline.identity.multihash import Multihash

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
-from tests.workspace.sources.serving import Server, serving
+from tests.workspace.pull.serving import Server, serving
 from trueline.cli import main
 from trueline.credentials import has_secrets, is_secret_name, masked, masked_text
 from trueline.errors import InputError, TruelineError

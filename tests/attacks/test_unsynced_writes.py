@@ -17,10 +17,10 @@ import trueline as tl
 from tests.attacks.forgetful_files import Crash, ForgetfulFiles
 from tests.chain.store.ledger import commit, reachable, walk
 from trueline.chain import index
-from trueline.chain.file_store import FileStore
-from trueline.chain.files import Files
-from trueline.chain.gc import collect
-from trueline.chain.store import Folder
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.files import Files
+from trueline.chain.store.gc import collect
+from trueline.chain.store.store import Folder
 from trueline.errors import TruelineError
 from trueline.view import View
 from trueline.workspace import Dataset, Workspace

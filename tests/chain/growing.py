@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trueline.chain import Block, Chain, Instant
-from trueline.chain.commits import CommitRecord
+from trueline.chain.block import CommitRecord
 from trueline.chain.datatypes import DataField, DataSchema, DataType, Int32, Int64, Option, String, Timestamp
 from trueline.chain.events import (
     AddData,
@@ -17,7 +17,7 @@ from trueline.chain.events import (
     SetTransform,
     TransformInput,
 )
-from trueline.chain.planning import next_add_data, next_block, next_execute_transform
+from trueline.chain.head_state import next_add_data, next_block, next_execute_transform
 from trueline.chain.sources import SqlQueryStep, TransformSql
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash

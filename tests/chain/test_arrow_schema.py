@@ -12,7 +12,7 @@ from tests.chain.golden import vector
 from tests.chain.hostile import cost_of
 from tests.chain.raw_schemas import bare
 from trueline.chain import datatypes as t
-from trueline.chain.arrow_schema import from_arrow, read_raw, to_arrow
+from trueline.chain.schema import from_arrow, read_raw, to_arrow
 from trueline.errors import InputError, SchemaError
 
 RAW = base64.b64decode(vector("serde_set_data_schema_legacy", 2).block["event"]["rawArrowSchema"])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.chain.histories import History, add_data, derivative, execute, root, set_data_schema, taken
 from tests.chain.records import json_values
 from trueline.chain import Block, Chain
-from trueline.chain.commits import COMMIT_KEY, WHOLE, CommitRecord, commit_record, is_commit_end
+from trueline.chain.block import COMMIT_KEY, WHOLE, CommitRecord, commit_record, is_commit_end
 from trueline.chain.verify import verify_blocks
 from trueline.errors import InputError
 

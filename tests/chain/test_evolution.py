@@ -14,7 +14,7 @@ from tests.chain.records import data_types
 from trueline.chain import Block
 from trueline.chain import datatypes as t
 from trueline.chain.events import SetDataSchema, SetVocab
-from trueline.chain.evolution import differences, schema_findings, show
+from trueline.chain.schema import differences, schema_findings, show
 from trueline.errors import ChainError
 
 INT, TEXT = {"kind": "Int64"}, {"kind": "String"}

@@ -18,9 +18,10 @@ from tests.chain.hostile import (
     union,
     vector,
 )
-from trueline.chain import Block, shapes
+from trueline.chain import Block
+from trueline.chain import decode_templates as shapes
+from trueline.chain.decode_templates import trace
 from trueline.chain.encode import MAX_BLOCK_BYTES, MAX_DEPTH
-from trueline.chain.shapes import trace
 from trueline.errors import MalformedBlock, UnsupportedVersion
 
 GOLDEN = [case.raw for case in vectors()]

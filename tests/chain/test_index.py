@@ -225,7 +225,7 @@ def test_opening_planning_and_appending_read_the_same_few_blocks_at_any_length(p
 def test_offsets_of_hostile_size_fit(path):
     """A foreign chain may carry any 64 bits; strict rules are findings there."""
     from trueline.chain.events import AddData, Checkpoint
-    from trueline.chain.planning import next_block
+    from trueline.chain.head_state import next_block
 
     store = MemoryStore()
     chain = grow_root(Chain(store, index=path), 0)
@@ -255,7 +255,7 @@ def test_after_a_restart_of_the_machine_the_file_is_looked_through(path, monkeyp
 def test_a_chain_that_mixes_data_events_is_found_through(path):
     """Nothing here writes one, but one may come from elsewhere."""
     from trueline.chain.events import AddData, Checkpoint, ExecuteTransform, SetInfo
-    from trueline.chain.planning import next_block
+    from trueline.chain.head_state import next_block
 
     store = MemoryStore()
     chain = begin_derivative(Chain(store, index=path), [dataset_id(1)])
@@ -289,7 +289,7 @@ def test_a_chain_that_mixes_data_events_is_found_through(path):
 
 
 def test_files_are_found_by_content_and_by_name(path):
-    from trueline.chain.commits import CommitRecord
+    from trueline.chain.block import CommitRecord
 
     store = MemoryStore()
     chain = grow_root(Chain(store, index=path), 1)

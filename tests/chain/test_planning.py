@@ -25,7 +25,7 @@ from tests.chain.random_histories import Model, random_derivative, random_root
 from tests.chain.stores import CountingStore
 from trueline.chain import Chain, Instant, Position
 from trueline.chain.events import Checkpoint, DataSlice, OffsetInterval, SetInfo
-from trueline.chain.planning import next_add_data, next_block, next_execute_transform, next_inputs
+from trueline.chain.head_state import next_add_data, next_block, next_execute_transform, next_inputs
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.chain.histories import digest, moment
 from tests.chain.random_histories import Model, random_derivative, random_root
 from trueline.chain import Block, Chain, Instant
-from trueline.chain.tail import Tail, follow
+from trueline.chain.head_state import Tail, follow
 from trueline.chain.verify import verify_blocks
 from trueline.errors import InputError, RefCASFailed, TruelineError
 

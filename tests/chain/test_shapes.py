@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tests.chain.growing import add_rows, grow_root
 from trueline.chain import Block, Chain, MemoryStore
 from trueline.chain.decode import decode
+from trueline.chain.decode_templates import MAX_LENGTHS, Shapes, trace
 from trueline.chain.encode import encode
-from trueline.chain.shapes import MAX_LENGTHS, Shapes, trace
 from trueline.errors import MalformedBlock, UnsupportedVersion
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "chain" / "odf"

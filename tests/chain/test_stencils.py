@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueline.chain import Block, stencils
+from trueline.chain import Block
+from trueline.chain import block as stencils
+from trueline.chain.block import Stencils
 from trueline.chain.datatypes import Extra
 from trueline.chain.encode import encode
 from trueline.chain.events import (
@@ -21,7 +23,6 @@ from trueline.chain.events import (
     SourceState,
 )
 from trueline.chain.instant import Instant
-from trueline.chain.stencils import Stencils
 from trueline.errors import InputError
 from trueline.identity import DatasetId
 from trueline.identity.multihash import Multihash

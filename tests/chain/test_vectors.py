@@ -9,9 +9,9 @@ from tests.chain.golden import FOLDER, Vector, manifest_text, vector, vectors
 from tests.chain.histories import data_slice, root
 from tests.contracts.register import contracts
 from trueline.chain import Block, yaml_text
-from trueline.chain.arrow_schema import read_raw
 from trueline.chain.encode import encode
 from trueline.chain.manifest import DatasetSnapshot
+from trueline.chain.schema import read_raw
 from trueline.identity.multihash import Multihash
 
 every_vector = pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in vectors()])

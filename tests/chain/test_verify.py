@@ -6,7 +6,7 @@ from tests.chain.growing import add_rows, begin_derivative, dataset_id, derive, 
 from trueline.chain import Block, Chain, Folder, MemoryStore
 from trueline.chain.checkpoint import CheckpointFile, StateFile
 from trueline.chain.events import AddData, Checkpoint
-from trueline.chain.planning import next_add_data, next_block
+from trueline.chain.head_state import next_add_data, next_block
 from trueline.chain.verify import ProblemKind, verify_blocks, verify_objects
 from trueline.identity.multihash import Multihash
 
@@ -184,7 +184,7 @@ def test_objects_are_checked_by_size_and_hash(store):
 
 def test_an_input_is_asked_by_the_page(monkeypatch):
     """Blocks of an input are found in pages read ahead; those outside them one by one, with equal answers."""
-    from trueline.chain.pinned import Pinned
+    from trueline.chain.verify import Pinned
 
     source = grow_root(Chain(MemoryStore()), 30, number=7)
     names = [entry.hash for entry in source.entries()]

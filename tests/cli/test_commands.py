@@ -200,7 +200,7 @@ def test_a_damaged_dataset_does_not_hide_the_others(run, shop):
 
 
 def test_gc_says_what_it_removes(run, shop):
-    from trueline.chain.store import Folder
+    from trueline.chain.store.store import Folder
 
     with tl.open(shop) as ws:
         store = ws["sales"].chain.store
@@ -313,8 +313,8 @@ def test_bad_names_are_refused(run, shop):
 def test_a_full_disk_is_exit_code_4(run, shop, monkeypatch):
     import errno
 
-    from trueline.chain import file_store
-    from trueline.chain.files import Files
+    from trueline.chain.store import file as file_store
+    from trueline.chain.store.files import Files
 
     class Full(Files):
         def write(self, fd, data):

@@ -11,7 +11,7 @@ import pytest
 
 import trueline as tl
 from tests.chain.store.small_s3 import KEY, SECRET, serving
-from trueline.chain.store_options import nested, with_retries, without_secrets
+from trueline.chain.store.options import nested, with_retries, without_secrets
 from trueline.errors import InputError
 
 _numbers = count()

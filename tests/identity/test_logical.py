@@ -15,7 +15,8 @@ from tests.identity.golden import golden
 from tests.identity.oracle import oracle_hash
 from tests.identity.tables import tables
 from trueline.errors import InputError, NotPortable, SchemaError
-from trueline.identity import LogicalHasher, Multihash, elements, logical, logical_hash
+from trueline.identity import LogicalHasher, Multihash, logical, logical_hash
+from trueline.identity import logical as elements
 
 VECTOR = golden("logical-hash.json")
 TYPES = {"Int64": pa.int64(), "Utf8": pa.string(), "UInt64": pa.uint64()}

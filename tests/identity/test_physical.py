@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trueline.errors import InputError, StoreError
 from trueline.identity import Multihash, physical_hash
-from trueline.identity.physical import HashingWriter
+from trueline.identity.multihash import HashingWriter
 
 
 class Narrow(io.RawIOBase):

@@ -19,10 +19,12 @@ import pytest
 import trueline as tl
 from tests.spark.stalling import StallingRows, StallingStore
 from trueline.chain import Instant
+from trueline.dataset.append import commit as committing
+from trueline.dataset.append import pieces
+from trueline.dataset.append import slices as writing
+from trueline.dataset.append.frames import SpooledPiece
 from trueline.spark.session import start
 from trueline.spark.settings import Settings
-from trueline.workspace.ingest import committing, pieces, writing
-from trueline.workspace.ingest.frames import SpooledPiece
 
 ROWS = 200_000
 ROWS_OF_A_SLICE = 40_000

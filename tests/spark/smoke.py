@@ -22,12 +22,12 @@ from tests.spark import deeds
 from tests.spark.running_steps import Meets, Stalls
 from trueline import console
 from trueline.errors import HashMismatch, InputError, QueryError, SparkFailed, TaskFailed, UnsafeQuery
+from trueline.kernel.tasks import Inline
 from trueline.run import Run
 from trueline.spark.frames import spool, write_pieces
-from trueline.spark.running import Spark
+from trueline.spark.run_executor import Spark
 from trueline.spark.session import SparkRoom, adopt, start
 from trueline.spark.settings import SQL_SETTINGS, Settings
-from trueline.workspace.tasks import Inline
 
 LOCAL = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 

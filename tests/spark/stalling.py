@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trueline.chain.store import Folder
+from trueline.chain.store.store import Folder
 
 # The environment variable by which a task knows on which worker it runs.
 WORKER = "TRUELINE_TEST_WORKER"

@@ -11,9 +11,9 @@ import pytest
 import trueline as tl
 from tests.architecture import ROOT
 from trueline.chain.instant import Instant
+from trueline.dataset.prepare import parse
 from trueline.readers import CsvReader, JsonReader
-from trueline.spark.running import Spark
-from trueline.workspace.preparing import parse
+from trueline.spark.run_executor import Spark
 
 GOLDEN = ROOT / "tests" / "golden" / "readers"
 KINDS = {

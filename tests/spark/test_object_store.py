@@ -9,8 +9,8 @@ import pytest
 
 import trueline as tl
 from tests.chain.store.small_s3 import KEY, SECRET, serving
+from tests.dataset.append.test_frames import frame, small_slices  # noqa: F401 (a fixture)
 from tests.spark.smoke import VALUES
-from tests.workspace.ingest.test_frames import frame, small_slices  # noqa: F401 (a fixture)
 from tests.workspace.records import column, slices
 from trueline.chain import Instant
 from trueline.errors import InputError, StoreError
@@ -120,8 +120,8 @@ def test_every_type_is_the_same_there_as_in_a_folder(lake, spark, fixed_time, tm
 
 def test_a_partition_that_is_written_twice_is_two_files(lake):
     """Its rows may come in another order the second time; who was counted must be who is read."""
-    from trueline.workspace.ingest.frames import WritePartition
-    from trueline.workspace.ingest.incoming import typed_for
+    from trueline.dataset.append.frames import WritePartition
+    from trueline.dataset.append.incoming import typed_for
 
     ds = lake.create("x")
     with ds.chain.store.scratch() as scratch:

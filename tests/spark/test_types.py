@@ -10,7 +10,7 @@ from pyspark.sql import types as s
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from trueline.annotations import annotations_of_arrow, annotations_to_arrow
-from trueline.chain.arrow_schema import from_arrow, to_arrow
+from trueline.chain.schema import from_arrow, to_arrow
 from trueline.errors import SchemaError
 from trueline.spark.types import (
     annotations_of_spark,

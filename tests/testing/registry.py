@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 import trueline as tl
 from trueline.testing import Loader, Operator, Saver, Split, views
-from trueline.testing.generating import mixed
+from trueline.testing.generate import mixed
 
 ROWS = 45
 PLAIN = pa.table(

@@ -10,7 +10,7 @@ import trueline as tl
 from tests.testing.registry import LOADERS, OPERATORS, PLAIN, SAVERS, SOURCES, SPLITS, sample_file
 from trueline.errors import SchemaError
 from trueline.testing import check, checks, views
-from trueline.testing.generating import mixed
+from trueline.testing.generate import mixed
 
 
 def holds(*kinds):

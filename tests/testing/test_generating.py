@@ -8,7 +8,7 @@ import pytest
 
 from trueline import types as t
 from trueline.testing import views
-from trueline.testing.generating import mixed
+from trueline.testing.generate import mixed
 from trueline.view.chunk import ROWS_OF_A_CHUNK
 
 

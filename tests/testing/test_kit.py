@@ -137,7 +137,7 @@ def test_a_function_is_an_operator_or_a_loader_by_its_sample(sample_file):
 
 
 def test_a_view_without_an_end_is_not_read_for_ever(monkeypatch):
-    monkeypatch.setattr("trueline.testing.reading.MOST_ROWS", 1_000)
+    monkeypatch.setattr("trueline.testing.read.MOST_ROWS", 1_000)
 
     class Endless(SimpleView):
         schema = tl.View.range(1).schema

@@ -6,7 +6,7 @@ import pytest
 
 import trueline as tl
 from tests.testing.registry import OPERATORS, SPLITS
-from trueline.testing.generating import mixed
+from trueline.testing.generate import mixed
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trueline.chain.store import Folder
+from trueline.chain.store.store import Folder
 
 
 def slices(dataset):

@@ -10,7 +10,7 @@ import trueline as tl
 from tests.workspace.records import slices
 from trueline.annotations import annotations_of_arrow
 from trueline.chain.events import SetDataSchema
-from trueline.chain.store import Folder
+from trueline.chain.store.store import Folder
 
 
 def column(name="price", kind=None, **said):

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import trueline as tl
 from tests.workspace.records import column, records, slices
 from trueline.chain.instant import Instant
-from trueline.chain.store import Folder
+from trueline.chain.store.store import Folder
 from trueline.errors import InputError, NotPortable, SchemaError
 from trueline.identity import logical_hash
 

@@ -14,7 +14,7 @@ import trueline as tl
 from tests.architecture import ROOT
 from tests.workspace.records import column
 from trueline.chain.chain import Chain
-from trueline.chain.open_store import open_store
+from trueline.chain.store.open import open_store
 
 
 def killed(tmp_path, template, what, torn):

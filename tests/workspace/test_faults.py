@@ -15,7 +15,7 @@ import pytest
 import trueline as tl
 from tests.chain.store.watched import WatchedFiles, failing
 from tests.workspace.records import column
-from trueline.chain import file_store
+from trueline.chain.store import file as file_store
 from trueline.errors import (
     CorruptionError,
     HeadMissing,

@@ -14,10 +14,10 @@ import trueline as tl
 from tests.workspace.records import column
 from trueline.chain.events import DisablePollingSource
 from trueline.chain.instant import Instant
-from trueline.chain.store import Folder
+from trueline.chain.store.store import Folder
+from trueline.dataset.commit import linked
 from trueline.errors import CorruptionError, InputError
-from trueline.workspace.commit import linked
-from trueline.workspace.sources import seen
+from trueline.workspace.pull import seen
 
 
 def age(folder, seconds=7200.0):
@@ -184,7 +184,7 @@ def test_folders_people_made_are_left_alone(ws, tmp_path):
 
 
 def test_a_creation_that_begins_while_its_folder_is_removed_is_put_back(ws, monkeypatch):
-    from trueline.workspace import places
+    from trueline.workspace import locations as places
 
     folder = unfinished(ws)
     age(folder)

@@ -6,14 +6,13 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
-from trueline.chain.block import Block
-from trueline.chain.commits import CommitRecord
+from trueline.chain.block import Block, CommitRecord
 from trueline.chain.events import DataSlice, OffsetInterval, SetInfo
+from trueline.chain.head_state import next_add_data, next_block
 from trueline.chain.instant import Instant
-from trueline.chain.planning import next_add_data, next_block
+from trueline.dataset.commit import linked
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.commit import linked
 
 
 def test_a_commit_is_one_move_of_the_head_newest_first(ds):

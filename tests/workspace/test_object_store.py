@@ -11,7 +11,7 @@ import pytest
 import trueline as tl
 from tests.chain.store.small_s3 import serving
 from tests.workspace.records import column
-from trueline.chain.store import Folder
+from trueline.chain.store.store import Folder
 from trueline.errors import WorkspaceNotFound
 
 _numbers = itertools.count()

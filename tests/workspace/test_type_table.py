@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.architecture import ROOT
-from trueline.chain.evolution import show
-from trueline.chain.store import Folder
+from trueline.chain.schema import show
+from trueline.chain.store.store import Folder
 from trueline.errors import InputError
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 

@@ -15,9 +15,9 @@ def main() -> None:
     import pyarrow as pa
 
     import trueline as tl
-    import trueline.workspace.appending
+    import trueline.dataset.append.append
     from tests.chain.store.watched import WatchedFiles, killing
-    from trueline.chain import file_store
+    from trueline.chain.store import file as file_store
 
     for at in range(int(first), int(last) + 1):
         child = os.fork()

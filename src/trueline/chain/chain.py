@@ -26,13 +26,11 @@ from trueline.chain.events import (
     SetTransform,
     SetVocab,
 )
-from trueline.chain.findings import Finding, InputChain
+from trueline.chain.head_state import NO_PUSH, Position, Tail, follow
 from trueline.chain.index import Index, Spot
 from trueline.chain.index_rows import Damaged, Entry, SeenHead, SliceEntry, Unusable
-from trueline.chain.link_rules import check_link
-from trueline.chain.removal_rules import removal_beyond
-from trueline.chain.store import Folder, Store
-from trueline.chain.tail import NO_PUSH, Position, Tail, follow
+from trueline.chain.rule import Finding, InputChain, check_link, removal_beyond
+from trueline.chain.store.store import Folder, Store
 from trueline.errors import (
     ChainError,
     CorruptionError,

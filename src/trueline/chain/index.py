@@ -16,8 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from trueline.chain.block import Block
-from trueline.chain.commits import commit_record
+from trueline.chain.block import Block, commit_record
 from trueline.chain.events import AddData, Event, ExecuteTransform
 from trueline.chain.index_rows import (
     Damaged,
@@ -33,7 +32,7 @@ from trueline.chain.index_rows import (
     slice_entry,
     write_seen,
 )
-from trueline.chain.inside import Inside, check_database, open_database, remove_database
+from trueline.chain.store.folders import Inside, check_database, open_database, remove_database
 from trueline.chain.wire import OneOf, layout
 from trueline.identity.multihash import Multihash
 

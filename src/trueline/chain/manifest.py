@@ -20,11 +20,10 @@ from trueline.chain.events import (
     SetTransform,
     TransformInput,
 )
+from trueline.chain.head_state import Tail, follow, next_block
 from trueline.chain.instant import Instant
-from trueline.chain.planning import next_block
 from trueline.chain.rules import check
 from trueline.chain.sources import SqlQueryStep, TransformSql
-from trueline.chain.tail import Tail, follow
 from trueline.chain.text import open_manifest, record_from_dict, to_dict
 from trueline.chain.wire import Record
 from trueline.errors import InputError, ManifestError

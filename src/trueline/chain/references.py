@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trueline.chain.block import Block
+from trueline.chain.block import Block, record_of
 from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile, is_ours
-from trueline.chain.commits import record_of
 from trueline.chain.events import AddData, ExecuteTransform
-from trueline.chain.store import Folder, Store
+from trueline.chain.store.store import Folder, Store
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import Multihash
 

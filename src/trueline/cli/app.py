@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from trueline import console as consoles
-from trueline.cli.quick import QuickCommand, QuickGroup
+from trueline.cli.arguments import QuickCommand, QuickGroup
 from trueline.cli.session import (
     FAILED,
     INTERRUPTED,
@@ -28,28 +28,28 @@ from trueline.errors import OutOfMemory, check_memory
 
 # Where each command is. A command line names one, and only its module is loaded: all of them cost 50 ms.
 COMMANDS = {
-    "init": "making:init",
-    "create": "making:create",
-    "ingest": "filling:ingest",
-    "pull": "pulling:pull",
-    "list": "looking:list_",
-    "status": "looking:status",
-    "log": "looking:log",
-    "schema": "looking:schema",
-    "show": "reading:show",
-    "sql": "reading:sql",
-    "diff": "reading:diff",
-    "export": "reading:export",
-    "verify": "checking:verify",
-    "gc": "checking:gc",
-    "drop-data": "moving:drop_data",
-    "push": "moving:push",
-    "clone": "moving:clone",
-    "run": "running:run",
+    "init": "create:init",
+    "create": "create:create",
+    "ingest": "ingest:ingest",
+    "pull": "pull:pull",
+    "list": "inspect:list_",
+    "status": "inspect:status",
+    "log": "inspect:log",
+    "schema": "inspect:schema",
+    "show": "read:show",
+    "sql": "read:sql",
+    "diff": "read:diff",
+    "export": "read:export",
+    "verify": "maintain:verify",
+    "gc": "maintain:gc",
+    "drop-data": "transfer:drop_data",
+    "push": "transfer:push",
+    "clone": "transfer:clone",
+    "run": "runs:run",
     "flow": "flows:flow",
-    "doctor": "checking:doctor",
+    "doctor": "maintain:doctor",
     "demo": "app:demo",
-    "config": "making:config",
+    "config": "create:config",
 }
 
 

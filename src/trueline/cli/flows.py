@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trueline.cli.quick import QuickCommand, QuickGroup
+from trueline.cli.arguments import QuickCommand, QuickGroup
 from trueline.cli.session import FAILED, NO, Directory, Given, Json, examples, session
 from trueline.errors import Counterexample, InputError, TruelineError
 

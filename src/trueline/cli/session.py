@@ -125,7 +125,7 @@ def store_options(given: Sequence[str]) -> dict[str, Any]:
     """
     if not given:
         return {}
-    from trueline.workspace.places import provider_options
+    from trueline.workspace.locations import provider_options
 
     pairs = [text.partition("=") for text in given]
     if not all(equals and name for name, equals, _ in pairs):

@@ -170,7 +170,7 @@ class TerminalConsole(Console):
         if rich is None:
             stream.write(as_text(item) + "\n")
         else:
-            from trueline.console.drawing import drawing
+            from trueline.console.rich_items import drawing
 
             rich.print(drawing(item), soft_wrap=not isinstance(item, Table))
 
@@ -190,7 +190,7 @@ class TerminalConsole(Console):
         if rich is None:
             yield _NoProgress()
             return
-        from trueline.console.drawing import bar
+        from trueline.console.rich_items import bar
 
         with bar(rich, label, total) as drawn:
             yield drawn

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from trueline.identity.dataset_id import DatasetId, DatasetKey
-from trueline.identity.multihash import Multihash
-from trueline.identity.physical import physical_hash
+from trueline.identity.multihash import Multihash, physical_hash
 from trueline.identity.rowid import RowId
 from trueline.lazy import lazily
 

@@ -12,6 +12,7 @@ r"""Readers of CSV, JSON lines, Parquet and plain text: a bad cell is missing an
 
 from __future__ import annotations
 
+from trueline.limits import Limits
 from trueline.readers.batch import (
     BAD_CELLS,
     BATCH_ROWS,
@@ -26,7 +27,6 @@ from trueline.readers.batch import (
 from trueline.readers.csv_reader import CsvReader
 from trueline.readers.diagnosis import looks_wrong
 from trueline.readers.json_reader import JsonReader
-from trueline.readers.limits import Limits
 from trueline.readers.parquet_reader import ParquetReader
 from trueline.readers.reader import Reader
 from trueline.readers.source import Source, find

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from trueline.errors import BrokenFile
-from trueline.readers.limits import record_too_long
+from trueline.limits import record_too_long
 from trueline.readers.source import Source
 from trueline.readers.stream import TextStream
 

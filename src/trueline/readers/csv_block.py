@@ -21,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
+from trueline.limits import CELLS
 from trueline.readers.batch import EXTRA, BadColumn, Piece, ReadStats, Rows, table_of
 from trueline.readers.blocks import Block, count_lines
 from trueline.readers.cells import Cells, by_the_rules, convert, is_strict
 from trueline.readers.csv_file import Habits, Layout
-from trueline.readers.limits import CELLS
 from trueline.readers.records import Dialect, lines_before
 from trueline.readers.rules import CellRules, is_text
 from trueline.readers.stream import BOM

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from trueline.errors import SchemaError
+from trueline.limits import DEFAULT, Limits
 from trueline.readers.blocks import Block, blocks, count_lines
-from trueline.readers.limits import DEFAULT, Limits
 from trueline.readers.parts import WHOLE, Part
 from trueline.readers.records import Dialect
 from trueline.readers.source import Source

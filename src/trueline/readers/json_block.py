@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as arrow_json
 
+from trueline.limits import CELLS
 from trueline.readers import json_values
 from trueline.readers.batch import LINE, BadColumn, Piece, ReadStats, Rows, table_of
 from trueline.readers.blocks import Block
 from trueline.readers.cells import Cells, convert, is_strict
 from trueline.readers.json_values import MAX_DEPTH, NotAnObject
-from trueline.readers.limits import CELLS
 from trueline.readers.rules import CellRules
 
 # Lines in which Arrow failed are tried again in so many parts, twice, before Python reads them.

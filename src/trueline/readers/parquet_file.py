@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trueline.readers.limits import DEPTH, PAGES, Limits
+from trueline.limits import DEPTH, PAGES, Limits
 from trueline.readers.parquet_pages import (
     DELTA_BYTE_ARRAY,
     PLAIN_DICTIONARY,

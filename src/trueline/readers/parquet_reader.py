@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from trueline.errors import BrokenFile, InputError, SchemaError, TruelineError, check_memory
+from trueline.limits import Limits
 from trueline.readers.batch import (
     BATCH_ROWS,
     MAX_LISTED,
@@ -22,8 +23,7 @@ from trueline.readers.batch import (
     Rows,
     table_of,
 )
-from trueline.readers.casting import cast_column, check_castable
-from trueline.readers.limits import Limits
+from trueline.readers.cast import cast_column, check_castable
 from trueline.readers.parquet_file import BoundedFile
 from trueline.readers.parts import PART_BYTES, PART_ROWS, WHOLE, Part
 from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen

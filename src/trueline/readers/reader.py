@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Self, TypeVar
 import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
+from trueline.limits import Limits
 from trueline.readers.batch import BATCH_ROWS, Reading
-from trueline.readers.limits import Limits
 from trueline.readers.parts import PART_BYTES, WHOLE, Part
 from trueline.readers.source import Source
 

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from trueline.errors import InputError
+from trueline.limits import CELLS
 from trueline.readers.batch import (
     BATCH_ROWS,
     MAX_LISTED,
@@ -23,7 +24,6 @@ from trueline.readers.batch import (
 )
 from trueline.readers.blocks import BLOCK, Block, Lines, blocks, count_lines
 from trueline.readers.cells import convert
-from trueline.readers.limits import CELLS
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
 from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trueline.chain.inside import Inside, inside
+from trueline.chain.store.folders import Inside, inside
 from trueline.errors import EnvironmentMissing, InputError
+from trueline.kernel.tasks import failure
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import CarriedError, expecting, translated
 from trueline.spark.jobs import run
 from trueline.spark.results import decode, encode, unreadable
 from trueline.spark.settings import LOCAL
 from trueline.spark.types import arrow_schema_of
-from trueline.workspace.tasks import failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

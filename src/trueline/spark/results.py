@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from trueline import errors
 from trueline.chain.instant import Instant
-from trueline.chain.scratch import Kept
+from trueline.chain.store.scratch import Kept
 from trueline.errors import InputError, SparkFailed, TruelineError
 from trueline.identity.multihash import Multihash
 from trueline.run.step import Erased
@@ -156,20 +156,19 @@ def _enums() -> tuple[type, ...]:
 def records() -> tuple[type, ...]:
     """Return the dataclasses that tasks answer with; a new one is added here."""
     from trueline.chain import events
+    from trueline.dataset.append.frames import Times
+    from trueline.dataset.append.incoming import FileRead
+    from trueline.dataset.append.merge_ranges import RangeMerged, Sorted
+    from trueline.dataset.append.pieces import Piece
+    from trueline.dataset.append.slices import Written
+    from trueline.dataset.append.source_order import Selected
+    from trueline.dataset.merge.sorted_runs import Run
+    from trueline.dataset.prepare.rows import Parsed, Rows
+    from trueline.dataset.state.segment import SegmentInfo
+    from trueline.dataset.verify.files import Checked, DataProblem
+    from trueline.kernel.row_fingerprint import Fingerprint
     from trueline.readers.batch import ReadStats
     from trueline.spark import frames
-    from trueline.workspace.data_verify.files import Checked
-    from trueline.workspace.data_verify.problems import DataProblem
-    from trueline.workspace.ingest.file_reading import FileRead
-    from trueline.workspace.ingest.fingerprint import Fingerprint
-    from trueline.workspace.ingest.frames import Times
-    from trueline.workspace.ingest.in_source_order import Selected
-    from trueline.workspace.ingest.pieces import Piece
-    from trueline.workspace.ingest.ranges import RangeMerged, Sorted
-    from trueline.workspace.merging.sorted_runs import Run
-    from trueline.workspace.preparing.rows import Parsed, Rows
-    from trueline.workspace.slices import Written
-    from trueline.workspace.state.segment import SegmentInfo
 
     return (
         Checked,

@@ -13,8 +13,14 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from trueline.chain.store_options import nested
+from trueline.chain.store.options import nested
+from trueline.dataset.dataset_at import Standing
+from trueline.dataset.read import resolve
+from trueline.dataset.read.changes import OPERATIONS
+from trueline.dataset.read.events import Events
+from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError, InputError, SchemaError
+from trueline.kernel.tasks import failure
 from trueline.spark.errors import CarriedError, lasting_nonce
 from trueline.spark.packing import pack, unpack
 from trueline.spark.types import to_spark_schema
@@ -26,12 +32,6 @@ from trueline.view.schema import Column, unknown_column
 from trueline.view.source import Source
 from trueline.view.view import View
 from trueline.workspace import open as open_workspace
-from trueline.workspace.reading import resolve
-from trueline.workspace.reading.changes import OPERATIONS
-from trueline.workspace.reading.events import Events
-from trueline.workspace.reading.slices import SliceFile, Slices
-from trueline.workspace.reading.standing import Standing
-from trueline.workspace.tasks import failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from trueline.errors import SparkFailed
+from trueline.kernel.tasks import Descriptor, Result, failure
 from trueline.spark.errors import CarriedError, expecting
 from trueline.spark.jobs import run
 from trueline.spark.packing import pack, unpack
 from trueline.spark.results import decode, encode
-from trueline.workspace.tasks import Descriptor, Result, failure
 
 if TYPE_CHECKING:
     from trueline.spark.session import SparkRoom

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trueline.errors import SchemaError
+from trueline.kernel.tasks import failure
 from trueline.spark.errors import CarriedError, lasting_nonce, translated
 from trueline.spark.frames import Spooled, fetch, shares_folders, spool
 from trueline.spark.packing import pack, unpack
@@ -28,7 +29,6 @@ from trueline.view.schema import Column, unknown_column
 from trueline.view.source import ROWS_OF_A_BATCH, Source
 from trueline.view.sources.given import Given
 from trueline.view.temporary import Temporary
-from trueline.workspace.tasks import failure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

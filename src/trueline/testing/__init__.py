@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trueline.errors import ContractBroken
     from trueline.testing.adapter import SimpleCursor, SimpleView
-    from trueline.testing.checking import Report, check, checks, findings
-    from trueline.testing.generating import views
+    from trueline.testing.check import Report, check, checks, findings
+    from trueline.testing.generate import views
     from trueline.testing.kit import Check
     from trueline.testing.protocol import ViewLike
     from trueline.testing.subjects import Loader, Operator, Saver, Split
@@ -44,16 +44,16 @@ _LAZY = {
     "ContractBroken": "trueline.errors",
     "Loader": "trueline.testing.subjects",
     "Operator": "trueline.testing.subjects",
-    "Report": "trueline.testing.checking",
+    "Report": "trueline.testing.check",
     "Saver": "trueline.testing.subjects",
     "SimpleCursor": "trueline.testing.adapter",
     "SimpleView": "trueline.testing.adapter",
     "Split": "trueline.testing.subjects",
     "ViewLike": "trueline.testing.protocol",
-    "check": "trueline.testing.checking",
-    "checks": "trueline.testing.checking",
-    "findings": "trueline.testing.checking",
-    "views": "trueline.testing.generating",
+    "check": "trueline.testing.check",
+    "checks": "trueline.testing.check",
+    "findings": "trueline.testing.check",
+    "views": "trueline.testing.generate",
 }
 
 

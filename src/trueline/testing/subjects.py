@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trueline.testing.protocol import ViewLike
-from trueline.testing.reading import Rows, drain
+from trueline.testing.read import Rows, drain
 from trueline.view import View
 
 # Numbers that a view is unlikely to have been shuffled by already.

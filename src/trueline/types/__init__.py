@@ -16,7 +16,6 @@
 from __future__ import annotations
 
 from trueline.types.conversions import Conversion, can_convert, conversion, family
-from trueline.types.finding import field, of, same
 from trueline.types.kinds import (
     FLOATS,
     LOGICAL,
@@ -54,7 +53,8 @@ from trueline.types.kinds import (
     uint64,
     vector,
 )
-from trueline.types.spelling import parse
+from trueline.types.lookup import field, of, same
+from trueline.types.type_text import parse
 
 __all__ = [
     "FLOATS",

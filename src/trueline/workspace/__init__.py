@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from trueline.lazy import lazily
 
 if TYPE_CHECKING:
-    from trueline.workspace.commit import Commit
+    from trueline.dataset.commit import Commit
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.info import Info
     from trueline.workspace.workspace import Workspace, open  # noqa: A004 (the promised name)
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Commit", "Dataset", "Info", "Workspace", "open"]
 
 _LAZY = {
-    "Commit": "trueline.workspace.commit",
+    "Commit": "trueline.dataset.commit",
     "Dataset": "trueline.workspace.dataset",
     "Info": "trueline.workspace.info",
     "Workspace": "trueline.workspace.workspace",

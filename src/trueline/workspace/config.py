@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from trueline import console as consoles
-from trueline.chain.files import refusal
-from trueline.chain.inside import Inside
+from trueline.chain.store.files import refusal
+from trueline.chain.store.folders import Inside
 from trueline.credentials import masked_text
 from trueline.errors import (
     ConfigError,

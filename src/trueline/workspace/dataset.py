@@ -25,33 +25,32 @@ from trueline.chain.events import (
     SetTransform,
     SetVocab,
 )
+from trueline.chain.head_state import Tail
 from trueline.chain.index import Index
 from trueline.chain.index_rows import Damaged, Unusable
-from trueline.chain.inside import Inside
-from trueline.chain.tail import Tail
+from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
+from trueline.dataset.at import position
+from trueline.dataset.columns import Column, columns_of
+from trueline.dataset.commit import Commit, commit_at, commits, joined
+from trueline.dataset.declared_source import shown
+from trueline.dataset.definition import lateness_shown, merge_of
+from trueline.dataset.lost_head import head_missing
 from trueline.errors import CorruptionError, InputError, StoreError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
-from trueline.workspace.addendum import lateness_shown
-from trueline.workspace.columns import Column, columns_of
-from trueline.workspace.commit import Commit, commit_at, commits, joined
-from trueline.workspace.definition import merge_of
 from trueline.workspace.info import Health, Info
-from trueline.workspace.lost_head import head_missing
-from trueline.workspace.positions import position
-from trueline.workspace.sources.declared import shown
 
 if TYPE_CHECKING:
+    from trueline.dataset.append.append import Polled
+    from trueline.dataset.read import At
+    from trueline.dataset.read.export import Exported
+    from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader, Source
     from trueline.run import Executor, Observer, Step
     from trueline.view import View
-    from trueline.workspace.appending import Polled
-    from trueline.workspace.reading import At
-    from trueline.workspace.reading.exporting import Exported
-    from trueline.workspace.removal.dropping import Removed, Where
     from trueline.workspace.transfer.origin import Origin
-    from trueline.workspace.transfer.transferred import Transferred
+    from trueline.workspace.transfer.report import Transferred
     from trueline.workspace.workspace import Workspace
 
 _METADATA = (
@@ -117,7 +116,7 @@ class Dataset:
     def columns(self, system: bool = False, at: At = None) -> list[Column]:
         """Describe the columns, none before the first data; with `system` the system's too."""
         if at is not None:
-            from trueline.workspace.reading import columns_of_commit
+            from trueline.dataset.read import columns_of_commit
 
             return columns_of_commit(self.name, self._present, at, system=system)
         return columns_of(self.system_schema if system else self.schema)
@@ -211,14 +210,14 @@ class Dataset:
         `watermark` says that nothing older is expected (by default the newest
         event time less the dataset's lateness). With `idempotency_key` the same append again returns the
         first commit, for as long as that is in the chain: the key is part of its block.
-        `steps` prepare the rows of each file on their way (see `trueline.workspace.preparing`), by a
+        `steps` prepare the rows of each file on their way (see `trueline.dataset.prepare`), by a
         run that `observers` may watch, in threads or on an `executor`.
         """
-        from trueline.workspace.appending import append_rows
+        from trueline.dataset.append.append import append_rows
 
         preparation = None
         if steps:
-            from trueline.workspace.preparing import Preparation
+            from trueline.dataset.prepare import Preparation
 
             preparation = Preparation.of(steps, observers, executor)
 
@@ -241,7 +240,7 @@ class Dataset:
 
     def take(self, files: Sequence[Source], reader: Reader, polled: Polled, **terms: Any) -> Commit:
         """Add files that the declared source of the dataset has; `ws.pull` finds them."""
-        from trueline.workspace.appending import append_rows
+        from trueline.dataset.append.append import append_rows
 
         with self._writing:
             return append_rows(
@@ -253,7 +252,7 @@ class Dataset:
 
         It holds for this dataset and just this source: a changed one asks again.
         """
-        from trueline.workspace.sources.confirming import confirm
+        from trueline.workspace.pull.confirm import confirm
 
         tail, origin = self._tail, self.origin
         if tail.polling is None or origin is not None:
@@ -274,7 +273,7 @@ class Dataset:
         commit. The view stays at that commit. With `system` the columns of the
         system are shown too.
         """
-        from trueline.workspace.reading import view_of
+        from trueline.dataset.read import view_of
 
         return self._at_home(view_of(self.name, self._present, at, system=system))
 
@@ -285,13 +284,13 @@ class Dataset:
         With `system`, `late` says whether a record's event time was before the
         watermark that was in force when it came.
         """
-        from trueline.workspace.reading import changes_of
+        from trueline.dataset.read import changes_of
 
         return self._at_home(changes_of(self.name, self._present, after, upto, system=system))
 
     def diff(self, a: At, b: At = None) -> View:
         """View the net change from one commit to another: per key, or the rows that were added."""
-        from trueline.workspace.reading import diff_of
+        from trueline.dataset.read import diff_of
 
         return self._at_home(diff_of(self.name, self._present, a, b))
 
@@ -301,7 +300,7 @@ class Dataset:
         The key is a value, a tuple of values, or values by column; a dataset
         without a key takes columns and returns the newest row that has them.
         """
-        from trueline.workspace.reading import row_of
+        from trueline.dataset.read import row_of
 
         return row_of(self.name, self._present, key, at)
 
@@ -309,7 +308,7 @@ class Dataset:
         self, path: str | os.PathLike[str], at: At = None, *, system: bool = False, overwrite: bool = False
     ) -> Exported:
         """Write the current rows to a file: `.csv`, `.parquet`, `.json` or `.jsonl` (an object a line)."""
-        from trueline.workspace.reading.exporting import export
+        from trueline.dataset.read.export import export
 
         return export(self.view(at, system), path, overwrite=overwrite)
 
@@ -323,7 +322,7 @@ class Dataset:
         """Iterate over the blocks with their names, newest first, from `at` backwards."""
         if at is None:
             return self.chain.walk(self.head)
-        from trueline.workspace.reading import resolve
+        from trueline.dataset.read import resolve
 
         return self.chain.walk(resolve(self._present, at).block)
 
@@ -362,7 +361,7 @@ class Dataset:
         end = bounds[1] if bounds[1] is not None else self.head
         report = verify_blocks(self.chain, bounds[0], end, progress)
         if report.ok:
-            from trueline.workspace.data_verify import verify_data
+            from trueline.dataset.verify import verify_data
 
             report += verify_data(self.chain, bounds[0], end, progress=progress)
         report += Report(problems=head_problems(self, expected))
@@ -398,7 +397,7 @@ class Dataset:
         in `View.filter`, with its `parameters`. In a keyed dataset what a
         record replaced goes with it.
         """
-        from trueline.workspace.removal.dropping import drop_data
+        from trueline.dataset.remove.drop import drop_data
         from trueline.workspace.rollback import refuse_rollback
 
         chain = self._present
@@ -406,7 +405,7 @@ class Dataset:
         with self._writing:
             done = drop_data(self.name, chain, upto=upto, where=where, reason=reason, parameters=parameters)
         if where is not None and done.block is not None:
-            from trueline.workspace.sweeping import sweep_dataset
+            from trueline.workspace.gc import sweep_dataset
 
             # What crashes and lost races have left may hold the same records.
             sweep_dataset(self, 0)
@@ -432,7 +431,7 @@ class Dataset:
 
         Refused where the copy there has blocks this one has not, unless `force`.
         """
-        from trueline.workspace.transfer.pushing import push
+        from trueline.workspace.transfer.push import push
 
         _ = self._tail
         return push(self, url, force=force, **options)
@@ -457,7 +456,7 @@ class Dataset:
         return tail
 
     def _fields(self, tail: Tail) -> Iterator[Any]:
-        from trueline.chain.evolution import fields_of
+        from trueline.chain.schema import fields_of
 
         assert tail.schema is not None
         yield from fields_of(tail.schema)
@@ -484,7 +483,7 @@ class Dataset:
         return f"<Dataset {self.name} in {self._workspace.location}>"
 
     def _repr_html_(self) -> str:
-        from trueline.workspace.display import html
+        from trueline.console.notebook import html
 
         info = self.info
         shown = ("kind", "rows", "commits", "head", "updated", "watermark", "merge", "description")

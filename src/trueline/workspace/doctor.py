@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from trueline.workspace.places import DATASETS, PRIVATE
+from trueline.workspace.locations import DATASETS, PRIVATE
 
 _GIB: Final = 1 << 30
 _SPARK: Final = (4, 3)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.events import Seed
-from trueline.chain.tail import Tail
+from trueline.chain.head_state import Tail
 from trueline.chain.verify import Problem, ProblemKind
 from trueline.errors import InputError, RolledBack, TruelineError
 from trueline.identity.multihash import Multihash

@@ -10,9 +10,9 @@ from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from trueline.dataset.duration import seconds
 from trueline.errors import ConfigError, InputError
-from trueline.workspace.duration import seconds
-from trueline.workspace.limits import size_of
+from trueline.limits import size_of
 
 
 class Decides(StrEnum):

@@ -11,12 +11,12 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from trueline.chain.files import refusal
-from trueline.chain.inside import inside
+from trueline.chain.store.files import refusal
+from trueline.chain.store.folders import inside
 from trueline.credentials import masked
 from trueline.errors import ConfigError, StorageReadOnly, UnsafeWorkspace
 from trueline.workspace.config import FILE, edited, parsed, read_settings, to_toml
-from trueline.workspace.places import PRIVATE
+from trueline.workspace.locations import PRIVATE
 from trueline.workspace.settings import SETTINGS, Level, checked, setting_named, variable
 
 _TRUST: Final = "trust"

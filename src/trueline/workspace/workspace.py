@@ -14,8 +14,12 @@ from typing import TYPE_CHECKING, Any, Self
 from trueline import merge as merges
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
-from trueline.chain.inside import Inside, remove_database
+from trueline.chain.store.folders import Inside, remove_database
 from trueline.chain.verify import Progress, Report
+from trueline.dataset.declared_source import check_no_secrets
+from trueline.dataset.definition import Definition, check_options, exists_otherwise
+from trueline.dataset.duration import seconds
+from trueline.dataset.lost_head import head_missing, is_lost
 from trueline.errors import (
     BadName,
     ChainError,
@@ -29,13 +33,9 @@ from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.merge import Strategy
 from trueline.workspace import config
 from trueline.workspace.dataset import Dataset
-from trueline.workspace.definition import Definition, check_options, exists_otherwise
-from trueline.workspace.duration import seconds
-from trueline.workspace.lost_head import head_missing, is_lost
+from trueline.workspace.locations import Place, folder_of, keep_key, place_of
 from trueline.workspace.names import check_name, is_name, not_found, same_but_for_case
-from trueline.workspace.places import Place, folder_of, keep_key, place_of
-from trueline.workspace.rooms import Rooms
-from trueline.workspace.sources.declared import check_no_secrets
+from trueline.workspace.spark_sessions import Rooms
 from trueline.workspace.transfer.origin import forget_origin, forget_unfinished, is_unfinished
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
     from trueline.chain.datatypes import DataSchema
     from trueline.chain.instant import Instant
+    from trueline.dataset.commit import Commit
     from trueline.run import Observer
     from trueline.view import View
-    from trueline.workspace.commit import Commit
-    from trueline.workspace.sources import DeclaredSource, PullReport
-    from trueline.workspace.sweeping import Swept
+    from trueline.workspace.gc import Swept
+    from trueline.workspace.pull import DeclaredSource, PullReport
 
 
 def open(  # noqa: A001 (the promised name)
@@ -294,7 +294,7 @@ class Workspace:
         `expected_head`, which you keep elsewhere, is refused. `options` are
         for the provider of an object store.
         """
-        from trueline.workspace.transfer.cloning import clone
+        from trueline.workspace.transfer.clone import clone
 
         done = clone(self, url, name, force=force, expected_head=expected_head, **options)
         return self[done.dataset]
@@ -331,7 +331,7 @@ class Workspace:
         does not stop the others; `PullError` is raised at the end and has the
         report.
         """
-        from trueline.workspace.sources.pulling import pull
+        from trueline.workspace.pull.pull import pull
 
         return pull(self, names, resend=resend, workers=workers, observers=observers)
 
@@ -345,7 +345,7 @@ class Workspace:
         name). `:name` stands for a parameter. The view is computed when it is
         first read.
         """
-        from trueline.workspace.reading.sql import query as answer
+        from trueline.workspace.sql import query as answer
 
         return answer(self, query, at, parameters)
 
@@ -363,7 +363,7 @@ class Workspace:
 
         Commits in flight are spared, whatever their age.
         """
-        from trueline.workspace.sweeping import sweep
+        from trueline.workspace.gc import sweep
 
         age = seconds(self.config["gc.older_than"] if older_than is None else older_than)
         return sweep(self, age, dry_run)
@@ -386,7 +386,7 @@ class Workspace:
         return f"<Workspace {self.location}>"
 
     def _repr_html_(self) -> str:
-        from trueline.workspace.display import html_table
+        from trueline.console.notebook import html_table
 
         rows = [(name, self.place.store(name, durable=False).head()) for name in self]
         return html_table(f"Workspace {self.location}", ("dataset", "head"), rows)

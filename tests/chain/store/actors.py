@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tests.chain.store.ledger import commit, reachable
 from tests.chain.store.watched import killing
-from trueline.chain.file_store import FileStore
-from trueline.chain.gc import collect
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.gc import collect
 from trueline.errors import RefCASFailed
 from trueline.identity.multihash import Multihash
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.chain.store.small_s3 import SmallS3, serving
-from trueline.chain.file_store import FileStore
-from trueline.chain.memory_store import MemoryStore
-from trueline.chain.object_store import ObjectStore
-from trueline.chain.store import Folder, Store
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.memory import MemoryStore
+from trueline.chain.store.object import ObjectStore
+from trueline.chain.store.store import Folder, Store
 from trueline.identity.multihash import Multihash
 
 # A gap is a behaviour a store is known not to have; its test must fail, and says so when it does not.

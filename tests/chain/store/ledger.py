@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trueline.chain.store import Folder, Store
+from trueline.chain.store.store import Folder, Store
 from trueline.identity.multihash import Multihash
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.chain.store.conftest import Place
 from tests.chain.store.ledger import commit, walk
-from trueline.chain.store import Folder, Store
+from trueline.chain.store.store import Folder, Store
 from trueline.errors import CorruptionError, InputError, ObjectMissing, RefCASFailed
 from trueline.identity.multihash import Multihash
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.chain.store.actors import CONTENTS, NOTE
 from tests.chain.store.ledger import commit, reachable, walk
-from trueline.chain.file_store import FileStore
-from trueline.chain.gc import collect
-from trueline.chain.store import Folder
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.gc import collect
+from trueline.chain.store.store import Folder
 from trueline.identity.multihash import Multihash
 
 ROOT = Path(__file__).parents[3]

@@ -12,11 +12,10 @@ import pytest
 
 from tests.chain.store.ledger import commit, walk
 from tests.chain.store.watched import WatchedFiles
-from trueline.chain import staging
-from trueline.chain.file_store import FileStore
-from trueline.chain.files import Files
-from trueline.chain.store import Folder
-from trueline.chain.syncfs import syncfs
+from trueline.chain.store import staging
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.files import Files, syncfs
+from trueline.chain.store.store import Folder
 from trueline.errors import ObjectMissing, StoreError
 from trueline.identity.multihash import Multihash
 

@@ -17,9 +17,9 @@ import pytest
 
 from tests.chain.store.ledger import commit, walk
 from tests.chain.store.watched import OPERATIONS, WatchedFiles, failing
-from trueline.chain.file_store import FileStore
-from trueline.chain.files import Files, refusal
-from trueline.chain.store import Folder
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.files import Files, refusal
+from trueline.chain.store.store import Folder
 from trueline.errors import (
     CorruptionError,
     ObjectMissing,
@@ -198,8 +198,8 @@ def test_a_really_full_disk_is_told_and_survived(tmp_path: Path) -> None:
 
 AS_ANOTHER_USER = """
 import os, sys
-from trueline.chain.file_store import FileStore
-from trueline.chain.store import Folder
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.store import Folder
 from trueline.errors import StorageReadOnly
 from tests.chain.store.ledger import commit, walk
 # Only now: the other user may not be able to read the code.

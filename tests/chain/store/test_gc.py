@@ -9,9 +9,9 @@ import pytest
 
 from tests.chain.store.conftest import Place
 from tests.chain.store.ledger import commit, reachable
-from trueline.chain.gc import collect
-from trueline.chain.memory_store import MemoryStore
-from trueline.chain.store import Folder, Store
+from trueline.chain.store.gc import collect
+from trueline.chain.store.memory import MemoryStore
+from trueline.chain.store.store import Folder, Store
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
 

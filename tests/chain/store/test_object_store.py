@@ -11,9 +11,9 @@ import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError, PreconditionError
 
 from tests.chain.store.ledger import commit, walk
-from trueline.chain import object_leases
-from trueline.chain.object_store import ObjectStore
-from trueline.chain.store import Folder
+from trueline.chain.store import object_leases
+from trueline.chain.store.object import ObjectStore
+from trueline.chain.store.store import Folder
 from trueline.errors import (
     CorruptionError,
     InputError,

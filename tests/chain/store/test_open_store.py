@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.chain.store.ledger import commit
-from trueline.chain.file_store import FileStore
-from trueline.chain.object_store import ObjectStore
-from trueline.chain.open_store import below, open_store
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.object import ObjectStore
+from trueline.chain.store.open import below, open_store
 from trueline.errors import BadName, InputError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trueline.chain.file_store import FileStore
-from trueline.chain.store import Folder, Store
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.store import Folder, Store
 from trueline.errors import BadName, RefCASFailed
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from trueline.chain.files import Files
+from trueline.chain.store.files import Files
 
 OPERATIONS = frozenset(name for name in vars(Files) if not name.startswith("_"))
 

@@ -15,12 +15,12 @@ import pytest
 import trueline as tl
 from trueline.chain.block import Block
 from trueline.chain.events import AddData, SetInfo
-from trueline.chain.planning import next_add_data, next_block
+from trueline.chain.head_state import next_add_data, next_block
 from trueline.chain.references import references
-from trueline.chain.store import Folder
+from trueline.chain.store.store import Folder
 from trueline.errors import DatasetExists, DestinationAhead, Diverged, InputError, StorageFull
-from trueline.workspace.transfer import copying
-from trueline.workspace.transfer.cloning import name_of, update
+from trueline.workspace.transfer import copy as copying
+from trueline.workspace.transfer.clone import name_of, update
 
 
 def contents(dataset) -> dict[str, bytes]:
@@ -102,7 +102,7 @@ def test_many_blocks_of_an_object_store_are_fetched_together(source, there):
 
 
 def test_a_store_that_lists_more_blocks_than_it_can_have_is_read_by_its_links(source, there):
-    from trueline.chain.object_store import ObjectStore
+    from trueline.chain.store.object import ObjectStore
 
     for number in range(70):
         describe(source, str(number))

@@ -11,11 +11,11 @@ import trueline as tl
 from tests.chain.store.small_s3 import serving as serving_s3
 from tests.workspace.transfer.serving import serving
 from tests.workspace.transfer.test_clone import contents, describe
-from trueline.chain.object_store import ObjectStore
-from trueline.chain.open_store import open_store
-from trueline.chain.store import Folder
+from trueline.chain.store.object import ObjectStore
+from trueline.chain.store.open import open_store
+from trueline.chain.store.store import Folder
 from trueline.errors import DestinationAhead, Diverged, HashMismatch, InputError, ObjectMissing, RefCASFailed
-from trueline.workspace.transfer import pushing
+from trueline.workspace.transfer import push as pushing
 
 
 @pytest.fixture(params=["folder", "s3"])

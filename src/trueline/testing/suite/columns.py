@@ -12,7 +12,7 @@ import numpy as np
 from trueline import types as t
 from trueline.identity import RowId
 from trueline.testing.kit import Broken, NotApplicable, holds, refused
-from trueline.testing.reading import same_ids
+from trueline.testing.read import same_ids
 from trueline.testing.subjects import ViewSubject
 
 _MOST_SINGLES: Final = 20

@@ -12,7 +12,7 @@ from trueline import console
 from trueline import types as t
 from trueline.testing.kit import Broken, NotApplicable, holds
 from trueline.testing.protocol import ViewLike
-from trueline.testing.reading import same_ids
+from trueline.testing.read import same_ids
 from trueline.testing.subjects import ComponentSubject, Loader, ViewSubject
 
 

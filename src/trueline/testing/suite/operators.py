@@ -13,7 +13,7 @@ from trueline import types as t
 from trueline.testing.instruments import Fault, Watched, repeated, sparse_table
 from trueline.testing.kit import Broken, NotApplicable, holds
 from trueline.testing.protocol import ViewLike
-from trueline.testing.reading import Rows, difference, drain, same
+from trueline.testing.read import Rows, difference, drain, same
 from trueline.testing.subjects import ComponentSubject, Operator, ViewSubject
 from trueline.testing.threads import at_once
 from trueline.view import Field, Schema, View

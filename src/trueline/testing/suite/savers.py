@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trueline.testing.kit import Broken, NotApplicable, holds
 from trueline.testing.protocol import ViewLike
-from trueline.testing.reading import Rows
+from trueline.testing.read import Rows
 from trueline.testing.subjects import ComponentSubject, Saver, ViewSubject
 
 

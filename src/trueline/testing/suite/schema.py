@@ -7,7 +7,7 @@ from functools import partial
 from trueline import types as t
 from trueline.testing.kit import Broken, NotApplicable, holds, refused
 from trueline.testing.protocol import ViewLike
-from trueline.testing.reading import token
+from trueline.testing.read import token
 from trueline.testing.subjects import ViewSubject
 from trueline.view.row import Key
 from trueline.view.schema import Schema

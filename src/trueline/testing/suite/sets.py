@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from trueline.testing.kit import Broken, NotApplicable, holds
-from trueline.testing.reading import Rows, drain, same_ids
+from trueline.testing.read import Rows, drain, same_ids
 from trueline.testing.subjects import NUMBERS, SEEDS, ViewSubject
 from trueline.testing.threads import at_once
 

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from trueline import types as t
 from trueline.errors import BrokenFile, SchemaError, TruelineError, check_memory
 from trueline.identity import RowIds
+from trueline.limits import DEFAULT
 from trueline.readers import Limits, Source, find, parquet
-from trueline.readers.limits import DEFAULT
 from trueline.readers.parquet_file import BoundedFile
 from trueline.view.bounds import Interval, step_of
 from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want

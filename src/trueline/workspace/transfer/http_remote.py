@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
-from trueline.chain.store import Folder, object_missing
+from trueline.chain.store.store import Folder, object_missing
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import Multihash
 from trueline.workspace.http_reader import Answer, HttpReader, Interrupted, Limits, host_of, refused

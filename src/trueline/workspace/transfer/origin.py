@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from trueline.chain.inside import Inside
 from trueline.chain.instant import Instant
+from trueline.chain.store.folders import Inside
 from trueline.identity.multihash import Multihash
-from trueline.workspace.places import Place
+from trueline.workspace.locations import Place
 
 # Where earlier versions kept it: beside the keys, on one machine.
 _FORMER: Final = "origins"

@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Final, Protocol
 
 from trueline.chain.encode import MAX_BLOCK_BYTES
-from trueline.chain.object_store import ObjectStore
-from trueline.chain.open_store import open_store
-from trueline.chain.store import Folder, Store
+from trueline.chain.store.object import ObjectStore
+from trueline.chain.store.open import open_store
+from trueline.chain.store.store import Folder, Store
 from trueline.errors import HashMismatch, InputError
 from trueline.identity.multihash import Multihash
 

@@ -1,0 +1,200 @@
+"""What the next block must continue from: the events in force at a block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from trueline.chain.block import Block
+from trueline.chain.events import (
+    AddData,
+    AddPushSource,
+    DatasetKind,
+    DisablePollingSource,
+    DisablePushSource,
+    Event,
+    ExecuteTransform,
+    ExecuteTransformInput,
+    Seed,
+    SetAttachments,
+    SetDataSchema,
+    SetPollingSource,
+    SetTransform,
+    SetVocab,
+)
+from trueline.chain.instant import Instant
+from trueline.errors import InputError
+from trueline.identity.dataset_id import DatasetId
+from trueline.identity.multihash import Multihash
+
+NO_PUSH: Mapping[str, AddPushSource] = MappingProxyType({})
+DEFAULT_VOCAB = SetVocab()
+_DATA = (AddData, ExecuteTransform)
+
+
+class Position(NamedTuple):
+    """The end of a commit: a block, and the last offset of the dataset there (None: no record yet)."""
+
+    block: Multihash
+    offset: int | None
+
+
+class Tail(NamedTuple):
+    """The state a chain is in after a block; it holds events, not the way there.
+
+    Everything the rules ask of history is here (RFC-014: the last data event
+    carries offset, watermark, checkpoint, source state and input positions),
+    so validating and planning read no further block.
+    """
+
+    head: Multihash
+    sequence_number: int
+    system_time: Instant
+    dataset_id: DatasetId
+    dataset_kind: DatasetKind
+    data: AddData | ExecuteTransform | None = None
+    schema: SetDataSchema | None = None
+    vocab: SetVocab = DEFAULT_VOCAB
+    transform: SetTransform | None = None
+    polling: SetPollingSource | None = None
+    push: Mapping[str, AddPushSource] = NO_PUSH
+    attachments: SetAttachments | None = None
+
+    @property
+    def last_offset(self) -> int | None:
+        """The last offset of the dataset, None if it has no record yet."""
+        return self.data.last_offset if self.data else None
+
+    @property
+    def next_offset(self) -> int:
+        """The offset the next record gets."""
+        last = self.last_offset
+        return 0 if last is None else last + 1
+
+    @property
+    def watermark(self) -> Instant | None:
+        """The watermark in force."""
+        return self.data.new_watermark if self.data else None
+
+    @property
+    def checkpoint(self) -> Multihash | None:
+        """The checkpoint the next transaction starts from."""
+        return self.data.new_checkpoint.physical_hash if self.data and self.data.new_checkpoint else None
+
+    @property
+    def position(self) -> Position:
+        """Where a reader of the whole chain stands."""
+        return Position(self.head, self.last_offset)
+
+    @property
+    def taken(self) -> dict[DatasetId, ExecuteTransformInput]:
+        """What the last transaction had taken from each input."""
+        if isinstance(self.data, ExecuteTransform):
+            return {taken.dataset_id: taken for taken in self.data.query_inputs}
+        return {}
+
+    def after(self, block: Block) -> Tail:
+        """Return the tail one block on."""
+        return follow(self, block)
+
+
+def follow(tail: Tail | None, block: Block) -> Tail:
+    """Fold a block into the tail before it; None before the first, which must be a Seed."""
+    event = block.event
+    if tail is None:
+        assert isinstance(event, Seed), "the rules let only a Seed begin a chain"
+        return Tail(
+            block.hash, block.sequence_number, block.system_time, event.dataset_id, event.dataset_kind
+        )
+    data = event if isinstance(event, _DATA) else tail.data
+    moved = tail._replace(
+        head=block.hash, sequence_number=block.sequence_number, system_time=block.system_time, data=data
+    )
+    match event:
+        case AddData() | ExecuteTransform():
+            return moved
+        case SetDataSchema():
+            return moved._replace(schema=event)
+        case SetVocab():
+            return moved._replace(vocab=event)
+        case SetAttachments():
+            return moved._replace(attachments=event)
+        case SetTransform():
+            return moved._replace(transform=event)
+        case SetPollingSource():
+            return moved._replace(polling=event)
+        case DisablePollingSource():
+            return moved._replace(polling=None)
+        case AddPushSource():
+            return moved._replace(push=MappingProxyType({**tail.push, event.source_name: event}))
+        case DisablePushSource():
+            rest = {name: source for name, source in tail.push.items() if name != event.source_name}
+            return moved._replace(push=MappingProxyType(rest))
+    return moved
+
+
+def next_block(tail: Tail | None, event: Event, system_time: Instant | None = None) -> Block:
+    """Link an event to a tail; a clock that went back is held at the time of the block before."""
+    now = Instant.now() if system_time is None else system_time
+    if tail is None:
+        return Block(system_time=now, sequence_number=0, event=event)
+    return Block(
+        system_time=max(now, tail.system_time),
+        prev_block_hash=tail.head,
+        sequence_number=tail.sequence_number + 1,
+        event=event,
+    )
+
+
+def next_add_data(tail: Tail, **new: Any) -> AddData:
+    """Fill in what an AddData carries from the last one: offset, checkpoint, watermark, source state.
+
+    `new` holds what this transaction adds (`new_data`, `new_watermark` …);
+    what it does not mention stays in force.
+    """
+    before = tail.data if isinstance(tail.data, AddData) else AddData()
+    carried = {
+        "new_checkpoint": before.new_checkpoint,
+        "new_watermark": before.new_watermark,
+        "new_source_state": before.new_source_state,
+    }
+    return AddData(prev_checkpoint=tail.checkpoint, prev_offset=tail.last_offset, **(carried | new))
+
+
+def next_inputs(tail: Tail, positions: Mapping[DatasetId, Position]) -> tuple[ExecuteTransformInput, ...]:
+    """Return the half-open intervals from where each declared input stood to where it is now."""
+    if tail.transform is None:
+        raise InputError("the dataset has no transform", remedy="append SetTransform first")
+    taken = tail.taken
+    return tuple(
+        _interval(taken.get(name), name, positions.get(name))
+        for name in (DatasetId.parse(source.dataset_ref) for source in tail.transform.inputs)
+    )
+
+
+def _interval(
+    last: ExecuteTransformInput | None, name: DatasetId, position: Position | None
+) -> ExecuteTransformInput:
+    block, offset = (last.last_block, last.last_offset) if last else (None, None)
+    if position is None or position.block == block:
+        return ExecuteTransformInput(name, block, None, offset, None)
+    new_offset = position.offset if position.offset != offset else None
+    return ExecuteTransformInput(name, block, position.block, offset, new_offset)
+
+
+def next_execute_transform(
+    tail: Tail, positions: Mapping[DatasetId, Position], **new: Any
+) -> ExecuteTransform:
+    """Fill in what an ExecuteTransform carries and takes; `new` holds what it adds."""
+    before = tail.data if isinstance(tail.data, ExecuteTransform) else None
+    carried = {
+        "new_checkpoint": before.new_checkpoint if before else None,
+        "new_watermark": before.new_watermark if before else None,
+    }
+    return ExecuteTransform(
+        query_inputs=next_inputs(tail, positions),
+        prev_checkpoint=tail.checkpoint,
+        prev_offset=tail.last_offset,
+        **(carried | new),
+    )

@@ -1,0 +1,318 @@
+"""Commands that make things: init, create, config."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from trueline.cli.arguments import QuickCommand, QuickGroup
+from trueline.cli.ingest import (
+    Encoding,
+    Format,
+    NoHeader,
+    Separator,
+    chosen_reader,
+    reader_options,
+)
+from trueline.cli.session import Directory, Given, Json, examples, session
+from trueline.console import Console
+from trueline.console.items import cell
+from trueline.credentials import masked, masked_values
+from trueline.errors import InputError
+from trueline.workspace.config import Config
+from trueline.workspace.settings import Level, variable
+from trueline.workspace.user_config import UserConfig
+
+
+@examples(
+    "trueline init shop",
+    "trueline init s3://bucket/shop",
+    "trueline --option endpoint=https://storage.example.com init s3://bucket/shop",
+)
+def init(
+    context: typer.Context,
+    folder: Annotated[
+        str | None, typer.Argument(help="A folder or URL (default: -C, or this folder).")
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Make a workspace.
+
+    Where there is one already, nothing changes.
+    """
+    with session(context, directory, json) as here:
+        import trueline
+
+        place = folder or here.place
+        with trueline.open(place, create=True, **here.options) as workspace:
+            here.console.answer(
+                {"workspace": workspace.location, "datasets": list(workspace)},
+                lambda shown: shown.say(f"workspace {workspace.location}", "good"),
+            )
+
+
+@examples(
+    "trueline create sales",
+    'trueline create sales --event-time day --description "All sales"',
+    "trueline create customers --merge upsert --key id",
+    "trueline create sales --source 'inbox/*.csv' --lateness 2h",
+    "trueline create -f sales.yaml",
+)
+def create(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="What to call the dataset.")] = None,
+    *,
+    event_time: Annotated[
+        str | None,
+        typer.Option("--event-time", metavar="COLUMN", help="The column that says when a row happened."),
+    ] = None,
+    description: Annotated[str | None, typer.Option("--description", help="What it holds, in words.")] = None,
+    merge: Annotated[
+        str | None,
+        typer.Option(
+            "--merge", help="append, ledger, snapshot, changelog or upsert (upsert if --key is given)."
+        ),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="COLUMN", help="A column of the key; may be repeated."),
+    ] = None,
+    lateness: Annotated[
+        str | None,
+        typer.Option("--lateness", metavar="TIME", help="How late rows may come, for example 2h."),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            "--source", metavar="PATH", help="A folder, file, pattern or URL that `trueline pull` reads."
+        ),
+    ] = None,
+    format_: Format = None,
+    separator: Separator = None,
+    encoding: Encoding = None,
+    no_header: NoHeader = False,
+    file: Annotated[
+        Path | None,
+        typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Make a root dataset.
+
+    The same definition again changes nothing, another is an error.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        options = reader_options(separator, encoding, no_header)
+        if file is not None:
+            said = (name, event_time, description, merge, lateness, source, *options.values())
+            if format_ is not None or any(given is not None for given in said) or key:
+                raise InputError("a manifest says everything itself", remedy="give -f FILE alone")
+            dataset = workspace.create_from_manifest(_read(file))
+        elif name is not None:
+            dataset = workspace.create(
+                name,
+                merge=_strategy(merge, key),
+                event_time=event_time,
+                description=description,
+                lateness=lateness,
+                source=_source(source, chosen_reader(format_, options)),
+            )
+        else:
+            raise InputError("no name was given", remedy="trueline create NAME, or trueline create -f FILE")
+        info = dataset.info
+        here.console.answer(
+            info.to_dict(),
+            lambda shown: shown.say(f"{info.name}  {info.kind}  {info.head.short}  {info.id}", "good"),
+        )
+
+
+def _strategy(merge: str | None, key: list[str] | None) -> Any:
+    """Return the merge strategy that was asked for."""
+    import trueline
+
+    chosen = merge or ("upsert" if key else "append")
+    if chosen not in ("append", "ledger", "snapshot", "changelog", "upsert"):
+        raise InputError(
+            f"no merge strategy {chosen!r}", remedy="give append, ledger, snapshot, changelog or upsert"
+        )
+    if chosen == "append":
+        if key:
+            raise InputError("append has no key", remedy="leave out --key, or choose another --merge")
+        return trueline.merge.append()
+    if not key:
+        raise InputError(f"{chosen} needs a key", remedy="add --key COLUMN")
+    return getattr(trueline.merge, chosen)(key)
+
+
+def _source(path: str | None, reader: Any) -> Any:
+    """Return the source that was asked for."""
+    import trueline
+
+    if path is None:
+        if reader is not None:
+            raise InputError("there is no source to be read so", remedy="add --source PATH")
+        return None
+    return trueline.source(path, reader)
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror}", remedy="check the path") from None
+
+
+config = typer.Typer(
+    name="config",
+    help="Show and change the settings of the workspace, and your own.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    cls=QuickGroup,
+)
+
+Own = Annotated[
+    bool, typer.Option("--user", help="Your own settings, for every workspace; no workspace is needed.")
+]
+
+
+@config.callback()
+def before_config(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+    """Show and change the settings of the workspace, and your own."""
+    given = context.obj if isinstance(context.obj, Given) else Given()
+    context.obj = given.with_own(directory, json)
+
+
+@config.command("list", cls=QuickCommand)
+@examples(
+    "trueline config list",
+    "trueline config list --user",
+)
+def config_list(
+    context: typer.Context, *, user: Own = False, directory: Directory = None, json: Json = False
+) -> None:
+    """Show all settings, and where each comes from.
+
+    The environment comes before your own file, that before trueline.toml.
+    """
+    with session(context, directory, json) as here:
+        if user:
+            _list(here.console, Config("format = 1", lambda _: None))
+        else:
+            with here.workspace() as workspace:
+                _list(here.console, workspace.config)
+
+
+def _list(console: Console, settings: Config) -> None:
+    levels = {name: settings.level(name) for name in settings}
+    origins = {name: _level(settings, name, level) for name, level in levels.items()}
+    values = {name: masked_values(settings[name]) for name in settings}
+    rows = [(name, values[name], origins[name], settings.meaning(name)) for name in settings]
+
+    def render(shown: Console) -> None:
+        shown.table(["setting", "value", "from", "meaning"], rows)
+        for name in settings:
+            if settings.is_open(name):
+                shown.warn(
+                    f"the workspace proposes {name} = {masked(str(settings.proposed(name)))}, "
+                    "which is not used",
+                    remedy=f"`trueline config trust {name}` confirms it",
+                )
+
+    console.answer({**values, "from": origins}, render)
+
+
+def _level(settings: Config, name: str, level: Level) -> str:
+    match level:
+        case Level.ENVIRONMENT:
+            return variable(name)
+        case Level.USER:
+            return str(settings.user.path)
+        case Level.WORKSPACE:
+            return "trueline.toml" + ", not confirmed" * settings.is_open(name)
+    return "default"
+
+
+@config.command("get", cls=QuickCommand)
+@examples(
+    "trueline config get gc.older_than",
+)
+def config_get(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The setting, for example gc.older_than.")],
+    *,
+    user: Own = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show one setting; keys in it are masked."""
+    with session(context, directory, json) as here:
+        if user:
+            value = UserConfig().value(name)
+        else:
+            with here.workspace() as workspace:
+                value = workspace.config[name]
+        value = masked_values(value)
+        text = str(value).lower() if isinstance(value, bool) else cell(value)
+        here.console.answer({name: value}, lambda shown: shown.say(text if value is not None else "None"))
+
+
+@config.command("set", cls=QuickCommand)
+@examples(
+    "trueline config set gc.older_than 1d",
+    "trueline config set --user spark.remote sc://spark.example.org:15002",
+    "trueline config set --user safe.directory /srv/shared/shop",
+)
+def config_set(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The setting, for example gc.older_than.")],
+    value: Annotated[str, typer.Argument(help="Its new value; a list gets one more.")],
+    *,
+    user: Own = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Change one setting, in trueline.toml or (--user) in your own file."""
+    with session(context, directory, json) as here:
+        if user:
+            own = UserConfig()
+            own.set(name, value)
+            _changed(here.console, name, own.value(name), str(own.path))
+        else:
+            with here.workspace() as workspace:
+                workspace.config.set(name, value)
+                _changed(here.console, name, workspace.config.proposed(name), here.found)
+                level = workspace.config.level(name)
+                if level < Level.WORKSPACE:
+                    here.console.warn(
+                        f"{_level(workspace.config, name, level)} sets {name} too, and comes first"
+                    )
+
+
+def _changed(console: Console, name: str, value: Any, where: str) -> None:
+    value = masked_values(value)
+    console.answer({name: value}, lambda shown: shown.say(f"{name} = {cell(value)} in {where}"))
+
+
+@config.command("trust", cls=QuickCommand)
+@examples(
+    "trueline config trust spark.remote",
+)
+def config_trust(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The setting that trueline.toml proposes.")],
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Confirm what the workspace's own file proposes.
+
+    It counts for this value in this workspace; another value is asked about again.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        value = masked_values(workspace.config.trust(name))
+        here.console.answer(
+            {name: value}, lambda shown: shown.say(f"{name} = {cell(value)} is used in {here.found}")
+        )

@@ -1,0 +1,254 @@
+"""Commands that look: list, status, log, schema."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from trueline.cli.read import Named, opened
+from trueline.cli.session import Directory, Json, examples, session
+from trueline.credentials import masked_values
+from trueline.errors import CorruptionError
+
+if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.workspace import Commit, Dataset, Workspace
+
+Opened: TypeAlias = "tuple[Dataset, str | None]"
+Names = Annotated[list[str] | None, typer.Argument(help="Datasets (default: all).", metavar="NAME")]
+
+
+@examples(
+    "trueline list",
+    "trueline -C shop list --json",
+)
+def list_(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+    """List the datasets."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        found = [_stands(dataset) for dataset in workspace.datasets()]
+        columns = ["name", "kind", "rows", "commits", "updated", "head"]
+
+        def render(shown: Console) -> None:
+            if not found:
+                shown.say("no datasets yet; `trueline create NAME` makes one")
+                return
+            rows = [
+                [
+                    each["name"],
+                    each.get("kind"),
+                    each.get("rows"),
+                    each.get("commits"),
+                    _moment(each.get("updated")),
+                    _head(each),
+                ]
+                for each in found
+            ]
+            shown.table(columns, rows)
+
+        here.console.answer({"workspace": workspace.location, "datasets": found}, render)
+
+
+def _stands(dataset: Dataset) -> dict[str, Any]:
+    """Where a dataset stands; one that is damaged says so and does not hide the others."""
+    try:
+        return dataset.info.to_dict()
+    except CorruptionError as error:
+        return {
+            "name": dataset.name,
+            "error": {"code": error.code, "message": error.problem, "remedy": error.remedy},
+        }
+
+
+def _head(each: dict[str, Any]) -> str:
+    return f"damaged: {each['error']['code']}" if "error" in each else each["head"][-8:]
+
+
+def _moment(text: str | None) -> str | None:
+    """A moment for people: to the second."""
+    return None if text is None else text[:19].replace("T", " ")
+
+
+@examples(
+    "trueline status",
+    "trueline status sales",
+)
+def status(
+    context: typer.Context, names: Names = None, directory: Directory = None, json: Json = False
+) -> None:
+    """Show where each dataset stands.
+
+    Head, rows, age of the last commit, state of the index, commits in flight.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        found = [_condition(workspace[name]) for name in names or list(workspace)]
+
+        def render(shown: Console) -> None:
+            if not found:
+                shown.say("no datasets yet; `trueline create NAME` makes one")
+            for each in found:
+                shown.fields(_condition_shown(each), title=each["name"])
+
+        here.console.answer({"workspace": workspace.location, "datasets": found}, render)
+
+
+def _condition(dataset: Dataset) -> dict[str, Any]:
+    health = dataset.health()
+    since = health.in_flight_since
+    return _stands(dataset) | {
+        "index": health.index,
+        "in_flight_seconds": None if since is None else round(max(0.0, time.time() - since), 1),
+    }
+
+
+def _condition_shown(each: dict[str, Any]) -> dict[str, object]:
+    from trueline.dataset.duration import in_words
+
+    if "error" in each:
+        return {"damaged": each["error"]["message"], "→": each["error"]["remedy"]}
+    age = in_words(time.time() - _epoch(each["updated"]))
+    shown: dict[str, object] = {
+        "head": each["head"],
+        "rows": each["rows"],
+        "commits": each["commits"],
+        "last commit": f"{_moment(each['updated'])} UTC, {age} ago",
+        "watermark": _moment(each["watermark"]),
+        "lateness": each["lateness"],
+        "merge": each["merge"],
+        "index": each["index"],
+    }
+    if each["in_flight_seconds"] is not None:
+        shown["in flight"] = f"a commit, since {in_words(each['in_flight_seconds'])}"
+    if each["description"]:
+        shown["description"] = each["description"]
+    return shown
+
+
+def _epoch(text: str) -> float:
+    from datetime import datetime
+
+    return datetime.fromisoformat(text[:19] + "+00:00").timestamp()
+
+
+@examples(
+    "trueline log sales",
+    "trueline log --oneline -n 5",
+    "trueline log sales@2026-11-13 --blocks --json",
+)
+def log(
+    context: typer.Context,
+    names: Names = None,
+    *,
+    number: Annotated[int, typer.Option("-n", min=0, help="How many to show; 0 shows all.")] = 20,
+    oneline: Annotated[bool, typer.Option("--oneline", help="One line for each commit.")] = False,
+    blocks: Annotated[
+        bool, typer.Option("--blocks", help="Show the blocks that commits are made of.")
+    ] = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show commits, newest first."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        datasets = [opened(workspace, name) for name in names or list(workspace)]
+        if blocks:
+            _log_blocks(here.console, datasets, number)
+        else:
+            _log_commits(here.console, workspace, datasets, number, oneline)
+
+
+def _log_commits(
+    console: Console, workspace: Workspace, datasets: list[Opened], number: int, oneline: bool
+) -> None:
+    found, more = _some(
+        heapq.merge(*(d.log(at) for d, at in datasets), key=lambda commit: -commit.system_time), number
+    )
+    heads = {dataset.head for dataset, _ in datasets}
+
+    def render(shown: Console) -> None:
+        for commit in found:
+            if oneline:
+                shown.say(
+                    f"{commit.short}  {_moment(str(commit.system_time))}  {commit.dataset}  {_did(commit)}"
+                )
+            else:
+                _show_commit(shown, commit, is_head=commit.block in heads)
+        if more:
+            shown.say(f"… older commits are not shown; -n {number * 10} shows more, -n 0 all", "faint")
+
+    document = {
+        "workspace": workspace.location,
+        "commits": [commit.to_dict() for commit in found],
+        "more": more,
+    }
+    console.answer(document, render)
+
+
+def _some(items: Iterator[Any], number: int) -> tuple[list[Any], bool]:
+    """Take the first few, and say whether there are more."""
+    if number == 0:
+        return list(items), False
+    found = list(islice(items, number + 1))
+    return found[:number], len(found) > number
+
+
+def _did(commit: Commit) -> str:
+    watermark = f", watermark {_moment(str(commit.watermark))}" if commit.watermark is not None else ""
+    return commit.summary + watermark
+
+
+def _show_commit(shown: Console, commit: Commit, *, is_head: bool) -> None:
+    shown.say(f"commit {commit.block}{' (head)' * is_head}", "strong")
+    shown.say(f"Dataset: {commit.dataset}")
+    shown.say(f"Date:    {_moment(str(commit.system_time))} UTC")
+    size = f", {commit.size:,} bytes" if commit.size else ""
+    shown.say(f"\n    {_did(commit)}{size}\n")
+
+
+def _log_blocks(console: Console, datasets: list[Opened], number: int) -> None:
+    pairs = ((dataset.name, name, block) for dataset, at in datasets for name, block in dataset.blocks(at))
+    found, more = _some(pairs, number)
+
+    def render(shown: Console) -> None:
+        rows = [
+            (dataset, block.sequence_number, name, _moment(str(block.system_time)), block.event.KIND)
+            for dataset, name, block in found
+        ]
+        shown.table(["dataset", "number", "block", "time (UTC)", "event"], rows)
+        if more:
+            shown.say(f"… older blocks are not shown; -n {number * 10} shows more, -n 0 all", "faint")
+
+    blocks = [
+        {"dataset": dataset, "block": str(name), **masked_values(block.to_dict())}
+        for dataset, name, block in found
+    ]
+    console.answer({"blocks": blocks, "more": more}, render)
+
+
+@examples(
+    "trueline schema sales",
+    "trueline schema sales@2026-11-13 --system",
+)
+def schema(
+    context: typer.Context,
+    name: Named,
+    system: Annotated[bool, typer.Option("--system", help="Show the system's columns too.")] = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show the columns of a dataset."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        dataset, at = opened(workspace, name)
+        found = dataset.columns(system=system, at=at)
+
+        def render(shown: Console) -> None:
+            if found:
+                shown.table(["column", "type", "optional"], [(c.name, c.type, c.optional) for c in found])
+            else:
+                shown.say("no columns yet: the first table that is appended decides them")
+
+        columns = [{"name": c.name, "type": c.type, "optional": c.optional} for c in found]
+        here.console.answer({"dataset": dataset.name, "columns": columns}, render)

@@ -1,0 +1,203 @@
+"""Commands that check and tidy: verify, gc, doctor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trueline.cli.inspect import Names
+from trueline.cli.session import MISSING, NO, Directory, ExpectedHead, Json, examples, session
+from trueline.errors import InputError
+
+if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.workspace import Dataset
+
+
+@examples(
+    "trueline verify",
+    "trueline verify sales --json",
+    "trueline verify sales --after 9c1f03aa",
+    "trueline verify sales --accept-head",
+)
+def verify(
+    context: typer.Context,
+    names: Names = None,
+    *,
+    after: Annotated[
+        str | None, typer.Option("--after", metavar="COMMIT", help="Take what is before it as proven.")
+    ] = None,
+    upto: Annotated[
+        str | None, typer.Option("--upto", metavar="COMMIT", help="Stop at it (default: the newest).")
+    ] = None,
+    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Compute derived rows again.")] = True,
+    expected_head: ExpectedHead = None,
+    accept_head: Annotated[
+        bool, typer.Option("--accept-head", help="Take the head as meant that is reported as rolled back.")
+    ] = False,
+    restore_head: Annotated[
+        str | None, typer.Option("--restore-head", metavar="HASH", help="First put the head back to a block.")
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Prove datasets.
+
+    Every block, every rule, every file, every row. Exit code 1 if something
+    is wrong; what was removed on purpose is told, and is not.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        of_one = (after, upto, expected_head, restore_head, accept_head or None)
+        if any(each is not None for each in of_one) and len(names or ()) != 1:
+            raise InputError(
+                "--after, --upto and heads are of one dataset", remedy="name the dataset, and only one"
+            )
+        if restore_head is not None:
+            workspace[(names or [""])[0]].restore_head(restore_head)
+        if accept_head:
+            workspace[(names or [""])[0]].accept_head()
+        bounds = {"after": after, "upto": upto, "replay": replay, "expected_head": expected_head}
+        found = [_proof(here.console, workspace[name], bounds) for name in names or list(workspace)]
+        ok = all(each["ok"] for each in found)
+
+        def render(shown: Console) -> None:
+            for each in found:
+                counts = f"{each['blocks']:,} blocks, {each['objects']:,} files, {each['bytes']:,} bytes"
+                shown.say(
+                    f"{each['name']}: {'ok' if each['ok'] else 'WRONG'}, {counts}",
+                    "good" if each["ok"] else "bad",
+                )
+                for problem in each["problems"]:
+                    if problem["kind"] == "removed":
+                        shown.say(problem["text"])
+                    else:
+                        shown.error(problem["text"], remedy=problem["remedy"])
+                for finding in each["findings"]:
+                    what = f"block {finding['block']} breaks {finding['rule']}: {finding['problem']}"
+                    shown.warn(f"{each['name']}: {what}", remedy="it came from elsewhere so; ask its owner")
+            if not found:
+                shown.say("no datasets yet, so nothing is wrong")
+
+        here.console.answer({"ok": ok, "datasets": found}, render)
+        if not ok:
+            raise typer.Exit(NO)
+
+
+def _proof(console: Console, dataset: Dataset, bounds: dict[str, Any]) -> dict[str, Any]:
+    with console.progress(f"verifying {dataset.name}") as bar:
+        done = 0
+
+        def advance(count: int) -> None:
+            nonlocal done
+            # The count starts anew when the blocks are done and the files begin.
+            bar.advance(count - done if count >= done else count)
+            done = count
+
+        report = dataset.verify(progress=advance, **bounds)
+    problems = [
+        {
+            "kind": str(problem.kind),
+            "message": problem.message,
+            "remedy": problem.remedy,
+            "block": problem.block,
+            "sequence_number": problem.sequence_number,
+            "rule": problem.rule,
+            "file": getattr(problem, "file", None),
+            "expected": getattr(problem, "expected", None),
+            "actual": getattr(problem, "actual", None),
+            "text": str(problem),
+        }
+        for problem in report.problems
+    ]
+    counts = {"blocks": report.blocks, "objects": report.objects, "bytes": report.bytes}
+    well = all(problem["kind"] == "removed" for problem in problems)
+    findings = [
+        {"block": block, "rule": found.rule, "problem": found.problem} for block, found in report.findings
+    ]
+    return {"name": dataset.name, "ok": well, **counts, "problems": problems, "findings": findings}
+
+
+@examples(
+    "trueline gc --dry-run",
+    "trueline gc --older-than 1d",
+)
+def gc(
+    context: typer.Context,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    older_than: Annotated[
+        str | None, typer.Option("--older-than", metavar="TIME", help="Spare what is newer: 90s, 1h, 7d.")
+    ] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Remove what nothing refers to.
+
+    That is what crashes and lost races have left. Commits in flight are spared.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        swept = workspace.gc(older_than=older_than, dry_run=dry_run)
+        verb = "would remove" if dry_run else "removed"
+
+        def render(shown: Console) -> None:
+            shown.say(f"{verb} {swept.objects:,} objects, {swept.bytes:,} bytes")
+            rows = [
+                (name, len(c.removed), c.bytes, c.kept_in_flight)
+                for name, c in swept.datasets.items()
+                if c.removed
+            ]
+            if rows:
+                shown.table(["dataset", "objects", "bytes", "too new"], rows)
+            for what, items in (
+                ("unfinished datasets", swept.unfinished),
+                ("stale indexes", swept.indexes),
+                ("files read", swept.seen),
+            ):
+                if items:
+                    shown.say(f"{verb} {what}: {', '.join(items)}")
+            for name, reason in swept.skipped.items():
+                shown.warn(f"{name} was left alone: {reason}", remedy=f"`trueline status {name}` says more")
+
+        removed = {name: [str(stored.hash) for stored in c.removed] for name, c in swept.datasets.items()}
+        here.console.answer(
+            {
+                "dry_run": dry_run,
+                "objects": swept.objects,
+                "bytes": swept.bytes,
+                "kept_in_flight": swept.kept_in_flight,
+                "removed": removed,
+                "unfinished": swept.unfinished,
+                "indexes": swept.indexes,
+                "seen": swept.seen,
+                "skipped": swept.skipped,
+            },
+            render,
+        )
+
+
+@examples(
+    "trueline doctor",
+    "trueline doctor --json",
+)
+def doctor(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+    """Check this machine.
+
+    Says how to mend what is wrong. Exit code 3 if something needed is missing.
+    """
+    with session(context, directory, json) as here:
+        from trueline.workspace.doctor import Verdict, examine
+
+        folder = "." if "://" in here.place else here.place
+        checks = examine(folder)
+        well = all(check.verdict is not Verdict.FAIL for check in checks)
+        styles: dict[Verdict, Any] = {Verdict.OK: "good", Verdict.WARN: "plain", Verdict.FAIL: "bad"}
+
+        def render(shown: Console) -> None:
+            for check in checks:
+                shown.say(f"{check.verdict:<4}  {check.name}: {check.detail}", styles[check.verdict])
+                if check.remedy:
+                    shown.say(f"      → {check.remedy}")
+
+        here.console.answer({"ok": well, "checks": checks}, render)
+        if not well:
+            raise typer.Exit(MISSING)

@@ -1,0 +1,117 @@
+"""Runs on the command line: what they wrote down, and how those of other commands are watched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from trueline import console as consoles
+from trueline.cli.arguments import QuickCommand, QuickGroup
+from trueline.cli.session import Directory, Given, Json, examples, session
+from trueline.errors import InputError
+
+if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.run import Journal
+
+Timeline = Annotated[
+    str | None, typer.Option("--timeline", metavar="FILE", help="Draw what ran when, as SVG.")
+]
+Trace = Annotated[
+    str | None, typer.Option("--trace", metavar="FILE", help="Write what ran when, for Chrome or Perfetto.")
+]
+
+run = typer.Typer(
+    name="run",
+    help="Look at what runs wrote down.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    cls=QuickGroup,
+)
+
+
+@contextmanager
+def watched(label: str, timeline: str | None, trace: str | None) -> Iterator[None]:
+    """Show how far the runs inside the block are, and write down when what ran, also where they fail."""
+    from trueline.run import Display, Recording, watching
+
+    wanted = [Path(file) for file in (timeline, trace) if file is not None]
+    for path in wanted:
+        if not path.parent.is_dir():
+            raise InputError(f"no folder {path.parent}", remedy=f"make it, or name another place for {path}")
+    recording = Recording()
+    try:
+        with watching(Display(label), *([recording] if wanted else [])):
+            yield
+    finally:
+        try:
+            if timeline is not None:
+                recording.write_timeline(timeline, label)
+            if trace is not None:
+                recording.write_trace(trace)
+        except OSError as error:
+            problem = f"{error.filename} was not written: {error.strerror}"
+            consoles.current().warn(problem, remedy="the rest was done; name another file")
+
+
+@run.callback()
+def before_run(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+    """Look at what runs wrote down."""
+    given = context.obj if isinstance(context.obj, Given) else Given()
+    context.obj = given.with_own(directory, json)
+
+
+@run.command("show", cls=QuickCommand)
+@examples(
+    "trueline run show prepare.journal",
+    "trueline run show prepare.journal --json",
+)
+def show(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help="The journal of a run.")],
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show the runs in a journal: what each step finished, and how much of it changed a value.
+
+    A run that did not end goes on when it is started again with the same
+    journal.
+    """
+    with session(context, directory, json) as here:
+        from trueline.run import Journal
+
+        if not Path(file).is_file():
+            raise InputError(f"no file {file}", remedy="name the journal of a run")
+        journal = Journal(file).read()
+        if not journal.sessions:
+            raise InputError(f"{file} is no journal of a run", remedy="name the file a run was given")
+        here.console.answer(_document(journal), lambda shown: _tell(shown, journal))
+
+
+def _document(journal: Journal) -> dict[str, Any]:
+    runs = [
+        {
+            "run": each.run,
+            "at": each.at,
+            "ended": each.ended,
+            "steps": [
+                {"name": name, "finished": finished, "changed": changed}
+                for name, finished, changed in zip(each.steps, each.finished, each.changed, strict=True)
+            ],
+        }
+        for each in journal.sessions
+    ]
+    return {"path": str(journal.path), "torn": journal.torn, "runs": runs}
+
+
+def _tell(console: Console, journal: Journal) -> None:
+    for each in journal.sessions:
+        rows = zip(each.steps, each.finished, each.changed, strict=True)
+        how = "ended" if each.ended else "did not end"
+        console.table(["step", "finished", "changed"], rows, title=f"run {each.run}, begun {each.at}, {how}")
+    if journal.torn:
+        console.say(f"{journal.torn} bytes at the end were torn and do not count", "faint")

@@ -1,0 +1,1 @@
+"""Functions over one chain: what defines a dataset, how rows come in, are read, removed and verified."""

@@ -1,0 +1,1 @@
+"""How records get into a dataset: intake, merge, slices, one commit."""

@@ -1,0 +1,357 @@
+"""Taking files in: each is hashed, known ones are passed over, the others are read into pieces."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from trueline import readers
+from trueline.chain.chain import Chain
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.head_state import Tail
+from trueline.chain.schema import fields_of, to_arrow
+from trueline.chain.store.scratch import Scratch
+from trueline.dataset.append.incoming import (
+    FileNote,
+    FileRead,
+    FileTask,
+    Incoming,
+    ReadFiles,
+    latest,
+    read_all,
+    read_file,
+    typed_for,
+)
+from trueline.dataset.append.intake import user_fields
+from trueline.dataset.commit import is_text
+from trueline.dataset.definition import strategy_of
+from trueline.errors import InputError, SchemaError
+from trueline.identity.multihash import Multihash, physical_hash
+from trueline.kernel.tasks import Tasks
+from trueline.limits import limits_of
+from trueline.merge import Changelog, Snapshot, Strategy, Upsert
+from trueline.readers import Reader, Source
+
+if TYPE_CHECKING:
+    from trueline.dataset.prepare import Preparation
+
+NO_BYTES = Multihash.of(b"")
+# Of fewer rows it cannot be said that most are bad.
+FEW_ROWS = 10
+# The files of a commit are listed in its block, which may have 16 MiB: about 40,000 of them.
+BYTES_OF_A_NOTE = 240
+BYTES_OF_ALL_NOTES = 14 << 20
+_BY_ENDING = {
+    ".csv": readers.csv(),
+    ".tsv": readers.csv(separator="\t"),
+    ".json": readers.json(),
+    ".jsonl": readers.json(),
+    ".ndjson": readers.json(),
+    ".parquet": readers.parquet(),
+    ".txt": readers.text(),
+}
+
+
+def hash_file(source: Source) -> tuple[Multihash, int]:
+    """Hash the bytes of a file."""
+    with source.open() as file:
+        name = physical_hash(file)
+        return name, file.tell()
+
+
+def reader_for(sources: Sequence[Source]) -> Reader:
+    """Choose a reader by the ending of the names; `.gz` is looked through."""
+    endings = {_ending(source.path) for source in sources}
+    if len(endings) == 1 and (reader := _BY_ENDING.get(next(iter(endings)))) is not None:
+        return reader
+    shown = ", ".join(sorted(ending or "(none)" for ending in endings))
+    raise InputError(
+        f"how to read files ending in {shown} is not known",
+        remedy="give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)",
+        code="UnknownFormat",
+    )
+
+
+def _ending(path: str) -> str:
+    name = PurePosixPath(path)
+    return (PurePosixPath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
+
+
+def take_files(
+    chain: Chain,
+    tail: Tail,
+    given: object,
+    reader: Reader | None,
+    max_bad: float | None,
+    *,
+    resend: bool,
+    scratch: Scratch,
+    tasks: Tasks,
+    versions: bool = False,
+    preparation: Preparation | None = None,
+) -> Incoming:
+    """Read the files that are new, each as one piece, in the given order.
+
+    With `versions` a name has one content after another: what it had last is
+    known, anything else is its next version. A `preparation` has its say on
+    the rows before they are fitted to the dataset.
+    """
+    sources = readers.find(given)
+    if preparation is not None and preparation.parse.reader is not None:
+        reader = preparation.parse.reader
+    chosen = (reader if reader is not None else reader_for(sources)).within(limits_of(chain.settings))
+    _refuse_names(sources)
+    hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
+    digest = str(Multihash.of("\n".join(sorted(content for content, _ in hashes)).encode()))
+    strategy = strategy_of(tail)
+    if versions:
+        new, skipped = _next_versions(chain, sources, hashes)
+    else:
+        new, skipped = _sort_out(chain, sources, hashes, resend=resend)
+    if not new:
+        return Incoming((), _schema_of(tail), tail.vocab, skipped=tuple(skipped), digest=digest)
+    if isinstance(strategy, Snapshot) and skipped:
+        # A snapshot is all of its files: without one that is known, its rows would count as gone.
+        new, skipped = _distinct(hashes), []
+    _refuse_many([sources[index] for index in new])
+    full = [index for index in new if hashes[index][0] != NO_BYTES]
+    op = tail.vocab.op if isinstance(strategy, Changelog | Upsert) else None
+    files = [sources[index] for index in full]
+    taken: ReadFiles | None
+    if preparation is not None:
+        from trueline.dataset.prepare.prepare import prepared_files
+
+        taken = prepared_files(files, chosen, preparation, tail, scratch=scratch, tasks=tasks, op=op)
+        _refuse_incomplete(strategy, taken)
+    else:
+        taken = _read_files(files, chosen, tail, scratch=scratch, tasks=tasks, op=op)
+    if taken is None:
+        return _nothing(tail, [FileNote(sources[i].path, *hashes[i], 0) for i in new], skipped, digest)
+    reads = [read for read in taken.reads if read is not None]
+    stats = _refuse_garbage(reads, max_bad)
+    if taken.with_op:
+        _refuse_bad_ops(stats, tail.vocab.op)
+    cells = [read.cells for read in reads if read.cells is not None]
+    rows = {index: 0 for index in new if index not in full} | {
+        index: read.rows for index, read in zip(full, taken.reads, strict=True) if read is not None
+    }
+    notes = tuple(FileNote(sources[i].path, *hashes[i], rows[i]) for i in new if i in rows)
+    return Incoming(
+        tuple(piece for read in reads for piece in read.pieces),
+        _schema_of(taken.typed),
+        taken.typed.vocab,
+        latest([read.newest for read in reads]),
+        # Times may lose digits as they are read already, where the dataset says what they are stored as.
+        sum(read.rounded + sum(read.stats.rounded.values()) for read in reads),
+        notes,
+        tuple(skipped),
+        stats,
+        pa.concat_tables(cells).slice(0, readers.MAX_LISTED) if cells else None,
+        digest,
+        with_op=taken.with_op,
+        taken_at=tail,
+        steps=taken.steps if notes else (),
+        left_out=taken.left_out,
+    )
+
+
+def _read_files(
+    files: Sequence[Source], reader: Reader, tail: Tail, *, scratch: Scratch, tasks: Tasks, op: str | None
+) -> ReadFiles | None:
+    """Read files straight into pieces; None if they have no columns."""
+    columns = columns_for(tail, files, reader, op)
+    if not columns.names:
+        return None
+    with_op = op is not None and op in columns.names
+    typed = typed_for(pa.schema([column for column in columns if column.name != op]), tail)
+    work = [
+        FileTask(file, reader, columns, typed, scratch, f"file-{number}.arrow", with_op)
+        for number, file in enumerate(files)
+    ]
+    reads = read_all(read_file, work, tasks, max_listed=reader.options["max_listed"])
+    return ReadFiles(tuple(reads), typed, with_op)
+
+
+def _refuse_bad_ops(bad: Mapping[str, int], op: str) -> None:
+    if bad.get(op):
+        raise InputError(
+            f"{bad[op]:,} operations in column {op!r} cannot be read",
+            remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
+            code="BadOp",
+            column=op,
+        )
+
+
+def _refuse_incomplete(strategy: Strategy, taken: ReadFiles | None) -> None:
+    """Refuse a snapshot without one of its files, whose rows would count as gone."""
+    if taken is not None and taken.left_out and isinstance(strategy, Snapshot):
+        path, reason = next(iter(taken.left_out.items()))
+        raise InputError(
+            f"a snapshot is all of its files, and {path} cannot be taken in: {reason}",
+            remedy="mend the file",
+            code="IncompleteSnapshot",
+            path=path,
+        )
+
+
+def _nothing(tail: Tail, files: Sequence[FileNote], skipped: Sequence[str], digest: str) -> Incoming:
+    """Record files that have neither rows nor columns as read.
+
+    A snapshot is refused: an export that failed leaves an empty file, and as
+    a snapshot of nothing it would retract every row.
+    """
+    if isinstance(strategy_of(tail), Snapshot):
+        raise InputError(
+            f"{files[0].name} is empty, and as a snapshot it would retract every row",
+            remedy="remove the file, or append([]) if there is nothing left indeed",
+            code="EmptySnapshot",
+            path=files[0].name,
+        )
+    return Incoming(
+        (),
+        _schema_of(tail),
+        tail.vocab,
+        files=tuple(files),
+        skipped=tuple(skipped),
+        digest=digest,
+        taken_at=tail,
+    )
+
+
+def _distinct(hashes: Sequence[tuple[Multihash, int]]) -> list[int]:
+    """Return the first file of each content."""
+    first: dict[Multihash, int] = {}
+    for index, (content, _) in enumerate(hashes):
+        first.setdefault(content, index)
+    return list(first.values())
+
+
+def _refuse_names(sources: Sequence[Source]) -> None:
+    wrong = next((source.path for source in sources if not is_text(source.path)), None)
+    if wrong is not None:
+        raise InputError(
+            f"the name of the file {wrong!r} is not text", remedy="rename it", code="BadFileName", path=wrong
+        )
+
+
+def _refuse_many(sources: Sequence[Source]) -> None:
+    """Refuse more files than the record of one commit can list, before any is read."""
+    size = sum(len(json.dumps(source.path)) + BYTES_OF_A_NOTE for source in sources)
+    if size > BYTES_OF_ALL_NOTES:
+        at_most = len(sources) * BYTES_OF_ALL_NOTES // size
+        raise InputError(
+            f"{len(sources):,} files are too many for one commit",
+            remedy=f"append them some at a time, about {at_most:,} files in each",
+            code="TooManyFiles",
+            files=len(sources),
+        )
+
+
+def _sort_out(
+    chain: Chain, sources: Sequence[Source], hashes: Sequence[tuple[Multihash, int]], *, resend: bool
+) -> tuple[list[int], list[str]]:
+    """Tell files that are new from those that were taken in before.
+
+    Known bytes are passed over. A known name with other bytes is refused
+    unless it is sent again on purpose: it may be a correction or an accident.
+    """
+    new: list[int] = []
+    skipped: list[str] = []
+    here: set[Multihash] = set()
+    for index, (source, (content, _)) in enumerate(zip(sources, hashes, strict=True)):
+        if content in here or chain.file(content) is not None:
+            skipped.append(source.path)
+            continue
+        before = chain.file_named(source.path)
+        # A file that was empty gave no row, so nothing can come twice: somebody was about to write it.
+        if before is not None and before[0] != NO_BYTES and not resend:
+            raise InputError(
+                f"{source.path} was taken in before with other bytes, in commit {before[1].hash.short}",
+                remedy="give resend=True if the new content is to be added as well",
+                code="FileChanged",
+                path=source.path,
+                commit=before[1].hash,
+            )
+        here.add(content)
+        new.append(index)
+    return new, skipped
+
+
+def _next_versions(
+    chain: Chain, sources: Sequence[Source], hashes: Sequence[tuple[Multihash, int]]
+) -> tuple[list[int], list[str]]:
+    """Tell names whose content changed since it was last taken in from those that have it still."""
+    new: list[int] = []
+    skipped: list[str] = []
+    for index, (source, (content, _)) in enumerate(zip(sources, hashes, strict=True)):
+        before = chain.file_named(source.path)
+        if before is not None and before[0] == content:
+            skipped.append(source.path)
+        else:
+            new.append(index)
+    return new, skipped
+
+
+def _refuse_garbage(reads: Sequence[FileRead], max_bad: float | None) -> dict[str, int]:
+    """Count bad cells by column; refuse more than were allowed, or what looks like a mistake in reading."""
+    bad: dict[str, int] = {}
+    for read in reads:
+        for column, count in read.stats.bad.items():
+            bad[column] = bad.get(column, 0) + count
+        suspicious = max_bad is None and read.stats.rows >= FEW_ROWS
+        if suspicious and (reason := readers.looks_wrong(read.stats.counts)) is not None:
+            raise InputError(
+                f"the files are mostly unreadable: {reason}",
+                remedy="mend the reader's options, or allow it with max_bad",
+                code="TooManyBadCells",
+                bad=dict(bad),
+            )
+    rows = sum(read.stats.rows for read in reads)
+    total = sum(bad.values())
+    if max_bad is not None:
+        too_many = (
+            total > max_bad if max_bad >= 1 or max_bad == 0 else any(n > max_bad * rows for n in bad.values())
+        )
+        if too_many:
+            shown = ", ".join(f"{column} {count:,}" for column, count in sorted(bad.items()))
+            raise InputError(
+                f"{total:,} cells in {rows:,} rows cannot be read ({shown}), more than max_bad={max_bad:g}",
+                remedy="look at the files and the reader's options, or raise max_bad",
+                code="TooManyBadCells",
+                bad=dict(bad),
+            )
+    return bad
+
+
+def _schema_of(tail: Tail) -> DataSchema:
+    return DataSchema(fields_of(tail.schema) if tail.schema is not None else ())
+
+
+def columns_for(
+    tail: Tail, sources: Sequence[Source], reader: Reader, op: str | None, *, strange: bool = False
+) -> pa.Schema:
+    """Return the columns to read: with the types the dataset has, else with those the files suggest.
+
+    `op` names the column of operations, where the strategy takes them. Files
+    that are `strange` may have no column of the dataset: steps will make some.
+    """
+    schema = _schema_of(tail)
+    # The event time has its type even where no data has brought it yet.
+    types = [column for column in to_arrow(schema) if column.name not in tail.vocab.names[:3]]
+    if op is not None:
+        types.append(pa.field(op, pa.int32()))
+    found = reader.infer(sources, known=pa.schema(types))
+    if tail.schema is None or not found.names:
+        return found
+    known = [column.name for column in user_fields(schema, tail.vocab)]
+    if not strange and not any(name in known for name in found.names):
+        raise SchemaError(
+            f"the files have none of the dataset's columns: {', '.join(found.names)[:200]}",
+            remedy=f"the dataset has {', '.join(known)}; is the separator right, and is there a header?",
+        )
+    declared = {column.name: column for column in types}
+    return pa.schema([declared.get(column.name, column) for column in found])

@@ -1,0 +1,141 @@
+"""Taking Spark frames in: spooled once in their order, then read by the tasks that write the slices.
+
+No row of a frame passes the driver: it hears of files, counts and times.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.head_state import Tail
+from trueline.chain.instant import Instant
+from trueline.chain.schema import fields_of
+from trueline.chain.store.folders import Inside
+from trueline.chain.store.scratch import Scratch
+from trueline.dataset.append.incoming import Incoming, fit_rows, latest, newest_event, typed_for
+from trueline.dataset.append.intake import fit
+from trueline.dataset.append.pieces import FEW_ROWS, Piece, PieceWriter
+from trueline.dataset.definition import strategy_of
+from trueline.kernel.tasks import Inline, Tasks
+from trueline.merge import Changelog, Upsert
+
+
+@dataclass(frozen=True, slots=True)
+class SpooledPiece:
+    """A Parquet file of a spooled frame; its rows are typed for the dataset as they are read."""
+
+    rows: int
+    place: Inside
+    schema: pa.Schema
+    tail: Tail
+    with_op: bool = False
+
+    def read(self, start: int, stop: int) -> Iterator[pa.Table]:
+        """Read the rows [start, stop), a row group at a time."""
+        with self.place.open() as opened, pq.ParquetFile(opened) as file:
+            first = 0
+            for number in range(file.num_row_groups):
+                count = file.metadata.row_group(number).num_rows
+                begin, end = max(start - first, 0), min(stop - first, count)
+                if begin < end:
+                    rows = file.read_row_group(number).slice(begin, end - begin)
+                    yield fit_rows(rows.cast(self.schema), self.tail, with_op=self.with_op).table
+                first += count
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The latest event time of a piece, and how many had more than milliseconds."""
+
+    newest: Instant | None
+    rounded: int
+
+
+def look_at_times(piece: SpooledPiece) -> Times:
+    """Read the event times of a piece, and no other column."""
+    name = piece.tail.vocab.event_time
+    if name not in piece.schema.names:
+        return Times(None, 0)
+    newest, rounded = None, 0
+    times = piece.schema.field(name)
+    with piece.place.open() as opened, pq.ParquetFile(opened) as file:
+        for number in range(file.num_row_groups):
+            rows = file.read_row_group(number, columns=[name]).cast(pa.schema([times]))
+            fitted = fit(rows, _times_only(piece.tail))
+            newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
+    return Times(newest, rounded)
+
+
+def _times_only(tail: Tail) -> Tail:
+    """Return a tail of a dataset that has the event time and nothing else."""
+    assert tail.schema is not None
+    kept = tuple(field for field in fields_of(tail.schema) if field.name in tail.vocab.names)
+    return tail._replace(schema=type(tail.schema)(schema=DataSchema(kept)))
+
+
+def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incoming:
+    """Spool a frame into scratch: by the JVM where that is a folder, through Python workers elsewhere."""
+    from trueline.spark.frames import spool, write_pieces
+    from trueline.spark.types import arrow_schema_of
+
+    schema = arrow_schema_of(frame.schema)
+    op = tail.vocab.op
+    with_op = isinstance(strategy_of(tail), Changelog | Upsert) and op in schema.names
+    typed = typed_for(pa.schema([column for column in schema if not with_op or column.name != op]), tail)
+    if scratch.folder is None:
+        written = write_pieces(frame, WritePartition(scratch, schema, typed, with_op))
+        pieces: tuple[Any, ...] = tuple(piece for piece, _ in written if piece.rows)
+        times = [seen for _, seen in written]
+    else:
+        spooled = spool(frame, scratch.folder)
+        pieces = tuple(
+            SpooledPiece(piece.rows, piece.place, spooled.schema, typed, with_op) for piece in spooled.pieces
+        )
+        looking = tasks if spooled.rows > FEW_ROWS else Inline()
+        times = [seen for _, seen in looking.map(look_at_times, pieces, label="look at event times")]
+    assert typed.schema is not None
+    if not pieces:
+        # A frame without rows is a table without rows: as a snapshot it says that all are gone.
+        pieces = (Piece.of(fit_rows(schema.empty_table(), typed, with_op=with_op).table),)
+    return Incoming(
+        pieces,
+        DataSchema(fields_of(typed.schema)),
+        typed.vocab,
+        latest([seen.newest for seen in times]),
+        sum(seen.rounded for seen in times),
+        given=frozenset(frame.schema.names),
+        unordered=True,
+        with_op=with_op,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WritePartition:
+    """Writes the rows of a partition to scratch, typed for the dataset."""
+
+    scratch: Scratch
+    schema: pa.Schema
+    tail: Tail
+    with_op: bool = False
+
+    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[Piece, Times]:
+        """Write a partition; a second attempt, whose rows may come in another order, has its own file."""
+        assert self.tail.schema is not None
+        writer: PieceWriter | None = None
+        newest, rounded = None, 0
+        name = f"partition-{partition}-{uuid.uuid4().hex}.arrow"
+        for batch in batches:
+            # Spark sends instants in the zone of the session.
+            table = pa.Table.from_batches([batch]).cast(self.schema)
+            fitted = fit_rows(table, self.tail, with_op=self.with_op)
+            writer = writer or PieceWriter(self.scratch, name, fitted.table.schema)
+            writer.write(fitted.table)
+            newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
+        return (writer.finish() if writer else Piece(0)), Times(newest, rounded)

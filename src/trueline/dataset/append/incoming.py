@@ -1,0 +1,333 @@
+"""Rows ready for a dataset: typed, in source order, with what is known of where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trueline.chain.chain import Chain
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.events import SetDataSchema, SetVocab, SourceState
+from trueline.chain.head_state import Tail
+from trueline.chain.instant import Instant
+from trueline.chain.schema import annotated, differences, fields_of, to_arrow
+from trueline.chain.store.scratch import Scratch
+from trueline.dataset.append.intake import Fitted, fit
+from trueline.dataset.append.pieces import Piece, PieceWriter
+from trueline.errors import InputError, SchemaError, check_memory
+from trueline.identity.logical import logical_hash
+from trueline.identity.multihash import Multihash
+from trueline.kernel.row_fingerprint import fingerprint
+from trueline.kernel.tasks import Tasks
+from trueline.readers import Reader, ReadStats, Source
+from trueline.readers.parts import WHOLE, Part, followed_by, in_the_file
+
+_MILLISECONDS: Final = pa.timestamp("ms", "UTC")
+Held: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
+
+
+@dataclass(frozen=True, slots=True)
+class FileNote:
+    """A file that was taken in: its name, its bytes by hash, how many rows it gave."""
+
+    name: str
+    hash: Multihash
+    size: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """Pieces for a dataset; `schema` is the whole schema of the slices, `newest` the latest event time.
+
+    `with_op` says that operations go along with the rows. Files were looked up
+    in the chain at `taken_at`; `retake` takes them again. `given` are the
+    columns of a table as it was handed in; rows that are `unordered` may come
+    in another order when they are sent again. `steps` prepared the rows, and
+    `left_out` says which files they could not, and why.
+    """
+
+    pieces: tuple[Piece, ...]
+    schema: DataSchema
+    vocab: SetVocab
+    newest: Instant | None = None
+    rounded: int = 0
+    files: tuple[FileNote, ...] = ()
+    skipped: tuple[str, ...] = ()
+    bad: Mapping[str, int] = field(default_factory=dict)
+    bad_cells: pa.Table | None = None
+    digest: str | None = None
+    source_state: SourceState | None = None
+    typed_for: SetDataSchema | None = None
+    again: Callable[[Tail], Incoming] | None = None
+    with_op: bool = False
+    taken_at: Tail | None = None
+    retake: Callable[[], Incoming] | None = None
+    given: frozenset[str] = frozenset()
+    unordered: bool = False
+    steps: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """The columns of the rows: event time first, then the dataset's, then operations if they go along."""
+        fields = [column for column in to_arrow(self.schema) if column.name not in self.vocab.names[:3]]
+        fields.sort(key=lambda column: column.name != self.vocab.event_time)
+        return pa.schema([*fields, pa.field(self.vocab.op, pa.int32())] if self.with_op else fields)
+
+    def with_digest(self, tasks: Tasks) -> Incoming:
+        """Tell what was handed in, for retries; columns that others added since do not show in it."""
+        if self.digest is not None:
+            return self
+        if self.unordered:
+            return replace(self, digest=str(fingerprint(self.pieces, sorted(self.given), tasks)))
+        tables = [table for piece in self.pieces for table in piece.read(0, piece.rows)]
+        rows = pa.concat_tables(tables) if tables else self.columns.empty_table()
+        names = [name for name in rows.column_names if name in self.given] or [self.vocab.event_time]
+        return replace(self, digest=str(logical_hash(rows.select(names))))
+
+    def is_overtaken(self, chain: Chain, tail: Tail) -> bool:
+        """Say whether others took in one of the files meanwhile, or declared another event time."""
+        taken = self.taken_at
+        if taken is None or self.retake is None or taken.head == tail.head:
+            return False
+        if tail.vocab not in (taken.vocab, self.vocab):
+            return True
+        for note in self.files:
+            named = chain.file_named(note.name)
+            for entry in (chain.file(note.hash), named[1] if named is not None else None):
+                if entry is not None and entry.sequence_number > taken.sequence_number:
+                    return True
+        return False
+
+    def for_tail(self, tail: Tail) -> Incoming:
+        """Meet what others did to the schema since the rows were typed: they may have added columns."""
+        if tail.schema is None or tail.schema == self.typed_for:
+            return self
+        if self.again is not None:
+            return replace(self.again(tail), digest=self.digest)
+        current = fields_of(tail.schema)
+        known = {column.name for column in current}
+        added = tuple(column for column in self.schema.fields if column.name not in known)
+        united = DataSchema((*annotated(current, self.schema.fields), *added))
+        mine = {column.name for column in self.schema.fields}
+        shared = tuple(column for column in current if column.name in mine)
+        conflicts = list(differences(shared, self.schema.fields, ""))
+        if conflicts:
+            raise SchemaError(
+                "the schema changed while the rows were read: " + "; ".join(conflicts),
+                remedy="append them again",
+            )
+        return replace(self, schema=united)
+
+
+def from_table(held: Held, tail: Tail, *, with_op: bool) -> Incoming:
+    """Take rows that are in memory."""
+    fitted = fit_rows(held, tail, with_op=with_op)
+    return Incoming(
+        (Piece.of(fitted.table),),
+        fitted.schema,
+        fitted.vocab or tail.vocab,
+        newest_event(fitted),
+        fitted.rounded,
+        typed_for=tail.schema,
+        again=lambda later: from_table(held, later, with_op=with_op),
+        with_op=tail.vocab.op in fitted.table.column_names,
+        given=frozenset(
+            held.column_names if isinstance(held, pa.Table) else (n for row in held for n in row)
+        ),
+    )
+
+
+def fit_rows(held: Held, tail: Tail, *, with_op: bool) -> Fitted:
+    """Fit rows to a dataset; where its strategy takes operations, the column of them goes along."""
+    name = tail.vocab.op
+    if not with_op:
+        return fit(held, tail)
+    if isinstance(held, list):
+        ops: Any = _ops(lambda: pa.chunked_array([pa.array([row.get(name) for row in held])]), name)
+        given = any(name in row for row in held)
+        rest: Held = [{key: value for key, value in row.items() if key != name} for row in held]
+    else:
+        given = name in held.column_names
+        ops = _ops(lambda: held[name], name) if given else None
+        rest = held.drop_columns([name]) if given else held
+    fitted = fit(rest, tail)
+    return replace(fitted, table=fitted.table.append_column(name, ops)) if given else fitted
+
+
+def _ops(read: Callable[[], Any], name: str) -> Any:
+    """Read operations as numbers; text and truth values, which would also become some, are refused."""
+    try:
+        column = read()
+        wrong = pa.types.is_boolean(column.type) or pa.types.is_string(column.type)
+        if not wrong:
+            return column.cast(pa.int32())
+        found = f"it is {column.type}"
+    except (pa.ArrowException, MemoryError, TypeError, ValueError, OverflowError) as error:
+        check_memory(error, f"reading the operations in column {name!r}")
+        found = str(error)
+    raise SchemaError(
+        f"column {name!r} does not hold operations: {found}",
+        remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
+        code="BadOp",
+        column=name,
+    )
+
+
+def typed_for(schema: pa.Schema, tail: Tail) -> Tail:
+    """Return a tail whose schema is the one rows of an Arrow schema will be stored with.
+
+    Rows that come in batches are fitted to it one batch at a time.
+    """
+    fitted = fit(schema.empty_table(), tail)
+    return tail._replace(schema=SetDataSchema(schema=fitted.schema), vocab=fitted.vocab or tail.vocab)
+
+
+def newest_event(fitted: Fitted) -> Instant | None:
+    """Return the latest event time of fitted rows, which have it as their first column."""
+    column = fitted.table.column(0)
+    newest = pc.max(column) if len(column) else pa.scalar(None, _MILLISECONDS)
+    if newest.type != _MILLISECONDS:
+        newest = newest.cast(_MILLISECONDS)
+    if not newest.is_valid:
+        return None
+    try:
+        return Instant(newest.value * 1_000_000)
+    except InputError as error:
+        name = fitted.table.column_names[0]
+        raise SchemaError(f"column {name!r}: {error.problem}", remedy=error.remedy, column=name) from None
+
+
+def latest(moments: Sequence[Instant | None]) -> Instant | None:
+    """Return the latest of some moments."""
+    return max((moment for moment in moments if moment is not None), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class FileTask:
+    """One file to read, or a part of it: where it is, how, as what, and where its rows go."""
+
+    source: Source
+    reader: Reader
+    columns: pa.Schema
+    tail: Tail
+    scratch: Scratch
+    name: str
+    with_op: bool = False
+    part: Part = WHOLE
+
+    def parts(self) -> list[FileTask]:
+        """Return the parts a large file is cut into, else the file itself."""
+        cut = self.reader.parts(self.source)
+        if len(cut) == 1:
+            return [self]
+        return [replace(self, part=part, name=f"{n}-{self.name}") for n, part in enumerate(cut)]
+
+
+@dataclass(frozen=True, slots=True)
+class FileRead:
+    """What reading a file gave; `failed` says that a part of it could not be read as one."""
+
+    pieces: tuple[Piece, ...]
+    newest: Instant | None
+    rounded: int
+    stats: ReadStats
+    cells: pa.Table | None
+    failed: bool = False
+
+    @property
+    def rows(self) -> int:
+        return sum(piece.rows for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFiles:
+    """Files that were read, in their order (None for one that was left out), and the tail they are typed for.
+
+    `steps` prepared them; `left_out` says which files they could not, and why.
+    """
+
+    reads: tuple[FileRead | None, ...]
+    typed: Tail
+    with_op: bool = False
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    steps: tuple[str, ...] = ()
+
+
+def read_file(task: FileTask) -> FileRead:
+    """Read one file, or a part of it, into a piece; runs wherever there is room for it."""
+    try:
+        return _read(task)
+    except InputError:
+        if task.part == WHOLE:
+            raise
+        # The cut may have been wrong; and if the file is broken, reading all of it tells on which line.
+        return FileRead((), None, 0, ReadStats(), None, failed=True)
+
+
+def _read(task: FileTask) -> FileRead:
+    empty = fit_rows(task.columns.empty_table(), task.tail, with_op=task.with_op).table
+    writer = PieceWriter(task.scratch, task.name, empty.schema)
+    newest, rounded = None, 0
+    cells: list[pa.Table] = []
+    reading = task.reader.read(task.source, task.columns, part=task.part)
+    for batch in reading:
+        fitted = fit_rows(pa.Table.from_batches([batch.table]), task.tail, with_op=task.with_op)
+        writer.write(fitted.table)
+        newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
+        if batch.bad.num_rows:
+            cells.append(_with_file(batch.bad, task.source.path))
+    # The rows are to be those of the bytes that were hashed: a file that was written to meanwhile is refused.
+    task.source.open().close()
+    found = pa.concat_tables(cells) if cells else None
+    return FileRead((writer.finish(),), newest, rounded, reading.stats, found)
+
+
+def _with_file(cells: pa.RecordBatch, path: str) -> pa.Table:
+    names = pa.array([path] * cells.num_rows, pa.string())
+    return pa.Table.from_batches([cells]).add_column(0, "file", names)
+
+
+def read_all(
+    read: Callable[[FileTask], FileRead], files: Sequence[FileTask], tasks: Tasks, *, max_listed: int
+) -> list[FileRead]:
+    """Read files in their order; one of which a part failed is read again as a whole."""
+    work = [(number, part) for number, file in enumerate(files) for part in file.parts()]
+    done = dict(tasks.map(read, [part for _, part in work], label="read files"))
+    found: list[list[FileRead]] = [[] for _ in files]
+    for index, (number, _) in enumerate(work):
+        found[number].append(done[index])
+    again = [number for number, parts in enumerate(found) if any(part.failed for part in parts)]
+    if again:
+        whole = dict(tasks.map(read, [files[number] for number in again], label="read files"))
+        for index, number in enumerate(again):
+            found[number] = [whole[index]]
+    return [_joined(parts, max_listed) for parts in found]
+
+
+def _joined(parts: Sequence[FileRead], max_listed: int) -> FileRead:
+    """Make one of the parts of a file: as if it had been read in one go."""
+    if len(parts) == 1:
+        return parts[0]
+    stats = parts[0].stats
+    cells = [parts[0].cells]
+    for part in parts[1:]:
+        cells.append(in_the_file(part.cells, stats) if part.cells is not None else None)
+        stats = followed_by(stats, part.stats, max_listed=max_listed)
+    listed = [some for some in cells if some is not None]
+    return FileRead(
+        tuple(piece for part in parts for piece in part.pieces),
+        latest([part.newest for part in parts]),
+        sum(part.rounded for part in parts),
+        stats,
+        pa.concat_tables(listed).slice(0, max_listed) if listed else None,
+    )

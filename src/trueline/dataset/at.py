@@ -1,0 +1,234 @@
+"""Positions as people give them: a commit, a hash, a moment, a day, a tag, an offset.
+
+Whatever is given, the answer is the end of a commit. Readers never stand
+inside one: a commit of several parts is seen whole or not at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, TypeAlias
+
+from trueline.chain.chain import Chain
+from trueline.chain.head_state import Position
+from trueline.chain.index_rows import Entry
+from trueline.chain.instant import Instant
+from trueline.dataset.commit import Commit
+from trueline.errors import InputError
+from trueline.identity.multihash import Multihash
+
+At: TypeAlias = Commit | Position | Multihash | datetime | date | str | int | None
+Tags: TypeAlias = Callable[[str], Multihash | None]
+_DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
+_MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ].*")
+_OFFSET: Final = re.compile(r"offset:(\d{1,19})")
+_HELP: Final = "give a commit, a hash, a tag, a day (2026-11-13), a moment with its zone, or offset:N"
+HEAD: Final = "head"
+
+
+def resolve(chain: Chain, at: Any, tags: Tags | None = None) -> Position:
+    """Return the commit end that `at` names; None is the newest.
+
+    A day means its end (UTC), a moment the last commit recorded by then, a
+    number the commit whose last record has that offset. A tag comes before
+    a hash that is written the same.
+    """
+    tail = chain.tail()
+    if tail is None:
+        raise InputError(f"{chain.store.location} has no commits", remedy="append something first")
+    if at is None:
+        return _standing(_end_before(chain, _entry(chain, tail.head)))
+    if isinstance(at, Position):
+        at = at.block
+    if isinstance(at, datetime):
+        return _by_time(chain, Instant.of(at), at)
+    if isinstance(at, date):
+        return _by_time(chain, _end_of(at), at)
+    if isinstance(at, int) and not isinstance(at, bool | Instant):
+        return _by_offset(chain, at)
+    if isinstance(at, Instant):
+        return _by_time(chain, at, at)
+    if isinstance(at, str) and not isinstance(at, Multihash):
+        return _by_text(chain, at.strip(), tags)
+    return _by_hash(chain, at)
+
+
+def _by_text(chain: Chain, text: str, tags: Tags | None) -> Position:
+    tagged = tags(text) if tags is not None else tag_of(chain, text)
+    if tagged is not None:
+        return _by_hash(chain, tagged)
+    if _DAY.fullmatch(text):
+        try:
+            day = date.fromisoformat(text)
+        except ValueError:
+            raise InputError(f"{text!r} is not a day", remedy=_HELP, code="BadPosition") from None
+        return _by_time(chain, _end_of(day), text)
+    if _MOMENT.fullmatch(text):
+        return _by_time(chain, Instant.parse(text), text)
+    if match := _OFFSET.fullmatch(text):
+        return _by_offset(chain, int(match[1]))
+    return _by_hash(chain, text)
+
+
+def tag_of(chain: Chain, text: str) -> Multihash | None:
+    """Return the block that a tag of a dataset names: another ref of its store, beside the head."""
+    if text == HEAD:
+        return None
+    try:
+        return chain.store.head(text)
+    except InputError:
+        return None  # it cannot be the name of one
+
+
+def _end_of(day: date) -> Instant:
+    """The last nanosecond of a day."""
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    return Instant(Instant.of(start) + int(timedelta(days=1).total_seconds()) * 1_000_000_000 - 1)
+
+
+def _by_time(chain: Chain, moment: Instant, given: object) -> Position:
+    entry = chain.at_time(int(moment) // 1000)
+    if entry is None:
+        first = chain.entry_number(0)
+        began = chain.block(first.hash).system_time if first else None
+        raise InputError(
+            f"the dataset in {chain.store.location} did not exist at {given}: it began at {began}",
+            remedy="give a later moment",
+            code="BeforeTheBeginning",
+        )
+    return _standing(entry)
+
+
+def _by_hash(chain: Chain, given: Any) -> Position:
+    entry = _entry(chain, position(chain, given))
+    if not entry.is_end:
+        end = _end_after(chain, entry)
+        raise InputError(
+            f"block {entry.hash.short} is inside a commit of several parts",
+            remedy=f"give the end of the commit: {end.hash.short}" if end else "give a commit from the log",
+            code="InsideCommit",
+            block=entry.hash,
+        )
+    return _standing(entry)
+
+
+def _by_offset(chain: Chain, offset: int) -> Position:
+    found = next(chain.slices(offset, offset), None) if offset >= 0 else None
+    if found is None:
+        last = chain.tail()
+        end = last.last_offset if last else None
+        raise InputError(
+            f"there is no record with offset {offset}",
+            remedy="the dataset has no records" if end is None else f"the last offset is {end}",
+            code="BadPosition",
+        )
+    entry = _entry(chain, found.block)
+    if entry.is_end and found.last == offset:
+        return _standing(entry)
+    end_after, end_before = _end_after(chain, entry), _end_before(chain, _previous(chain, entry))
+    ends = [
+        str(end.last_offset)
+        for end in (end_before, end_after)
+        if end is not None and end.last_offset is not None
+    ]
+    raise InputError(
+        f"offset {offset} is inside a commit",
+        remedy=f"give the offset a commit ends at: {' or '.join(ends)}",
+        code="InsideCommit",
+        offset=offset,
+    )
+
+
+# --- ends of commits --------------------------------------------------------------
+
+
+def _entry(chain: Chain, block: Multihash) -> Entry:
+    entry = chain.entry(block)
+    if entry is None:
+        raise InputError(
+            f"block {block} is not on the present branch of {chain.store.location}",
+            remedy="give a hash from the log",
+            code="BadPosition",
+        )
+    return entry
+
+
+def _standing(entry: Entry | None) -> Position:
+    if entry is None:
+        raise InputError("no commit is complete", remedy="wait for the first one", code="BadPosition")
+    return Position(entry.hash, entry.last_offset)
+
+
+def _previous(chain: Chain, entry: Entry) -> Entry | None:
+    return chain.entry_number(entry.sequence_number - 1)
+
+
+def _end_before(chain: Chain, entry: Entry | None) -> Entry | None:
+    """The nearest commit end at or before an entry."""
+    while entry is not None and not entry.is_end:
+        entry = _previous(chain, entry)
+    return entry
+
+
+def _end_after(chain: Chain, entry: Entry | None) -> Entry | None:
+    """The nearest commit end at or after an entry."""
+    while entry is not None and not entry.is_end:
+        entry = chain.entry_number(entry.sequence_number + 1)
+    return entry
+
+
+_HEX: Final = re.compile(r"[0-9a-f]{4,64}")
+_PREFIX: Final = "f1620"
+
+
+def position(chain: Chain, text: str | Commit) -> Multihash:
+    """Return the block that a commit, a hash, or the beginning or end of one names.
+
+    The short form people see is the end: the last eight characters. A part of
+    a hash is looked for among all blocks, so that two that fit are noticed.
+    """
+    if isinstance(text, Commit):
+        text = text.block
+    if isinstance(text, Multihash):
+        return _on_branch(chain, text)
+    if not isinstance(text, str):
+        raise InputError(f"{text!r} names no commit", remedy="give a hash from the log", code="BadPosition")
+    given = text.strip().lower()
+    if len(given) == len(_PREFIX) + 64:
+        return _on_branch(chain, Multihash(given))
+    part = given.removeprefix(_PREFIX)
+    if not _HEX.fullmatch(part):
+        raise InputError(
+            f"{text[:80]!r} names no commit",
+            remedy="give a hash from the log, or four or more of its characters",
+            code="BadPosition",
+        )
+    # With the prefix of a whole hash in front it can only be the beginning of one.
+    likely = chain.entries_like(begin=part, end=part if part == given else None)
+    found = [entry.hash for entry in likely]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise InputError(
+            f"no block of {chain.store.location} has {text!r} in its hash",
+            remedy="`trueline log --blocks` shows them",
+            code="BadPosition",
+        )
+    raise InputError(
+        f"{text!r} fits {len(found)} blocks: {', '.join(name.short for name in found[:5])} …",
+        remedy="give more of the hash",
+        code="AmbiguousPosition",
+        found=tuple(found),
+    )
+
+
+def _on_branch(chain: Chain, name: Multihash) -> Multihash:
+    if chain.entry(name) is None:
+        raise InputError(
+            f"block {name} is not on the present branch of {chain.store.location}",
+            remedy="give a hash from the log",
+            code="BadPosition",
+        )
+    return name

@@ -1,0 +1,337 @@
+"""A commit: what one move of a head did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from trueline.chain.block import Block, commit_record
+from trueline.chain.chain import Chain
+from trueline.chain.events import Event
+from trueline.chain.head_state import Tail, follow, next_block
+from trueline.chain.instant import Instant
+from trueline.chain.store.store import Folder
+from trueline.errors import InputError, ObjectMissing
+from trueline.identity.multihash import Multihash
+
+if TYPE_CHECKING:
+    from trueline.view import View
+
+
+Linked = tuple[Multihash, Block]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """What was recorded together, named by its last block.
+
+    `offsets` is the range of records it added (empty if none), `blocks` are
+    its blocks, oldest first, and `events` says what they are. An append that
+    had nothing to record has no blocks; its `block` is the head it found.
+    `steps` prepared its rows; `left_out` are files they could not, and why.
+    """
+
+    dataset: str
+    block: Multihash
+    sequence_number: int
+    system_time: Instant
+    offsets: range
+    watermark: Instant | None = None
+    events: tuple[str, ...] = ()
+    blocks: tuple[Multihash, ...] = ()
+    size: int = 0
+    idempotency_key: str | None = None
+    rounded: int = 0
+    late: int = 0
+    files: tuple[str, ...] = ()
+    bad: Mapping[str, int] = field(default_factory=dict)
+    ignored: Mapping[str, int] = field(default_factory=dict)
+    skipped: tuple[str, ...] = ()
+    bad_cells_file: Multihash | None = None
+    removal: str | None = None
+    steps: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    chain: Chain | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def rows(self) -> int:
+        """How many records it added."""
+        return self.offsets.stop - self.offsets.start
+
+    @property
+    def short(self) -> str:
+        """The last eight characters of its name, enough for people."""
+        return self.block.short
+
+    @classmethod
+    def of(cls, dataset: str, linked: Iterable[Linked], chain: Chain | None = None) -> Commit:
+        """Describe the blocks of one commit, oldest first."""
+        pairs = list(linked)
+        name, last = pairs[-1]
+        data = [block.data_event for _, block in pairs if block.data_event is not None]
+        slices = [event.new_data for event in data if event.new_data is not None]
+        record = commit_record(last)
+        notes: dict[str, Any] = dict(record.notes or {})
+        if slices:
+            offsets = range(slices[0].offset_interval.start, slices[-1].offset_interval.end + 1)
+        else:
+            end = data[-1].last_offset if data else None
+            offsets = range(0) if end is None else range(end + 1, end + 1)
+        key, rounded = notes.get("idempotency_key"), notes.get("rounded")
+        return cls(
+            dataset,
+            name,
+            last.sequence_number,
+            last.system_time,
+            offsets,
+            data[-1].new_watermark if data else None,
+            tuple(block.event.KIND for _, block in pairs),
+            tuple(name for name, _ in pairs),
+            sum(piece.size for piece in slices),
+            key if isinstance(key, str) else None,
+            rounded if isinstance(rounded, int) else 0,
+            notes["late"] if isinstance(notes.get("late"), int) else 0,
+            tuple(name for name, _ in record.files),
+            _counts(notes.get("bad")),
+            _counts(notes.get("ignored")),
+            bad_cells_file=_object(notes, "bad_cells"),
+            removal=_removal(notes.get("removal")),
+            steps=_texts(notes.get("steps")),
+            chain=chain,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, for programs."""
+        return {
+            "dataset": self.dataset,
+            "commit": str(self.block),
+            "time": str(self.system_time),
+            "rows": self.rows,
+            "offsets": [self.offsets.start, self.offsets.stop - 1] if self.rows else None,
+            "watermark": None if self.watermark is None else str(self.watermark),
+            "bytes": self.size,
+            "sequence_number": self.sequence_number,
+            "events": list(self.events),
+            "blocks": [str(block) for block in self.blocks],
+            "idempotency_key": self.idempotency_key,
+            "files": list(self.files),
+            "bad": dict(self.bad),
+            "ignored": dict(self.ignored),
+            "skipped": list(self.skipped),
+            "late": self.late,
+            "removal": self.removal,
+            "steps": list(self.steps),
+            "left_out": dict(self.left_out),
+        }
+
+    def __repr__(self) -> str:
+        return f"<Commit {self.short} of {self.dataset}: {self.summary}>"
+
+    @property
+    def summary(self) -> str:
+        """What it did, in a few words."""
+        if self.rows:
+            ends = (
+                f"{self.offsets.start:,} to {self.offsets.stop - 1:,}"
+                if self.rows > 1
+                else f"{self.offsets.start:,}"
+            )
+            return f"+{self.rows:,} row{'s' * (self.rows != 1)}, offset{'s' * (self.rows != 1)} {ends}"
+        if not self.blocks:
+            return "nothing to record"
+        if self.removal is not None:
+            return self.removal
+        if self.events == ("AddData",):
+            return "watermark" if self.watermark is not None else "no rows"
+        return ", ".join(dict.fromkeys(self.events))
+
+    def bad_cells(self) -> View:
+        """View the cells that could not be read: file, row, line, column and text.
+
+        Where records of the commit were removed they went along; the error says when and why.
+        """
+        import pyarrow as pa
+
+        from trueline.limits import limits_of
+        from trueline.readers.parquet_file import BoundedFile
+        from trueline.view import View
+
+        if self.bad_cells_file is None or self.chain is None:
+            columns = {"file": pa.string(), "row": pa.int64(), "line": pa.int64()}
+            empty = pa.schema({**columns, "column": pa.string(), "text": pa.string()}).empty_table()
+            return View.from_arrow(empty)
+        try:
+            with self.chain.store.open(Folder.DATA, self.bad_cells_file) as file:
+                name = f"data/{self.bad_cells_file}"
+                return View.from_arrow(BoundedFile(file, name, limits_of(self.chain.settings)).table())
+        except ObjectMissing:
+            if (removed := self._cells_removed(self.chain, self.bad_cells_file)) is not None:
+                raise removed from None
+            raise
+
+    def _cells_removed(self, chain: Chain, cells: Multihash) -> InputError | None:
+        """Say that the bad cells were removed on purpose, if they were."""
+        from trueline.dataset.remove.record import removals_of
+
+        removal = removals_of(chain).of_object(chain.block(self.block), cells)
+        if removal is None:
+            return None
+        many = "s" * (removal.rows != 1)
+        return InputError(
+            f"the bad cells of commit {self.short} were removed, with {removal.rows:,} row{many} of "
+            f"{self.dataset!r}: {removal.reason}",
+            remedy=f"how many there were is still known: {sum(self.bad.values()):,} (commit.bad)",
+            code="Removed",
+            commit=self.block,
+            rows=removal.rows,
+            reason=removal.reason,
+        )
+
+    @property
+    def told(self) -> str:
+        """What it did and what was left out, in a line for people."""
+        parts = [self.summary]
+        if self.files:
+            parts.append(f"{len(self.files):,} file{'s' * (len(self.files) != 1)}")
+        if self.bad:
+            columns = ", ".join(f"{name} {count:,}" for name, count in self.bad.items())
+            parts.append(f"{sum(self.bad.values()):,} bad cells ({columns})")
+        if self.ignored:
+            reasons = ", ".join(f"{why} {count:,}" for why, count in self.ignored.items())
+            parts.append(f"ignored: {reasons}")
+        if self.late:
+            parts.append(f"{self.late:,} late")
+        if self.skipped:
+            parts.append(
+                f"known already: {', '.join(self.skipped[:3])}" + ("…" if len(self.skipped) > 3 else "")
+            )
+        if self.left_out:
+            parts.append(
+                f"left out: {', '.join(list(self.left_out)[:3])}" + ("…" if len(self.left_out) > 3 else "")
+            )
+        return ", ".join(parts)
+
+    def _repr_html_(self) -> str:
+        from trueline.console.notebook import html
+
+        values = self.to_dict()
+        return html(
+            f"Commit {self.short}",
+            {key: values[key] for key in ("dataset", "commit", "time")} | {"did": self.summary},
+        )
+
+
+def _object(notes: Mapping[str, Any], role: str) -> Multihash | None:
+    """Return the name of an object that a commit noted."""
+    try:
+        return Multihash.parse(notes["objects"][role]["hash"])
+    except (KeyError, TypeError, InputError):
+        return None
+
+
+def _removal(noted: object) -> str | None:
+    """Say what was removed and why, as a commit noted it."""
+    if not isinstance(noted, Mapping) or type(noted.get("rows")) is not int:
+        return None
+    return f"removed {noted['rows']:,} row{'s' * (noted['rows'] != 1)}: {noted.get('reason')}"
+
+
+def _counts(noted: object) -> dict[str, int]:
+    """Read counts by name, as a commit noted them."""
+    if not isinstance(noted, Mapping):
+        return {}
+    return {str(name): count for name, count in noted.items() if type(count) is int}
+
+
+def _texts(noted: object) -> tuple[str, ...]:
+    """Read a list of names, as a commit noted it."""
+    return tuple(str(name) for name in noted) if isinstance(noted, list) else ()
+
+
+def linked(tail: Tail | None, events: Iterable[Event], system_time: Instant) -> list[Block]:
+    """Link the events of one commit to a tail; all have the same time."""
+    blocks: list[Block] = []
+    for event in events:
+        blocks.append(next_block(tail, event, system_time))
+        tail = follow(tail, blocks[-1])
+    return blocks
+
+
+def joined(older: Block, newer: Block) -> bool:
+    """Say whether two neighbours belong to one commit (decision 10).
+
+    Metadata is recorded in one move with what follows it at the very same
+    time; a commit of several parts goes on until its last.
+    """
+    if older.data_event is not None:
+        return not commit_record(older).is_end
+    return older.system_time == newer.system_time
+
+
+def commits(dataset: str, newest_first: Iterable[Linked], chain: Chain | None = None) -> Iterator[Commit]:
+    """Group blocks into commits, newest first, reading no further than asked."""
+    group: list[Linked] = []
+    for name, block in newest_first:
+        if group and not joined(block, group[-1][1]):
+            yield Commit.of(dataset, reversed(group), chain)
+            group = []
+        group.append((name, block))
+    if group:
+        yield Commit.of(dataset, reversed(group), chain)
+
+
+def commit_at(dataset: str, chain: Chain, block: Multihash) -> Commit:
+    """Return the commit a block belongs to."""
+    end, found = block, chain.block(block)
+    while (following := chain.entry_number(found.sequence_number + 1)) is not None:
+        newer = chain.block(following.hash)
+        if not joined(found, newer):
+            break
+        end, found = following.hash, newer
+    return next(commits(dataset, chain.walk(end), chain))
+
+
+MAX_KEY = 512
+RESERVED = "trueline/"
+
+
+def is_text(value: str) -> bool:
+    """Say whether a value can be stored as text: names of files may hold bytes that are none."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_key(key: object) -> None:
+    """Refuse what cannot be a key."""
+    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= MAX_KEY or not is_text(key)):
+        raise InputError(
+            f"the idempotency key is {key!r:.80}",
+            remedy=f"give text of 1 to {MAX_KEY} characters",
+            code="BadKey",
+        )
+    if key is not None and key.startswith(RESERVED):
+        raise InputError(
+            f"keys that begin with {RESERVED!r} are used for removals", remedy="choose another", code="BadKey"
+        )
+
+
+def earlier(name: str, chain: Chain, key: str | None, digest: str | None) -> Commit | None:
+    """Return the commit that carries a key already; other data under the same key is an error."""
+    block = chain.token(key) if key is not None else None
+    if block is None:
+        return None
+    commit = commit_at(name, chain, block.hash)
+    before = (commit_record(block).notes or {}).get("digest")
+    if digest is not None and before is not None and before != digest:
+        raise InputError(
+            f"the idempotency key {key!r} belongs to commit {commit.short}, which added other data",
+            remedy="use a new key for new data",
+            code="KeyReused",
+            key=key,
+            commit=commit.block,
+        )
+    return commit

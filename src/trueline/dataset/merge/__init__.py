@@ -1,0 +1,19 @@
+"""Merge strategies as pure functions over Arrow tables, and sorting of inputs larger than memory."""
+
+from __future__ import annotations
+
+from trueline.dataset.merge.result import IGNORED, RANK, Merged, Op
+from trueline.dataset.merge.sorted_runs import Run, choose_splitters, read_range, sort_run
+from trueline.dataset.merge.strategies import merge_batch
+
+__all__ = [
+    "IGNORED",
+    "RANK",
+    "Merged",
+    "Op",
+    "Run",
+    "choose_splitters",
+    "merge_batch",
+    "read_range",
+    "sort_run",
+]

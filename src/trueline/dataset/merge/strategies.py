@@ -1,0 +1,357 @@
+"""The five merge strategies as functions of new rows and current rows: pure, and free of any store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trueline.chain.events import SetVocab
+from trueline.dataset.merge.differences import rows_differ
+from trueline.dataset.merge.keyed_rows import (
+    Incoming,
+    NullKeys,
+    current,
+    data_columns,
+    in_source_order,
+    keyed,
+    no_ops,
+    shown_keys,
+)
+from trueline.dataset.merge.result import IGNORED, RANK, Merged, Op
+from trueline.dataset.state.segment import GONE
+from trueline.errors import InputError, SchemaError
+from trueline.kernel.key_encoding import KEY
+from trueline.kernel.sorted_keys import Bools, Ints, find, sorting
+from trueline.merge import Append, Changelog, Ledger, Snapshot, Strategy, Upsert
+
+_VOCAB = SetVocab()
+
+
+def merge_batch(
+    strategy: Strategy,
+    new: pa.Table,
+    old: pa.Table | None = None,
+    *,
+    vocab: SetVocab = _VOCAB,
+    null_keys: NullKeys = "refuse",
+    source_time: pa.Scalar | None = None,
+) -> Merged:
+    """Merge new rows into current ones.
+
+    `new` has the dataset's columns, `_rank` (the row's number in the source;
+    taken from the order of the rows if it is not there) and, for changelog and
+    upsert, operations. `old` holds the current rows of the keys of `new`, for a
+    snapshot all current rows. `source_time` is the event time of rows that have none.
+    Merging ranges of keys one by one and joining with `Merged.concat` gives the same.
+
+    >>> import trueline.merge as merge
+    >>> new = pa.table({"city": ["oslo", "kyiv"], "people": [2, 3]})
+    >>> old = pa.table({"city": ["oslo"], "people": [1]})
+    >>> merge_batch(merge.upsert("city"), new, old).events.to_pydict()
+    {'op': [0, 2, 3], 'city': ['kyiv', 'oslo', 'oslo'], 'people': [3, 1, 2]}
+    """
+    if not isinstance(strategy, Append):
+        _check_columns(strategy, new, vocab)
+    match strategy:
+        case Append():
+            return _append(new, vocab, source_time)
+        case Ledger():
+            no_ops(new, vocab, "ledger")
+            return _ledger(strategy, keyed(new, strategy.key, vocab, null_keys), old, vocab, source_time)
+        case Snapshot():
+            no_ops(new, vocab, "snapshot")
+            return _snapshot(strategy, keyed(new, strategy.key, vocab, null_keys), old, vocab, source_time)
+        case Upsert():
+            return _upsert(strategy, keyed(new, strategy.key, vocab, null_keys), old, vocab, source_time)
+        case Changelog():
+            return _changelog(keyed(new, strategy.key, vocab, null_keys), vocab, source_time)
+
+
+def _check_columns(strategy: Ledger | Snapshot | Upsert | Changelog, new: pa.Table, vocab: SetVocab) -> None:
+    names = data_columns(new, vocab)
+    wanted = [(name, "primary key", "MissingKeyColumn") for name in strategy.key]
+    if isinstance(strategy, Snapshot):
+        wanted += [(name, "compare", "MissingCompareColumn") for name in strategy.compare or ()]
+    for name, what, code in wanted:
+        if name not in names:
+            raise SchemaError(
+                f"missing {what} column {name!r}: the columns are {', '.join(names)}",
+                remedy=f"give the column, or create the dataset with another {strategy.NAME}(…)",
+                code=code,
+                column=name,
+            )
+
+
+def _append(new: pa.Table, vocab: SetVocab, source_time: pa.Scalar | None) -> Merged:
+    no_ops(new, vocab, "append")
+    new = in_source_order(new)
+    rows = _timed(new.select(data_columns(new, vocab)), vocab, source_time)
+    ops = np.zeros(new.num_rows, dtype=np.int32)
+    events = _events(rows, ops, vocab).append_column(RANK, new[RANK])
+    return Merged(events, None, None, dict.fromkeys(IGNORED, 0), new.slice(0, 0))
+
+
+def _ledger(
+    strategy: Ledger, new: Incoming, old: pa.Table | None, vocab: SetVocab, source_time: pa.Scalar | None
+) -> Merged:
+    """The first row of a key counts; others are the same again (duplicate) or say otherwise (conflicting)."""
+    kept, kept_keys = current(old, new.rows, strategy.key)
+    first = new.first_of_key
+    places, known = find(kept_keys, new.keys)
+    taken = first & ~known
+    differs = np.zeros(len(known), dtype=bool)
+    columns = [name for name in new.rows.column_names if name not in strategy.key]
+    # A state may keep the keys of a ledger alone: what it does not have cannot be held against a row.
+    held = [name for name in columns if old is not None and name in old.column_names]
+    differs[known] = rows_differ(
+        kept.take(pa.array(places[known])), new.rows.filter(pa.array(known)), held, vocab.event_time
+    )
+    again = np.flatnonzero(~first & ~known)
+    leaders = np.maximum.accumulate(np.where(first, np.arange(len(first)), 0))[again]
+    differs[again] = rows_differ(
+        new.rows.take(pa.array(leaders)), new.rows.take(pa.array(again)), columns, vocab.event_time
+    )
+    counts = {"duplicate": int((~taken & ~differs).sum()), "conflicting": int((~taken & differs).sum())}
+    winners = new.take(taken)
+    rows = _timed(winners.rows, vocab, source_time)
+    order = np.argsort(winners.ranks, kind="stable")
+    events = _events(rows.take(pa.array(order)), np.zeros(len(order), dtype=np.int32), vocab)
+    events = events.append_column(RANK, pa.array(winners.ranks[order]))
+    set_by = np.empty(len(order), dtype=np.int64)
+    set_by[order] = np.arange(len(order))
+    gone = np.zeros(len(order), dtype=bool)
+    return Merged(
+        events, _delta(winners.keys, gone, rows), pa.array(set_by), _ignored(counts), new.quarantined
+    )
+
+
+def _snapshot(
+    strategy: Snapshot, new: Incoming, old: pa.Table | None, vocab: SetVocab, source_time: pa.Scalar | None
+) -> Merged:
+    """What is only in the dump is appended, what it lacks retracted, what differs corrected."""
+    if not new.first_of_key.all():
+        twice = new.take(~new.first_of_key & new.last_of_key)
+        shown = shown_keys(twice.rows, strategy.key)
+        raise InputError(
+            f"{len(twice.keys):,} keys come more than once in the snapshot: {shown}",
+            remedy="give one row for each key, or choose a key that tells the rows apart",
+            code="DuplicateKeys",
+            keys=shown,
+            count=len(twice.keys),
+        )
+    kept, kept_keys = current(old, new.rows, strategy.key)
+    compare = strategy.compare or tuple(name for name in new.rows.column_names if name not in strategy.key)
+    places, known, differs = _compared(new, kept, kept_keys, compare, vocab)
+    missing = np.ones(len(kept_keys), dtype=bool)
+    missing[places[known]] = False
+    acts = known & differs
+    kinds = np.where(known, Change.CORRECT, Change.ADD)[acts | ~known]
+    changed = np.flatnonzero(acts | ~known)
+    gone = np.flatnonzero(missing)
+    made = changes(
+        keys=pa.concat_arrays([new.keys.take(pa.array(changed)), kept_keys.take(pa.array(gone))]),
+        kinds=np.concatenate([kinds, np.full(len(gone), Change.RETRACT)]),
+        new_rows=np.concatenate([changed, np.full(len(gone), -1)]),
+        old_rows=np.concatenate([np.where(known, places, -1)[changed], gone]),
+    )
+    counts = {"unchanged": int((known & ~differs).sum())}
+    return _changed(made, kept, new, counts, vocab=vocab, source_time=source_time)
+
+
+def _upsert(
+    strategy: Upsert, new: Incoming, old: pa.Table | None, vocab: SetVocab, source_time: pa.Scalar | None
+) -> Merged:
+    """The last row of a key counts; it adds, corrects or (operation 1) retracts, if that changes anything."""
+    last = new.last_of_key
+    winners = new.take(last)
+    kept, kept_keys = current(old, new.rows, strategy.key)
+    compare = tuple(name for name in new.rows.column_names if name not in strategy.key)
+    places, known, differs = _compared(winners, kept, kept_keys, compare, vocab)
+    retracts = np.zeros(len(known), dtype=bool) if winners.ops is None else winners.ops == Op.RETRACT
+    acts = np.where(known, retracts | differs, ~retracts)
+    kinds = np.where(retracts, Change.RETRACT, np.where(known, Change.CORRECT, Change.ADD))
+    made = changes(
+        keys=winners.keys.filter(pa.array(acts)),
+        kinds=kinds[acts],
+        new_rows=np.where(retracts, -1, np.arange(len(known)))[acts],
+        old_rows=np.where(known, places, -1)[acts],
+    )
+    counts = {
+        "superseded": len(last) - len(known),
+        "unknown": int((retracts & ~known).sum()),
+        "unchanged": int((known & ~retracts & ~differs).sum()),
+    }
+    return _changed(made, kept, winners, counts, vocab=vocab, source_time=source_time)
+
+
+def _changelog(new: Incoming, vocab: SetVocab, source_time: pa.Scalar | None) -> Merged:
+    """Rows pass as they are, in key order, those of one key in the order of the source."""
+    if new.ops is None:
+        raise SchemaError(
+            f"a changelog needs the column {vocab.op!r}",
+            remedy="add it: 0 append, 1 retract, 2 correct from, 3 correct to",
+            code="MissingOp",
+            column=vocab.op,
+        )
+    _check_pairs(new)
+    rows = _timed(new.rows, vocab, source_time)
+    last = new.last_of_key
+    gone = (new.ops == Op.RETRACT)[last]
+    delta = _delta(new.keys.filter(pa.array(last)), gone, rows.filter(pa.array(last)))
+    set_by = pa.array(np.flatnonzero(last), mask=gone)
+    return Merged(_events(rows, new.ops, vocab), delta, set_by, _ignored({}), new.quarantined)
+
+
+def _check_pairs(new: Incoming) -> None:
+    """Refuse unknown operations, and corrections of which one half is missing."""
+    assert new.ops is not None
+    bad = ~np.isin(new.ops, [int(op) for op in Op])
+    same = ~new.last_of_key
+    after = np.append(new.ops[1:], -1)
+    before = np.append(-1, new.ops[:-1])
+    alone = (new.ops == Op.CORRECT_FROM) & ~(same & (after == Op.CORRECT_TO))
+    alone |= (new.ops == Op.CORRECT_TO) & ~(~new.first_of_key & (before == Op.CORRECT_FROM))
+    for wrong, what, code in (
+        (bad, "operations that are not known", "BadOp"),
+        (alone, "half a correction", "BrokenPair"),
+    ):
+        if wrong.any():
+            ranks = sorted(int(rank) for rank in new.ranks[wrong])
+            raise InputError(
+                f"{len(ranks):,} rows of the changelog have {what}: rows {ranks[:20]}",
+                remedy="op is 0, 1, 2 or 3, and each 2 is directly followed by a 3 of the same key",
+                code=code,
+                rows=ranks[:20],
+                count=len(ranks),
+            )
+
+
+# --- parts they share -----------------------------------------------------------
+
+
+def _compared(
+    new: Incoming, kept: pa.Table, kept_keys: pa.BinaryArray, compare: Sequence[str], vocab: SetVocab
+) -> tuple[Ints, Bools, Bools]:
+    """For rows with one key each: where their current rows are, whether there is one, whether it differs."""
+    places, known = find(kept_keys, new.keys)
+    differs = np.zeros(len(known), dtype=bool)
+    differs[known] = rows_differ(
+        kept.take(pa.array(places[known])), new.rows.filter(pa.array(known)), compare, vocab.event_time
+    )
+    return places, known, differs
+
+
+def _changed(
+    made: Changes,
+    kept: pa.Table,
+    new: Incoming,
+    counts: dict[str, int],
+    *,
+    vocab: SetVocab,
+    source_time: pa.Scalar | None,
+) -> Merged:
+    """Lay out changes as events and as an update of the state."""
+    rows = _timed(new.rows, vocab, source_time)
+    both = pa.concat_tables([kept, rows]).combine_chunks()
+    events = _events(both.take(pa.array(made.event_rows(kept.num_rows))), made.ops, vocab)
+    gone = made.kinds == Change.RETRACT
+    payload = rows.take(pa.array(made.new_rows, mask=gone))
+    return Merged(
+        events,
+        _delta(made.keys, gone, payload),
+        pa.array(made.set_by, mask=gone),
+        _ignored(counts),
+        new.quarantined,
+    )
+
+
+def _timed(rows: pa.Table, vocab: SetVocab, source_time: pa.Scalar | None) -> pa.Table:
+    """Give rows without an event time that of their source."""
+    name = vocab.event_time
+    if source_time is None or name not in rows.column_names or not rows[name].null_count:
+        return rows
+    index = rows.schema.get_field_index(name)
+    return rows.set_column(index, rows.schema.field(index), pc.fill_null(rows[name], source_time))
+
+
+def _events(rows: pa.Table, ops: Any, vocab: SetVocab) -> pa.Table:
+    field = pa.field(vocab.op, pa.int32(), nullable=False)
+    return rows.add_column(0, field, pa.array(np.asarray(ops, dtype=np.int32)))
+
+
+def _delta(keys: pa.BinaryArray, gone: Bools, rows: pa.Table) -> pa.Table:
+    if gone.any():
+        # A key that is gone keeps no values.
+        rows = rows.take(pa.array(np.arange(len(gone)), mask=gone))
+    schema = pa.schema([pa.field(field.name, field.type) for field in rows.schema])
+    table = pa.Table.from_arrays(rows.columns, schema=schema)
+    return table.add_column(0, GONE, pa.array(gone)).add_column(0, KEY, keys)
+
+
+def _ignored(counts: dict[str, int]) -> dict[str, int]:
+    return {why: counts.get(why, 0) for why in IGNORED}
+
+
+class Change(IntEnum):
+    """What happens to a key."""
+
+    ADD = 0
+    RETRACT = 1
+    CORRECT = 2
+
+
+@dataclass(frozen=True)
+class Changes:
+    """One change for each key, in key order; a correction is two events, the others one."""
+
+    keys: pa.BinaryArray
+    kinds: Ints
+    new_rows: Ints
+    old_rows: Ints
+
+    @property
+    def _starts(self) -> Ints:
+        """Where each change's first event stands."""
+        sizes = np.where(self.kinds == Change.CORRECT, 2, 1)
+        return np.asarray(np.cumsum(sizes) - sizes, dtype=np.int64)
+
+    @property
+    def _count(self) -> int:
+        return len(self.kinds) + int((self.kinds == Change.CORRECT).sum())
+
+    @property
+    def set_by(self) -> Ints:
+        """The event that says what the key's row is afterwards."""
+        return np.asarray(self._starts + (self.kinds == Change.CORRECT), dtype=np.int64)
+
+    @property
+    def ops(self) -> Ints:
+        """The operation of each event; a correction is from, directly followed by to."""
+        ops = np.empty(self._count, dtype=np.int64)
+        first = np.array([Op.APPEND, Op.RETRACT, Op.CORRECT_FROM])
+        ops[self._starts] = first[self.kinds]
+        ops[self._starts[self.kinds == Change.CORRECT] + 1] = Op.CORRECT_TO
+        return ops
+
+    def event_rows(self, old_count: int) -> Ints:
+        """The row each event shows, among the old rows followed by the new ones: what it cancels, or sets."""
+        rows = np.empty(self._count, dtype=np.int64)
+        correct = self.kinds == Change.CORRECT
+        rows[self._starts] = np.where(self.kinds == Change.ADD, old_count + self.new_rows, self.old_rows)
+        rows[self._starts[correct] + 1] = old_count + self.new_rows[correct]
+        return rows
+
+
+def changes(keys: pa.BinaryArray, kinds: Ints, new_rows: Ints, old_rows: Ints) -> Changes:
+    """Put changes in key order."""
+    order = sorting(keys)
+    if order is not None:
+        keys = keys.take(pa.array(order))
+        kinds, new_rows, old_rows = kinds[order], new_rows[order], old_rows[order]
+    return Changes(keys, *(np.asarray(each, dtype=np.int64) for each in (kinds, new_rows, old_rows)))

@@ -1,0 +1,259 @@
+"""Files prepared by a run: every step may work ahead on a file that earlier ones are still at.
+
+A key is a file, its value a reference to its rows. What comes out equals the
+steps done one after another over all files, whatever the schedule, so the
+slices and blocks made of it are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from trueline import console
+from trueline.chain.head_state import Tail
+from trueline.chain.store.scratch import Scratch
+from trueline.dataset.append.incoming import FileRead, ReadFiles, fit_rows, latest, newest_event, typed_for
+from trueline.dataset.append.pieces import ROWS_OF_A_BATCH, PieceWriter
+from trueline.dataset.prepare.parse import File, Parse, parse
+from trueline.dataset.prepare.rows import Rows, on_rows, without_texts
+from trueline.errors import InputError, RunFailed, SchemaError, TruelineError, check_memory
+from trueline.kernel.tasks import Tasks
+from trueline.readers import Reader, ReadStats, Source
+from trueline.run import Executor, Failure, Observer, Run, Step
+from trueline.run.failure import said
+
+# The key of rows that do not come from a file.
+TABLE = "(rows)"
+WORKERS = 8
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How files are prepared: the steps people gave, who watches, and where it runs."""
+
+    steps: tuple[Step, ...]
+    observers: tuple[Observer, ...] = ()
+    executor: Executor | None = None
+    deliberate: bool = False
+    parse: Parse = field(default_factory=parse)
+
+    @classmethod
+    def of(
+        cls,
+        steps: Sequence[Step],
+        observers: Sequence[Observer] = (),
+        executor: Executor | None = None,
+        *,
+        deliberate: bool = False,
+    ) -> Preparation | None:
+        """Return the preparation that was asked for, None if there are no steps."""
+        given = list(steps)
+        for step in given:
+            if not isinstance(step, Step):
+                raise InputError(
+                    f"{step!r:.80} is no step", remedy="give trueline.run.Step(map=…), or a subclass of Step"
+                )
+        if not given:
+            return None
+        first = given.pop(0) if isinstance(given[0], Parse) else parse()
+        assert isinstance(first, Parse)
+        if any(isinstance(step, Parse) for step in given):
+            raise InputError("files are parsed once, first", remedy="give parse(…) as the first step")
+        return cls(tuple(given), tuple(observers), executor, deliberate, first)
+
+    def run(self, values: Mapping[str, Any]) -> Ended:
+        """Run the steps; failures that a step does not let pass are raised."""
+        steps = [self.parse, *(on_rows(step) for step in self.steps)]
+        run = Run(
+            steps, WORKERS, executor=self.executor, deliberate=self.deliberate, observers=self.observers
+        )
+        try:
+            found = run.execute(values)
+        except RunFailed as error:
+            # An error of ours says what to do by itself.
+            if isinstance(error.__cause__, TruelineError):
+                raise error.__cause__ from None
+            raise
+        unknown = [key for key in found if key not in values]
+        if unknown:
+            raise InputError(
+                f"a step wrote {unknown[0]!r}, which is none of the files",
+                remedy="yield the key of a file: its rows go where the file's go",
+                code="UnknownFile",
+            )
+        undone = {failure.step for failure in run.failures if steps[failure.step].on_error == "skip_step"}
+        for failure in run.failures:
+            if failure.step in undone:
+                console.current().warn(
+                    f"step {failure.name} was left out: it failed on {failure.key}: {_said(failure)}",
+                    remedy="mend the step, or the file",
+                    code="StepSkipped",
+                )
+        return Ended(
+            dict(found),
+            {str(f.key): f for f in run.failures if f.step not in undone},
+            tuple(step.name for number, step in enumerate(steps) if number not in undone),
+        )
+
+    @property
+    def hides(self) -> frozenset[str]:
+        """The columns whose unreadable cells must not be listed."""
+        return frozenset().union(*(getattr(step, "hides", ()) for step in self.steps))
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What came of a preparation: rows by key, the keys left out, and the names of the steps."""
+
+    values: dict[str, Any]
+    failures: dict[str, Failure]
+    steps: tuple[str, ...]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The files left out, and why."""
+        return {key: f"{failure.name}: {_said(failure)}" for key, failure in self.failures.items()}
+
+
+def _said(failure: Failure) -> str:
+    cause = failure.cause
+    return cause.problem if isinstance(cause, TruelineError) else said(cause)
+
+
+# --- files ------------------------------------------------------------------------------
+
+
+def prepared_files(
+    files: Sequence[Source],
+    reader: Reader,
+    preparation: Preparation,
+    tail: Tail,
+    *,
+    scratch: Scratch,
+    tasks: Tasks,
+    op: str | None,
+) -> ReadFiles | None:
+    """Prepare files and fit what comes of them to a dataset; None if they have no columns."""
+    columns = _columns(files, reader, preparation, tail, op)
+    if not columns.names:
+        return None
+    keys = keys_of(files)
+    work = [File(key, file, reader, columns, scratch) for key, file in zip(keys, files, strict=True)]
+    ended = preparation.run(dict(zip(keys, work, strict=True)))
+    found = [ended.values.get(key) for key in keys]
+    schema = _united([rows for rows in found if isinstance(rows, Rows)])
+    with_op = op is not None and op in schema.names
+    typed = tail
+    if schema.names:
+        typed = typed_for(pa.schema([column for column in schema if column.name != op]), tail)
+    fitting = [
+        _Fitting(rows, typed, scratch, f"file-{number}.arrow", with_op, preparation.hides)
+        for number, rows in enumerate(found)
+        if isinstance(rows, Rows)
+    ]
+    fitted = dict(tasks.map(fit_to, fitting, label="fit rows"))
+    done = iter([fitted[number] for number in range(len(fitting))])
+    # A file whose key a step erased was read, and gave no row.
+    gone = FileRead((), None, 0, ReadStats(), None)
+    reads = [
+        next(done) if isinstance(rows, Rows) else (None if key in ended.failures else gone)
+        for key, rows in zip(keys, found, strict=True)
+    ]
+    return ReadFiles(tuple(reads), typed, with_op, ended.left_out, ended.steps)
+
+
+def _columns(
+    files: Sequence[Source], reader: Reader, preparation: Preparation, tail: Tail, op: str | None
+) -> pa.Schema:
+    """Return the columns to read; files that cannot be read and may be left out have no say in it."""
+    from trueline.dataset.append.files import columns_for
+
+    try:
+        return columns_for(tail, files, reader, op, strange=True)
+    except InputError:
+        if preparation.parse.on_error != "skip_key":
+            raise
+    good: list[Source] = []
+    for file in files:
+        with suppress(InputError):
+            columns_for(tail, [file], reader, op, strange=True)
+            good.append(file)
+    return columns_for(tail, good or files, reader, op, strange=True)
+
+
+def keys_of(sources: Sequence[Source]) -> list[str]:
+    """Name files for a run: by their paths, and by a number too where several have one path.
+
+    >>> keys_of([Source.memory(b"1"), Source.memory(b"2"), Source.memory(b"3", "(memory) 2")])
+    ['(memory)', '(memory) 2', '(memory) 2 2']
+    """
+    keys: dict[str, None] = {}
+    numbers: dict[str, int] = {}
+    for source in sources:
+        key = source.path
+        while key in keys:
+            numbers[source.path] = number = numbers.get(source.path, 1) + 1
+            key = f"{source.path} {number}"
+        keys[key] = None
+    return list(keys)
+
+
+def _united(found: Sequence[Rows]) -> pa.Schema:
+    """Return the columns that the prepared files have together."""
+    schemas = [rows.table().schema for rows in found]
+    try:
+        return pa.unify_schemas(schemas) if schemas else pa.schema([])
+    except pa.ArrowException as error:
+        check_memory(error, "putting the prepared files together")
+        raise SchemaError(
+            f"prepared, the files do not fit together: {error}",
+            remedy="let the steps give a column the same type in every file",
+        ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fitting:
+    """Prepared rows on their way into a piece."""
+
+    rows: Rows
+    tail: Tail
+    scratch: Scratch
+    name: str
+    with_op: bool
+    hides: frozenset[str]
+
+
+def fit_to(task: _Fitting) -> FileRead:
+    """Fit prepared rows to a dataset, into a piece."""
+    table = task.rows.table()
+    empty = fit_rows(table.schema.empty_table(), task.tail, with_op=task.with_op).table
+    writer = PieceWriter(task.scratch, task.name, empty.schema)
+    newest, rounded = None, 0
+    for batch in table.to_batches(max_chunksize=ROWS_OF_A_BATCH):
+        fitted = fit_rows(pa.Table.from_batches([batch]), task.tail, with_op=task.with_op)
+        writer.write(fitted.table)
+        newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
+    parsed = task.rows.parsed
+    assert parsed is not None
+    cells = without_texts(parsed, task.hides).cells if task.hides else parsed.cells
+    return FileRead((writer.finish(),), newest, rounded, parsed.stats, cells)
+
+
+# --- a table ----------------------------------------------------------------------------
+
+
+def prepare_table(
+    table: pa.Table, preparation: Preparation, scratch: Scratch
+) -> tuple[pa.Table, tuple[str, ...]]:
+    """Prepare rows that are in memory; return them and the names of the steps."""
+    ended = preparation.run({TABLE: Rows.keep(table, scratch)})
+    if (failure := ended.failures.get(TABLE)) is not None:
+        raise failure.cause
+    rows = ended.values.get(TABLE)
+    made = rows.table() if isinstance(rows, Rows) else table.slice(0, 0)
+    return made, tuple(name for name in ended.steps if name != preparation.parse.name)

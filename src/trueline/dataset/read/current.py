@@ -1,0 +1,206 @@
+"""The current rows of a dataset whose events replace each other: one for each key, in key order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trueline.chain.checkpoint import CheckpointFile, StateFile
+from trueline.chain.store.store import Store
+from trueline.dataset.dataset_at import Standing
+from trueline.dataset.merge.result import Op
+from trueline.dataset.read.events import Events
+from trueline.dataset.read.fold import folded, last
+from trueline.dataset.state import KEY, OFFSET, KeyRange, State, ranges
+from trueline.errors import StateMissing
+from trueline.kernel.sorted_keys import as_array, find, unified
+from trueline.view.bounds import NO_BOUNDS, Bounds
+from trueline.view.origin import Origin
+from trueline.view.source import Source
+
+# Under which name the state keeps the offset of the event that set a row.
+_BYTES_OF_A_PIECE: Final = 64 << 20
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A state, and under which names it keeps what was asked for."""
+
+    state: State
+    names: Mapping[str, str]
+
+    def named(self, rows: pa.Table) -> pa.Table:
+        """Give rows of the state the names that were asked for, `_key` first."""
+        return rows.select([KEY, *self.names.values()]).rename_columns([KEY, *self.names])
+
+
+@dataclass(frozen=True)
+class CurrentRows:
+    """Per key the row with the highest offset, unless it was retracted.
+
+    Read from the state a commit names; without one, folded from the events. Both give the same.
+    """
+
+    standing: Standing
+    columns: tuple[str, ...]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns a reader sees."""
+        return pa.schema([self.standing.schema.field(name) for name in self.columns])
+
+    @property
+    def row_count(self) -> int | None:
+        """Not known: it takes reading the keys to count them."""
+        return 0 if self.standing.last_offset < 0 else None
+
+    @property
+    def origins(self) -> Mapping[str, Origin]:
+        """The dataset and the commit."""
+        return self.standing.origin()
+
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of the event that last set it."""
+        return str(self.standing.vocab.offset)
+
+    def explain(self) -> list[str]:
+        """Say where the rows come from."""
+        how = "the state kept there" if self.kept(self.columns) is not None else "all its events"
+        key = ", ".join(self.standing.key)
+        return [f"current rows of {next(iter(self.origins.values()))} by {key}, from {how}"]
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in key order."""
+        del bounds  # an event outside of them may be the one that replaced a row inside
+        kept = self.kept(columns)
+        if kept is None:
+            yield from self.from_events(columns)
+            return
+        schema = pa.schema([self.standing.schema.field(name) for name in columns])
+        found = False
+        try:
+            for batch in kept.state.scan(list(kept.names.values())):
+                found = True
+                yield from _shaped(kept.named(pa.Table.from_batches([batch])), schema).to_batches()
+        except StateMissing:
+            # Lost between looking and reading; what was given out cannot be taken back.
+            if found:
+                raise
+            yield from self.from_events(columns)
+
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+        """Return ranges of keys of the state; without one the rows are folded in this process."""
+        del bounds  # an event outside of them may be the one that replaced a row inside
+        offset = self.standing.vocab.offset
+        kept = self.kept(tuple(dict.fromkeys((*self.columns, offset))))
+        if kept is None:
+            return None
+        parts = max(1, parts, -(-kept.state.size // _BYTES_OF_A_PIECE))
+        return [
+            StateRange(
+                kept.state.store, kept.state.files, kept.names, self.standing.schema, key_range, offset
+            )
+            for key_range in ranges(kept.state.splitters(parts))
+        ]
+
+    def files(self) -> Sequence[str] | None:
+        """No file holds the current rows as they are."""
+        return None
+
+    def from_events(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the same rows without the state."""
+        schema = pa.schema([self.standing.schema.field(name) for name in columns])
+        for table in self.folded(columns):
+            yield from _shaped(table, schema).to_batches()
+
+    def folded(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield `_key` and columns of the current rows, computed from the events."""
+        standing = self.standing
+        if not standing.schema.names:
+            return
+        vocab = standing.vocab
+        needed = tuple(dict.fromkeys((*columns, *standing.key, vocab.offset, vocab.op)))
+        events = Events(standing, needed)
+        for table in folded(
+            events.batches(needed, NO_BOUNDS),
+            events.schema,
+            key=standing.key,
+            offset=vocab.offset,
+            keep=last,
+        ):
+            there = table.filter(pc.not_equal(table[vocab.op], int(Op.RETRACT)))
+            if there.num_rows:
+                yield there
+
+    def lookup(self, keys: pa.BinaryArray, columns: Sequence[str]) -> pa.Table:
+        """Return `_key` and columns of those sorted keys that have a current row, in key order."""
+        schema = pa.schema(
+            [
+                pa.field(KEY, pa.binary(), nullable=False),
+                *(self.standing.schema.field(name) for name in columns),
+            ]
+        )
+        kept = self.kept(columns)
+        if kept is not None:
+            return _shaped(kept.named(kept.state.lookup(keys, list(kept.names.values()))), schema)
+        pieces = [schema.empty_table()]
+        for table in self.folded(columns):
+            _, hit = find(keys, as_array(table[KEY]))
+            pieces.append(_shaped(table.filter(pa.array(hit)), schema))
+        return pa.concat_tables(pieces)
+
+    def kept(self, columns: Sequence[str]) -> Kept | None:
+        """The state, if it keeps what is asked for.
+
+        It has the columns of its last update: optional ones may have come
+        since, and are missing. Of a ledger it may keep no columns at all, and
+        of the system's only the offset.
+        """
+        state, vocab = self.standing.state, self.standing.vocab
+        if state is None:
+            return None
+        there = set(state.schema.names)
+        names = {name: OFFSET if name == vocab.offset else name for name in columns}
+        names = {name: own for name, own in names.items() if own in there}
+        lacking = [self.standing.schema.field(name) for name in columns if name not in names]
+        has_rows = bool(there & set(self.standing.data_columns))
+        is_new = all(field.nullable and field.name in self.standing.data_columns for field in lacking)
+        return Kept(state, names) if not lacking or (has_rows and is_new) else None
+
+
+@dataclass(frozen=True)
+class StateRange:
+    """The current rows in a range of keys, as a source that can be sent to another process."""
+
+    store: Store
+    files: tuple[StateFile, ...]
+    names: Mapping[str, str]
+    schema: pa.Schema
+    key_range: KeyRange
+    ordinal: str | None = None
+    row_count: int | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in key order."""
+        del bounds
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        state = State.open(self.store, CheckpointFile(self.files))
+        kept = Kept(state, {name: self.names[name] for name in columns if name in self.names})
+        for batch in state.scan(list(kept.names.values()), self.key_range):
+            yield from _shaped(kept.named(pa.Table.from_batches([batch])), schema).to_batches()
+
+    def explain(self) -> list[str]:
+        """Say what it is."""
+        return [f"current rows of {self.key_range}"]
+
+
+def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Give rows the columns of a schema: those that came later are missing."""
+    found = unified(table, schema) if schema.names else table.select([])
+    return found.cast(schema) if schema.names and found.schema != schema else found

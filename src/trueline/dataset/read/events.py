@@ -1,0 +1,183 @@
+"""The events of a dataset as a source: slices in the order of offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from trueline.chain.index_rows import SliceEntry
+from trueline.chain.store.file import FileStore
+from trueline.dataset.dataset_at import Standing
+from trueline.dataset.read.slice_reader import SliceFile, Slices
+from trueline.errors import CorruptionError
+from trueline.identity.multihash import Multihash
+from trueline.limits import limits_of
+from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, step_of
+from trueline.view.origin import Origin
+from trueline.view.source import Source
+
+_KEPT_AT_ONCE: Final = 256
+_ROWS_OF_A_PIECE: Final = 1 << 20
+Times = tuple[int | None, int | None]
+
+
+@dataclass(frozen=True)
+class Events:
+    """The records (after, upto] of a dataset; `columns` are those a reader sees."""
+
+    standing: Standing
+    columns: tuple[str, ...]
+    first: int = 0
+    after: Multihash | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns a reader sees."""
+        return self.schema_of(self.columns)
+
+    def schema_of(self, columns: Sequence[str]) -> pa.Schema:
+        """Some columns of the dataset, with or without the system's."""
+        return pa.schema([self.standing.schema.field(name) for name in columns])
+
+    @property
+    def row_count(self) -> int | None:
+        """Offsets are dense, and removals are counted, so the number of records is known."""
+        count = self.standing.last_offset - self.first + 1
+        return count - self.standing.removed(self.first) if count > 0 else count
+
+    @property
+    def origins(self) -> Mapping[str, Origin]:
+        """The dataset and the commit."""
+        return self.standing.origin(self.after, self.first)
+
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of its event."""
+        return str(self.standing.vocab.offset)
+
+    def explain(self) -> list[str]:
+        """Say which offsets are read."""
+        end = self.standing.last_offset
+        span = f"offsets {self.first:,} to {end:,}" if end >= self.first else "no records"
+        return [f"slices of {', '.join(map(str, self.origins.values()))}: {span}"]
+
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+        """Return the slices the bounds do not rule out, in groups of at most about a million records."""
+        first, last, times = self._within(bounds)
+        most = min(_ROWS_OF_A_PIECE, -(-max(0, last - first + 1) // parts)) if parts > 0 else _ROWS_OF_A_PIECE
+        found: list[Source] = []
+        group: list[SliceFile] = []
+        for entry, file in self._files(first, last, times, backwards=False):
+            group.append(file)
+            if entry.last - group[0].first + 1 >= most:
+                found.append(self._piece(group, first, last))
+                group = []
+        return [*found, self._piece(group, first, last)] if group else found
+
+    def _piece(self, files: Sequence[SliceFile], first: int, last: int) -> Source:
+        vocab = self.standing.vocab
+        span = (max(first, files[0].first), min(last, files[-1].last))
+        return Slices(tuple(files), self.standing.schema, vocab.offset, vocab.event_time, span)
+
+    def files(self) -> Sequence[str] | None:
+        """Return the files of the slices if they lie in a folder; a missing one is an error now."""
+        chain = self.standing.chain
+        if not isinstance(chain.store, FileStore):
+            return None
+        found = []
+        for entry in self.entries(self.first, self.standing.last_offset):
+            file = self.file(entry)
+            file.check_present()
+            if file.place is not None:
+                found.append(str(Path(chain.store.location, *file.place)))
+        return found
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the records in order, leaving out slices and groups of rows that the bounds rule out."""
+        for _, batch in self.read(columns, bounds):
+            yield batch
+
+    def read(
+        self, columns: Sequence[str], bounds: Bounds, *, backwards: bool = False
+    ) -> Iterator[tuple[SliceEntry, pa.RecordBatch]]:
+        """Yield the records with the slice they are in."""
+        vocab = self.standing.vocab
+        schema = self.schema_of(columns)
+        first, last, times = self._within(bounds)
+        for entry, file in self._files(first, last, times, backwards=backwards):
+            for batch in file.read(schema, vocab.offset, first=first, last=last, bounds=times):
+                yield entry, batch
+
+    def _within(self, bounds: Bounds) -> tuple[int, int, Bounds]:
+        """The offsets, and the event times, that bounds leave."""
+        vocab = self.standing.vocab
+        wanted = bounds.get(vocab.offset, Interval())
+        first = self.first if wanted.low is None else max(self.first, wanted.low)
+        last = self.standing.last_offset
+        last = last if wanted.high is None else min(last, wanted.high)
+        return first, last, {name: bounds[name] for name in (vocab.event_time,) if name in bounds}
+
+    def _files(
+        self, first: int, last: int, times: Bounds, *, backwards: bool
+    ) -> Iterator[tuple[SliceEntry, SliceFile]]:
+        """Yield the slices that can hold what is asked for, learning on the way what the others hold."""
+        learnt: dict[Multihash, Times] = {}
+        try:
+            for entry in self.entries(first, last, backwards=backwards):
+                known = entry.times
+                if times and known is not None and not self._meets(known, times):
+                    continue
+                file = self.file(entry)
+                if times and known is None:
+                    vocab = self.standing.vocab
+                    known = file.times(self.standing.schema.field(vocab.event_time), vocab.offset)
+                    if known is not None:
+                        learnt[entry.block] = known
+                        if not self._meets(known, times):
+                            continue
+                yield entry, file
+                if len(learnt) >= _KEPT_AT_ONCE:
+                    self.standing.chain.keep_times(learnt)
+                    learnt = {}
+        finally:
+            if learnt:
+                self.standing.chain.keep_times(learnt)
+
+    def entries(self, first: int, last: int, *, backwards: bool = False) -> Iterator[SliceEntry]:
+        """Yield what the index knows of the slices with these offsets."""
+        if first > last:
+            return
+        found = self.standing.chain.slices(first, last, self.standing.position.block)
+        yield from reversed(list(found)) if backwards else found
+
+    def file(self, entry: SliceEntry) -> SliceFile:
+        """Return the file of a slice; its block is read, and proven by its hash."""
+        chain = self.standing.chain
+        event = chain.block(entry.block).data_event
+        data = event.new_data if event is not None else None
+        if data is None or (data.offset_interval.start, data.offset_interval.end) != (
+            entry.first,
+            entry.last,
+        ):
+            raise CorruptionError(
+                f"{self.standing.name}: the index names block {entry.block} for the offsets {entry.first:,} "
+                f"to {entry.last:,}, which are not in it",
+                remedy="delete the index of the dataset (.trueline/index), it is made anew",
+                code="IndexWrong",
+                block=entry.block,
+            )
+        hole = self.standing.removals.hole(data)
+        limits = limits_of(chain.settings)
+        return SliceFile(self.standing.name, chain.store, entry.block, data, hole, limits)
+
+    def _meets(self, known: Times, times: Bounds) -> bool:
+        low, high = known
+        if low is None or high is None:
+            return False
+        name = self.standing.vocab.event_time
+        step = step_of(self.standing.schema.field(name).type) or 1
+        return times[name].meets(low * step, high * step)

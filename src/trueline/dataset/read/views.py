@@ -1,0 +1,91 @@
+"""What `Dataset` offers to readers."""
+
+from __future__ import annotations
+
+from trueline.chain.chain import Chain
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.head_state import Position
+from trueline.chain.schema import fields_of
+from trueline.dataset.at import Tags, resolve
+from trueline.dataset.columns import Column, columns_of
+from trueline.dataset.dataset_at import Standing
+from trueline.dataset.read.changes import Changes
+from trueline.dataset.read.current import CurrentRows
+from trueline.dataset.read.diff import Difference
+from trueline.dataset.read.events import Events
+from trueline.dataset.read.get import Row, find_row
+from trueline.errors import InputError
+from trueline.identity.multihash import Multihash
+from trueline.view.source import Source
+from trueline.view.view import View
+
+
+def view_of(name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None) -> View:
+    """Return the current rows at a commit: all records, or the newest of each key."""
+    standing = Standing.of(name, chain, resolve(chain, at, tags))
+    columns = tuple(standing.schema.names) if system else standing.data_columns
+    source: Source = CurrentRows(standing, columns) if standing.is_keyed else Events(standing, columns)
+    return View(source)
+
+
+def changes_of(
+    name: str, chain: Chain, after: object, upto: object, *, system: bool, tags: Tags | None = None
+) -> View:
+    """Return the events in (after, upto]."""
+    start = None if after is None else resolve(chain, after, tags)
+    end = resolve(chain, upto, tags)
+    _check_order(chain, start, end)
+    standing = Standing.of(name, chain, end)
+    vocab = standing.vocab
+    columns = (*_system(standing), *(n for n in standing.data_columns if n not in vocab.names[:3]))
+    if system:
+        columns = tuple(dict.fromkeys((*columns[:3], *standing.schema.names)))
+    first = 0 if start is None or start.offset is None else start.offset + 1
+    return View(Changes(Events(standing, columns, first, start.block if start else None), system))
+
+
+def diff_of(name: str, chain: Chain, a: object, b: object, *, tags: Tags | None = None) -> View:
+    """Return the net change from one commit to another."""
+    start, end = resolve(chain, a, tags), resolve(chain, b, tags)
+    _check_order(chain, start, end)
+    before, after = Standing.of(name, chain, start), Standing.of(name, chain, end)
+    columns = after.data_columns
+    if after.is_keyed:
+        return View(Difference(before, after, columns))
+    events = Events(after, (after.vocab.op, *columns) if columns else (), before.last_offset + 1, start.block)
+    return View(Changes(events))
+
+
+def columns_of_commit(
+    name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None
+) -> list[Column]:
+    """Describe the columns as they were at a commit."""
+    standing = Standing.of(name, chain, resolve(chain, at, tags))
+    if standing.tail.schema is None:
+        return []
+    fields = fields_of(standing.tail.schema)
+    shown = standing.schema.names if system else standing.data_columns
+    return columns_of(DataSchema(tuple(field for field in fields if field.name in shown)))
+
+
+def row_of(name: str, chain: Chain, key: object, at: object, *, tags: Tags | None = None) -> Row | None:
+    """Return the current row of a key, None if there is none."""
+    return find_row(Standing.of(name, chain, resolve(chain, at, tags)), key)
+
+
+def _system(standing: Standing) -> tuple[str, ...]:
+    return tuple(name for name in standing.vocab.names[:3] if name in standing.schema.names)
+
+
+def _check_order(chain: Chain, start: Position | None, end: Position) -> None:
+    if start is None or chain.is_ancestor(start.block, end.block):
+        return
+    raise InputError(
+        f"commit {_short(start.block)} comes after commit {_short(end.block)}",
+        remedy="swap them",
+        code="BadInterval",
+    )
+
+
+def _short(block: Multihash) -> str:
+    return block.short

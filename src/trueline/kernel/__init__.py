@@ -1,0 +1,1 @@
+"""What touches arrays and rows, and knows nobody above it."""

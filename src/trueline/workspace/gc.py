@@ -1,0 +1,161 @@
+"""Tidying a workspace: objects nothing refers to, creations that never finished, maps of nothing."""
+
+from __future__ import annotations
+
+import stat
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from trueline.chain.references import references
+from trueline.chain.sources import FetchFilesGlob
+from trueline.chain.store.folders import Inside, remove_database
+from trueline.chain.store.gc import Collected, collect
+from trueline.chain.store.store import Folder
+from trueline.dataset.remove.record import removals_of
+from trueline.errors import CorruptionError
+from trueline.identity.multihash import Multihash
+from trueline.workspace.names import is_name
+from trueline.workspace.pull.seen import seen_path
+from trueline.workspace.rollback import refuse_rollback
+
+if TYPE_CHECKING:
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What was removed (or would be): objects by dataset, unfinished datasets, stale indexes.
+
+    `seen` are datasets of which it was still remembered which files had been read, though they are gone
+    or poll no folder any more.
+    """
+
+    datasets: Mapping[str, Collected] = field(default_factory=dict)
+    unfinished: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
+    seen: tuple[str, ...] = ()
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    dry_run: bool = False
+
+    @property
+    def objects(self) -> int:
+        """How many objects were removed."""
+        return sum(len(found.removed) for found in self.datasets.values())
+
+    @property
+    def bytes(self) -> int:
+        """How much room they took."""
+        return sum(found.bytes for found in self.datasets.values())
+
+    @property
+    def kept_in_flight(self) -> int:
+        """How many unreferenced objects are too new to be sure."""
+        return sum(found.kept_in_flight for found in self.datasets.values())
+
+
+def sweep(workspace: Workspace, older_than: float, dry_run: bool) -> Swept:
+    """Tidy every dataset; one whose head is lost loses nothing, and one rolled back stops all of it."""
+    for name in workspace:
+        if workspace[name].chain.store.head() is not None:
+            refuse_rollback(workspace[name])
+    now = time.time()
+    collected: dict[str, Collected] = {}
+    skipped: dict[str, str] = {}
+    for name in workspace:
+        dataset = workspace[name]
+        if dataset.chain.store.head() is None:
+            skipped[name] = "its head is missing"
+            continue
+        collected[name] = sweep_dataset(dataset, older_than, dry_run=dry_run)
+    unfinished = _unfinished(workspace, now - older_than, dry_run)
+    indexes = _stale_indexes(workspace, now - older_than, dry_run)
+    seen = _stale_seen(workspace, now - older_than, dry_run)
+    return Swept(collected, unfinished, indexes, seen, skipped, dry_run)
+
+
+def sweep_dataset(dataset: Dataset, older_than: float, *, dry_run: bool = False) -> Collected:
+    """Tidy one dataset."""
+    reached = partial(_reached, dataset.workspace, dataset)
+    return collect(dataset.chain.store, reached, older_than=older_than, dry_run=dry_run)
+
+
+def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multihash]]:
+    """Everything that is reached from any ref, by reading the blocks themselves.
+
+    What was removed on purpose is not: a removal that was cut short ends here.
+    """
+    refuse_rollback(dataset)
+    store = dataset.chain.store
+    removals = removals_of(dataset.chain)
+    reached: dict[Folder, set[Multihash]] = {folder: set() for folder in Folder}
+    seen: set[Multihash] = set()
+    for ref in workspace.place.refs(dataset.name):
+        head = store.head(ref)
+        if head is None:
+            continue
+        for name, block in dataset.chain.walk(head):
+            if name in reached[Folder.BLOCKS]:
+                break
+            reached[Folder.BLOCKS].add(name)
+            for reference in references(block, store, seen):
+                if not removals.is_gone(block, reference):
+                    reached[reference.folder].add(reference.hash)
+    return reached
+
+
+def _unfinished(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
+    """Remove folders in which a creation died before its head was set."""
+    present = set(workspace)
+    found = [name for name in workspace.place.names() if name not in present]
+    return tuple(name for name in found if workspace.place.remove_unfinished(name, before, dry_run=dry_run))
+
+
+def _stale_indexes(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
+    """Remove indexes of datasets that are no longer there."""
+    removed = []
+    names = set(workspace.place.names())
+    folder = workspace.place.inside(workspace.index_path("x").parent)
+    for name in _stems(folder, ".sqlite", before):
+        if name not in names:
+            removed.append(name)
+            if not dry_run:
+                remove_database(folder / f"{name}.sqlite")
+    return tuple(removed)
+
+
+def _stems(folder: Inside, suffix: str, before: float) -> list[str]:
+    """Return the names of datasets of which a folder holds an old file; what is not ours is left out."""
+    return [
+        name.removesuffix(suffix)
+        for name, found in folder.listing()
+        if name.endswith(suffix)
+        and is_name(name.removesuffix(suffix))
+        and stat.S_ISREG(found.st_mode)
+        and found.st_mtime < before
+    ]
+
+
+def _stale_seen(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
+    """Remove what is remembered of files read for datasets that are gone, or poll no folder any more."""
+    removed = []
+    folder = workspace.place.inside(seen_path(workspace.place.private, "x").parent)
+    for name in _stems(folder, ".json", before):
+        if not _polls_files(workspace, name):
+            removed.append(name)
+            if not dry_run:
+                (folder / f"{name}.json").unlink(missing_ok=True)
+    return tuple(removed)
+
+
+def _polls_files(workspace: Workspace, name: str) -> bool:
+    if name not in workspace:
+        return False
+    try:
+        tail = workspace[name].chain.tail()
+    except CorruptionError:
+        return True  # not to be judged now
+    return tail is not None and tail.polling is not None and isinstance(tail.polling.fetch, FetchFilesGlob)

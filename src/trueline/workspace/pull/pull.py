@@ -1,0 +1,278 @@
+"""Pulling: read what is new in the declared sources of datasets, bring clones up to date."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+from trueline.chain.events import AddData, SetPollingSource, SourceState
+from trueline.chain.head_state import Tail
+from trueline.chain.instant import Instant
+from trueline.chain.sources import (
+    CompressionFormat,
+    Decompress,
+    FetchFilesGlob,
+    FetchUrl,
+    ReadCsv,
+    ReadNdJson,
+    ReadParquet,
+)
+from trueline.chain.text import to_dict
+from trueline.credentials import masked
+from trueline.dataset.append.append import Polled
+from trueline.dataset.commit import Commit
+from trueline.dataset.declared_source import is_one_file, matching, placed, shown, to_read
+from trueline.dataset.definition import SOURCE, Addendum, addendum_of, strategy_of
+from trueline.errors import InputError, PullError, TruelineError
+from trueline.kernel.tasks import failure
+from trueline.merge import Snapshot
+from trueline.readers import CsvReader, JsonReader, ParquetReader, Reader, Source
+from trueline.workspace.http_reader import MAX_BYTES, Limits
+from trueline.workspace.locations import folder_of
+from trueline.workspace.pull.confirm import is_ours, not_confirmed
+from trueline.workspace.pull.fetch import fetch
+from trueline.workspace.pull.report import Pulled, PullReport
+from trueline.workspace.pull.scheduler import go_on, pulled_together
+from trueline.workspace.pull.seen import Seen, seen_path, signs_of
+from trueline.workspace.transfer.clone import update
+from trueline.workspace.transfer.origin import origin_of
+
+if TYPE_CHECKING:
+    from trueline.run import Observer
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.workspace import Workspace
+
+# A commit lists its files; of so many the list has about 250 kB.
+FILES_OF_A_COMMIT: Final = 1000
+
+
+def pull(
+    workspace: Workspace,
+    names: Sequence[str],
+    *,
+    resend: bool = False,
+    workers: int = 8,
+    observers: Sequence[Observer] = (),
+) -> PullReport:
+    """Pull datasets side by side, all at one time of the workspace's clock; what fails is told at the end."""
+    chosen = [workspace[name] for name in sorted(set(names))] if names else workspace.datasets()
+    moment = (workspace.clock or Instant.now)()
+
+    def pull_one(dataset: Dataset) -> Pulled:
+        return _pulled(workspace, dataset, _Terms(resend, lambda: moment, named=bool(names)))
+
+    done = pulled_together(chosen, pull_one, workers=workers, observers=observers)
+    shown = [each for each in done if names or each.source is not None or each.error is not None]
+    report = PullReport(tuple(shown))
+    if report.errors:
+        raise _not_all(report)
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """On what terms a pull reads: whether known names may come again, the one time it stamps.
+
+    A dataset that was not `named` is passed over, and reported, where its source is not confirmed.
+    """
+
+    resend: bool
+    clock: Callable[[], Instant]
+    named: bool = True
+
+
+def _not_all(report: PullReport) -> PullError:
+    failed = report.errors
+    lines = [f"    {name}: {error.problem}\n      → {error.remedy}" for name, error in failed.items()]
+    return PullError(
+        f"{len(failed)} of {len(report)} dataset{'s' * (len(report) != 1)} could not be pulled\n"
+        + "\n".join(lines),
+        remedy="mend the causes and pull again: what was read is kept and is not read twice",
+        report=report,
+    )
+
+
+def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
+    """Pull one dataset; whatever goes wrong there stays there."""
+    source: str | None = None
+    commits: list[Commit] = []
+    try:
+        origin = origin_of(workspace.place, dataset.name)
+        if origin is not None:
+            source = origin.url
+            return Pulled(dataset.name, source, blocks=update(dataset).blocks)
+        _ = dataset.head
+        tail = dataset.chain.tail()
+        if tail is None or tail.polling is None:
+            return Pulled(dataset.name)
+        source = shown(tail.polling.fetch)
+        if not is_ours(workspace.place, tail.dataset_id, tail.polling):
+            refused = not_confirmed(dataset.name, tail.polling)
+            done = Pulled(dataset.name, source)
+            return replace(done, error=refused) if terms.named else replace(done, refused=refused)
+        skipped: list[str] = []
+        for commit in _read(workspace, dataset, tail, tail.polling, terms):
+            skipped += commit.skipped if isinstance(commit, Commit) else (commit,)
+            if isinstance(commit, Commit) and commit.blocks:
+                commits.append(commit)
+            go_on()
+        return Pulled(dataset.name, source, tuple(commits), tuple(skipped))
+    except Exception as error:  # noqa: BLE001 (told in the report, which is raised)
+        problem: TruelineError = failure(error, label=f"pull {dataset.name}", index=0)
+        return Pulled(dataset.name, source, tuple(commits), error=problem)
+
+
+def _read(
+    workspace: Workspace, dataset: Dataset, tail: Tail, polling: SetPollingSource, terms: _Terms
+) -> Iterator[Commit | str]:
+    """Yield a commit for everything new, and the names of what is as it was."""
+    _check_known(dataset.name, polling)
+    addendum = addendum_of(dataset.chain)
+    reader = reader_of(polling, tail, addendum)
+    base = folder_of(workspace.place)
+    step = polling.fetch
+    if isinstance(step, FetchFilesGlob):
+        files = matching(step, base)
+        if is_one_file(step, base):
+            yield _version(dataset, files, reader, addendum, terms=terms)
+            return
+        # Each file of a snapshot is everything there is, so each is a commit.
+        size = 1 if isinstance(strategy_of(tail), Snapshot) else FILES_OF_A_COMMIT
+        seen = Seen(workspace.place.inside(seen_path(workspace.place.private, dataset.name)))
+        signs = {file.path: signs_of(placed(file.path, base)) for file in files}
+        try:
+            known, new = _sorted_out(dataset, step, files, seen, signs)
+            yield from known
+            for batch in _batches(new, size):
+                yield dataset.take(
+                    batch,
+                    reader,
+                    Polled(),
+                    max_bad=addendum.max_bad,
+                    resend=terms.resend,
+                    clock=terms.clock,
+                )
+                seen.keep(((file.path, signs[file.path]) for file in batch), dataset.chain)
+        finally:
+            seen.save(signs)
+        return
+    assert isinstance(step, FetchUrl)
+    name = masked(step.url)
+    if step.cache is not None and dataset.chain.file_named(name) is not None:
+        yield name
+    elif urlsplit(step.url).scheme.lower() == "file":
+        path = Path(unquote(urlsplit(step.url).path))
+        file = Source(name, Source.file(path).open, path.stat().st_size)
+        yield _version(dataset, [file], reader, addendum, terms=terms)
+    else:
+        yield _fetched(dataset, tail, step, reader, addendum, terms=terms)
+
+
+def _sorted_out(
+    dataset: Dataset,
+    step: FetchFilesGlob,
+    files: Iterable[Source],
+    seen: Seen,
+    signs: Mapping[str, tuple[int, ...] | None],
+) -> tuple[list[str], list[Source]]:
+    """Tell files that need no look, for they are as they were (or kept for ever), from the others."""
+    known: list[str] = []
+    new: list[Source] = []
+    for file in files:
+        for_ever = step.cache is not None and dataset.chain.file_named(file.path) is not None
+        if for_ever or seen.is_known(file.path, signs[file.path], dataset.chain):
+            known.append(file.path)
+        else:
+            new.append(file)
+    return known, new
+
+
+def _batches(files: Sequence[Source], size: int) -> Iterator[Sequence[Source]]:
+    for start in range(0, len(files), size):
+        yield files[start : start + size]
+
+
+def _version(
+    dataset: Dataset,
+    files: Sequence[Source],
+    reader: Reader,
+    addendum: Addendum,
+    *,
+    terms: _Terms,
+    state: SourceState | None = None,
+) -> Commit:
+    """Take in one file whose content changes, if it has."""
+    polled = Polled(versions=True, state=state)
+    return dataset.take(files, reader, polled, max_bad=addendum.max_bad, clock=terms.clock)
+
+
+def _fetched(
+    dataset: Dataset, tail: Tail, step: FetchUrl, reader: Reader, addendum: Addendum, *, terms: _Terms
+) -> Commit | str:
+    with dataset.chain.store.scratch() as scratch:
+        found = fetch(
+            step.url,
+            scratch,
+            source_name=SOURCE,
+            headers={header.name: header.value for header in step.headers or ()},
+            known=_known(dataset, tail, masked(step.url)),
+            limits=Limits(addendum.max_bytes if addendum.max_bytes is not None else MAX_BYTES),
+        )
+        if found is None:
+            return masked(step.url)
+        return _version(dataset, [found.source], reader, addendum, terms=terms, state=found.state)
+
+
+def _known(dataset: Dataset, tail: Tail, url: str) -> SourceState | None:
+    """Return the version of an address that was read last; a state of another address says nothing."""
+    state = tail.data.new_source_state if isinstance(tail.data, AddData) else None
+    if state is None or state.source_name != SOURCE or dataset.chain.file_named(url) is None:
+        return None
+    return state
+
+
+# --- what is understood ----------------------------------------------------------------
+
+
+def reader_of(polling: SetPollingSource, tail: Tail, addendum: Addendum) -> Reader:
+    """Return the reader of a recorded source: ours with all its options, else what the read step says."""
+    read = polling.read
+    if addendum.reader is not None:
+        reader = Reader.from_dict(addendum.reader)
+        if to_read(reader) == read:
+            return reader
+    if tail.schema is None and (read.schema is not None or read.ddl_schema is not None):
+        raise _unknown("declares its columns", "add a SetDataSchema event to the manifest")
+    match read:
+        case ReadCsv():
+            return CsvReader.from_read_step(to_dict(read))
+        case ReadNdJson():
+            return JsonReader.from_read_step(to_dict(read))
+        case ReadParquet():
+            return ParquetReader.from_read_step(to_dict(read))
+    raise _unknown(f"is read as {read.KIND}", "use Csv, NdJson or Parquet")
+
+
+def _check_known(name: str, polling: SetPollingSource) -> None:
+    """Refuse a source that asks for more than this version does; nothing is left out silently."""
+    step = polling.fetch
+    if not isinstance(step, FetchFilesGlob | FetchUrl):
+        raise _unknown(f"is fetched by {step.KIND}", "use FilesGlob or Url", name)
+    if step.event_time is not None:
+        raise _unknown("takes its event time from the source", "put the time into a column", name)
+    for prepared in polling.prepare or ():
+        # Readers look through gzip by themselves.
+        if prepared != Decompress(CompressionFormat.Gzip):
+            raise _unknown(f"is prepared by {prepared.KIND}", "prepare the files before", name)
+    if polling.preprocess is not None:
+        raise _unknown("has a preprocessing query", "prepare the rows before", name)
+
+
+def _unknown(what: str, remedy: str, name: str = "") -> InputError:
+    of = f" of dataset {name!r}" if name else ""
+    return InputError(
+        f"the source{of} {what}, which this version cannot do", remedy=remedy, code="UnknownSource"
+    )

@@ -1,0 +1,115 @@
+"""What a pull did, dataset by dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trueline.dataset.commit import Commit
+from trueline.errors import TruelineError
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """What was done for one dataset: its new commits, what was known already, and what went wrong.
+
+    `blocks` counts those a clone received. Commits made before something went wrong stay. `refused` says
+    why a source was not read that the pull did not name: it is somebody else's and was not confirmed.
+    """
+
+    dataset: str
+    source: str | None = None
+    commits: tuple[Commit, ...] = ()
+    skipped: tuple[str, ...] = ()
+    blocks: int = 0
+    error: TruelineError | None = None
+    refused: TruelineError | None = None
+
+    @property
+    def commit(self) -> Commit | None:
+        """The newest commit, None if nothing was new."""
+        return self.commits[-1] if self.commits else None
+
+    @property
+    def rows(self) -> int:
+        """How many records were added."""
+        return sum(commit.rows for commit in self.commits)
+
+    @property
+    def told(self) -> str:
+        """What was done, in a line for people."""
+        parts = [commit.told for commit in self.commits]
+        if self.blocks:
+            parts.append(f"+{self.blocks:,} block{'s' * (self.blocks != 1)} from {self.source}")
+        parts += [why.problem for why in (self.error, self.refused) if why is not None]
+        return "; ".join(parts) or ("nothing new" if self.source is not None else "no source")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, for programs."""
+        return {
+            "dataset": self.dataset,
+            "source": self.source,
+            "rows": self.rows,
+            "commit": None if self.commit is None else str(self.commit.block),
+            "commits": [commit.to_dict() for commit in self.commits],
+            "skipped": list(self.skipped),
+            "blocks": self.blocks,
+            "error": _plain(self.error),
+            "refused": _plain(self.refused),
+        }
+
+
+def _plain(error: TruelineError | None) -> dict[str, str] | None:
+    return None if error is None else {"code": error.code, "message": error.problem, "remedy": error.remedy}
+
+
+@dataclass(frozen=True, slots=True)
+class PullReport:
+    """What a pull did; iterating gives the datasets in the order they were pulled, `report[name]` one.
+
+    >>> report = PullReport((Pulled("sales", "inbox/*.csv"),))
+    >>> report.ok, report["sales"].told, report.rows
+    (True, 'nothing new', 0)
+    """
+
+    datasets: tuple[Pulled, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing went wrong; a source that is not confirmed is `refused`, and not a failure."""
+        return not self.errors
+
+    @property
+    def errors(self) -> dict[str, TruelineError]:
+        """What went wrong, by dataset."""
+        return {each.dataset: each.error for each in self.datasets if each.error is not None}
+
+    @property
+    def rows(self) -> int:
+        """How many records were added in all."""
+        return sum(each.rows for each in self.datasets)
+
+    def __iter__(self) -> Iterator[Pulled]:
+        return iter(self.datasets)
+
+    def __len__(self) -> int:
+        return len(self.datasets)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getitem__(self, name: str) -> Pulled:
+        for each in self.datasets:
+            if each.dataset == name:
+                return each
+        raise KeyError(name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values, for programs."""
+        return {"ok": self.ok, "rows": self.rows, "datasets": [each.to_dict() for each in self.datasets]}
+
+    def _repr_html_(self) -> str:
+        from trueline.console.notebook import html_table
+
+        return html_table("Pull", ("dataset", "did"), [(each.dataset, each.told) for each in self.datasets])

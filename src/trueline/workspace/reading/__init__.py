@@ -1,8 +1,0 @@
-"""Reading datasets: current rows, events, net changes and single rows, at any commit."""
-
-from __future__ import annotations
-
-from trueline.workspace.reading.at import At, resolve
-from trueline.workspace.reading.doors import changes_of, columns_of_commit, diff_of, row_of, view_of
-
-__all__ = ["At", "changes_of", "columns_of_commit", "diff_of", "resolve", "row_of", "view_of"]

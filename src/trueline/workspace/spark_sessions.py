@@ -1,0 +1,123 @@
+"""Where Spark works for a workspace: one room, made when it is first needed, left on close."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Final, Protocol
+
+from trueline.credentials import masked
+from trueline.errors import InputError
+from trueline.kernel.tasks import Tasks
+from trueline.workspace.config import Config
+from trueline.workspace.settings import SETTINGS
+
+_REMOTE: Final = "sc://"
+
+
+class Room(Protocol):
+    """Implemented by `trueline.spark.session.SparkRoom`."""
+
+    session: Any
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether its Spark was stopped, by whomever."""
+
+    def new_session(self) -> Any:
+        """Return another session of ours; `release` gives it back."""
+
+    def release(self, session: Any) -> None:
+        """Give a session back."""
+
+    def is_in(self, session: Any) -> bool:
+        """Say whether a session is in the same Spark."""
+
+    def tasks(self) -> Tasks:
+        """Return what runs functions in Spark tasks."""
+
+    def stop(self) -> None:
+        """Give back what was made."""
+
+
+class Rooms:
+    """The room of a workspace, and those of other Sparks whose frames it was given."""
+
+    def __init__(self, asked: Any, config: Config) -> None:
+        self.asked = _checked(asked)
+        self._config = config
+        self._rooms: list[Room] = []
+        self._lock = threading.RLock()
+
+    @property
+    def first(self) -> Room:
+        """The workspace's own: in the session or the Spark asked for, else as the settings say."""
+        with self._lock:
+            self._rooms = [room for room in self._rooms if not room.is_stopped]
+            if not self._rooms:
+                from trueline.spark.session import enter
+                from trueline.spark.settings import Settings
+
+                # What was asked for needs no setting, so none is asked about.
+                master, remote = (
+                    self._where() if self.asked is None else (SETTINGS["spark.master"].default, None)
+                )
+                settings = Settings(master, remote, self._config["spark.driver.memory"])
+                self._rooms.append(enter(self.asked, settings))
+            return self._rooms[0]
+
+    def _where(self) -> tuple[str, str | None]:
+        """Return master and remote: of two that were set, the one that comes first in who decides."""
+        config = self._config
+        remote = config.confirmed("spark.remote") if self._has_remote else None
+        return config["spark.master"] if remote is not None else config.confirmed("spark.master"), remote
+
+    @property
+    def _has_remote(self) -> bool:
+        config = self._config
+        is_first = config.level("spark.remote") <= config.level("spark.master")
+        return is_first and (config["spark.remote"] is not None or config.is_open("spark.remote"))
+
+    def session(self) -> Any:
+        """Return the session of the workspace's own room."""
+        return self.first.session
+
+    def of(self, session: Any) -> Room:
+        """Return the room in the Spark of a session; a workspace without one makes that its own."""
+        with self._lock:
+            # A proposal that nobody has confirmed does not keep frames out of the Spark they are in.
+            is_set = self._has_remote and not self._config.is_open("spark.remote")
+            if self.asked is not None or is_set:
+                _ = self.first
+            found = next((room for room in self._rooms if not room.is_stopped and room.is_in(session)), None)
+            if found is None:
+                from trueline.spark.session import adopt
+
+                found = adopt(session)
+                self._rooms.append(found)
+            return found
+
+    def leave(self) -> None:
+        """Give all of them back; they are made anew when they are needed."""
+        with self._lock:
+            rooms, self._rooms = self._rooms, []
+        for room in rooms:
+            room.stop()
+
+
+def _checked(asked: Any) -> Any:
+    """Refuse what can be no Spark, before it is needed."""
+    if isinstance(asked, str):
+        name = "spark.remote" if asked.startswith(_REMOTE) else "spark.master"
+        try:
+            SETTINGS[name].read(asked)
+        except InputError as error:
+            raise InputError(
+                f"spark is {masked(asked)!r:.80}", remedy=error.remedy, code="BadSpark"
+            ) from None
+    elif asked is not None and not hasattr(asked, "newSession"):
+        raise InputError(
+            f"spark is a {type(asked).__name__}",
+            remedy='give a SparkSession, "local[4]" or "sc://host:15002"',
+            code="BadSpark",
+        )
+    return asked
