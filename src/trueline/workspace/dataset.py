@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,11 +42,11 @@ from trueline.identity.multihash import Multihash
 from trueline.workspace.info import Health, Info
 
 if TYPE_CHECKING:
-    from trueline.dataset.append.append import Polled
+    from trueline.dataset.append.intake import AppendRequest
     from trueline.dataset.read import At
     from trueline.dataset.read.export import Exported
     from trueline.dataset.remove.drop import Removed, Where
-    from trueline.readers import Reader, Source
+    from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
     from trueline.view import View
     from trueline.workspace.transfer.origin import Origin
@@ -213,39 +213,24 @@ class Dataset:
         `steps` prepare the rows of each file on their way (see `trueline.dataset.prepare`), by a
         run that `observers` may watch, in threads or on an `executor`.
         """
-        from trueline.dataset.append.append import append_rows
+        from trueline.dataset.append.intake import AppendRequest
 
         preparation = None
         if steps:
             from trueline.dataset.prepare import Preparation
 
             preparation = Preparation.of(steps, observers, executor)
+        request = AppendRequest(data, reader, max_bad, idempotency_key, watermark, resend, preparation)
+        return self._append(request, self._workspace.clock)
 
-        # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
-        with self._writing:
-            return append_rows(
-                self.name,
-                self.chain,
-                self._tail,
-                data,
-                reader=reader,
-                max_bad=max_bad,
-                watermark=watermark,
-                key=idempotency_key,
-                resend=resend,
-                rooms=self._workspace.rooms,
-                clock=self._workspace.clock,
-                preparation=preparation,
-            )
-
-    def take(self, files: Sequence[Source], reader: Reader, polled: Polled, **terms: Any) -> Commit:
-        """Add files that the declared source of the dataset has; `ws.pull` finds them."""
+    def _append(self, request: AppendRequest, clock: Callable[[], Instant] | None) -> Commit:
+        """Carry out an append that somebody asked for, or that a pull of the declared source found."""
         from trueline.dataset.append.append import append_rows
 
+        tasks = self._workspace.rooms.tasks_for(request.data)
+        # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
-            return append_rows(
-                self.name, self.chain, self._tail, files, reader=reader, polled=polled, **terms
-            )
+            return append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
 
     def confirm_source(self) -> str:
         """Let `pull` read the declared source though somebody else declared it; returns what that is.

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import Final
 
 from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema
-from trueline.chain.events import SourceState
 from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of
@@ -19,132 +18,78 @@ from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.commit import Order, as_instant, commit
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.append.incoming import Incoming, from_table
-from trueline.dataset.append.intake import as_table, hold, is_frame
+from trueline.dataset.append.intake import AppendRequest, as_table, hold, is_frame
 from trueline.dataset.commit import Commit, check_key
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
 from trueline.errors import InputError, TaskFailed, TruelineError, check_memory
 from trueline.kernel.tasks import Inline, Tasks
 from trueline.merge import Changelog, Upsert
 from trueline.readers import Source
-from trueline.workspace.spark_sessions import Rooms
-
-if TYPE_CHECKING:
-    from trueline.dataset.prepare import Preparation
 
 # Asked once: the answer is read from a file, which takes 45 µs.
 _WORKERS: Final = min(4, os.cpu_count() or 1)
-
-
-@dataclass(frozen=True, slots=True)
-class Polled:
-    """That files come from the declared source of a dataset, and how far it has been read with them."""
-
-    versions: bool = False
-    state: SourceState | None = None
 
 
 def append_rows(
     name: str,
     chain: Chain,
     tail: Tail,
-    data: object,
+    request: AppendRequest,
     *,
-    reader: Any = None,
-    max_bad: float | None = None,
-    watermark: object = None,
-    key: str | None = None,
-    resend: bool = False,
     tasks: Tasks | None = None,
-    rooms: Rooms | None = None,
-    polled: Polled | None = None,
     clock: Callable[[], Instant] | None = None,
-    preparation: Preparation | None = None,
 ) -> Commit:
-    """Add rows as one commit, whatever other writers do meanwhile."""
-    check_key(key)
-    explicit = None if watermark is None else as_instant(watermark)
-    check_appendable(name, tail, nothing=polled is not None or _is_nothing(data))
-    run = tasks if tasks is not None else _tasks_for(data, rooms)
+    """Add rows as one commit, whatever other writers do meanwhile; `tasks` run where the rows are."""
+    check_key(request.idempotency_key)
+    explicit = None if request.watermark is None else as_instant(request.watermark)
+    check_appendable(name, tail, nothing=request.polled is not None or _is_nothing(request.data))
+    run = tasks if tasks is not None else Inline(workers=_WORKERS)
     with _typed_errors(chain.store.location), chain.store.scratch() as scratch:
-        incoming = _take(
-            chain,
-            tail,
-            data,
-            reader,
-            max_bad,
-            resend=resend,
-            scratch=scratch,
-            tasks=run,
-            polled=polled,
-            preparation=preparation,
-        )
-        if key is not None:
+        incoming = _take(chain, tail, request, scratch, run)
+        if request.idempotency_key is not None:
             incoming = incoming.with_digest(run)
-        order = Order(name, strategy_of(tail), incoming, key, explicit, addendum_at(tail).lateness_ns, clock)
+        order = Order(
+            name,
+            strategy_of(tail),
+            incoming,
+            request.idempotency_key,
+            explicit,
+            addendum_at(tail).lateness_ns,
+            clock,
+        )
         return commit(chain, order, scratch, run)
 
 
-def _take(
-    chain: Chain,
-    tail: Tail,
-    data: object,
-    reader: Any,
-    max_bad: float | None,
-    *,
-    resend: bool,
-    scratch: Scratch,
-    tasks: Tasks,
-    polled: Polled | None,
-    preparation: Preparation | None,
-) -> Incoming:
+def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, tasks: Tasks) -> Incoming:
+    """Return the rows of a request, ready for the dataset."""
+    data, preparation = request.data, request.preparation
     if _are_files(data):
         from trueline.dataset.append.files import take_files
 
-        source = polled if polled is not None else Polled()
-        taken = take_files(
-            chain,
-            tail,
-            data,
-            reader,
-            max_bad,
-            resend=resend,
-            scratch=scratch,
-            tasks=tasks,
-            versions=source.versions,
-            preparation=preparation,
-        )
+        taken = take_files(chain, tail, request, scratch, tasks)
         if not taken.files:
             return taken
 
         def retake() -> Incoming:
             now = chain.tail()
             assert now is not None
-            return _take(
-                chain,
-                now,
-                data,
-                reader,
-                max_bad,
-                resend=resend,
-                scratch=scratch,
-                tasks=tasks,
-                polled=polled,
-                preparation=preparation,
-            )
+            return _take(chain, now, request, scratch, tasks)
 
-        return replace(taken, source_state=source.state, retake=retake)
+        state = None if request.polled is None else request.polled.state
+        return replace(taken, source_state=state, retake=retake)
     if is_frame(data) and preparation is not None:
         raise InputError(
             "steps prepare files and tables; the rows of a frame do not pass here",
             remedy="transform the frame before it is appended",
             code="StepsOnFrame",
         )
-    if is_frame(data) and reader is None and max_bad is None and not resend:
+    for_files = request.reader is not None or request.max_bad is not None or request.resend
+    if is_frame(data) and not for_files:
         return take_frame(data, tail, scratch, tasks)
-    if isinstance(data, list) and not data and tail.schema is not None and reader is None:
+    if isinstance(data, list) and not data and tail.schema is not None and request.reader is None:
         # Nothing at all: a snapshot of nothing is an empty table.
         return Incoming((), DataSchema(fields_of(tail.schema)), tail.vocab)
-    if reader is not None or max_bad is not None or resend:
+    if for_files:
         raise InputError(
             "reader, max_bad and resend are for files",
             remedy="leave them out, or give a path",
@@ -157,13 +102,6 @@ def _take(
 
     table, steps = prepare_table(as_table(hold(data), tail), preparation, scratch)
     return replace(from_table(table, tail, with_op=with_op), steps=steps)
-
-
-def _tasks_for(data: object, rooms: Rooms | None) -> Tasks:
-    """Work on rows of a Spark frame is done where they are, other work in this process."""
-    if rooms is not None and is_frame(data):
-        return rooms.of(data.sparkSession).tasks()  # type: ignore[attr-defined]
-    return Inline(workers=_WORKERS)
 
 
 @contextmanager

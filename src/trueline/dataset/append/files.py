@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,7 +25,7 @@ from trueline.dataset.append.incoming import (
     read_file,
     typed_for,
 )
-from trueline.dataset.append.intake import user_fields
+from trueline.dataset.append.intake import AppendRequest, user_fields
 from trueline.dataset.commit import is_text
 from trueline.dataset.definition import strategy_of
 from trueline.errors import InputError, SchemaError
@@ -35,9 +34,6 @@ from trueline.kernel.tasks import Tasks
 from trueline.limits import limits_of
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
 from trueline.readers import Reader, Source
-
-if TYPE_CHECKING:
-    from trueline.dataset.prepare import Preparation
 
 NO_BYTES = Multihash.of(b"")
 # Of fewer rows it cannot be said that most are bad.
@@ -81,26 +77,13 @@ def _ending(path: str) -> str:
     return (PurePosixPath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
 
 
-def take_files(
-    chain: Chain,
-    tail: Tail,
-    given: object,
-    reader: Reader | None,
-    max_bad: float | None,
-    *,
-    resend: bool,
-    scratch: Scratch,
-    tasks: Tasks,
-    versions: bool = False,
-    preparation: Preparation | None = None,
-) -> Incoming:
+def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, tasks: Tasks) -> Incoming:
     """Read the files that are new, each as one piece, in the given order.
 
-    With `versions` a name has one content after another: what it had last is
-    known, anything else is its next version. A `preparation` has its say on
-    the rows before they are fitted to the dataset.
+    A preparation has its say on the rows before they are fitted to the dataset.
     """
-    sources = readers.find(given)
+    reader, preparation = request.reader, request.preparation
+    sources = readers.find(request.data)
     if preparation is not None and preparation.parse.reader is not None:
         reader = preparation.parse.reader
     chosen = (reader if reader is not None else reader_for(sources)).within(limits_of(chain.settings))
@@ -108,10 +91,10 @@ def take_files(
     hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
     digest = str(Multihash.of("\n".join(sorted(content for content, _ in hashes)).encode()))
     strategy = strategy_of(tail)
-    if versions:
+    if request.polled is not None and request.polled.versions:
         new, skipped = _next_versions(chain, sources, hashes)
     else:
-        new, skipped = _sort_out(chain, sources, hashes, resend=resend)
+        new, skipped = _sort_out(chain, sources, hashes, resend=request.resend)
     if not new:
         return Incoming((), _schema_of(tail), tail.vocab, skipped=tuple(skipped), digest=digest)
     if isinstance(strategy, Snapshot) and skipped:
@@ -132,7 +115,7 @@ def take_files(
     if taken is None:
         return _nothing(tail, [FileNote(sources[i].path, *hashes[i], 0) for i in new], skipped, digest)
     reads = [read for read in taken.reads if read is not None]
-    stats = _refuse_garbage(reads, max_bad)
+    stats = _refuse_garbage(reads, request.max_bad)
     if taken.with_op:
         _refuse_bad_ops(stats, tail.vocab.op)
     cells = [read.cells for read in reads if read.cells is not None]

@@ -4,24 +4,53 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.chain import datatypes as t
-from trueline.chain.events import SetDataSchema, SetVocab
+from trueline.chain.events import SetDataSchema, SetVocab, SourceState
 from trueline.chain.head_state import Tail
 from trueline.chain.schema import annotated, fields_of, from_arrow, show, to_arrow
 from trueline.errors import InputError, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.kernel.nan import canonical
+from trueline.readers import Reader
+
+if TYPE_CHECKING:
+    from trueline.dataset.prepare import Preparation
 
 EVENT_TIME = "event_time"
 _STEPS = {"us": 1_000, "ns": 1_000_000}
 # Casting a chunk at a time keeps large text within the 2 GiB that plain text can address.
 _CAST_ROWS = 65_536
 _MAX_WAYS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Polled:
+    """That files come from the declared source of a dataset, and how far it has been read with them.
+
+    With `versions` a name has one content after another: what it had last is known.
+    """
+
+    versions: bool = False
+    state: SourceState | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequest:
+    """What one append is asked to do: made once by `Dataset.append` or a pull, and handed on as it is."""
+
+    data: object
+    reader: Reader | None = None
+    max_bad: float | None = None
+    idempotency_key: str | None = None
+    watermark: object = None
+    resend: bool = False
+    preparation: Preparation | None = None
+    polled: Polled | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from trueline.chain.sources import (
 )
 from trueline.chain.text import to_dict
 from trueline.credentials import masked
-from trueline.dataset.append.append import Polled
+from trueline.dataset.append.intake import AppendRequest, Polled
 from trueline.dataset.commit import Commit
 from trueline.dataset.declared_source import is_one_file, matching, placed, shown, to_read
 from trueline.dataset.definition import SOURCE, Addendum, addendum_of, strategy_of
@@ -147,14 +147,8 @@ def _read(
             known, new = _sorted_out(dataset, step, files, seen, signs)
             yield from known
             for batch in _batches(new, size):
-                yield dataset.take(
-                    batch,
-                    reader,
-                    Polled(),
-                    max_bad=addendum.max_bad,
-                    resend=terms.resend,
-                    clock=terms.clock,
-                )
+                request = AppendRequest(batch, reader, addendum.max_bad, resend=terms.resend, polled=Polled())
+                yield dataset._append(request, terms.clock)
                 seen.keep(((file.path, signs[file.path]) for file in batch), dataset.chain)
         finally:
             seen.save(signs)
@@ -206,7 +200,7 @@ def _version(
 ) -> Commit:
     """Take in one file whose content changes, if it has."""
     polled = Polled(versions=True, state=state)
-    return dataset.take(files, reader, polled, max_bad=addendum.max_bad, clock=terms.clock)
+    return dataset._append(AppendRequest(files, reader, addendum.max_bad, polled=polled), terms.clock)
 
 
 def _fetched(
