@@ -23,22 +23,26 @@ _OF_LEAVES = frozenset({"errors", "credentials"})
 # room → the rooms it may import from. The front door is `trueline/__init__.py`.
 ARROWS: dict[str, frozenset[str]] = {
     "identity": frozenset(),
+    "kernel": frozenset({"identity"}),
     "chain": frozenset({"identity"}),
-    "view": frozenset({"identity"}),
-    "model": frozenset({"identity", "view"}),
+    "view": frozenset({"identity", "kernel"}),
+    "model": frozenset({"identity", "kernel", "view"}),
     "run": frozenset(),
     "flow": frozenset(),
-    "workspace": frozenset({"identity", "chain", "view", "model", "run", "flow"}),
-    "spark": frozenset({"identity", "chain", "view", "model", "run", "flow", "workspace"}),
+    "dataset": frozenset({"identity", "kernel", "chain", "view", "run"}),
+    "workspace": frozenset({"identity", "kernel", "chain", "view", "model", "run", "flow", "dataset"}),
+    "spark": frozenset(
+        {"identity", "kernel", "chain", "view", "model", "run", "flow", "dataset", "workspace"}
+    ),
     "testing": frozenset({"identity", "view", "model"}),
     "cli": frozenset({"door", "workspace", "model", "run", "flow"}),
     "web": frozenset({"door", "workspace", "model", "flow"}),
-    "door": frozenset({"identity", "view", "model", "workspace"}),
+    "door": frozenset({"identity", "view", "model", "dataset", "workspace"}),
 }
 
 # room → what it may load inside a function only: the engine, behind a protocol of the room's own.
 LAZY: dict[str, frozenset[str]] = {
-    room: frozenset({"spark"}) for room in ("view", "model", "run", "flow", "workspace")
+    room: frozenset({"spark"}) for room in ("view", "model", "run", "flow", "dataset", "workspace")
 }
 
 # Rooms of which `cli` and `web` may use the public names only: `trueline.model`, not `trueline.model.kernel`.

@@ -12,7 +12,7 @@ from trueline.cli.session import Directory, Json, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
-    from trueline.dataset.prepare.parse import Step
+    from trueline.workspace.preparing import Step
 
 _FORMATS = ("csv", "json", "parquet", "text")
 
@@ -104,7 +104,7 @@ def ingest(
 
 def chosen_steps(names: Sequence[str], on_error: str) -> list[Step]:
     """Return the steps that were asked for; none if files are taken in as they are."""
-    from trueline.dataset.prepare.parse import load_steps
+    from trueline.workspace.preparing import load_steps
 
     return load_steps(names, on_error)
 

@@ -106,11 +106,9 @@ def _condition(dataset: Dataset) -> dict[str, Any]:
 
 
 def _condition_shown(each: dict[str, Any]) -> dict[str, object]:
-    from trueline.dataset.duration import in_words
-
     if "error" in each:
         return {"damaged": each["error"]["message"], "→": each["error"]["remedy"]}
-    age = in_words(time.time() - _epoch(each["updated"]))
+    age = _in_words(time.time() - _epoch(each["updated"]))
     shown: dict[str, object] = {
         "head": each["head"],
         "rows": each["rows"],
@@ -122,7 +120,7 @@ def _condition_shown(each: dict[str, Any]) -> dict[str, object]:
         "index": each["index"],
     }
     if each["in_flight_seconds"] is not None:
-        shown["in flight"] = f"a commit, since {in_words(each['in_flight_seconds'])}"
+        shown["in flight"] = f"a commit, since {_in_words(each['in_flight_seconds'])}"
     if each["description"]:
         shown["description"] = each["description"]
     return shown
@@ -252,3 +250,15 @@ def schema(
 
         columns = [{"name": c.name, "type": c.type, "optional": c.optional} for c in found]
         here.console.answer({"dataset": dataset.name, "columns": columns}, render)
+
+
+def _in_words(length: float) -> str:
+    """Say how long a time is, roughly.
+
+    >>> [_in_words(s) for s in (0.4, 59, 3600, 200_000)]
+    ['0 s', '59 s', '1 h', '2 d']
+    """
+    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if length >= size:
+            return f"{int(length // size)} {unit}"
+    return f"{max(0, int(length))} s"

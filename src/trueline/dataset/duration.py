@@ -32,18 +32,6 @@ def seconds(value: str | float | timedelta) -> float:
     )
 
 
-def in_words(length: float) -> str:
-    """Say how long a time is, roughly.
-
-    >>> [in_words(s) for s in (0.4, 59, 3600, 200_000)]
-    ['0 s', '59 s', '1 h', '2 d']
-    """
-    for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
-        if length >= size:
-            return f"{int(length // size)} {unit}"
-    return f"{max(0, int(length))} s"
-
-
 def in_units(length: float) -> str:
     """Write a duration so that `seconds` reads it back.
 

@@ -210,7 +210,7 @@ class Dataset:
         `watermark` says that nothing older is expected (by default the newest
         event time less the dataset's lateness). With `idempotency_key` the same append again returns the
         first commit, for as long as that is in the chain: the key is part of its block.
-        `steps` prepare the rows of each file on their way (see `trueline.dataset.prepare`), by a
+        `steps` prepare the rows of each file on their way (see `trueline.workspace.preparing`), by a
         run that `observers` may watch, in threads or on an `executor`.
         """
         from trueline.dataset.append.intake import AppendRequest
