@@ -19,7 +19,7 @@ from trueline import types as t
 from trueline.view.hashing import Words, whole_numbers
 from trueline.view.keys import codes
 from trueline.view.ordering import has_words, order_words, places_in_order
-from trueline.view.sums import (
+from trueline.kernel.exact_sums import (
     Whole,
     as_words,
     float_sums,

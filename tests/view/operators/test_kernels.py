@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from tests.view.operators.test_table import written_hash
 from trueline.identity import RowId, RowIds
-from trueline.view import keys, sums
+from trueline.kernel import exact_sums as sums
+from trueline.view import keys
 from trueline.view.hashing import Salt, hash_ids, hash_values
 from trueline.view.ordering import order_of_words, places_in_order, row_key
 

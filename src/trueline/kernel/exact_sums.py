@@ -104,7 +104,8 @@ def _limbs_at_once(values: Numbers, low: Whole, high: Whole) -> Numbers:
     there = whole != 0
     if not there.any():
         return np.zeros(len(low))
-    unit = int(exponent[there].min())
+    # On the grid of `partial_sums`, so that limbs mean the same whatever the data.
+    unit = int(exponent[there].min()) >> 5 << 5
     place = np.where(there, exponent - unit, 0)
     first, shift = place >> 5, place & 31
     sign, size = np.sign(whole), np.abs(whole)
