@@ -4,11 +4,12 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test bench soak lint docs contracts clean
+.PHONY: help setup demo test quick bench soak lint docs contracts clean
 
 PYTHON ?= python3
 MINUTES ?= 5
 SEED ?=
+SINCE ?=
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -35,6 +36,9 @@ test: setup ## lint, contracts and all tests: what a change must pass
 	@$(MAKE) --no-print-directory lint
 	@$(BIN)/python -m tests.contracts --check
 	@$(BIN)/python -m tests.lanes
+
+quick: setup ## lint, architecture and the tests of the rooms a change touches: make quick [SINCE=main]
+	@$(BIN)/python tools/quick.py $(SINCE)
 
 lint: setup ## style and types
 	@$(BIN)/ruff check .

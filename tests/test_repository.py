@@ -10,6 +10,7 @@ import tomllib
 import pytest
 
 from tests.architecture import ROOT, module_name, source_files
+from tools import quick
 
 LINES_OF_A_MODULE = 500
 LINES_OF_A_FUNCTION = 80
@@ -153,7 +154,19 @@ def test_every_make_command_in_the_documents_exists():
 
 
 def test_the_promised_targets_exist():
-    promised = {"setup", "demo", "test", "bench", "soak", "lint", "docs", "contracts", "clean", "help"}
+    promised = {
+        "setup",
+        "demo",
+        "test",
+        "quick",
+        "bench",
+        "soak",
+        "lint",
+        "docs",
+        "contracts",
+        "clean",
+        "help",
+    }
     assert promised <= targets()
 
 
@@ -171,3 +184,19 @@ def test_the_licence_is_the_one_the_package_names():
 def test_the_changelog_knows_the_version():
     version = tomllib.loads(text_of("pyproject.toml"))["project"]["version"]
     assert f"## {version}" in text_of("CHANGELOG.md")
+
+
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("src/trueline/flow/graph.py", ["src/trueline/flow", "tests/flow"]),
+        ("src/trueline/console/items.py", ["src/trueline/console", "tests/test_console.py"]),
+        ("src/trueline/errors.py", ["src/trueline/errors.py"]),
+        ("docs/flows.md", ["tests/test_docs.py"]),
+        ("tests/run/test_model.py", ["tests/run"]),
+        ("tests/test_docs.py", ["tests/test_docs.py"]),
+        ("Makefile", []),
+    ],
+)
+def test_a_quick_check_takes_the_tests_of_the_rooms_that_changed(file, expected):
+    assert quick.tests_for([file]) == [*quick.ALWAYS, *expected]
