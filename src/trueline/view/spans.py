@@ -16,9 +16,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline import types as t
-from trueline.view.hashing import Words, whole_numbers
-from trueline.view.keys import codes
-from trueline.view.ordering import has_words, order_words, places_in_order
 from trueline.kernel.exact_sums import (
     Whole,
     as_words,
@@ -29,6 +26,9 @@ from trueline.kernel.exact_sums import (
     spread,
     whole_sums,
 )
+from trueline.view.hashing import Words, whole_numbers
+from trueline.view.keys import codes
+from trueline.view.ordering import has_words, order_words, places_in_order
 
 Values: TypeAlias = pa.Array
 _SIGN = np.uint64(1 << 63)
