@@ -16,9 +16,11 @@ PACKAGE = SOURCE / "trueline"
 
 # Public modules beside the rooms: anyone may use them, they use nothing of ours but the errors, and those the
 # masking of credentials.
-LEAVES = frozenset({"annotations", "credentials", "errors", "console", "lazy", "types", "merge", "readers"})
+LEAVES = frozenset(
+    {"annotations", "credentials", "errors", "console", "lazy", "limits", "types", "merge", "readers"}
+)
 
-_OF_LEAVES = frozenset({"errors", "credentials"})
+_OF_LEAVES = frozenset({"errors", "credentials", "limits"})
 
 # room → the rooms it may import from. The front door is `trueline/__init__.py`.
 ARROWS: dict[str, frozenset[str]] = {

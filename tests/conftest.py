@@ -65,3 +65,16 @@ def spark_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkRoom]:
 def spark(spark_room: SparkRoom) -> SparkSession:
     """A session as a user has it, in the Spark of the suite; to change settings, take a `newSession()`."""
     return spark_room.given
+
+
+@pytest.fixture
+def ws(tmp_path):
+    import trueline as tl
+
+    with tl.open(tmp_path / "ws", create=True) as workspace:
+        yield workspace
+
+
+@pytest.fixture
+def ds(ws):
+    return ws.create("trades")

@@ -41,6 +41,7 @@ from trueline.errors import (
 )
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
+from trueline.limits import DEFAULT
 
 T = TypeVar("T")
 _DATA = (AddData, ExecuteTransform)
@@ -78,7 +79,7 @@ class Chain:
     ) -> None:
         self.store = store
         self.inputs = inputs
-        self.settings: Mapping[str, Any] = {}  # of the workspace it is in
+        self.limits = DEFAULT  # the workspace it is in may have others
         self._index = Index(index)
         self._lock = threading.RLock()
         self._tail: Tail | None = None

@@ -153,7 +153,6 @@ class Commit:
         """
         import pyarrow as pa
 
-        from trueline.limits import limits_of
         from trueline.readers.parquet_file import BoundedFile
         from trueline.view import View
 
@@ -164,7 +163,7 @@ class Commit:
         try:
             with self.chain.store.open(Folder.DATA, self.bad_cells_file) as file:
                 name = f"data/{self.bad_cells_file}"
-                return View.from_arrow(BoundedFile(file, name, limits_of(self.chain.settings)).table())
+                return View.from_arrow(BoundedFile(file, name, self.chain.limits).table())
         except ObjectMissing:
             if (removed := self._cells_removed(self.chain, self.bad_cells_file)) is not None:
                 raise removed from None

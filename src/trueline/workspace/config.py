@@ -62,6 +62,8 @@ class Config(Mapping[str, Any]):
         self._user = user
         self._text = text
         self._values = self._parse(text)
+        # What whoever holds it does when a setting was changed here.
+        self.on_change: Callable[[], None] = lambda: None
 
     def __getitem__(self, name: str) -> Any:
         return self._found(name)[0]
@@ -118,6 +120,7 @@ class Config(Mapping[str, Any]):
             self.user.trust(self._location, name, wanted[name])
         self._write(text)
         self._text, self._values = text, values
+        self.on_change()
 
     # --- proposals --------------------------------------------------------------------
 

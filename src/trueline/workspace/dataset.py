@@ -42,6 +42,7 @@ from trueline.identity.multihash import Multihash
 from trueline.workspace.info import Health, Info
 
 if TYPE_CHECKING:
+    from trueline.chain.instant import Instant
     from trueline.dataset.append.intake import AppendRequest
     from trueline.dataset.read import At
     from trueline.dataset.read.export import Exported

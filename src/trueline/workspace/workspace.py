@@ -30,6 +30,7 @@ from trueline.errors import (
     WorkspaceNotFound,
 )
 from trueline.identity.dataset_id import DatasetId, DatasetKey
+from trueline.limits import limits_of
 from trueline.merge import Strategy
 from trueline.workspace import config
 from trueline.workspace.dataset import Dataset
@@ -112,6 +113,7 @@ class Workspace:
         self.place = place
         self.location = place.location
         self.config = settings
+        settings.on_change = self._limit
         self.rooms = Rooms(spark, settings)
         self.trusted_sql = trusted_sql
         # What says what time it is, if not the system; with it commits can be made again, hash for hash.
@@ -159,9 +161,15 @@ class Workspace:
                 store = self.place.store(name, durable=self.config["storage.durable"])
                 index = self._index_of(name)
                 chain = Chain(store, index=index)
-                chain.settings = self.config
+                chain.limits = limits_of(self.config)
                 self._open[name] = Dataset(self, name, chain, index)
             return self._open[name]
+
+    def _limit(self) -> None:
+        """Hold the open datasets to the limits that are set now."""
+        with self._lock:
+            for dataset in self._open.values():
+                dataset.chain.limits = limits_of(self.config)
 
     def _is_present(self, name: str) -> bool:
         """A folder is a dataset once it has a head, or when it has lost one."""

@@ -31,7 +31,6 @@ from trueline.dataset.definition import strategy_of
 from trueline.errors import InputError, SchemaError
 from trueline.identity.multihash import Multihash, physical_hash
 from trueline.kernel.tasks import Tasks
-from trueline.limits import limits_of
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
 from trueline.readers import Reader, Source
 
@@ -86,7 +85,7 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     sources = readers.find(request.data)
     if preparation is not None and preparation.parse.reader is not None:
         reader = preparation.parse.reader
-    chosen = (reader if reader is not None else reader_for(sources)).within(limits_of(chain.settings))
+    chosen = (reader if reader is not None else reader_for(sources)).within(chain.limits)
     _refuse_names(sources)
     hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
     digest = str(Multihash.of("\n".join(sorted(content for content, _ in hashes)).encode()))

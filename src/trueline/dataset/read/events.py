@@ -15,7 +15,6 @@ from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
-from trueline.limits import limits_of
 from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.origin import Origin
 from trueline.view.source import Source
@@ -171,7 +170,7 @@ class Events:
                 block=entry.block,
             )
         hole = self.standing.removals.hole(data)
-        limits = limits_of(chain.settings)
+        limits = chain.limits
         return SliceFile(self.standing.name, chain.store, entry.block, data, hole, limits)
 
     def _meets(self, known: Times, times: Bounds) -> bool:

@@ -27,7 +27,6 @@ from trueline.dataset.verify.rows import Expected, differing
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
 from trueline.kernel.tasks import Inline, Tasks
-from trueline.limits import limits_of
 
 # Descriptors in memory at a time; a chain may have millions.
 _PAGE: Final = 1024
@@ -111,7 +110,7 @@ class _Walk:
 
     def __init__(self, chain: Chain, removals: Removals, tail: Tail | None) -> None:
         self._store = chain.store
-        self._limits = limits_of(chain.settings)
+        self._limits = chain.limits
         self._removals = removals
         self._tail = tail
         self._seen: set[Any] = set()
