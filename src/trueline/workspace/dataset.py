@@ -227,8 +227,10 @@ class Dataset:
     def _append(self, request: AppendRequest, clock: Callable[[], Instant] | None) -> Commit:
         """Carry out an append that somebody asked for, or that a pull of the declared source found."""
         from trueline.dataset.append.append import append_rows
+        from trueline.dataset.append.intake import is_frame
 
-        tasks = self._workspace.rooms.tasks_for(request.data)
+        # Work on the rows of a Spark frame is done where they are, other work in this process.
+        tasks = self._workspace.rooms.tasks_for(request.data) if is_frame(request.data) else None
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             return append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)

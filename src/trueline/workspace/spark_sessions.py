@@ -96,11 +96,9 @@ class Rooms:
                 self._rooms.append(found)
             return found
 
-    def tasks_for(self, data: object) -> Tasks | None:
-        """Return what works on the rows of a Spark frame where they are; None for other data."""
-        session = getattr(data, "sparkSession", None)
-        is_frame = session is not None and type(data).__module__.startswith("pyspark.sql")
-        return self.of(session).tasks() if is_frame else None
+    def tasks_for(self, frame: Any) -> Tasks:
+        """Return what works on the rows of a Spark frame where they are."""
+        return self.of(frame.sparkSession).tasks()
 
     def leave(self) -> None:
         """Give all of them back; they are made anew when they are needed."""
