@@ -20,7 +20,7 @@ AREAS = {
     "exchange": "what a view keeps wherever it runs",
     "derive": "what a derived dataset keeps",
     "incr": "what an incremental update keeps",
-    "trace": "what an answer to \"where from\" keeps",
+    "trace": 'what an answer to "where from" keeps',
     "cut": "what agreeing reads keep",
     "model": "what a fitted model keeps",
 }

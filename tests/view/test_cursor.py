@@ -15,8 +15,8 @@ from tests.view.watched import Watched, numbers
 from trueline import types as t
 from trueline.errors import CursorShared, InputError, SchemaError
 from trueline.identity import RowId, RowIds
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
 from trueline.view import cursor as cursors
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk
 
 
 @pytest.fixture

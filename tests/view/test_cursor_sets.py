@@ -9,8 +9,8 @@ import pytest
 import trueline as tl
 from tests.view.watched import Watched, numbers
 from trueline.errors import InputError
+from trueline.kernel.read_ahead import Ahead
 from trueline.view import consolidate
-from trueline.view.ahead import Ahead
 from trueline.view.cursor import ChunkCursor
 
 

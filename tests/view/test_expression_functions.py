@@ -18,11 +18,11 @@ from tests.architecture import ROOT
 from tests.view.function_table import differences, table
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
+from trueline.kernel.vectors import sparse
 from trueline.view.annotations import about
 from trueline.view.expressions import expression
 from trueline.view.expressions.functions import ALIASES, functions
 from trueline.view.schema import Field, Schema
-from trueline.view.vectors import sparse
 
 NAN, INF = math.nan, math.inf
 UTC = dt.UTC

@@ -10,8 +10,7 @@ import pytest
 
 import trueline as tl
 from tests.view.watched import Watched, numbers
-from trueline.view.chunk import Want
-from trueline.view.node import Node
+from trueline.view.node import Node, Want
 from trueline.view.operators.rows import Cut
 from trueline.view.origin import Origin
 from trueline.view.sources.given import Given

@@ -13,8 +13,8 @@ import tempfile
 import pytest
 
 import trueline as tl
-from trueline.view import temporary
-from trueline.view.temporary import Temporary, remove_leftovers
+from trueline.kernel import temporary
+from trueline.kernel.temporary import Temporary, remove_leftovers
 
 HOLDS_ROWS = """
 import sys, trueline as tl

@@ -12,8 +12,8 @@ import pytest
 import trueline as tl
 from trueline import types as t
 from trueline.identity import RowId
+from trueline.kernel.values import reader
 from trueline.view.schema import Field, Schema
-from trueline.view.values import reader
 
 UTC = dt.UTC
 LEAST, MOST = 1 - (1 << 63), (1 << 63) - 1  # one more is numpy's word for no time

@@ -15,11 +15,10 @@ import trueline as tl
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
-from trueline.view import vectors
-from trueline.view.chunk import Chunk, joined
-from trueline.view.schema import Field, Schema
-from trueline.view.vector import VectorValue
-from trueline.view.vectors import (
+from trueline.kernel import vectors
+from trueline.kernel.chunk import Chunk, joined
+from trueline.kernel.vector_value import VectorValue
+from trueline.kernel.vectors import (
     apart,
     checked,
     concatenated,
@@ -30,6 +29,7 @@ from trueline.view.vectors import (
     same,
     sparse,
 )
+from trueline.view.schema import Field, Schema
 
 NAN = float("nan")
 ITEMS = {

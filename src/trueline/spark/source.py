@@ -15,12 +15,12 @@ from pyspark.sql.types import StructType
 
 from trueline.chain.store_options import nested
 from trueline.errors import CorruptionError, InputError, SchemaError
+from trueline.kernel.pieces import Piece as Part
 from trueline.spark.errors import CarriedError
 from trueline.spark.packing import pack, unpack
 from trueline.spark.types import to_spark_schema
 from trueline.view.bounds import NO_BOUNDS
-from trueline.view.chunk import Want
-from trueline.view.node import Piece as Part
+from trueline.view.node import Want
 from trueline.view.reading import batch_of
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import Source

@@ -12,21 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trueline.errors import SchemaError
+from trueline.kernel.pieces import Piece
+from trueline.kernel.temporary import Temporary
 from trueline.spark.errors import CarriedError, translated
 from trueline.spark.frames import Spooled, fetch, shares_folders, spool
 from trueline.spark.packing import pack, unpack
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 from trueline.view.bounds import NO_BOUNDS, Bounds
-from trueline.view.chunk import Want
-from trueline.view.node import Node, Piece
+from trueline.view.node import Node, Want
 from trueline.view.operators.columns import Columns
 from trueline.view.origin import Origin
 from trueline.view.reading import batch_of
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import ROWS_OF_A_BATCH, Source
 from trueline.view.sources.given import Given
-from trueline.view.temporary import Temporary
 from trueline.workspace.tasks import failure
 
 if TYPE_CHECKING:

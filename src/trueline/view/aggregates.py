@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
-from trueline.view import spans as s
+from trueline.kernel import aggregates as s
 from trueline.view.node import Node
 from trueline.view.schema import Column, Field
 

@@ -177,8 +177,8 @@ def _value(said: Any, kind: t.Type) -> Any:
         if kind not in t.FLOATS and type(said) is not other.get(kind, int):
             raise TypeError("another type")
         return pa.array([said], kind.arrow)[0].as_py()
+    from trueline.kernel.values import python
     from trueline.view.converting import convert
-    from trueline.view.values import python
 
     found = convert(pa.array([said], pa.string()), t.text, kind)
     if found.null_count:

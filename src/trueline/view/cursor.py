@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 from trueline import types as t
 from trueline.errors import CursorShared, InputError
 from trueline.identity import RowId
-from trueline.view.ahead import THREADS, Background
-from trueline.view.chunk import Chunk, Want
-from trueline.view.node import Node, Piece
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece
+from trueline.kernel.read_ahead import THREADS, Background
+from trueline.kernel.values import At, reader
+from trueline.view.node import Node, Want
 from trueline.view.reading import numbered
-from trueline.view.values import At, reader
 
 if TYPE_CHECKING:
     from trueline.view.row import Asked, Getter, Key

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline import types as t
+from trueline.kernel.vectors import is_sparse, mended, with_items
 from trueline.view.converting.numbers import codes
-from trueline.view.vectors import is_sparse, mended, with_items
 
 Array: TypeAlias = Any  # pyarrow has no types
 

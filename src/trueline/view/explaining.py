@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from trueline.view.chunk import Want
-from trueline.view.node import Node
+from trueline.view.node import Node, Want
 from trueline.view.origin import ColumnOrigin
 
 if TYPE_CHECKING:

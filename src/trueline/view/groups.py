@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from trueline.view.keys import key_columns
+from trueline.view.schema import key_columns
 
 if TYPE_CHECKING:
     from trueline.view.operations import Operations

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
-from trueline.view.chunk import Chunk, Want
+from trueline.kernel.pieces import Piece
+from trueline.view.bounds import Interval
 from trueline.view.origin import Origin, united
 from trueline.view.walking import once_a_walk
 
@@ -15,18 +16,31 @@ if TYPE_CHECKING:
     from trueline.view.schema import Schema
 
 
-class Piece(Protocol):
-    """Some consecutive rows of a node, which one reader reads; it can be pickled and read elsewhere.
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What is asked of a node: columns by their places in its schema, each once, in the order wanted.
 
-    Making one reads nothing. Reading it reads nothing that belongs to another piece.
+    `bounds` are hints, by column: rows outside of them will not be missed, so
+    whoever counts or orders rows must not hand them on. `parts` is how many
+    pieces a reader would like to have, 0 for no opinion (view:C60).
     """
 
-    @property
-    def rows(self) -> int | None:
-        """How many rows it has, None if that takes reading."""
+    columns: tuple[int, ...]
+    ids: bool = False
+    bounds: Mapping[int, Interval] = field(default_factory=dict)
+    parts: int = 0
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows in order; closing the iterator lets go of everything it holds."""
+    def __hash__(self) -> int:
+        return hash((self.columns, self.ids, self.parts))
+
+    def of(self, columns: Sequence[int], *, ids: bool | None = None) -> Want:
+        """Return it for other columns, with no bounds."""
+        return Want(tuple(columns), self.ids if ids is None else ids, {}, self.parts)
+
+    def within(self, bounds: Mapping[int, Interval]) -> Want:
+        """Return it with bounds added to those there are."""
+        both = {key: self.bounds.get(key, Interval()) & each for key, each in bounds.items()}
+        return replace(self, bounds={**self.bounds, **both})
 
 
 class Node(ABC):
@@ -98,32 +112,3 @@ class Node(ABC):
             return self, column
         which, below = found
         return self.inputs[which].source_of(below)
-
-
-@dataclass(frozen=True)
-class Run:
-    """Pieces read one after another, as one piece."""
-
-    parts: Sequence[Piece]
-
-    @property
-    def rows(self) -> int | None:
-        """The sum, if all are known."""
-        total = 0
-        for part in self.parts:
-            rows = part.rows
-            if rows is None:
-                return None
-            total += rows
-        return total
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows in order."""
-        for part in self.parts:
-            yield from part.chunks()
-
-
-def whole(node: Node, want: Want) -> Piece:
-    """Return all rows of a node as one piece."""
-    pieces = node.pieces(want)
-    return pieces[0] if len(pieces) == 1 else Run(pieces)

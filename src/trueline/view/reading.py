@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from trueline import types as t
-from trueline.view.ahead import THREADS, in_order
-from trueline.view.chunk import Chunk, Want
-from trueline.view.node import Node
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.read_ahead import THREADS, in_order
+from trueline.kernel.vectors import dense
+from trueline.view.node import Node, Want
 from trueline.view.sources.memory import Memory
-from trueline.view.vectors import dense
 from trueline.view.walking import steps
 
 if TYPE_CHECKING:

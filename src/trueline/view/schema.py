@@ -213,6 +213,21 @@ def renamed(column: Column, name: str) -> Field:
     return replace(column.field, name=name)
 
 
+def key_columns(schema: Schema, names: Sequence[str], what: str) -> tuple[Column, ...]:
+    """Return the columns of a key; only single values can be compared."""
+    found = schema.find_all(tuple(names))
+    for column in found:
+        if not column.type.is_primitive:
+            raise SchemaError(
+                f"column {column.name!r} is of type {column.type}, whose values {what} cannot compare",
+                remedy="name columns of single values; explode() gives each value of a vector its row",
+                code="TypeMismatch",
+                column=column.name,
+                found=str(column.type),
+            )
+    return found
+
+
 def unknown_column(name: object, names: tuple[str, ...]) -> SchemaError:
     """The error of a column that is not there."""
     near = get_close_matches(str(name), names, n=1, cutoff=0.6)

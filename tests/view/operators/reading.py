@@ -8,7 +8,7 @@ import pyarrow as pa
 
 import trueline as tl
 from trueline.identity import RowId
-from trueline.view import exchange
+from trueline.kernel import exchange
 from trueline.view.operators import caching
 
 

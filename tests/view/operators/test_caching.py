@@ -12,8 +12,8 @@ import pytest
 import trueline as tl
 from tests.view.operators.reading import Broken, Counting, agree, divided, memory, serial
 from tests.view.watched import Watched, numbers
-from trueline.view.ahead import THREADS
-from trueline.view.chunk import Want
+from trueline.kernel.read_ahead import THREADS
+from trueline.view.node import Want
 from trueline.view.operators import caching
 from trueline.view.sources.given import Given
 

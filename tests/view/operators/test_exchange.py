@@ -17,11 +17,12 @@ import pytest
 import trueline as tl
 from tests.view.operators.reading import Broken, Counting, agree, divided, memory, serial
 from trueline.errors import InputError, StorageFull
-from trueline.view import exchange, spilling
-from trueline.view.chunk import Want
+from trueline.kernel import exchange
+from trueline.kernel import spill as spilling
+from trueline.kernel.vectors import sparse
+from trueline.view.node import Want
 from trueline.view.operators.columns import computed
 from trueline.view.schema import Field
-from trueline.view.vectors import sparse
 
 ROWS = 1_500
 

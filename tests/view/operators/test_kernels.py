@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from tests.view.operators.test_table import written_hash
 from trueline.identity import RowId, RowIds
-from trueline.view import keys, sums
-from trueline.view.hashing import Salt, hash_ids, hash_values
-from trueline.view.ordering import order_of_words, places_in_order, row_key
+from trueline.kernel import comparison as keys
+from trueline.kernel import exact_sums as sums
+from trueline.kernel.comparison import order_of_words, places_in_order, row_key
+from trueline.kernel.value_hash import Salt, hash_ids, hash_values
 
 NAN = float("nan")
 

@@ -12,7 +12,7 @@ import trueline as tl
 from tests.architecture import ROOT
 from tests.view.operators.reading import Counting, divided, ids, serial
 from trueline.identity import RowId
-from trueline.view.chunk import Want
+from trueline.view.node import Want
 
 TABLE = pa.table(
     {

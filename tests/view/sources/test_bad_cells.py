@@ -13,7 +13,7 @@ import trueline as tl
 from tests.view.watched import Watched
 from trueline import console
 from trueline import types as t
-from trueline.view.chunk import Want
+from trueline.view.node import Want
 from trueline.view.schema import Field, Schema
 from trueline.view.sources.given import Given
 

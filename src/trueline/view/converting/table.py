@@ -42,7 +42,7 @@ def convert(array: Array, source: t.Type, target: t.Type) -> Array:
 
 def _vectors(array: Array, source: t.Vector, target: t.Vector) -> Array:
     """Item by item; vectors of another length than the type has are missing (view:C108)."""
-    from trueline.view import vectors
+    from trueline.kernel import vectors
 
     if source.item != target.item:
         array = vectors.with_items(

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.errors import SchemaError
+from trueline.kernel.vectors import dense
 from trueline.types import Type, Vector
 from trueline.view.converting import convert
 from trueline.view.entering import entered
@@ -21,7 +22,6 @@ from trueline.view.expressions.marking import kind_of
 from trueline.view.expressions.reckoning import reckon
 from trueline.view.expressions.sides import Side, over
 from trueline.view.expressions.times import is_temporal, months_later, reckon_times
-from trueline.view.vectors import dense
 
 _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,

@@ -8,10 +8,10 @@ import pyarrow.compute as pc
 
 from trueline import types as t
 from trueline.errors import SchemaError
+from trueline.kernel.vectors import is_sparse, items_at, sizes
 from trueline.view.expressions.choosing import common, logical
 from trueline.view.expressions.functions import function
 from trueline.view.expressions.sides import Array, Side, over
-from trueline.view.vectors import is_sparse, items_at, sizes
 
 
 def _kind(array: Array) -> t.Vector:

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from trueline import types as t
 from trueline.errors import InputError
+from trueline.kernel.vectors import items_at, sizes
 from trueline.view.expressions.functions import function
 from trueline.view.expressions.sides import Array, Side, as_array
-from trueline.view.vectors import items_at, sizes
 
 
 @function(

@@ -18,14 +18,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, bytes_of
+from trueline.kernel.pieces import Piece, PieceChain
+from trueline.kernel.read_ahead import THREADS, in_order
+from trueline.kernel.spill import Folder, Stored, memory_budget, store
 from trueline.view import reading
-from trueline.view.ahead import THREADS, in_order
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
-from trueline.view.node import Node, Piece, Run
+from trueline.view.node import Node, Want
 from trueline.view.operators.rows import Part
 from trueline.view.operators.zipping import abreast
 from trueline.view.schema import Schema
-from trueline.view.spilling import Folder, Stored, bytes_of, memory_budget, store
 
 
 class Fill:
@@ -247,7 +248,7 @@ class CachedPiece:
 
     def __reduce__(self) -> tuple[Any, ...]:
         count = None if self.last is None else self.last - self.first
-        return Run, (tuple(Part(self.kept.below, self.first, count).pieces(self.want)),)
+        return PieceChain, (tuple(Part(self.kept.below, self.first, count).pieces(self.want)),)
 
 
 def cached(below: Node) -> Cached:

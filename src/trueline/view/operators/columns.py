@@ -13,9 +13,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from trueline.identity import RowIds
-from trueline.view.chunk import Chunk, Want
-from trueline.view.node import Node, Piece
-from trueline.view.pieces import of_each
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece, of_each
+from trueline.view.node import Node, Want
 from trueline.view.schema import Field, Schema
 
 

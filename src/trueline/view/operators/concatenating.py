@@ -12,10 +12,10 @@ from functools import partial
 
 from trueline.errors import SchemaError
 from trueline.identity import RowId
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece, of_each, strung
 from trueline.view.annotations import Annotations, category_values
-from trueline.view.chunk import Chunk, Want
-from trueline.view.node import Node, Piece
-from trueline.view.pieces import of_each, strung
+from trueline.view.node import Node, Want
 from trueline.view.schema import Column, Field, Schema
 from trueline.view.walking import once_a_walk
 

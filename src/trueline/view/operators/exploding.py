@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.identity import RowId, RowIds
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
+from trueline.kernel.pieces import Piece, of_each
+from trueline.kernel.vectors import dense
 from trueline.view.annotations import CATEGORY_VALUES, Annotations
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
-from trueline.view.node import Node, Piece
-from trueline.view.pieces import of_each
+from trueline.view.node import Node, Want
 from trueline.view.schema import Field, Schema
-from trueline.view.vectors import dense
 
 # Where so few rows have values left, their ids are made one by one.
 _FEW: Final = 16

@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 
 from trueline.errors import SchemaError
+from trueline.kernel.aggregates import Spans
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.comparison import codes, first_rows, order_of_words
+from trueline.kernel.exchange import Gathered, Once, Plan, gather
+from trueline.kernel.external_sort import Ordered, bucket, how_many, taken
+from trueline.kernel.pieces import Piece
+from trueline.kernel.value_hash import Salt, hash_values
 from trueline.view.aggregates import Asked, bound, needed
-from trueline.view.chunk import Chunk, Want
-from trueline.view.exchange import Gathered, Once, Plan, gather
-from trueline.view.hashing import Salt, hash_values
-from trueline.view.keys import codes, first_rows
-from trueline.view.node import Node, Piece
+from trueline.view.node import Node, Want
 from trueline.view.operators.sorting import ByColumns
-from trueline.view.ordering import order_of_words
-from trueline.view.ranges import Ordered, bucket, how_many, taken
 from trueline.view.schema import Column, Schema
-from trueline.view.spans import Spans
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Grouped(Node):
             else:
                 asked = self.asked[index - len(self.by)]
                 made.append((asked, None if asked.column is None else at[asked.column]))
-        parts = how_many(want, None)
+        parts = how_many(want.parts, None)
         key = tuple(at[place] for place in self.by)
         work = Grouping(key, tuple(made), len(below.columns), want.ids)
         shared = Once(ToGroup(tuple(self.below.pieces(below)), work, parts))

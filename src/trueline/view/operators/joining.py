@@ -18,17 +18,17 @@ import numpy as np
 import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.comparison import has_words
+from trueline.kernel.exchange import Gathered, Once, Plan, gather
+from trueline.kernel.external_sort import Ordered, bucket
+from trueline.kernel.pieces import Piece
 from trueline.view.annotations import category_values
-from trueline.view.chunk import Chunk, Want
-from trueline.view.exchange import Gathered, Once, Plan, gather
-from trueline.view.keys import key_columns
-from trueline.view.node import Node, Piece
+from trueline.view.node import Node, Want
 from trueline.view.operators.grouping import ByKey
 from trueline.view.operators.matching import How, Joiner, Matching, Side
 from trueline.view.operators.sorting import ByColumns
-from trueline.view.ordering import has_words
-from trueline.view.ranges import Ordered, bucket
-from trueline.view.schema import Column, Field, Schema
+from trueline.view.schema import Column, Field, Schema, key_columns
 from trueline.view.walking import once_a_walk
 
 _HOW: Final = get_args(How)

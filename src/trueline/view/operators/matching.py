@@ -11,10 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trueline.identity import RowId, RowIds
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk
-from trueline.view.keys import Codes, KeyIndex
-from trueline.view.ordering import Places, order_of_words, order_words
-from trueline.view.spilling import bytes_of
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, bytes_of
+from trueline.kernel.comparison import Codes, KeyIndex, Places, order_of_words, order_words
 
 How: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
 # Bytes of rows that are made at a time.

@@ -12,10 +12,10 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from trueline.view.chunk import Chunk, Want
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece, PieceChain, of_each
 from trueline.view.expressions import Expression
-from trueline.view.node import Node, Piece, Run
-from trueline.view.pieces import of_each
+from trueline.view.node import Node, Want
 from trueline.view.schema import Schema
 
 
@@ -148,7 +148,7 @@ class Part(Node):
         return (
             part_of(pieces, self.start, self.count)
             if _are_counted(pieces, stop)
-            else [Cut(Run(pieces), self.start, self.count)]
+            else [Cut(PieceChain(pieces), self.start, self.count)]
         )
 
 

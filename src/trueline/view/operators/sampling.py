@@ -20,13 +20,12 @@ import numpy.typing as npt
 
 from trueline.errors import InputError
 from trueline.identity import RowIds
-from trueline.view.chunk import Chunk, Want
-from trueline.view.hashing import Salt, Words, hash_ids, hash_values
-from trueline.view.keys import key_columns
-from trueline.view.node import Node, Piece
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece, of_each
+from trueline.kernel.value_hash import Salt, Words, hash_ids, hash_values
+from trueline.view.node import Node, Want
 from trueline.view.operators.shuffling import whole_seed
-from trueline.view.pieces import of_each
-from trueline.view.schema import Schema
+from trueline.view.schema import Schema, key_columns
 
 _ALL: Final = 1 << 64
 _NEAR: Final = Fraction(1, 10**9)

@@ -1,6 +1,6 @@
 """Rows in the order of a hash of a seed and their ids (decision 4): the same however they are read.
 
-`trueline.view.hashing` says which hash. Rows whose hashes are equal stay as they were.
+`trueline.kernel.value_hash` says which hash. Rows whose hashes are equal stay as they were.
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trueline.errors import InputError
-from trueline.view.chunk import Chunk, Want
-from trueline.view.hashing import Salt, hash_ids
-from trueline.view.node import Node, Piece
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece
+from trueline.kernel.value_hash import Salt, hash_ids
+from trueline.view.node import Node, Want
 from trueline.view.operators.sorting import Reordered
 
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
-from trueline.view.chunk import Chunk, Want
-from trueline.view.exchange import Ordering, Plan
-from trueline.view.node import Node, Piece
-from trueline.view.ranges import how_many, ordered_pieces
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.exchange import Ordering, Plan
+from trueline.kernel.external_sort import how_many, ordered_pieces
+from trueline.kernel.pieces import Piece
+from trueline.view.node import Node, Want
 from trueline.view.schema import Schema
 
 
@@ -64,7 +65,7 @@ class Reordered(Node):
     def ordered(self, want: Want, below: Want, order: Ordering) -> Sequence[Piece]:
         """Return the rows in order."""
         plan = Plan(order, len(want.columns), want.ids)
-        return ordered_pieces(self.below.pieces(below), plan, how_many(want, self.row_count))
+        return ordered_pieces(self.below.pieces(below), plan, how_many(want.parts, self.row_count))
 
 
 @dataclass(frozen=True, eq=False)

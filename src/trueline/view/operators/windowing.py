@@ -15,18 +15,18 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from trueline.view import spans as s
+from trueline.kernel import aggregates as s
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, together
+from trueline.kernel.comparison import codes, order_of_words
+from trueline.kernel.exchange import Gathered, Once, Plan, gather
+from trueline.kernel.external_sort import Ordered, bucket
+from trueline.kernel.pieces import Piece, as_one
 from trueline.view.aggregates import Asked, bound, needed
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
-from trueline.view.exchange import Gathered, Once, Plan, gather, together
-from trueline.view.keys import codes, key_columns
-from trueline.view.node import Node, Piece, whole
+from trueline.view.node import Node, Want
 from trueline.view.operators.columns import Made
 from trueline.view.operators.grouping import ByKey
 from trueline.view.operators.sorting import ByColumns
-from trueline.view.ordering import order_of_words
-from trueline.view.ranges import Ordered, bucket
-from trueline.view.schema import Schema
+from trueline.view.schema import Schema, key_columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ class Windowed(Node):
                 order.append((asked, None if asked.column is None else at[asked.column]))
         work = Window(self.before, self.after, tuple(at[place] for place in self.by), tuple(order))
         if not self.by:
-            return [WindowedPiece(whole(self.below, below), work)]
+            return [WindowedPiece(as_one(self.below.pieces(below)), work)]
         pieces = tuple(self.below.pieces(below))
         return [GatheredWindow(Once(ToWindow(pieces, work, len(below.columns), want.ids)), self.row_count)]
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from trueline.view.chunk import Chunk, Want
-from trueline.view.node import Node, Piece, Run
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece, PieceChain
+from trueline.view.node import Node, Want
 from trueline.view.operators.rows import part_of
 from trueline.view.schema import Schema
 from trueline.view.walking import once_a_walk
@@ -79,12 +80,12 @@ class Zipped(Node):
         total = self.row_count
         divided = [view.pieces(each) for view, each in zip(self.views, below, strict=True)]
         if total is None or any(piece.rows is None for pieces in divided for piece in pieces):
-            return [ZippedPiece(tuple(Run(pieces) for pieces in divided), tuple(order), total)]
+            return [ZippedPiece(tuple(PieceChain(pieces) for pieces in divided), tuple(order), total)]
         parts = min(total, max(want.parts, len(divided[0])))
         cuts = [total * part // parts for part in range(parts + 1)] if parts else []
         return [
             ZippedPiece(
-                tuple(Run(tuple(part_of(pieces, start, stop - start))) for pieces in divided),
+                tuple(PieceChain(tuple(part_of(pieces, start, stop - start))) for pieces in divided),
                 tuple(order),
                 stop - start,
             )

@@ -17,9 +17,10 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.identity import RowIds
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece
 from trueline.readers import Reader, Source, csv, find, json, text
-from trueline.view.chunk import Chunk, Want
-from trueline.view.node import Node, Piece
+from trueline.view.node import Node, Want
 from trueline.view.schema import Schema
 from trueline.view.sources.tally import Tally, as_types
 

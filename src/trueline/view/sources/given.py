@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from trueline import types as t
 from trueline.identity import RowIds
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece
 from trueline.view.bounds import Interval
-from trueline.view.chunk import Chunk, Want
-from trueline.view.node import Node, Piece
+from trueline.view.node import Node, Want
 from trueline.view.origin import Origin
 from trueline.view.schema import Schema
 from trueline.view.source import Source

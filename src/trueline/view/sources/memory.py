@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from trueline import types as t
 from trueline.identity import RowIds
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
-from trueline.view.node import Node, Piece
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
+from trueline.kernel.pieces import Piece
+from trueline.view.node import Node, Want
 from trueline.view.origin import Origin
 from trueline.view.schema import Schema
 from trueline.view.sources.tally import Pass, Tally, as_types

@@ -14,8 +14,9 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.errors import InputError
 from trueline.identity import RowIds
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
-from trueline.view.node import Node, Piece
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
+from trueline.kernel.pieces import Piece
+from trueline.view.node import Node, Want
 from trueline.view.schema import Field, Schema
 
 _ROWS_OF_A_PIECE: Final = 1 << 20

@@ -18,10 +18,11 @@ import pyarrow.parquet as pq
 from trueline import types as t
 from trueline.errors import BrokenFile, InputError, SchemaError
 from trueline.identity import RowIds
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
+from trueline.kernel.pieces import Piece
 from trueline.readers import Source, find
 from trueline.view.bounds import Interval, step_of
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
-from trueline.view.node import Node, Piece
+from trueline.view.node import Node, Want
 from trueline.view.schema import Schema
 from trueline.view.source import ROWS_OF_A_BATCH
 from trueline.view.sources.tally import Tally, as_types

@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
-from trueline.view.chunk import Want
-from trueline.view.node import Node
+from trueline.kernel.values import reader
+from trueline.view.node import Node, Want
 from trueline.view.reading import chunks
 from trueline.view.schema import Column
 from trueline.view.sources.memory import Memory
-from trueline.view.values import reader
 
 
 def from_rows(rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Memory:

@@ -16,10 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline import types as t
-from trueline.view.hashing import Words, whole_numbers
-from trueline.view.keys import codes
-from trueline.view.ordering import has_words, order_words, places_in_order
-from trueline.view.sums import (
+from trueline.kernel.comparison import codes, has_words, order_words, places_in_order
+from trueline.kernel.exact_sums import (
     Whole,
     as_words,
     float_sums,
@@ -29,6 +27,7 @@ from trueline.view.sums import (
     spread,
     whole_sums,
 )
+from trueline.kernel.value_hash import Words, whole_numbers
 
 Values: TypeAlias = pa.Array
 _SIGN = np.uint64(1 << 63)

@@ -344,6 +344,6 @@ def _without(array: Array, gone: Flags) -> Array:
 
 def value_reader(kind: t.Vector) -> Callable[[Array], Callable[[int], Any]]:
     """Return what turns an array of vectors into a function from row to value."""
-    from trueline.view.vector import reader
+    from trueline.kernel.vector_value import reader
 
     return reader(kind)

@@ -18,8 +18,8 @@ import pyarrow as pa
 
 from trueline.errors import InputError, StorageFull
 from trueline.identity import RowIds
-from trueline.view.chunk import Chunk
-from trueline.view.temporary import Temporary
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.temporary import Temporary
 
 _VARIABLE: Final = "TRUELINE_VIEW_MEMORY_MB"
 _DEFAULT: Final = 1_024
@@ -111,9 +111,3 @@ def _explained(path: Path) -> Iterator[None]:
             f"no room for rows that do not fit in memory: {path.parent}",
             remedy=f"make room there, set TMPDIR to another place, or {_VARIABLE} to more megabytes",
         ) from error
-
-
-def bytes_of(chunk: Chunk) -> int:
-    """Return how many bytes rows take in memory."""
-    ids = 0 if chunk.ids is None else 16 * chunk.rows
-    return ids + sum(int(array.nbytes) for array in chunk.arrays)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextvars import copy_context
 from typing import Final, Generic, TypeVar
 
-from trueline.view.chunk import Chunk
-from trueline.view.node import Piece
+from trueline.kernel.chunk import Chunk
+from trueline.kernel.pieces import Piece
 
 T = TypeVar("T")
 

@@ -10,12 +10,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from trueline.view.ahead import THREADS
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
-from trueline.view.exchange import Gathered, Once, Plan, gather, together
-from trueline.view.node import Piece
-from trueline.view.ordering import Places, places_in_order, row_key, sorted_words
-from trueline.view.spilling import bytes_of
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, bytes_of, together
+from trueline.kernel.comparison import Places, places_in_order, row_key, sorted_words
+from trueline.kernel.exchange import Gathered, Once, Plan, gather
+from trueline.kernel.pieces import Piece
+from trueline.kernel.read_ahead import THREADS
 
 # Rows of a run that stand for the others when the runs are cut.
 _SAMPLES: Final = 256
@@ -164,9 +163,9 @@ class OrderedPiece:
         yield from self.ordered().part(self.number)
 
 
-def how_many(want: Want, total: int | None) -> int:
+def how_many(wished: int, total: int | None) -> int:
     """Say in how many pieces rows that are gathered first should come."""
-    parts = max(want.parts, _PIECES * THREADS)
+    parts = max(wished, _PIECES * THREADS)
     return parts if total is None else min(parts, total)
 
 

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trueline import types as t
-from trueline.view.values import python
-from trueline.view.vectors import apart, default
+from trueline.kernel.values import python
+from trueline.kernel.vectors import apart, default
 
 Array: TypeAlias = Any  # pyarrow has no types
 

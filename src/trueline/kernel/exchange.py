@@ -18,11 +18,11 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from trueline.view.ahead import THREADS
-from trueline.view.chunk import Chunk, joined
-from trueline.view.node import Piece, Run
-from trueline.view.ordering import places_in_order
-from trueline.view.spilling import Folder, Stored, bytes_of, memory_budget, store
+from trueline.kernel.chunk import Chunk, bytes_of, together
+from trueline.kernel.comparison import places_in_order
+from trueline.kernel.pieces import Piece, PieceChain
+from trueline.kernel.read_ahead import THREADS
+from trueline.kernel.spill import Folder, Stored, memory_budget, store
 
 # A row's position is the number of its stretch and its number there.
 _STRETCH: Final = 40
@@ -129,18 +129,6 @@ def write_run(chunks: Sequence[Chunk], number: int, first: int, plan: Plan, fold
     return SortedRun(store(added, folder), len(keys), bytes_of(added))
 
 
-def together(chunks: Sequence[Chunk]) -> Chunk:
-    """Return chunks of the same columns as one; there is at least one."""
-    if len(chunks) == 1:
-        return chunks[0]
-    kinds = []
-    for place in range(len(chunks[0].arrays)):
-        found = dict.fromkeys(chunk.arrays[place].type for chunk in chunks)
-        # Vectors alone may come in two encodings; together they are dense.
-        kinds.append(next((kind for kind in found if not pa.types.is_struct(kind)), next(iter(found))))
-    return joined(chunks, kinds, ids=chunks[0].ids is not None)
-
-
 # --- all of them ----------------------------------------------------------------------------
 
 
@@ -217,7 +205,7 @@ def _stretches(pieces: Sequence[Piece], most: int) -> list[Piece]:
     """Put neighbours together, so that runs are few and large however small the pieces are."""
     parts = min(len(pieces), most)
     cuts = [len(pieces) * part // parts for part in range(parts + 1)] if parts else []
-    return [Run(tuple(pieces[start:stop])) for start, stop in pairwise(cuts)]
+    return [PieceChain(tuple(pieces[start:stop])) for start, stop in pairwise(cuts)]
 
 
 # --- once for all readers -------------------------------------------------------------------

@@ -27,7 +27,7 @@ _PER_DAY: Final = {"D": 1, "s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, 
 def reader(kind: t.Type) -> Callable[[Array], At]:
     """Return what turns an array into a function from row to value."""
     if isinstance(kind, t.Vector):
-        from trueline.view.vectors import value_reader
+        from trueline.kernel.vectors import value_reader
 
         return value_reader(kind)
     if isinstance(kind, t.Nested):

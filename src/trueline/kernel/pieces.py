@@ -1,4 +1,4 @@
-"""Many pieces, of which each is made when it is asked for.
+"""Pieces: consecutive rows that one reader reads, and sequences of them made when they are asked for.
 
 A view put after itself forty times has 2**40 pieces; whoever reads the first rows needs one of them.
 """
@@ -11,12 +11,54 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Final, overload
+from typing import Final, Protocol, overload
 
-from trueline.view.node import Piece
+from trueline.kernel.chunk import Chunk
 
 # So many are as well made at once.
 _FEW: Final = 4_096
+
+
+class Piece(Protocol):
+    """Some consecutive rows of a node, which one reader reads; it can be pickled and read elsewhere.
+
+    Making one reads nothing. Reading it reads nothing that belongs to another piece.
+    """
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows it has, None if that takes reading."""
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows in order; closing the iterator lets go of everything it holds."""
+
+
+@dataclass(frozen=True)
+class PieceChain:
+    """Pieces read one after another, as one piece."""
+
+    parts: Sequence[Piece]
+
+    @property
+    def rows(self) -> int | None:
+        """The sum, if all are known."""
+        total = 0
+        for part in self.parts:
+            rows = part.rows
+            if rows is None:
+                return None
+            total += rows
+        return total
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows in order."""
+        for part in self.parts:
+            yield from part.chunks()
+
+
+def as_one(pieces: Sequence[Piece]) -> Piece:
+    """Return pieces as one that reads them one after another."""
+    return pieces[0] if len(pieces) == 1 else PieceChain(pieces)
 
 
 class _Lazy(Sequence[Piece]):

@@ -1,9 +1,9 @@
-"""What passes between the parts of a view: some columns of some rows, and who the rows are."""
+"""Chunks: some columns of some rows in memory, and who the rows are."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -11,43 +11,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trueline.identity import RowIds
-from trueline.view.bounds import Interval
 
 ROWS_OF_A_CHUNK: Final = 65_536
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """What is asked of a node: columns by their places in its schema, each once, in the order wanted.
-
-    `bounds` are hints, by column: rows outside of them will not be missed, so
-    whoever counts or orders rows must not hand them on. `parts` is how many
-    pieces a reader would like to have, 0 for no opinion (view:C60).
-    """
-
-    columns: tuple[int, ...]
-    ids: bool = False
-    bounds: Mapping[int, Interval] = field(default_factory=dict)
-    parts: int = 0
-
-    def __hash__(self) -> int:
-        return hash((self.columns, self.ids, self.parts))
-
-    def of(self, columns: Sequence[int], *, ids: bool | None = None) -> Want:
-        """Return it for other columns, with no bounds."""
-        return Want(tuple(columns), self.ids if ids is None else ids, {}, self.parts)
-
-    def within(self, bounds: Mapping[int, Interval]) -> Want:
-        """Return it with bounds added to those there are."""
-        both = {key: self.bounds.get(key, Interval()) & each for key, each in bounds.items()}
-        return replace(self, bounds={**self.bounds, **both})
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
     """Some rows: an array for each column that was wanted, of exactly the column's Arrow type.
 
-    Vectors alone may come in one of two encodings (`trueline.view.vectors`).
+    Vectors alone may come in one of two encodings (`trueline.kernel.vectors`).
     With no columns there are still rows, and ids if they were wanted (view:C33).
     """
 
@@ -84,10 +56,28 @@ class Chunk:
 
 def joined(chunks: Sequence[Chunk], kinds: Sequence[pa.DataType], *, ids: bool) -> Chunk:
     """Return chunks one after another as one."""
-    from trueline.view.vectors import concatenated
+    from trueline.kernel.vectors import concatenated
 
     arrays = tuple(
         concatenated([chunk.arrays[place] for chunk in chunks], kind) for place, kind in enumerate(kinds)
     )
     found = RowIds.concat([chunk.ids for chunk in chunks if chunk.ids is not None]) if ids else None
     return Chunk(sum(chunk.rows for chunk in chunks), arrays, found)
+
+
+def together(chunks: Sequence[Chunk]) -> Chunk:
+    """Return chunks of the same columns as one; there is at least one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    kinds = []
+    for place in range(len(chunks[0].arrays)):
+        found = dict.fromkeys(chunk.arrays[place].type for chunk in chunks)
+        # Vectors alone may come in two encodings; together they are dense.
+        kinds.append(next((kind for kind in found if not pa.types.is_struct(kind)), next(iter(found))))
+    return joined(chunks, kinds, ids=chunks[0].ids is not None)
+
+
+def bytes_of(chunk: Chunk) -> int:
+    """Return how many bytes rows take in memory."""
+    ids = 0 if chunk.ids is None else 16 * chunk.rows
+    return ids + sum(int(array.nbytes) for array in chunk.arrays)

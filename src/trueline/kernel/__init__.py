@@ -1,0 +1,1 @@
+"""What touches arrays and rows: chunks, pieces, hashes, order, aggregates, spilling."""
