@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueline.view.expressions.functions import ALIASES, functions
+from trueline.view.expressions.functions.registry import ALIASES, functions
 
 
 def table() -> str:

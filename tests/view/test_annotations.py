@@ -22,7 +22,7 @@ from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
 from trueline.kernel.vector_value import VectorValue
 from trueline.view.annotations import NONE, Annotation, Annotations, about
-from trueline.view.row import Cursor, Row
+from trueline.view.cursor.row import Cursor, Row
 from trueline.view.schema import Field, Schema
 
 ACCESSORS = [

@@ -10,7 +10,7 @@ from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
 from trueline.view.bounds import Interval
-from trueline.view.node import Want
+from trueline.view.plan.node import Want
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from trueline import types as t
 from trueline.errors import CursorShared, InputError, SchemaError
 from trueline.identity import RowId, RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
-from trueline.view import cursor as cursors
+from trueline.view.cursor import cursor as cursors
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.view.watched import Watched, numbers
 from trueline.errors import InputError
 from trueline.kernel.read_ahead import Ahead
 from trueline.view import consolidate
-from trueline.view.cursor import ChunkCursor
+from trueline.view.cursor.cursor import ChunkCursor
 
 
 def rows_of(cursor, column="n"):

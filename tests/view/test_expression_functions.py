@@ -21,7 +21,7 @@ from trueline.errors import InputError, SchemaError
 from trueline.kernel.vectors import sparse
 from trueline.view.annotations import about
 from trueline.view.expressions import expression
-from trueline.view.expressions.functions import ALIASES, functions
+from trueline.view.expressions.functions.registry import ALIASES, functions
 from trueline.view.schema import Field, Schema
 
 NAN, INF = math.nan, math.inf

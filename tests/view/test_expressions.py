@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from trueline.errors import InputError, SchemaError
 from trueline.view.bounds import Interval
-from trueline.view.expressions import condition, parsing
+from trueline.view.expressions import condition, parse
 
 NAN = float("nan")
 SMALLEST, LARGEST = -(1 << 63), (1 << 63) - 1
@@ -232,7 +232,7 @@ def test_what_is_not_in_the_language_is_refused_before_a_row_is_read(text, code)
 def test_what_the_parser_says_in_a_way_we_do_not_know_is_refused():
     outer = sqlglot.exp.Column(this=sqlglot.exp.to_identifier("i"), join_mark=True)
     with pytest.raises(InputError, match="not in the language"):
-        parsing._Reader("i(+) = 1", {}).read(sqlglot.exp.EQ(this=outer, expression=outer), 0)
+        parse._Reader("i(+) = 1", {}).read(sqlglot.exp.EQ(this=outer, expression=outer), 0)
 
 
 def test_a_long_chain_of_conditions_is_no_deep_one():

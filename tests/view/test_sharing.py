@@ -10,11 +10,10 @@ import pytest
 
 import trueline as tl
 from tests.view.watched import Watched, numbers
-from trueline.view.node import Node, Want
 from trueline.view.operators.rows import Cut
 from trueline.view.origin import Origin
-from trueline.view.sources.given import Given
-from trueline.view.walking import steps
+from trueline.view.plan.node import Node, Want, steps
+from trueline.view.sources.source_scan import Given
 
 TIMES = 40
 

@@ -20,7 +20,7 @@ from trueline.spark.errors import CarriedError
 from trueline.spark.packing import pack, unpack
 from trueline.spark.types import to_spark_schema
 from trueline.view.bounds import NO_BOUNDS
-from trueline.view.node import Want
+from trueline.view.plan.node import Want
 from trueline.view.reading import batch_of
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import Source

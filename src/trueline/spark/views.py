@@ -20,13 +20,13 @@ from trueline.spark.packing import pack, unpack
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 from trueline.view.bounds import NO_BOUNDS, Bounds
-from trueline.view.node import Node, Want
 from trueline.view.operators.columns import Columns
 from trueline.view.origin import Origin
+from trueline.view.plan.node import Node, Want
 from trueline.view.reading import batch_of
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import ROWS_OF_A_BATCH, Source
-from trueline.view.sources.given import Given
+from trueline.view.sources.source_scan import Given
 from trueline.workspace.tasks import failure
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 from trueline import types as t
 from trueline.errors import InputError
 from trueline.identity import RowId
-from trueline.view.row import Asked, Getter, Key
+from trueline.view.cursor.row import Asked, Getter, Key
 from trueline.view.schema import Column, Schema
 
 Numbered: TypeAlias = Iterator[tuple[int, RowId, Sequence[Any]]]

@@ -20,7 +20,7 @@ from trueline.errors import InputError
 
 if TYPE_CHECKING:
     from trueline.identity import RowId
-    from trueline.view.row import Asked, Getter, Key
+    from trueline.view.cursor.row import Asked, Getter, Key
     from trueline.view.schema import Column, Schema
 
 SLOT_NAMES: Final = "slot_names"

@@ -9,13 +9,13 @@ import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
 from trueline.view import reading
-from trueline.view.node import Node
+from trueline.view.plan.node import Node
 from trueline.view.sources.memory import Memory
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
 
-    from trueline.view.row import Key
+    from trueline.view.cursor.row import Key
     from trueline.view.schema import Schema
 
 T = TypeVar("T")
@@ -172,13 +172,13 @@ class Doors:
 
     def write_csv(self, path: Any, **options: Any) -> Any:
         """Write the rows as CSV; `docs/views.md` lists what does not come back."""
-        from trueline.view.saving import write_csv
+        from trueline.view.export import write_csv
 
         return write_csv(self.node, path, **options)
 
     def write_parquet(self, path: Any, **options: Any) -> Any:
         """Write the rows as Parquet, types and annotations included."""
-        from trueline.view.saving import write_parquet
+        from trueline.view.export import write_parquet
 
         return write_parquet(self.node, path, **options)
 

@@ -11,9 +11,8 @@ from trueline import types as t
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.read_ahead import THREADS, in_order
 from trueline.kernel.vectors import dense
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want, steps
 from trueline.view.sources.memory import Memory
-from trueline.view.walking import steps
 
 if TYPE_CHECKING:
     from trueline.view.schema import Column

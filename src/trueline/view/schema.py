@@ -14,7 +14,7 @@ from trueline.errors import SchemaError
 from trueline.view.annotations import NONE, Annotations
 
 if TYPE_CHECKING:
-    from trueline.view.row import Key
+    from trueline.view.cursor.row import Key
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class Schema:
     @classmethod
     def from_arrow(cls, arrow: pa.Schema) -> Schema:
         """Return the schema of Arrow data, with what its fields say of themselves."""
-        from trueline.view.carrying import annotations_of
+        from trueline.view.annotation_metadata import annotations_of
 
         return cls(Field(each.name, t.of(each), annotations_of(each), each.nullable) for each in arrow)
 
@@ -179,7 +179,7 @@ class Schema:
 
     def arrow_of(self, columns: Sequence[Column]) -> pa.Schema:
         """Return some columns as Arrow has them."""
-        from trueline.view.carrying import field_of
+        from trueline.view.annotation_metadata import field_of
 
         return pa.schema([field_of(column) for column in columns])
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from trueline.view import explaining, reading
+from trueline.view import explain as explaining
+from trueline.view import reading
 from trueline.view.doors import Doors
-from trueline.view.node import Node
-from trueline.view.operations import Operations, natural
 from trueline.view.origin import Origin
-from trueline.view.sources.given import Given
-from trueline.view.walking import steps
+from trueline.view.plan.node import Node, steps
+from trueline.view.sources.source_scan import Given
+from trueline.view.verbs import Operations, natural
 
 if TYPE_CHECKING:
-    from trueline.view.cursor import ChunkCursor
+    from trueline.view.cursor.cursor import ChunkCursor
+    from trueline.view.cursor.row import Key
     from trueline.view.origin import ColumnOrigin
-    from trueline.view.row import Key
     from trueline.view.schema import Schema
     from trueline.view.source import Source
 
@@ -102,7 +102,7 @@ class View(Doors, Operations):
         0 0000 1
         1 0001 2
         """
-        from trueline.view import cursor
+        from trueline.view.cursor import cursor
 
         return cursor.cursor(self._ordered(seed), self.schema.find_all(columns))
 
@@ -113,7 +113,7 @@ class View(Doors, Operations):
 
         Sorted by `batch`, their rows are those of one cursor (view:C64); `consolidate` does that.
         """
-        from trueline.view import cursor
+        from trueline.view.cursor import cursor
 
         return cursor.cursor_set(self._ordered(seed), self.schema.find_all(columns), n)
 
@@ -128,13 +128,13 @@ class View(Doors, Operations):
 
     def show(self, count: int = 20) -> None:
         """Show the first rows."""
-        from trueline.view.showing import show
+        from trueline.view.display import show
 
         show(self, natural(count, "show"))
 
     def preview(self, count: int = 5, *, steps: bool = False) -> Any:
         """Return the first rows to look at; with `steps`, those of every step on the way."""
-        from trueline.view.showing import preview
+        from trueline.view.display import preview
 
         return preview(self, natural(count, "preview"), steps=steps)
 
@@ -144,7 +144,7 @@ class View(Doors, Operations):
         return f"<View {rows}{', '.join(f'{c.name}: {c.type}' for c in self.schema.visible)}>"
 
     def _repr_html_(self) -> str:
-        from trueline.view.showing import html
+        from trueline.view.display import html
 
         return html(self)
 

@@ -13,9 +13,9 @@ import trueline as tl
 from tests.view.operators.reading import Broken, Counting, agree, divided, memory, serial
 from tests.view.watched import Watched, numbers
 from trueline.kernel.read_ahead import THREADS
-from trueline.view.node import Want
 from trueline.view.operators import caching
-from trueline.view.sources.given import Given
+from trueline.view.plan.node import Want
+from trueline.view.sources.source_scan import Given
 
 TABLE = pa.table({"a": range(95), "b": [str(n) for n in range(95)], "v": [[n] * (n % 3) for n in range(95)]})
 

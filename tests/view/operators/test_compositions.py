@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import trueline as tl
 from tests.view.operators.reading import Counting, agree, divided, memory
-from trueline.view.node import Want
+from trueline.view.plan.node import Want
 
 TABLE = pa.table(
     {

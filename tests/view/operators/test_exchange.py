@@ -20,8 +20,8 @@ from trueline.errors import InputError, StorageFull
 from trueline.kernel import exchange
 from trueline.kernel import spill as spilling
 from trueline.kernel.vectors import sparse
-from trueline.view.node import Want
 from trueline.view.operators.columns import computed
+from trueline.view.plan.node import Want
 from trueline.view.schema import Field
 
 ROWS = 1_500

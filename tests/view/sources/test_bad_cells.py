@@ -13,9 +13,9 @@ import trueline as tl
 from tests.view.watched import Watched
 from trueline import console
 from trueline import types as t
-from trueline.view.node import Want
+from trueline.view.plan.node import Want
 from trueline.view.schema import Field, Schema
-from trueline.view.sources.given import Given
+from trueline.view.sources.source_scan import Given
 
 KIND = t.vector(t.int8, 3)
 # Vectors may come sparse, so that one of them can be malformed.

@@ -15,7 +15,7 @@ import trueline as tl
 from trueline import console
 from trueline.errors import BrokenFile, InputError, SchemaError
 from trueline.readers import CsvReader
-from trueline.view.node import Want
+from trueline.view.plan.node import Want
 
 SCHEMA = pa.schema({"n": pa.int64(), "city": pa.string(), "day": pa.date32()})
 

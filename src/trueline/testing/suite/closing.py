@@ -11,7 +11,7 @@ from typing import Final
 
 from trueline.testing.kit import Broken, holds
 from trueline.testing.subjects import ViewSubject
-from trueline.view.row import Cursor
+from trueline.view.cursor.row import Cursor
 
 # A leak grows with every cursor; what a library sets up once does not.
 _TIMES: Final = 4

@@ -13,10 +13,10 @@ from trueline.errors import SchemaError
 from trueline.types import Type, boolean, of
 from trueline.view.bounds import Bounds
 from trueline.view.expressions import tree as t
-from trueline.view.expressions.evaluating import evaluate
-from trueline.view.expressions.marking import check, kind_of
-from trueline.view.expressions.ruling import ruled
-from trueline.view.expressions.sides import as_array
+from trueline.view.expressions.evaluate import evaluate
+from trueline.view.expressions.opaque_types import check, kind_of
+from trueline.view.expressions.operands import as_array
+from trueline.view.expressions.pruning import ruled
 from trueline.view.schema import unknown_column
 
 _NOTHING: Final = pa.RecordBatch.from_arrays([], names=[])
@@ -27,7 +27,7 @@ class Expression:
     """What was written, what it needs, and what it rules out."""
 
     text: str
-    tree: t.Node
+    tree: t.Expr
     columns: tuple[str, ...]
     bounds: Bounds
     type: pa.DataType
@@ -57,7 +57,7 @@ def expression(text: str, schema: pa.Schema, parameters: Mapping[str, object] | 
     ([2, None], 'int64')
     """
     # The parser takes 0.3 s to load, which views that compute nothing do not pay.
-    from trueline.view.expressions.parsing import parse
+    from trueline.view.expressions.parse import parse
 
     tree = parse(text, parameters or {})
     columns = tuple(dict.fromkeys(t.names(tree)))
@@ -73,13 +73,13 @@ def expression(text: str, schema: pa.Schema, parameters: Mapping[str, object] | 
     return Expression(text, bound, columns, ruled(bound, fields), kind, kind_of(bound) or of(kind))
 
 
-def _bound(node: t.Node, fields: pa.Schema) -> t.Node:
+def _bound(node: t.Expr, fields: pa.Schema) -> t.Expr:
     """Tell columns their types, and reckon out what is the same for all rows."""
     if isinstance(node, t.Name):
         return t.Name(node.name, of(fields.field(node.name)))
     parts = list(t.parts(node))
     constant = all(isinstance(part, t.Value) for part in parts) and not isinstance(node, t.Value | t.Months)
-    if not constant or isinstance(node, t.Among | t.Like) or kind_of(node) is not None:
+    if not constant or isinstance(node, t.In | t.Like) or kind_of(node) is not None:
         return node
     return t.Value(evaluate(node, _NOTHING))
 

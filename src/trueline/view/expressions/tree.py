@@ -34,62 +34,62 @@ class Compare:
     """Two values compared; missing if one of them is."""
 
     op: Comparing
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True)
 class Distinct:
     """Whether two values differ, where missing is a value like others; `negated` asks whether they do not."""
 
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
     negated: bool
 
 
 @dataclass(frozen=True)
-class Both:
+class And:
     """`and`."""
 
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True)
-class Either:
+class Or:
     """`or`."""
 
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True)
 class Not:
     """`not`."""
 
-    of: Node
+    of: Expr
 
 
 @dataclass(frozen=True)
 class IsNull:
     """Whether a value is missing."""
 
-    of: Node
+    of: Expr
 
 
 @dataclass(frozen=True)
 class IsTruth:
     """`is true` and `is false`: missing is neither."""
 
-    of: Node
+    of: Expr
     truth: bool
 
 
 @dataclass(frozen=True)
-class Among:
+class In:
     """`in`."""
 
-    of: Node
+    of: Expr
     values: tuple[Value, ...]
 
 
@@ -97,25 +97,25 @@ class Among:
 class Like:
     """Text that fits a pattern of `%` and `_`."""
 
-    of: Node
+    of: Expr
     pattern: Value
     ignore_case: bool
 
 
 @dataclass(frozen=True)
-class Reckon:
+class Arithmetic:
     """Arithmetic; missing where there is no answer: division by zero, overflow."""
 
     op: Reckoning
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True)
 class Negate:
     """The same number below zero."""
 
-    of: Node
+    of: Expr
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Months:
 class Cast:
     """A value of another type; missing where there is none."""
 
-    of: Node
+    of: Expr
     kind: Type
 
 
@@ -137,8 +137,8 @@ class Cast:
 class Case:
     """The value behind the first condition that is true, else the last value."""
 
-    conditions: tuple[Node, ...]
-    values: tuple[Node, ...]  # one more than conditions
+    conditions: tuple[Expr, ...]
+    values: tuple[Expr, ...]  # one more than conditions
 
 
 @dataclass(frozen=True)
@@ -146,23 +146,23 @@ class Call:
     """A function of the language."""
 
     name: str
-    arguments: tuple[Node, ...]
+    arguments: tuple[Expr, ...]
 
 
-Condition: TypeAlias = Compare | Distinct | Both | Either | Not | IsNull | IsTruth | Among | Like
-Node: TypeAlias = Name | Value | Condition | Reckon | Negate | Months | Cast | Case | Call
+Condition: TypeAlias = Compare | Distinct | And | Or | Not | IsNull | IsTruth | In | Like
+Expr: TypeAlias = Name | Value | Condition | Arithmetic | Negate | Months | Cast | Case | Call
 
 
-def parts(node: Node) -> Iterator[Node]:
+def parts(node: Expr) -> Iterator[Expr]:
     """Yield what an expression is made of, one level down."""
     for field in fields(node):
         part = getattr(node, field.name)
         for each in part if isinstance(part, tuple) else (part,):
-            if isinstance(each, Node):
+            if isinstance(each, Expr):
                 yield each
 
 
-def names(node: Node) -> Iterator[str]:
+def names(node: Expr) -> Iterator[str]:
     """Yield the columns an expression needs."""
     if isinstance(node, Name):
         yield node.name
@@ -170,13 +170,13 @@ def names(node: Node) -> Iterator[str]:
         yield from names(part)
 
 
-def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
+def rebuilt(node: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """Return an expression whose parts are changed, from the inside out."""
 
     def inside(part: object) -> object:
         if isinstance(part, tuple):
             return tuple(inside(each) for each in part)
-        return rebuilt(part, change) if isinstance(part, Node) else part
+        return rebuilt(part, change) if isinstance(part, Expr) else part
 
     again = {field.name: inside(getattr(node, field.name)) for field in fields(node)}
     return change(replace(node, **again))  # type: ignore[arg-type]

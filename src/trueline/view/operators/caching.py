@@ -23,9 +23,9 @@ from trueline.kernel.pieces import Piece, PieceChain
 from trueline.kernel.read_ahead import THREADS, in_order
 from trueline.kernel.spill import Folder, Stored, memory_budget, store
 from trueline.view import reading
-from trueline.view.node import Node, Want
 from trueline.view.operators.rows import Part
 from trueline.view.operators.zipping import abreast
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Schema
 
 

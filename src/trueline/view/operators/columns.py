@@ -15,7 +15,7 @@ import pyarrow as pa
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.pieces import Piece, of_each
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Field, Schema
 
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.identity import RowIds
 from trueline.view.expressions import Expression, expression
-from trueline.view.node import Node
 from trueline.view.operators.columns import Columns, Copied, Kernel, computed
 from trueline.view.operators.parameters import named_in
+from trueline.view.plan.node import Node
 from trueline.view.schema import Field
 
 

@@ -15,9 +15,8 @@ from trueline.identity import RowId
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.pieces import Piece, of_each, strung
 from trueline.view.annotations import Annotations, category_values
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want, once_a_walk
 from trueline.view.schema import Column, Field, Schema
-from trueline.view.walking import once_a_walk
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,7 +23,7 @@ from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
 from trueline.kernel.pieces import Piece, of_each
 from trueline.kernel.vectors import dense
 from trueline.view.annotations import CATEGORY_VALUES, Annotations
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Field, Schema
 
 # Where so few rows have values left, their ids are made one by one.

@@ -21,9 +21,9 @@ from trueline.kernel.exchange import Gathered, Once, Plan, gather
 from trueline.kernel.external_sort import Ordered, bucket, how_many, taken
 from trueline.kernel.pieces import Piece
 from trueline.kernel.value_hash import Salt, hash_values
-from trueline.view.aggregates import Asked, bound, needed
-from trueline.view.node import Node, Want
 from trueline.view.operators.sorting import ByColumns
+from trueline.view.plan.aggregate_calls import Asked, bound, needed
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Column, Schema
 
 

@@ -24,12 +24,11 @@ from trueline.kernel.exchange import Gathered, Once, Plan, gather
 from trueline.kernel.external_sort import Ordered, bucket
 from trueline.kernel.pieces import Piece
 from trueline.view.annotations import category_values
-from trueline.view.node import Node, Want
 from trueline.view.operators.grouping import ByKey
 from trueline.view.operators.matching import How, Joiner, Matching, Side
 from trueline.view.operators.sorting import ByColumns
+from trueline.view.plan.node import Node, Want, once_a_walk
 from trueline.view.schema import Column, Field, Schema, key_columns
-from trueline.view.walking import once_a_walk
 
 _HOW: Final = get_args(How)
 

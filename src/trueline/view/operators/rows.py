@@ -15,7 +15,7 @@ import pyarrow as pa
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.pieces import Piece, PieceChain, of_each
 from trueline.view.expressions import Expression
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Schema
 
 

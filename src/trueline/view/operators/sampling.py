@@ -23,8 +23,8 @@ from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.pieces import Piece, of_each
 from trueline.kernel.value_hash import Salt, Words, hash_ids, hash_values
-from trueline.view.node import Node, Want
 from trueline.view.operators.shuffling import whole_seed
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Schema, key_columns
 
 _ALL: Final = 1 << 64

@@ -14,8 +14,8 @@ from trueline.errors import InputError
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.pieces import Piece
 from trueline.kernel.value_hash import Salt, hash_ids
-from trueline.view.node import Node, Want
 from trueline.view.operators.sorting import Reordered
+from trueline.view.plan.node import Node, Want
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from trueline.kernel.chunk import Chunk
 from trueline.kernel.exchange import Ordering, Plan
 from trueline.kernel.external_sort import how_many, ordered_pieces
 from trueline.kernel.pieces import Piece
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Schema
 
 

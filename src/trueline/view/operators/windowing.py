@@ -21,11 +21,11 @@ from trueline.kernel.comparison import codes, order_of_words
 from trueline.kernel.exchange import Gathered, Once, Plan, gather
 from trueline.kernel.external_sort import Ordered, bucket
 from trueline.kernel.pieces import Piece, as_one
-from trueline.view.aggregates import Asked, bound, needed
-from trueline.view.node import Node, Want
 from trueline.view.operators.columns import Made
 from trueline.view.operators.grouping import ByKey
 from trueline.view.operators.sorting import ByColumns
+from trueline.view.plan.aggregate_calls import Asked, bound, needed
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Schema, key_columns
 
 

@@ -12,10 +12,9 @@ from itertools import pairwise
 
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.pieces import Piece, PieceChain
-from trueline.view.node import Node, Want
 from trueline.view.operators.rows import part_of
+from trueline.view.plan.node import Node, Want, once_a_walk
 from trueline.view.schema import Schema
-from trueline.view.walking import once_a_walk
 
 
 @dataclass(frozen=True, eq=False)

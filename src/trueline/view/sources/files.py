@@ -20,9 +20,9 @@ from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.pieces import Piece
 from trueline.readers import Reader, Source, csv, find, json, text
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Schema
-from trueline.view.sources.tally import Tally, as_types
+from trueline.view.source_cells import Tally, as_types
 
 
 @dataclass(frozen=True, eq=False)

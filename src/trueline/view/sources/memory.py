@@ -14,10 +14,10 @@ from trueline import types as t
 from trueline.identity import RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
 from trueline.kernel.pieces import Piece
-from trueline.view.node import Node, Want
 from trueline.view.origin import Origin
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Schema
-from trueline.view.sources.tally import Pass, Tally, as_types
+from trueline.view.source_cells import Pass, Tally, as_types
 
 
 @dataclass(frozen=True, eq=False)

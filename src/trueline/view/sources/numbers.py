@@ -16,7 +16,7 @@ from trueline.errors import InputError
 from trueline.identity import RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
 from trueline.kernel.pieces import Piece
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Field, Schema
 
 _ROWS_OF_A_PIECE: Final = 1 << 20

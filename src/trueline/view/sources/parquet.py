@@ -22,10 +22,10 @@ from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
 from trueline.kernel.pieces import Piece
 from trueline.readers import Source, find
 from trueline.view.bounds import Interval, step_of
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Schema
 from trueline.view.source import ROWS_OF_A_BATCH
-from trueline.view.sources.tally import Tally, as_types
+from trueline.view.source_cells import Tally, as_types
 
 _COUNTED: Final = ("INT32", "INT64")
 Range = tuple[int, int] | None

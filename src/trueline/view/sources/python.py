@@ -12,7 +12,7 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.kernel.values import reader
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want
 from trueline.view.reading import chunks
 from trueline.view.schema import Column
 from trueline.view.sources.memory import Memory

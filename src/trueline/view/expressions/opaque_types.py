@@ -15,7 +15,7 @@ _CHOOSING = frozenset({"coalesce", "nullif", "array"})
 _ASKING = frozenset({"isnull", "isnotnull", "size"})
 
 
-def kind_of(node: tree.Node) -> t.Type | None:
+def kind_of(node: tree.Expr) -> t.Type | None:
     """Return the type of an expression that Arrow's types do not tell, None for all others."""
     match node:
         case tree.Name(_, kind) | tree.Cast(_, kind):
@@ -36,11 +36,11 @@ def kind_of(node: tree.Node) -> t.Type | None:
     return None
 
 
-def _one(nodes: tuple[tree.Node, ...]) -> t.Type | None:
+def _one(nodes: tuple[tree.Expr, ...]) -> t.Type | None:
     return next((kind for kind in map(kind_of, nodes) if kind is not None), None)
 
 
-def check(node: tree.Node) -> None:
+def check(node: tree.Expr) -> None:
     """Refuse what would take a category or a row id for the number or the bytes it is stored as."""
     for part in tree.parts(node):
         check(part)
@@ -52,7 +52,7 @@ def check(node: tree.Node) -> None:
             return
         case tree.Compare("=" | "<>", left, right) | tree.Distinct(left, right, _):
             _alike((left, right))
-        case tree.Among(of, values):
+        case tree.In(of, values):
             _alike((of, *values))
         case tree.Case(_, values):
             _alike(values)
@@ -68,14 +68,14 @@ def check(node: tree.Node) -> None:
             raise _refused(marked[0])
 
 
-def _alike(nodes: tuple[tree.Node, ...]) -> None:
+def _alike(nodes: tuple[tree.Expr, ...]) -> None:
     kinds = {kind_of(node) for node in nodes if not _is_nothing(node)}
     if len(kinds) > 1:
         marked = next(kind for kind in kinds if kind is not None)
         raise _refused(marked)
 
 
-def _is_nothing(node: tree.Node) -> bool:
+def _is_nothing(node: tree.Expr) -> bool:
     return isinstance(node, tree.Value) and not node.scalar.is_valid
 
 

@@ -16,10 +16,9 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
-from trueline.view.expressions.aligning import is_number, plain
-from trueline.view.expressions.sides import Side, as_array
+from trueline.view.expressions.operands import Operand, as_array, is_number, plain
 
-Run: TypeAlias = Callable[..., Any]
+Kernel: TypeAlias = Callable[..., Any]
 
 # What would not be the same each time a view is read.
 UNREPEATABLE: Final = frozenset(
@@ -96,7 +95,7 @@ class Function:
     takes: tuple[str, ...]
     says: str
     spark: str  # how it differs from Spark's; empty if it does not, "–" if Spark has none
-    run: Run
+    run: Kernel
 
     @property
     def written(self) -> str:
@@ -112,10 +111,10 @@ class Function:
 _FOUND: Final[dict[str, Function]] = {}
 
 
-def function(name: str, *takes: str, says: str, spark: str = "") -> Callable[[Run], Run]:
+def function(name: str, *takes: str, says: str, spark: str = "") -> Callable[[Kernel], Kernel]:
     """Add a function to the language."""
 
-    def added(run: Run) -> Run:
+    def added(run: Kernel) -> Kernel:
         _FOUND[name] = Function(name, takes, says, spark, run)
         return run
 
@@ -125,9 +124,9 @@ def function(name: str, *takes: str, says: str, spark: str = "") -> Callable[[Ru
 @cache
 def functions() -> dict[str, Function]:
     """Return all functions by name."""
-    from trueline.view.expressions import choosing, listing, reckoning, texts, times
+    from trueline.view.expressions.functions import conditional, numeric, string, temporal, vector
 
-    assert all((choosing, listing, reckoning, texts, times))
+    assert all((conditional, numeric, string, temporal, vector))
     return dict(sorted(_FOUND.items()))
 
 
@@ -163,7 +162,7 @@ def _instead(name: str) -> str:
     return f"did you mean {near[0]}?" if near else "docs/expressions.md lists the functions"
 
 
-def call(name: str, sides: list[Side]) -> Side:
+def call(name: str, sides: list[Operand]) -> Operand:
     """Evaluate a function; types that it does not take are refused, also where there are no rows."""
     found = functions()[name]
     kinds = list(found.takes)
@@ -186,7 +185,7 @@ def _is_constant(kind: str) -> bool:
     return kind.startswith("const") or kind.rstrip("?*") == "pattern"
 
 
-def _taken(found: Function, kind: str, side: Side) -> Any:
+def _taken(found: Function, kind: str, side: Operand) -> Any:
     """Check what a function is given, and bring it to the form it takes."""
     check, meant, become = KINDS[kind]
     side = plain(side)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from trueline.view.node import Node, Want
 from trueline.view.origin import ColumnOrigin
+from trueline.view.plan.node import Node, Want
 
 if TYPE_CHECKING:
     from trueline.view.schema import Column

@@ -17,9 +17,8 @@ from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.view.converting import convert
 from trueline.view.converting.times import DAY, PER_SECOND, made, missing, scaled, ticks
-from trueline.view.expressions.aligning import not_comparable, plain
-from trueline.view.expressions.functions import function
-from trueline.view.expressions.sides import Array, Side, over
+from trueline.view.expressions.functions.registry import function
+from trueline.view.expressions.operands import Array, Operand, not_comparable, over, plain
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 _UNITS: Final = ("s", "ms", "us", "ns")
@@ -312,13 +311,13 @@ def to_timestamp(given: Array, form: str | None = None) -> Array:
 # --- spans ----------------------------------------------------------------------------------------
 
 
-def is_temporal(side: Side) -> bool:
+def is_temporal(side: Operand) -> bool:
     """Say whether a side is a day, a moment or a span."""
     kind = side.type
     return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind) or pa.types.is_duration(kind))
 
 
-def reckon_times(op: str, left: Side, right: Side) -> Side:
+def time_arithmetic(op: str, left: Operand, right: Operand) -> Operand:
     """Add and subtract spans, and take the span between two moments; too far away is missing."""
     one, other = plain(left), plain(right)
     spans = [pa.types.is_duration(side.type) for side in (one, other)]
@@ -332,7 +331,7 @@ def reckon_times(op: str, left: Side, right: Side) -> Side:
     raise not_comparable(left, right, f"reckon ({op}) with")
 
 
-def _stamped(side: Side) -> Side:
+def _stamped(side: Operand) -> Operand:
     return side if not pa.types.is_date(side.type) else over([side], _in_seconds)
 
 
@@ -340,7 +339,7 @@ def _in_seconds(day_: Array) -> Array:
     return convert(day_.cast(pa.date32()), t.date, t.timestamp("s"))
 
 
-def _shifted(op: str, one: Side, span: Side) -> Side:
+def _shifted(op: str, one: Operand, span: Operand) -> Operand:
     if not pa.types.is_date(one.type):
         return over([one, span], lambda a, b: _summed(op, a, b, span=False))
     # A day and a constant of whole days is a day; anything else has a time of day.
@@ -372,7 +371,7 @@ def _summed(op: str, one: Array, other: Array, *, span: bool) -> Array:
     return made(result, gone, kind)
 
 
-def months_later(op: str, side: Side, months: int) -> Side:
+def months_later(op: str, side: Operand, months: int) -> Operand:
     """Count months on or back from a day or a moment, whose time of day stays."""
     given = plain(side)
     if pa.types.is_null(given.type):

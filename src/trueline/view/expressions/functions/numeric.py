@@ -14,9 +14,17 @@ from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.view.converting import convert
 from trueline.view.converting.numbers import limits
-from trueline.view.expressions.aligning import aligned, as_double, is_number, not_comparable, plain
-from trueline.view.expressions.functions import function
-from trueline.view.expressions.sides import Array, Side, over
+from trueline.view.expressions.functions.registry import function
+from trueline.view.expressions.operands import (
+    Array,
+    Operand,
+    aligned,
+    as_double,
+    is_number,
+    not_comparable,
+    over,
+    plain,
+)
 
 _CHECKED: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "+": pc.add_checked,
@@ -28,7 +36,7 @@ _INT64: Final = (Decimal(-(1 << 63)), Decimal((1 << 63) - 1))
 _CONTEXT: Final = Context(prec=400)
 
 
-def reckon(op: str, left: Side, right: Side) -> Side:
+def arithmetic(op: str, left: Operand, right: Operand) -> Operand:
     """Return a sum, a difference, a product, a quotient or a remainder."""
     one, other = plain(left), plain(right)
     kinds = [side.type for side in (one, other)]
@@ -52,7 +60,7 @@ def reckon(op: str, left: Side, right: Side) -> Side:
         return _overflowing(op, one, other)
 
 
-def _overflowing(op: str, one: Side, other: Side) -> Side:
+def _overflowing(op: str, one: Operand, other: Operand) -> Operand:
     """Numbers some of whose results have no place in 64 bits: those are missing."""
     wide = pa.decimal256(20, 0)
     found = _LONGER[op](one.cast(wide), other.cast(wide))
@@ -60,7 +68,7 @@ def _overflowing(op: str, one: Side, other: Side) -> Side:
     return pc.if_else(fits, found, pa.scalar(None, found.type)).cast(pa.int64())
 
 
-def _decimals(op: str, one: Side, other: Side) -> Side:
+def _decimals(op: str, one: Operand, other: Operand) -> Operand:
     try:
         return _LONGER[op](one, other)
     except pa.ArrowException as error:
@@ -71,7 +79,7 @@ def _decimals(op: str, one: Side, other: Side) -> Side:
         ) from None
 
 
-def _divided(op: str, one: Side, other: Side) -> Side:
+def _divided(op: str, one: Operand, other: Operand) -> Operand:
     """Division gives doubles, the remainder has the sign of the first; by zero both are missing."""
     whole = op == "%" and not any(
         pa.types.is_floating(side.type) or pa.types.is_decimal(side.type) for side in (one, other)
@@ -97,7 +105,7 @@ def _remainder(one: Array, other: Array) -> Array:
 @function("mod", "number", "number", says="the remainder, as `a % b`: the sign of the first, missing by zero")
 def mod(one: Array, other: Array) -> Array:
     """Return the remainder."""
-    return reckon("%", one, other)
+    return arithmetic("%", one, other)
 
 
 @function("div", "whole", "whole", says="the quotient without its fraction, as `a div b`; missing by zero")
@@ -286,7 +294,7 @@ def power(one: Array, other: Array) -> Array:
 
 
 @function("isnan", "values", says="whether it is NaN; what is missing is not")
-def isnan(number: Side) -> Side:
+def isnan(number: Operand) -> Operand:
     """Say whether a number is NaN."""
     side = plain(number)
     if pa.types.is_floating(side.type):

@@ -12,20 +12,19 @@ import pyarrow.compute as pc
 from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.view.converting import convert
-from trueline.view.entering import entered
-from trueline.view.expressions.aligning import as_moment, plain
-from trueline.view.expressions.functions import function
-from trueline.view.expressions.sides import Array, Side, over
+from trueline.view.expressions.functions.registry import function
+from trueline.view.expressions.operands import Array, Operand, as_moment, over, plain
+from trueline.view.source_cells import entered
 
 _UNITS: Final = ("s", "ms", "us", "ns")
 
 
-def logical(side: Side) -> t.Type:
+def logical(side: Operand) -> t.Type:
     """Return the logical type of a side, encodings given up."""
     return t.of(side.type)
 
 
-def converted(side: Side, target: t.Type) -> Side:
+def converted(side: Operand, target: t.Type) -> Operand:
     """Return a side as another type, missing where there is no such value."""
     source = logical(side)
     if source == target and side.type == target.arrow:
@@ -36,7 +35,7 @@ def converted(side: Side, target: t.Type) -> Side:
 # --- the type of several ------------------------------------------------------------------------
 
 
-def common(sides: Sequence[Side]) -> list[Side]:
+def common(sides: Sequence[Operand]) -> list[Operand]:
     """Return sides as one type: the narrowest that holds all of them; constants go along if they can."""
     given = [plain(side) for side in sides]
     columns = [side for side in given if not isinstance(side, pa.Scalar) and not _is_nothing(side)]
@@ -49,7 +48,7 @@ def common(sides: Sequence[Side]) -> list[Side]:
     return [converted(_constant(side, target), target) for side in given]
 
 
-def _is_nothing(side: Side) -> bool:
+def _is_nothing(side: Operand) -> bool:
     return bool(pa.types.is_null(side.type))
 
 
@@ -68,7 +67,7 @@ def _with_constant(target: t.Type | None, constant: pa.Scalar) -> t.Type:
     return target if not constant.is_valid and t.can_convert(kind, target) else _wider(target, kind)
 
 
-def _constant(side: Side, target: t.Type) -> Side:
+def _constant(side: Operand, target: t.Type) -> Operand:
     if isinstance(side, pa.Scalar) and logical(side) == t.text != target and side.is_valid:
         return as_moment(side, target.arrow)
     return side
@@ -138,7 +137,7 @@ def _wider_moment(one: t.Type, other: t.Type) -> t.Type:
 # --- choosing -------------------------------------------------------------------------------------
 
 
-def case(conditions: Sequence[Side], values: Sequence[Side]) -> Side:
+def case(conditions: Sequence[Operand], values: Sequence[Operand]) -> Operand:
     """Return for each row the value behind the first condition that is true, else the last value."""
     chosen = common(values)
     found = chosen[-1]
@@ -147,7 +146,7 @@ def case(conditions: Sequence[Side], values: Sequence[Side]) -> Side:
     return found
 
 
-def _if_else(truth: Side, one: Side, other: Side) -> Side:
+def _if_else(truth: Operand, one: Operand, other: Operand) -> Operand:
     if isinstance(truth, pa.Scalar):
         rows = next((len(side) for side in (one, other) if not isinstance(side, pa.Scalar)), None)
         chosen = one if truth.as_py() else other
@@ -166,7 +165,7 @@ def _first(array: Array, _: Array) -> Array:
 
 
 @function("coalesce", "values", "values*", says="the first that is not missing")
-def coalesce(*sides: Side) -> Side:
+def coalesce(*sides: Operand) -> Operand:
     """Return the first that is there."""
     given = common(sides)
     if all(_is_nothing(side) for side in given):
@@ -175,22 +174,22 @@ def coalesce(*sides: Side) -> Side:
 
 
 @function("nullif", "values", "values", says="the first, missing where both are equal")
-def nullif(one: Side, other: Side) -> Side:
+def nullif(one: Operand, other: Operand) -> Operand:
     """Return the first where it differs from the second."""
-    from trueline.view.expressions.evaluating import compare
+    from trueline.view.expressions.evaluate import compare
 
     equal = pc.fill_null(compare("=", one, other), False)
     return case([equal], [pa.scalar(None, plain(one).type), one])
 
 
 @function("isnull", "values", says="whether it is missing, as `is null`")
-def isnull(side: Side) -> Side:
+def isnull(side: Operand) -> Operand:
     """Say whether a value is missing."""
     return pc.is_null(side)
 
 
 @function("isnotnull", "values", says="whether it is there, as `is not null`")
-def isnotnull(side: Side) -> Side:
+def isnotnull(side: Operand) -> Operand:
     """Say whether a value is there."""
     return pc.is_valid(side)
 
@@ -198,7 +197,7 @@ def isnotnull(side: Side) -> Side:
 @function(
     "least", "values", "values", "values*", says="the smallest of those that are there; NaN is the largest"
 )
-def least(*sides: Side) -> Side:
+def least(*sides: Operand) -> Operand:
     """Return the smallest."""
     return _extreme(sides, "<")
 
@@ -206,12 +205,12 @@ def least(*sides: Side) -> Side:
 @function(
     "greatest", "values", "values", "values*", says="the largest of those that are there; NaN is the largest"
 )
-def greatest(*sides: Side) -> Side:
+def greatest(*sides: Operand) -> Operand:
     """Return the largest."""
     return _extreme(sides, ">")
 
 
-def _extreme(sides: Sequence[Side], op: str) -> Side:
+def _extreme(sides: Sequence[Operand], op: str) -> Operand:
     given = common(sides)
     kind = given[0].type
     if pa.types.is_null(kind):

@@ -1,25 +1,59 @@
-"""Bringing two sides of an expression to types Arrow compares, without changing what they mean."""
+"""Operands of an expression: a column of values, or one value for all rows; and their coercion to one type.
+
+Two operands are brought to types Arrow compares without changing what they mean.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import time
 from decimal import Decimal
 from math import isfinite
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.errors import InputError, SchemaError
 from trueline.view.bounds import step_of
-from trueline.view.expressions.moments import as_date, as_timestamp
-from trueline.view.expressions.sides import Side
+from trueline.view.expressions.literals import as_date, as_timestamp
+
+# An array or a scalar of Arrow's: pyarrow has no types to say so with.
+Operand: TypeAlias = Any
+Array: TypeAlias = Any
 
 _UNITS: Final = ("s", "ms", "us", "ns")
 _EXACT: Final = pa.decimal128(38, 0)
 
 
-def aligned(left: Side, right: Side, doing: str) -> tuple[Side, Side]:
+def as_array(side: Operand, rows: int) -> Array:
+    """Return a value for each row."""
+    if isinstance(side, pa.ChunkedArray):
+        return side.combine_chunks()
+    if isinstance(side, pa.Array):
+        return side
+    return pa.repeat(side, rows) if side.is_valid and rows else pa.nulls(rows, side.type)
+
+
+def over(sides: Sequence[Operand], run: Callable[..., Array]) -> Operand:
+    """Run a kernel that wants arrays: over the rows there are, or over one if all are single values."""
+    rows = [len(side) for side in sides if not isinstance(side, pa.Scalar)]
+    if not rows:
+        return run(*(as_array(side, 1) for side in sides))[0]
+    return run(*(as_array(side, rows[0]) for side in sides))
+
+
+def flags(array: Array) -> npt.NDArray[np.bool_]:
+    """Return truth as numpy has it; missing is false."""
+    return np.asarray(pc.fill_null(array, False))
+
+
+# --- coercion -------------------------------------------------------------------------------
+
+
+def aligned(left: Operand, right: Operand, doing: str) -> tuple[Operand, Operand]:
     """Return both sides with types that can be compared; raise `SchemaError` if there are none."""
     one, other = plain(left), plain(right)
     if one.type == other.type:
@@ -35,7 +69,7 @@ def aligned(left: Side, right: Side, doing: str) -> tuple[Side, Side]:
     raise not_comparable(left, right, doing)
 
 
-def plain(side: Side) -> Side:
+def plain(side: Operand) -> Operand:
     """Give up encodings: dictionaries, views, large offsets, half floats."""
     kind = side.type
     if pa.types.is_dictionary(kind):
@@ -49,7 +83,7 @@ def plain(side: Side) -> Side:
     return side
 
 
-def not_comparable(left: Side, right: Side, doing: str) -> SchemaError:
+def not_comparable(left: Operand, right: Operand, doing: str) -> SchemaError:
     """The error of two types that do not go together."""
     return SchemaError(
         f"cannot {doing} {_shown(left)} and {_shown(right)}",
@@ -60,20 +94,20 @@ def not_comparable(left: Side, right: Side, doing: str) -> SchemaError:
     )
 
 
-def _shown(side: Side) -> str:
+def _shown(side: Operand) -> str:
     return (
         f"{side.as_py()!r} ({side.type})" if isinstance(side, pa.Scalar) else f"a column of type {side.type}"
     )
 
 
-def _cast(side: Side, kind: pa.DataType) -> Side:
+def _cast(side: Operand, kind: pa.DataType) -> Operand:
     return side.cast(kind)
 
 
 # --- text with times ------------------------------------------------------------
 
 
-def _texts(one: Side, other: Side) -> tuple[Side, Side] | None:
+def _texts(one: Operand, other: Operand) -> tuple[Operand, Operand] | None:
     """A constant of text stands for a date or a time where the other side is one."""
     if isinstance(one, pa.Scalar) and pa.types.is_string(one.type) and _is_moment(other.type):
         return aligned(as_moment(one, other.type), other, "compare")
@@ -106,7 +140,7 @@ def _is_moment(kind: pa.DataType) -> bool:
 # --- times ----------------------------------------------------------------------
 
 
-def _moments(one: Side, other: Side) -> tuple[Side, Side] | None:
+def _moments(one: Operand, other: Operand) -> tuple[Operand, Operand] | None:
     kinds = (one.type, other.type)
     if all(pa.types.is_time(kind) for kind in kinds):
         return _cast(one, pa.time64("ns")), _cast(other, pa.time64("ns"))
@@ -122,7 +156,7 @@ def _moments(one: Side, other: Side) -> tuple[Side, Side] | None:
         return exact(one), exact(other)
 
 
-def _spans(one: Side, other: Side) -> tuple[Side, Side] | None:
+def _spans(one: Operand, other: Operand) -> tuple[Operand, Operand] | None:
     if not (pa.types.is_duration(one.type) and pa.types.is_duration(other.type)):
         return None
     unit = max(one.type.unit, other.type.unit, key=_UNITS.index)
@@ -132,13 +166,13 @@ def _spans(one: Side, other: Side) -> tuple[Side, Side] | None:
         return _exact_span(one), _exact_span(other)
 
 
-def _exact_span(side: Side) -> Side:
+def _exact_span(side: Operand) -> Operand:
     """A span that has no place in the finer unit, in nanoseconds as a decimal."""
     step = pa.scalar(Decimal(1_000 ** (3 - _UNITS.index(side.type.unit))), pa.decimal128(14, 0))
     return pc.multiply(side.cast(pa.int64()).cast(pa.decimal128(20, 0)), step).cast(_EXACT)
 
 
-def _as_timestamp(side: Side) -> Side:
+def _as_timestamp(side: Operand) -> Operand:
     """Dates are their first moment, times without a zone are UTC, whatever the zone they are in."""
     kind = side.type
     if pa.types.is_date32(kind):
@@ -148,7 +182,7 @@ def _as_timestamp(side: Side) -> Side:
     return side.cast(pa.timestamp(kind.unit, "UTC"))
 
 
-def exact(side: Side) -> Side:
+def exact(side: Operand) -> Operand:
     """Times and whole numbers as decimals, which have room for all of them."""
     if pa.types.is_decimal(side.type):
         return side
@@ -168,12 +202,12 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
-def as_double(side: Side) -> Side:
+def as_double(side: Operand) -> Operand:
     """The nearest double: whole numbers beyond 2^53 are rounded."""
     return side.cast(pa.float64(), safe=False)
 
 
-def _numbers(one: Side, other: Side) -> tuple[Side, Side] | None:
+def _numbers(one: Operand, other: Operand) -> tuple[Operand, Operand] | None:
     kinds = (one.type, other.type)
     if not all(is_number(kind) for kind in kinds):
         return None
@@ -190,7 +224,7 @@ def _numbers(one: Side, other: Side) -> tuple[Side, Side] | None:
     return _cast(one, pa.int64()), _cast(other, pa.int64())
 
 
-def _with_decimal(column: Side, constant: pa.Scalar) -> tuple[Side, Side]:
+def _with_decimal(column: Operand, constant: pa.Scalar) -> tuple[Operand, Operand]:
     """A constant such as 0.1 means the decimal it is written as, next to decimals."""
     value = constant.as_py()
     if value is None or not isfinite(value):
@@ -203,7 +237,7 @@ def _with_decimal(column: Side, constant: pa.Scalar) -> tuple[Side, Side]:
     return _wide(column), _wide(pa.scalar(written))
 
 
-def _wide(side: Side) -> Side:
+def _wide(side: Operand) -> Operand:
     """A decimal with room for what it is compared with."""
     kind: Any = side.type
     if not pa.types.is_decimal(kind):

@@ -13,11 +13,11 @@ from trueline.kernel.chunk import Chunk
 from trueline.kernel.pieces import Piece
 from trueline.kernel.read_ahead import THREADS, Background
 from trueline.kernel.values import At, reader
-from trueline.view.node import Node, Want
+from trueline.view.plan.node import Node, Want
 from trueline.view.reading import numbered
 
 if TYPE_CHECKING:
-    from trueline.view.row import Asked, Getter, Key
+    from trueline.view.cursor.row import Asked, Getter, Key
     from trueline.view.schema import Column, Schema
 
 Chunks: TypeAlias = Iterator[tuple[int, Chunk]]

@@ -26,7 +26,7 @@ from trueline import types as t
 from trueline.errors import InputError, OutOfMemory, SchemaError, StoreError
 from trueline.readers.cells import decode
 from trueline.view.converting.times import are_writable, text_of_durations
-from trueline.view.node import Node
+from trueline.view.plan.node import Node
 from trueline.view.reading import batches
 
 

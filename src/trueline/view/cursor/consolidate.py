@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 from trueline.errors import InputError
 from trueline.identity import RowId
-from trueline.view.cursor import ChunkCursor, nowhere
+from trueline.view.cursor.cursor import ChunkCursor, nowhere
 
 if TYPE_CHECKING:
-    from trueline.view.row import Asked, Cursor, Getter, Key
+    from trueline.view.cursor.row import Asked, Cursor, Getter, Key
     from trueline.view.schema import Schema
 
 

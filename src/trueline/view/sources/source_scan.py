@@ -16,11 +16,11 @@ from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.pieces import Piece
 from trueline.view.bounds import Interval
-from trueline.view.node import Node, Want
 from trueline.view.origin import Origin
+from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Schema
 from trueline.view.source import Source
-from trueline.view.sources.tally import Pass, Tally, as_types
+from trueline.view.source_cells import Pass, Tally, as_types
 
 
 @dataclass(frozen=True, eq=False)

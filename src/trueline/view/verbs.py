@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
 
 from trueline.errors import InputError, SchemaError
 from trueline.view.expressions import condition
-from trueline.view.node import Node
 from trueline.view.operators.columns import chosen
 from trueline.view.operators.rows import Filter, Part
+from trueline.view.plan.node import Node
+from trueline.view.schema import key_columns
 
 if TYPE_CHECKING:
-    from trueline.view.groups import Groups
-    from trueline.view.row import Key
+    from trueline.view.cursor.row import Key
     from trueline.view.schema import Schema
 
 How: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
@@ -186,8 +186,6 @@ class Operations:
 
     def group_by(self, *columns: str) -> Groups[Self]:
         """Group rows with equal values: `view.group_by("city").agg(total="sum(price)")`."""
-        from trueline.view.groups import Groups
-
         return Groups(self, columns)
 
     def window(self, before: int, after: int = 0, /, by: Any = None, **aggregates: str) -> Self:
@@ -218,3 +216,33 @@ def natural(count: object, what: str) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise InputError(f"{what}({count!r})", remedy="give a whole number from 0 on")
     return count
+
+
+V = TypeVar("V", bound=Operations)
+
+
+class Groups(Generic[V]):
+    """What `view.group_by(…)` returns; `agg` makes a view of it, with a row for each group.
+
+    >>> from trueline import View
+    >>> view = View.from_rows(
+    ...     [{"city": "Bern", "price": 9.5}, {"city": "Zug", "price": 3.0}, {"city": "Bern"}]
+    ... )
+    >>> view.group_by("city").agg(rows="count(*)", total="sum(price)").to_arrow().to_pylist()
+    [{'city': 'Bern', 'rows': 2, 'total': 9.5}, {'city': 'Zug', 'rows': 1, 'total': 3.0}]
+    """
+
+    __slots__ = ("_columns", "_view")
+
+    def __init__(self, view: V, columns: Sequence[str]) -> None:
+        self._view = view
+        self._columns = key_columns(view.schema, columns, "groups")
+
+    def agg(self, **aggregates: str) -> V:
+        """Return a row for each group, in the order of their first rows: the key, then these aggregates."""
+        from trueline.view.operators.grouping import grouped
+
+        return self._view.made_of(grouped(self._view.node, self._columns, aggregates))
+
+    def __repr__(self) -> str:
+        return f"<Groups by {', '.join(column.name for column in self._columns) or 'nothing'}>"

@@ -12,22 +12,22 @@ import pyarrow as pa
 from trueline.errors import TruelineError
 from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, both, step_of
 from trueline.view.expressions import tree as t
-from trueline.view.expressions.aligning import aligned
+from trueline.view.expressions.operands import aligned
 
 _EXACT_DOUBLES: Final = 1 << 53
 _TURNED: Mapping[str, str] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 
 
-def ruled(node: t.Node, schema: pa.Schema) -> Bounds:
+def ruled(node: t.Expr, schema: pa.Schema) -> Bounds:
     """Return the ranges outside of which a condition cannot be true."""
     match node:
-        case t.Both(left, right):
+        case t.And(left, right):
             return both(ruled(left, schema), ruled(right, schema))
         case t.Compare(op, t.Name(name), t.Value(scalar)) if op in _TURNED:
             return _range(name, op, scalar, schema)
         case t.Compare(op, t.Value(scalar), t.Name(name)) if op in _TURNED:
             return _range(name, _TURNED[op], scalar, schema)
-        case t.Among(t.Name(name), values) if values:
+        case t.In(t.Name(name), values) if values:
             found = [_range(name, "=", value.scalar, schema).get(name) for value in values]
             known = [each for each in found if each is not None and each.low is not None]
             if len(known) == len(values):

@@ -12,7 +12,7 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.kernel import aggregates as s
-from trueline.view.node import Node
+from trueline.view.plan.node import Node
 from trueline.view.schema import Column, Field
 
 _CALL: Final = re.compile(r"\s*(\w+)\s*\(\s*(distinct\s)?(.*?)\s*\)\s*", re.DOTALL | re.IGNORECASE)

@@ -17,9 +17,8 @@ from trueline import types
 from trueline.errors import InputError
 from trueline.view.expressions import tree as t
 from trueline.view.expressions.dialect import Language
-from trueline.view.expressions.functions import known
-from trueline.view.expressions.intervals import span
-from trueline.view.expressions.moments import as_date, as_timestamp
+from trueline.view.expressions.functions.registry import known
+from trueline.view.expressions.literals import as_date, as_timestamp, span
 
 _LONGEST: Final = 100_000
 _DEEPEST: Final = 200
@@ -60,7 +59,7 @@ _KNOWN: Final[dict[type, tuple[str, ...]]] = {
 LANGUAGE: Final = "docs/expressions.md describes the language"
 
 
-def parse(text: object, parameters: Mapping[str, object]) -> t.Node:
+def parse(text: object, parameters: Mapping[str, object]) -> t.Expr:
     """Read an expression; every parameter given must be used, and every one used given."""
     if not isinstance(text, str) or not text.strip():
         raise InputError(
@@ -115,19 +114,19 @@ class _Reader:
         self.parameters = parameters
         self.used: set[str] = set()
 
-    def read(self, found: Any, depth: int) -> t.Node:
+    def read(self, found: Any, depth: int) -> t.Expr:
         if depth > _DEEPEST:
             raise self.refused("more than 200 levels of nesting")
         kind = type(found)
         self.check(found)
 
-        def part(each: Any) -> t.Node:
+        def part(each: Any) -> t.Expr:
             return self.read(each, depth + 1)
 
         if kind in _COMPARE:
             return t.Compare(_COMPARE[kind], part(found.this), part(found.expression))
         if kind in _RECKON:
-            return t.Reckon(_RECKON[kind], part(found.this), part(found.expression))
+            return t.Arithmetic(_RECKON[kind], part(found.this), part(found.expression))
         match found:
             case sql.Paren():
                 return part(found.this)
@@ -143,10 +142,10 @@ class _Reader:
                 return self.column(found)
         return self.predicate(found, depth) or self.computed(found, depth) or t.Value(self.constant(found))
 
-    def computed(self, found: Any, depth: int) -> t.Node | None:
+    def computed(self, found: Any, depth: int) -> t.Expr | None:
         """Calls, cases and spans; None for anything else."""
 
-        def part(each: Any) -> t.Node:
+        def part(each: Any) -> t.Expr:
             return self.read(each, depth + 1)
 
         match found:
@@ -175,7 +174,7 @@ class _Reader:
                 return self.interval(found)
         return None
 
-    def call(self, found: Any, depth: int) -> t.Node:
+    def call(self, found: Any, depth: int) -> t.Expr:
         if not isinstance(found.this, str):
             raise self.refused(found.sql("spark"))
         arguments = found.expressions
@@ -187,7 +186,7 @@ class _Reader:
             raise self.refused(found.sql("spark"))
         return t.Call(name, tuple(self.read(each, depth + 1) for each in arguments))
 
-    def case(self, found: Any, depth: int) -> t.Node:
+    def case(self, found: Any, depth: int) -> t.Expr:
         of = None if found.this is None else self.read(found.this, depth + 1)
         conditions, values = [], []
         for each in found.args["ifs"]:
@@ -198,7 +197,7 @@ class _Reader:
         values.append(_NOTHING if otherwise is None else self.read(otherwise, depth + 1))
         return t.Case(tuple(conditions), tuple(values))
 
-    def interval(self, found: Any) -> t.Node:
+    def interval(self, found: Any) -> t.Expr:
         unit = found.args.get("unit")
         if not isinstance(found.this, sql.Literal) or isinstance(unit, sql.IntervalSpan):
             raise self.refused(found.sql("spark"))
@@ -211,23 +210,23 @@ class _Reader:
             if name not in known and value:
                 raise self.refused(found.sql("spark"))
 
-    def predicate(self, found: Any, depth: int) -> t.Node | None:
+    def predicate(self, found: Any, depth: int) -> t.Expr | None:
         """`between`, `is`, `in` and `like`; None for anything else."""
         match found:
             case sql.Between():
                 if found.args.get("symmetric"):
                     raise self.refused("between symmetric")
                 of, low, high = (self.read(found.args[name], depth + 1) for name in ("this", "low", "high"))
-                return t.Both(t.Compare(">=", of, low), t.Compare("<=", of, high))
+                return t.And(t.Compare(">=", of, low), t.Compare("<=", of, high))
             case sql.Is():
                 return self.is_(found, depth)
             case sql.In():
-                return t.Among(self.read(found.this, depth + 1), self.values(found, depth))
+                return t.In(self.read(found.this, depth + 1), self.values(found, depth))
             case sql.Like() | sql.ILike() | sql.Escape():
                 return self.like(found, depth)
         return None
 
-    def logic(self, found: Any, depth: int) -> t.Node:
+    def logic(self, found: Any, depth: int) -> t.Expr:
         """Long chains of `and` are deep to the left; they are read without going down."""
         kind, parts = type(found), []
         while isinstance(found, kind):
@@ -238,17 +237,17 @@ class _Reader:
         while len(nodes) > 1:
             # Joined in pairs, so that evaluating does not go down far either.
             pairs = [nodes[at : at + 2] for at in range(0, len(nodes), 2)]
-            join = t.Both if kind is sql.And else t.Either
+            join = t.And if kind is sql.And else t.Or
             nodes = [join(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
         return nodes[0]
 
-    def negated(self, found: Any, depth: int) -> t.Node:
+    def negated(self, found: Any, depth: int) -> t.Expr:
         # The smallest int64 has no positive counterpart: its sign is part of it.
         if isinstance(found.this, sql.Literal) and not found.this.is_string:
             return t.Value(_number(f"-{found.this.this}"))
         return t.Negate(self.read(found.this, depth + 1))
 
-    def is_(self, found: Any, depth: int) -> t.Node:
+    def is_(self, found: Any, depth: int) -> t.Expr:
         of = self.read(found.this, depth + 1)
         if isinstance(found.expression, sql.Null):
             return t.IsNull(of)
@@ -273,7 +272,7 @@ class _Reader:
             values.append(node)
         return tuple(values)
 
-    def like(self, found: Any, depth: int) -> t.Node:
+    def like(self, found: Any, depth: int) -> t.Expr:
         escape = "\\"
         if isinstance(found, sql.Escape):
             escape, found = str(found.expression.this), found.this
@@ -291,7 +290,7 @@ class _Reader:
         node = t.Like(of, t.Value(pa.scalar(text, pa.string())), isinstance(found, sql.ILike))
         return t.Not(node) if found.args.get("negate") else node
 
-    def column(self, found: Any) -> t.Node:
+    def column(self, found: Any) -> t.Expr:
         if not isinstance(found.this, sql.Identifier):
             raise self.refused(found.sql("spark"))
         if found.table:

@@ -13,15 +13,14 @@ from trueline.errors import SchemaError
 from trueline.kernel.vectors import dense
 from trueline.types import Type, Vector
 from trueline.view.converting import convert
-from trueline.view.entering import entered
 from trueline.view.expressions import tree as t
-from trueline.view.expressions.aligning import aligned, not_comparable, plain
-from trueline.view.expressions.choosing import case, logical
-from trueline.view.expressions.functions import TAKES_SPARSE, call
-from trueline.view.expressions.marking import kind_of
-from trueline.view.expressions.reckoning import reckon
-from trueline.view.expressions.sides import Side, over
-from trueline.view.expressions.times import is_temporal, months_later, reckon_times
+from trueline.view.expressions.functions.conditional import case, logical
+from trueline.view.expressions.functions.numeric import arithmetic
+from trueline.view.expressions.functions.registry import TAKES_SPARSE, call
+from trueline.view.expressions.functions.temporal import is_temporal, months_later, time_arithmetic
+from trueline.view.expressions.opaque_types import kind_of
+from trueline.view.expressions.operands import Operand, aligned, not_comparable, over, plain
+from trueline.view.source_cells import entered
 
 _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {
     "=": pc.equal,
@@ -33,7 +32,7 @@ _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {
 }
 
 
-def evaluate(node: t.Node, batch: pa.RecordBatch) -> Side:
+def evaluate(node: t.Expr, batch: pa.RecordBatch) -> Operand:
     """Return the values of an expression: an array, or one value for all rows."""
     match node:
         case t.Name(name, kind):
@@ -41,8 +40,8 @@ def evaluate(node: t.Node, batch: pa.RecordBatch) -> Side:
             return dense(found, kind) if isinstance(kind, Vector) else found
         case t.Value(scalar):
             return scalar
-        case t.Reckon() | t.Negate() | t.Months():
-            return _reckoned(node, batch)
+        case t.Arithmetic() | t.Negate() | t.Months():
+            return _arithmetic(node, batch)
         case t.Cast(of, kind):
             return _cast(of, kind, batch)
         case t.Case(conditions, values):
@@ -54,15 +53,15 @@ def evaluate(node: t.Node, batch: pa.RecordBatch) -> Side:
     return _condition(node, batch)
 
 
-def _condition(node: t.Condition, batch: pa.RecordBatch) -> Side:
+def _condition(node: t.Condition, batch: pa.RecordBatch) -> Operand:
     match node:
         case t.Compare(op, left, right):
             return compare(op, evaluate(left, batch), evaluate(right, batch))
         case t.Distinct(left, right, negated):
             return _distinct(evaluate(left, batch), evaluate(right, batch), negated)
-        case t.Both(left, right):
+        case t.And(left, right):
             return pc.and_kleene(_truth(evaluate(left, batch)), _truth(evaluate(right, batch)))
-        case t.Either(left, right):
+        case t.Or(left, right):
             return pc.or_kleene(_truth(evaluate(left, batch)), _truth(evaluate(right, batch)))
         case t.Not(of):
             return pc.invert(_truth(evaluate(of, batch)))
@@ -70,21 +69,21 @@ def _condition(node: t.Condition, batch: pa.RecordBatch) -> Side:
             return pc.is_null(_as_it_is(of, batch))
         case t.IsTruth(of, truth):
             return pc.fill_null(pc.equal(_truth(evaluate(of, batch)), truth), False)
-        case t.Among(of, values):
+        case t.In(of, values):
             return _among(evaluate(of, batch), [value.scalar for value in values])
         case t.Like(of, pattern, ignore_case):
             return _like(evaluate(of, batch), pattern.scalar, ignore_case)
 
 
-def _reckoned(node: t.Reckon | t.Negate | t.Months, batch: pa.RecordBatch) -> Side:
+def _arithmetic(node: t.Arithmetic | t.Negate | t.Months, batch: pa.RecordBatch) -> Operand:
     match node:
-        case t.Reckon(op, left, t.Months(months)):
+        case t.Arithmetic(op, left, t.Months(months)):
             return months_later(op, evaluate(left, batch), months)
-        case t.Reckon(op, left, right):
+        case t.Arithmetic(op, left, right):
             one, other = evaluate(left, batch), evaluate(right, batch)
-            return (reckon_times if is_temporal(one) or is_temporal(other) else reckon)(op, one, other)
+            return (time_arithmetic if is_temporal(one) or is_temporal(other) else arithmetic)(op, one, other)
         case t.Negate(of):
-            return reckon("-", pa.scalar(0, pa.int64()), evaluate(of, batch))
+            return arithmetic("-", pa.scalar(0, pa.int64()), evaluate(of, batch))
     raise SchemaError(
         "a span of months stands alone",
         remedy="add it to a date: day + interval 1 month",
@@ -92,14 +91,14 @@ def _reckoned(node: t.Reckon | t.Negate | t.Months, batch: pa.RecordBatch) -> Si
     )
 
 
-def _as_it_is(node: t.Node, batch: pa.RecordBatch) -> Side:
+def _as_it_is(node: t.Expr, batch: pa.RecordBatch) -> Operand:
     """A column in the encoding it came in: functions of vectors take both."""
     if isinstance(node, t.Name):
         return batch.column(batch.schema.get_field_index(node.name))
     return evaluate(node, batch)
 
 
-def _cast(of: t.Node, kind: Type, batch: pa.RecordBatch) -> Side:
+def _cast(of: t.Expr, kind: Type, batch: pa.RecordBatch) -> Operand:
     side = _as_it_is(of, batch)
     # A column says itself what it is, also where it is stored sparse.
     known = of.kind if isinstance(of, t.Name) else kind_of(of)
@@ -107,7 +106,7 @@ def _cast(of: t.Node, kind: Type, batch: pa.RecordBatch) -> Side:
     return over([side], lambda array: convert(entered(array, source), source, kind))
 
 
-def _truth(side: Side) -> Side:
+def _truth(side: Operand) -> Operand:
     if pa.types.is_null(side.type):
         return side.cast(pa.bool_())
     if not pa.types.is_boolean(side.type):
@@ -119,7 +118,7 @@ def _truth(side: Side) -> Side:
     return side
 
 
-def compare(op: str, left: Side, right: Side) -> Side:
+def compare(op: str, left: Operand, right: Operand) -> Operand:
     """Compare two sides; missing where one is."""
     one, other = aligned(left, right, "compare")
     if pa.types.is_null(one.type):
@@ -130,18 +129,18 @@ def compare(op: str, left: Side, right: Side) -> Side:
         raise not_comparable(left, right, "compare") from None
 
 
-def _distinct(left: Side, right: Side, negated: bool) -> Side:
+def _distinct(left: Operand, right: Operand, negated: bool) -> Operand:
     same = pc.fill_null(compare("=", left, right), False)
     neither = pc.and_(pc.is_null(left), pc.is_null(right))
     found = pc.or_(same, neither)
     return found if negated else pc.invert(found)
 
 
-def _among(of: Side, values: list[pa.Scalar]) -> Side:
+def _among(of: Operand, values: list[pa.Scalar]) -> Operand:
     """One of the values; missing if none is and one of them is missing."""
     of = plain(of)
     # Nothing is in an empty list, not even what is missing.
-    found: list[Side] = [pc.and_(pc.is_null(of), False)]
+    found: list[Operand] = [pc.and_(pc.is_null(of), False)]
     alike: list[pa.Scalar] = []
     for value in values:
         one, other = aligned(of, value, "compare")
@@ -157,7 +156,7 @@ def _among(of: Side, values: list[pa.Scalar]) -> Side:
     return reduce(pc.or_kleene, found)
 
 
-def _like(of: Side, pattern: pa.Scalar, ignore_case: bool) -> Side:
+def _like(of: Operand, pattern: pa.Scalar, ignore_case: bool) -> Operand:
     of = plain(of)
     if pa.types.is_null(of.type):
         of = of.cast(pa.string())

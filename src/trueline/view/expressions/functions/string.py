@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from trueline import types as t
 from trueline.errors import InputError
 from trueline.kernel.vectors import items_at, sizes
-from trueline.view.expressions.functions import function
-from trueline.view.expressions.sides import Array, Side, as_array
+from trueline.view.expressions.functions.registry import function
+from trueline.view.expressions.operands import Array, Operand, as_array
 
 
 @function(
@@ -145,7 +145,7 @@ def concat_ws(between: str, *texts: Array) -> Array:
 
 
 @function("replace", "text", "pattern", "pattern", says="every occurrence of a text replaced by another")
-def replace(text: Array, old: Side, new: Side) -> Array:
+def replace(text: Array, old: Operand, new: Operand) -> Array:
     """Replace text in text."""
     if (
         not isinstance(old, pa.Scalar)
@@ -161,7 +161,7 @@ def replace(text: Array, old: Side, new: Side) -> Array:
     return pc.replace_substring(text, old.as_py(), new.as_py())
 
 
-def _found(text: Array, part: Side, kernel: Any, python: Callable[[str, str], bool]) -> Array:
+def _found(text: Array, part: Operand, kernel: Any, python: Callable[[str, str], bool]) -> Array:
     if isinstance(part, pa.Scalar) and part.is_valid:
         return kernel(text, part.as_py())
     rows = zip(text.to_pylist(), as_array(part, len(text)).to_pylist(), strict=True)
@@ -169,19 +169,19 @@ def _found(text: Array, part: Side, kernel: Any, python: Callable[[str, str], bo
 
 
 @function("starts_with", "text", "pattern", says="whether it begins so")
-def starts_with(text: Array, part: Side) -> Array:
+def starts_with(text: Array, part: Operand) -> Array:
     """Say whether it begins with a text."""
     return _found(text, part, pc.starts_with, str.startswith)
 
 
 @function("ends_with", "text", "pattern", says="whether it ends so")
-def ends_with(text: Array, part: Side) -> Array:
+def ends_with(text: Array, part: Operand) -> Array:
     """Say whether it ends with a text."""
     return _found(text, part, pc.ends_with, str.endswith)
 
 
 @function("contains", "text", "pattern", says="whether a text is in it")
-def contains(text: Array, part: Side) -> Array:
+def contains(text: Array, part: Operand) -> Array:
     """Say whether a text is in it."""
     return _found(text, part, pc.match_substring, str.__contains__)
 

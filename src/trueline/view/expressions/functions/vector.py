@@ -9,9 +9,9 @@ import pyarrow.compute as pc
 from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.kernel.vectors import is_sparse, items_at, sizes
-from trueline.view.expressions.choosing import common, logical
-from trueline.view.expressions.functions import function
-from trueline.view.expressions.sides import Array, Side, over
+from trueline.view.expressions.functions.conditional import common, logical
+from trueline.view.expressions.functions.registry import function
+from trueline.view.expressions.operands import Array, Operand, over
 
 
 def _kind(array: Array) -> t.Vector:
@@ -61,7 +61,7 @@ def element_at(array: Array, place: Array) -> Array:
 
 
 @function("array", "values*", says="a vector of values, all of one type; a missing one is a missing item")
-def array(*sides: Side) -> Side:
+def array(*sides: Operand) -> Operand:
     """Put values into a vector."""
     given = common(sides)
     kind = t.vector(logical(given[0]), len(given)) if given and not pa.types.is_null(given[0].type) else None
