@@ -10,10 +10,11 @@ import pytest
 
 import trueline as tl
 from tests.view.watched import Watched, numbers
-from trueline.view.operators.rows import Cut
+from trueline.view import execute
+from trueline.view.execute.limit import LimitPiece
 from trueline.view.origin import Origin
 from trueline.view.plan.node import Node, Want, steps
-from trueline.view.sources.source_scan import Given
+from trueline.view.plan.sources import SourceScan
 
 TIMES = 40
 
@@ -33,10 +34,9 @@ class Asked(Node):
     def schema(self):
         return self.below.schema
 
-    @property
-    def row_count(self):
+    def count_rows(self, counts):
         self.asked["row_count"] += 1
-        return self.below.row_count
+        return counts[0]
 
     @property
     def can_shuffle(self):
@@ -49,11 +49,6 @@ class Asked(Node):
         return {"towns": Origin("towns", "did:odf:towns", None, 7)}
 
     @property
-    def portable(self):
-        self.asked["portable"] += 1
-        return True
-
-    @property
     def title(self):
         self.asked["title"] += 1
         return "asked"
@@ -64,9 +59,17 @@ class Asked(Node):
     def passed(self, column):
         return 0, column
 
-    def pieces(self, want):
-        self.asked["pieces"] += 1
-        return self.below.pieces(want)
+
+@execute.pieces.register(Asked)
+def _pieces(node, want):
+    node.asked["pieces"] += 1
+    return execute.pieces(node.below, want)
+
+
+@execute.portable.register(Asked)
+def _portable(node):
+    node.asked["portable"] += 1
+    return execute.portable(node.below)
 
 
 def doubled(below: Node, between=lambda view: view) -> tuple[tl.View, Asked]:
@@ -101,7 +104,7 @@ BETWEEN = [
         lambda view: view.bad,
         lambda view: view.origin("n"),
         lambda view: view.explain("n"),
-        lambda view: view.node.portable,
+        lambda view: execute.portable(view.node),
         lambda view: list(steps(view.node)),
         repr,
     ],
@@ -129,7 +132,7 @@ def test_what_is_asked_of_shared_nodes_is_answered_as_of_others():
     assert view.count() == 3 << TIMES
     assert view.origins["towns"].dataset == "towns"
     assert view.can_shuffle
-    assert view.node.portable
+    assert execute.portable(view.node)
     assert len(list(steps(view.node))) == TIMES + 2
 
 
@@ -145,7 +148,7 @@ def test_a_step_that_is_reached_again_is_explained_once():
 
 
 def test_how_many_rows_there_are_is_asked_anew_each_time():
-    below = tl.View(Given(Watched(numbers(5), counted=False))).cache()
+    below = tl.View(SourceScan(Watched(numbers(5), counted=False))).cache()
     view = below.concat(below)
     assert view.row_count is None
     below.to_arrow()
@@ -175,7 +178,7 @@ def test_an_empty_view_is_read_whole_however_often_it_is_put_after_itself():
 @pytest.mark.parametrize("between", BETWEEN, ids=["itself", "filtered", "renamed"])
 def test_of_rows_that_are_not_counted_the_first_are_read_too(between):
     source = Watched(numbers(30), counted=False)
-    view, _ = doubled(Given(source), between)
+    view, _ = doubled(SourceScan(source), between)
     narrow = view.with_columns(twice="2 * n").filter("n < 20").select("n", "twice").limit(25)
     assert narrow.to_arrow()["twice"].to_pylist()[:20] == [2 * n for n in range(20)]
     assert narrow.count() == 25
@@ -203,7 +206,7 @@ def test_pieces_that_are_made_when_asked_for_are_those_made_at_once(times):
     view = tl.View.from_arrow(pa.table({"n": [1, 2]}))
     for _ in range(times):
         view = view.concat(view)
-    pieces = view.with_columns(m="n + 1").node.pieces(Want((0, 1), ids=True))
+    pieces = execute.pieces(view.with_columns(m="n + 1").node, Want((0, 1), ids=True))
     assert isinstance(pieces, list) is (times == 12)
     assert len(pieces) == 1 << times
     assert pieces[-1].rows == 2
@@ -218,9 +221,9 @@ def test_pieces_that_are_made_when_asked_for_are_those_made_at_once(times):
 
 
 def test_a_limit_over_many_pieces_travels_as_little():
-    view, _ = doubled(Given(Watched(numbers(30), counted=False)))
-    (piece,) = tl.View(view.node.views[0]).limit(3).node.pieces(Want((0,)))
-    assert isinstance(piece, Cut)
+    view, _ = doubled(SourceScan(Watched(numbers(30), counted=False)))
+    (piece,) = execute.pieces(tl.View(view.node.views[0]).limit(3).node, Want((0,)))
+    assert isinstance(piece, LimitPiece)
     assert piece.rows is None
 
 
@@ -228,7 +231,7 @@ def test_pieces_made_when_asked_for_can_be_pickled():
     view = tl.View.from_arrow(pa.table({"n": [1, 2]})).filter("n > 1")
     for _ in range(TIMES):
         view = view.concat(view)
-    (piece,) = view.limit(3).node.pieces(Want((0,)))
+    (piece,) = execute.pieces(view.limit(3).node, Want((0,)))
     sent = pickle.dumps(piece)
     assert len(sent) < 20_000
     chunks = [chunk.arrays[0].to_pylist() for chunk in pickle.loads(sent).chunks()]

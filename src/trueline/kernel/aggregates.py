@@ -54,7 +54,7 @@ class Spans:
         return self.high - self.low
 
 
-Aggregate: TypeAlias = Callable[[Values, Spans, t.Type, int], pa.Array]
+AggregateKernel: TypeAlias = Callable[[Values, Spans, t.Type, int], pa.Array]
 
 
 def there(values: Values) -> npt.NDArray[np.bool_]:
@@ -84,7 +84,7 @@ def count(values: Values | None, spans: Spans, _kind: t.Type, _k: int) -> pa.Arr
 
 def count_distinct(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
     """How many different values, of groups; missing is none."""
-    found, number = codes([values], spans.rows, missing=False)
+    found, number = codes([values], spans.rows, nulls=False)
     group = np.repeat(np.arange(len(spans.low)), spans.lengths)
     inside = np.repeat(spans.low - np.cumsum(spans.lengths) + spans.lengths, spans.lengths)
     code = found[inside + np.arange(len(group))]

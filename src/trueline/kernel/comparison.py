@@ -203,18 +203,18 @@ def plain(array: pa.Array) -> pa.Array:
     return array
 
 
-def codes(arrays: Sequence[pa.Array], rows: int, *, missing: bool) -> tuple[Codes, int]:
+def codes(arrays: Sequence[pa.Array], rows: int, *, nulls: bool) -> tuple[Codes, int]:
     """Number the keys in the order of their first rows; say how many there are.
 
-    With `missing` a missing value is a value like others; without, a key that has one gets -1.
+    With `nulls` a null is a value like others; without, a key that has one gets -1.
 
-    >>> codes([pa.array(["b", "a", None, "b"])], 4, missing=False)
+    >>> codes([pa.array(["b", "a", None, "b"])], 4, nulls=False)
     (array([ 0,  1, -1,  0]), 2)
     """
     found, count = np.zeros(rows, np.int64), 1 if rows else 0
     gone = np.zeros(rows, bool)
     for number, array in enumerate(arrays):
-        encoded = plain(array).dictionary_encode(null_encoding="encode" if missing else "mask")
+        encoded = plain(array).dictionary_encode(null_encoding="encode" if nulls else "mask")
         here = np.asarray(pc.fill_null(encoded.indices, 0)).astype(np.int64)
         if encoded.indices.null_count:
             gone |= np.asarray(encoded.indices.is_null())
@@ -240,7 +240,7 @@ class KeyIndex:
     """The keys of some rows, found again for any others: what a join looks its partners up in."""
 
     def __init__(self, arrays: Sequence[pa.Array], rows: int) -> None:
-        self.codes, self.count = codes(arrays, rows, missing=False)
+        self.codes, self.count = codes(arrays, rows, nulls=False)
         self._known = [plain(array.take(pa.array(first_rows(self.codes)))) for array in arrays]
         # A word that is the value itself cannot be that of another one.
         self._sure = len(arrays) == 1 and is_one_word(arrays[0].type)

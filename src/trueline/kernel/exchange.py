@@ -1,78 +1,113 @@
-"""Rows in another order, or brought together by key: what sort, shuffle, group and join go through.
+"""Rows in another order, or brought together by key: what sort, shuffle, group, join and window go through.
 
-Rows are collected by a few threads. While they fit in memory they stay there as they come. Beyond
-that each thread sorts what it has, writes it as a *run*, and goes on; in the end every run is
-cut at the same keys, so that part i of each makes part i of the whole. Runs are numbered by where
-their rows came from: equal rows keep their order, however many threads there were.
+Rows are collected by a few threads. While they fit in memory they stay there as they come. Beyond that each
+thread sorts what it has and writes it as a run (`external_sort`). Results come in as many pieces as a reader
+likes: ranges of an order, or what is made of rows with equal keys, bucket by bucket, put back in order.
 """
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
-from trueline.kernel.chunk import Chunk, bytes_of, together
-from trueline.kernel.comparison import places_in_order
-from trueline.kernel.pieces import Piece, PieceChain
+from trueline.errors import InputError
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, PieceChain, bytes_of, together
+from trueline.kernel.comparison import Places, places_in_order
+from trueline.kernel.external_sort import Layout, SortedRun, between, bucket, cut_points, write_run
 from trueline.kernel.read_ahead import THREADS
-from trueline.kernel.spill import Folder, Stored, memory_budget, store
+from trueline.kernel.spill import MEMORY_VARIABLE, Folder
+from trueline.kernel.value_hash import Salt, hash_ids, hash_values
 
-# A row's position is the number of its stretch and its number there.
-_STRETCH: Final = 40
 # Stretches of pieces for each thread: enough that none waits long for the others.
 _STRETCHES: Final = 4
 # Rows are written and put together so many bytes at a time at least, however small the budget.
 _LEAST: Final = 512
+# Pieces for each thread, where a reader has no wish.
+_PIECES: Final = 2
+# Bytes of rows that are put together at a time.
+_BYTES: Final = 64 << 20
+
+_DEFAULT_MB: Final = 1_024
+# One Arrow array holds less than 2 GB of text, and rows held in memory are put together in one.
+_MOST_MB: Final = 1_536
 
 T = TypeVar("T")
 
 
-class Ordering(Protocol):
-    """What rows are ordered by; it can be pickled."""
-
-    @property
-    def descending(self) -> tuple[bool, ...]:
-        """Which of the keys fall."""
-
-    def keys(self, chunk: Chunk) -> Sequence[pa.Array]:
-        """Return the keys of some rows."""
+# --- orderings ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What an exchange does with its rows: orders them, and carries on the first `keep` columns."""
+class ByColumns:
+    """The values of some columns of a chunk, by where they are there."""
 
-    order: Ordering
-    keep: int
-    ids: bool
-    positions: bool = False
+    at: tuple[int, ...]
+    descending: tuple[bool, ...]
 
-    def carried(self, chunk: Chunk) -> Chunk:
-        """Return what is carried on of some rows."""
-        return Chunk(chunk.rows, chunk.arrays[: self.keep], chunk.ids if self.ids else None)
+    def keys(self, chunk: Chunk) -> Sequence[pa.Array]:
+        """Return the columns."""
+        return [chunk.arrays[place] for place in self.at]
 
 
-@dataclass(frozen=True, slots=True)
-class SortedRun:
-    """Rows in a file, in order: what is carried, then their keys, then their positions if asked for."""
+@dataclass(frozen=True)
+class ByKeyHash:
+    """A hash of key columns, by where they are in a chunk."""
 
-    stored: Stored
-    keys: int
-    size: int
+    at: tuple[int, ...]
+    descending: tuple[bool, ...] = (False,)
+
+    def keys(self, chunk: Chunk) -> Sequence[pa.Array]:
+        """Return the hashes."""
+        found = hash_values([chunk.arrays[place] for place in self.at], chunk.rows, Salt.of("exchange", 0))
+        return [pa.array(found)]
+
+
+@dataclass(frozen=True)
+class ByIdHash:
+    """A hash of the row ids."""
+
+    salt: Salt
+    descending: tuple[bool, ...] = (False,)
+
+    def keys(self, chunk: Chunk) -> Sequence[pa.Array]:
+        """Return the hashes."""
+        assert chunk.ids is not None
+        return [pa.array(hash_ids(chunk.ids, self.salt))]
+
+
+# --- collecting rows ------------------------------------------------------------------------
+
+
+def memory_budget() -> int:
+    """Return how many bytes of rows an operator holds in memory before it writes files.
+
+    1 GB, or what the variable TRUELINE_VIEW_MEMORY_MB says, at most 1,536 MB.
+    """
+    given = os.environ.get(MEMORY_VARIABLE, "").strip()
+    if not given:
+        return _DEFAULT_MB << 20
+    if not given.isdecimal() or not int(given):
+        raise InputError(
+            f"{MEMORY_VARIABLE} is {given!r}",
+            remedy="give a number of megabytes from 1 on",
+            code="ConfigError",
+        )
+    return min(int(given), _MOST_MB) << 20
 
 
 class Room:
-    """How much memory the threads of one exchange share, and whether it was too little."""
+    """How much memory the threads of one exchange share, and where rows go when it was too little."""
 
     def __init__(self, budget: int, threads: int) -> None:
-        self.left = budget
+        self.budget = self.left = budget
+        self._folder: Folder | None = None
         self.run_bytes = max(_LEAST, budget // (4 * threads))
         self.spilling = budget <= 0
         self.stopped = False
@@ -84,6 +119,18 @@ class Room:
             self.left -= size
             self.spilling = self.spilling or self.left < 0
 
+    @property
+    def folder(self) -> Folder:
+        """The folder of the exchange, made when rows first go there."""
+        with self._lock:
+            self._folder = self._folder or Folder()
+            return self._folder
+
+    def close(self) -> None:
+        """Remove what was written."""
+        if self._folder is not None:
+            self._folder.remove()
+
 
 @dataclass(frozen=True)
 class Routed:
@@ -94,10 +141,10 @@ class Routed:
     first: int  # the number of the first row that is held
 
 
-def route(piece: Piece, number: int, plan: Plan, room: Room, folder: Folder) -> Routed:
+def route(piece: Piece, number: int, layout: Layout, room: Room) -> Routed:
     """Read a stretch of the input; hold its rows, or write them as runs where there is no room.
 
-    This is all that an exchange asks of a worker: one elsewhere needs a room of no bytes and a shared folder.
+    This is all that an exchange asks of a worker: one elsewhere needs a room of no bytes in a shared folder.
     """
     runs: list[SortedRun] = []
     held: list[Chunk] = []
@@ -109,38 +156,21 @@ def route(piece: Piece, number: int, plan: Plan, room: Room, folder: Folder) -> 
         size += bytes_of(chunk)
         room.add(bytes_of(chunk))
         if room.spilling and size >= room.run_bytes:
-            runs.append(write_run(held, number, first, plan, folder))
+            runs.append(write_run(held, number, first, layout, room.folder))
             first += sum(each.rows for each in held)
             room.add(-size)
             held, size = [], 0
     return Routed(tuple(runs), tuple(held), first)
 
 
-def write_run(chunks: Sequence[Chunk], number: int, first: int, plan: Plan, folder: Folder) -> SortedRun:
-    """Sort rows and write them."""
-    whole = together(chunks)
-    keys = list(plan.order.keys(whole))
-    places = places_in_order(keys, plan.order.descending)
-    if plan.positions:
-        start = (number << _STRETCH) + first
-        keys.append(pa.array(np.arange(start, start + whole.rows, dtype=np.uint64)))
-    carried = plan.carried(whole)
-    added = Chunk(whole.rows, (*carried.arrays, *keys), carried.ids).take(places)
-    return SortedRun(store(added, folder), len(keys), bytes_of(added))
-
-
-# --- all of them ----------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Gathered:
     """All rows of an exchange: in memory as they came (`held`), or in runs (none, if there are no rows)."""
 
-    plan: Plan
+    layout: Layout
     held: Chunk | None
     runs: tuple[SortedRun, ...]
-    folder: Folder
-    budget: int
+    room: Room
 
     @property
     def rows(self) -> int:
@@ -155,43 +185,40 @@ class Gathered:
     @property
     def part_bytes(self) -> int:
         """How many bytes of runs are put together at a time."""
-        return max(_LEAST, self.budget // (4 * THREADS))
+        return max(_LEAST, self.room.budget // (4 * THREADS))
 
     def in_runs(self) -> Gathered:
         """Return the same in runs, for rows that meet others which do not fit in memory."""
         if self.held is None:
             return self
-        run = write_run([self.held], 0, 0, self.plan, self.folder)
-        return Gathered(self.plan, None, (run,), self.folder, self.budget)
+        run = write_run([self.held], 0, 0, self.layout, self.room.folder)
+        return Gathered(self.layout, None, (run,), self.room)
 
 
-def gather(pieces: Sequence[Piece], plan: Plan, *, threads: int = THREADS) -> Gathered:
+def gather(pieces: Sequence[Piece], layout: Layout, *, threads: int = THREADS) -> Gathered:
     """Read pieces by a few threads and gather their rows."""
-    budget, folder = memory_budget(), Folder()
-    room = Room(budget, threads)
+    room = Room(memory_budget(), threads)
     try:
-        routed = _routed(_stretches(pieces, threads * _STRETCHES), plan, room, folder, threads)
+        routed = _routed(_stretches(pieces, threads * _STRETCHES), layout, room, threads)
     except BaseException:
-        folder.remove()
+        room.close()
         raise
     if not room.spilling:
         chunks = [chunk for each in routed for chunk in each.held if chunk.rows]
-        return Gathered(plan, together(chunks) if chunks else None, (), folder, budget)
+        return Gathered(layout, together(chunks) if chunks else None, (), room)
     runs: list[SortedRun] = []
     for number, each in enumerate(routed):
         runs += each.runs
         if each.held:
-            runs.append(write_run(each.held, number, each.first, plan, folder))
-    return Gathered(plan, None, tuple(runs), folder, budget)
+            runs.append(write_run(each.held, number, each.first, layout, room.folder))
+    return Gathered(layout, None, tuple(runs), room)
 
 
-def _routed(stretches: Sequence[Piece], plan: Plan, room: Room, folder: Folder, threads: int) -> list[Routed]:
+def _routed(stretches: Sequence[Piece], layout: Layout, room: Room, threads: int) -> list[Routed]:
     if len(stretches) < 2 or threads < 2:
-        return [route(piece, number, plan, room, folder) for number, piece in enumerate(stretches)]
+        return [route(piece, number, layout, room) for number, piece in enumerate(stretches)]
     with ThreadPoolExecutor(threads, thread_name_prefix="trueline-exchange") as pool:
-        waiting = [
-            pool.submit(route, piece, number, plan, room, folder) for number, piece in enumerate(stretches)
-        ]
+        waiting = [pool.submit(route, piece, number, layout, room) for number, piece in enumerate(stretches)]
         try:
             return [each.result() for each in waiting]
         except BaseException:
@@ -206,6 +233,134 @@ def _stretches(pieces: Sequence[Piece], most: int) -> list[Piece]:
     parts = min(len(pieces), most)
     cuts = [len(pieces) * part // parts for part in range(parts + 1)] if parts else []
     return [PieceChain(tuple(pieces[start:stop])) for start, stop in pairwise(cuts)]
+
+
+# --- results, in parts ----------------------------------------------------------------------
+
+
+class Divided(Protocol):
+    """Rows in so many parts, of which each can be read by itself."""
+
+    def part(self, number: int) -> Iterator[Chunk]:
+        """Yield the rows of one part."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Rows in memory that are in order already; None if there are none."""
+
+    chunk: Chunk | None
+    parts: int
+
+    def part(self, number: int) -> Iterator[Chunk]:
+        """Yield the rows of one part."""
+        if self.chunk is not None:
+            low, high = (self.chunk.rows * (number + at) // self.parts for at in (0, 1))
+            step = _step(self.chunk)
+            for start in range(low, high, step):
+                yield self.chunk.slice(start, min(step, high - start))
+
+
+class Ordered:
+    """All rows of an exchange in order, cut into parts of about the same size."""
+
+    def __init__(self, gathered: Gathered, parts: int) -> None:
+        self.gathered = gathered
+        self.parts = parts
+        layout = gathered.layout
+        if gathered.held is not None:
+            keys = list(layout.order.keys(gathered.held))
+            self._order = places_in_order(keys, layout.order.descending)
+            self._held = layout.carried(gathered.held)
+            return
+        self._steps = max(1, -(-gathered.size // (parts * gathered.part_bytes)))
+        self._cuts = cut_points(gathered.runs, layout.order.descending, parts * self._steps)
+
+    def part(self, number: int) -> Iterator[Chunk]:
+        """Yield the rows of one part."""
+        if self.gathered.held is not None:
+            rows = len(self._order)
+            yield from _taken(
+                self._held, self._order[rows * number // self.parts : rows * (number + 1) // self.parts]
+            )
+            return
+        descending = self.gathered.layout.order.descending
+        for step in range(number * self._steps, (number + 1) * self._steps):
+            found = between(self.gathered.runs, self._cuts[step], self._cuts[step + 1])
+            if found is not None:
+                chunk, keys = found
+                yield from _taken(chunk, places_in_order(keys[: len(descending)], descending))
+
+
+def _step(chunk: Chunk) -> int:
+    """Say how many rows are handed on at a time: fewer where rows are large."""
+    if not chunk.rows:
+        return ROWS_OF_A_CHUNK
+    return max(1, min(ROWS_OF_A_CHUNK, _BYTES * chunk.rows // max(1, bytes_of(chunk))))
+
+
+def _taken(chunk: Chunk, places: Places) -> Iterator[Chunk]:
+    """Yield the rows at these places, some at a time."""
+    step = _step(chunk)
+    for start in range(0, len(places), step):
+        yield from _taken_at_once(chunk, places[start : start + step])
+
+
+def _taken_at_once(chunk: Chunk, places: Places) -> Iterator[Chunk]:
+    try:
+        found = chunk.take(places)
+    except pa.ArrowInvalid:
+        # More than 2 GB of text, where many rows are one large one.
+        if len(places) < 2:
+            raise
+        middle = len(places) // 2
+        yield from _taken_at_once(chunk, places[:middle])
+        yield from _taken_at_once(chunk, places[middle:])
+        return
+    yield found
+
+
+# --- bucket by bucket -----------------------------------------------------------------------
+
+
+class BucketWork(Protocol):
+    """What is made of all rows whose keys have hashes in one range; it can be pickled."""
+
+    def in_bucket(self, *sides: Chunk | None) -> Iterator[Chunk]:
+        """Yield rows and, as their last column, the positions that put them in order.
+
+        The chunks have positions as their last columns too; None is a side without rows.
+        """
+
+
+@dataclass(frozen=True, eq=False)
+class BucketPiece:
+    """The rows that are made in one bucket."""
+
+    sides: tuple[Gathered, ...]
+    number: int
+    buckets: int
+    work: BucketWork
+
+    @property
+    def rows(self) -> int | None:
+        """Known by reading only."""
+        return None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows and their positions."""
+        chunks = [bucket(side.runs, self.number, self.buckets) for side in self.sides]
+        if any(chunk is not None for chunk in chunks):
+            yield from self.work.in_bucket(*chunks)
+
+
+def in_order_again(
+    sides: Sequence[Gathered], work: BucketWork, columns: int, ids: bool, parts: int
+) -> Ordered:
+    """Do the work on rows in runs bucket by bucket, and put what it makes in the order of its positions."""
+    buckets = -(-max(side.size for side in sides) // sides[0].part_bytes)
+    pieces = [BucketPiece(tuple(sides), number, buckets, work) for number in range(buckets)]
+    return Ordered(gather(pieces, Layout(ByColumns((columns,), (False,)), columns, ids)), parts)
 
 
 # --- once for all readers -------------------------------------------------------------------
@@ -242,3 +397,40 @@ class Once(Generic[T]):
         if self._make is None:
             raise TypeError("rows that were read already cannot be sent elsewhere: open the view again")
         return Once, (self._make,)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPiece:
+    """One part of what is made once; whoever reads the first part makes all of them."""
+
+    shared: Once[Any]
+    number: int
+    rows: int | None = None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows."""
+        yield from self.shared().part(self.number)
+
+
+@dataclass(frozen=True)
+class ToOrder:
+    """What orders the rows of pieces, when it is asked to."""
+
+    below: tuple[Piece, ...]
+    layout: Layout
+    parts: int
+
+    def __call__(self) -> Ordered:
+        return Ordered(gather(self.below, self.layout), self.parts)
+
+
+def ordered_pieces(below: Sequence[Piece], layout: Layout, parts: int) -> list[Piece]:
+    """Return the rows of pieces in another order, in so many pieces."""
+    shared = Once(ToOrder(tuple(below), layout, parts))
+    return [SharedPiece(shared, number) for number in range(parts)]
+
+
+def how_many(wished: int, total: int | None) -> int:
+    """Say in how many pieces rows that are gathered first should come."""
+    parts = max(wished, _PIECES * THREADS)
+    return parts if total is None else min(parts, total)

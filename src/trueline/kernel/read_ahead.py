@@ -5,32 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator
 from contextvars import copy_context
 from typing import Final, Generic, TypeVar
-
-from trueline.kernel.chunk import Chunk
-from trueline.kernel.pieces import Piece
 
 T = TypeVar("T")
 
 THREADS: Final = min(8, os.cpu_count() or 1)
 # What waits for the reader of one stream; each thread holds one more in its hands.
 _WAITING: Final = 4
-
-
-def in_order(pieces: Sequence[Piece], threads: int = THREADS) -> Iterator[tuple[int, Chunk]]:
-    """Yield (number of the piece, chunk) in the order of the pieces, which threads read ahead.
-
-    Nothing is read before the first chunk is asked for. Closing the iterator ends the threads.
-    """
-    if len(pieces) < 2 or threads < 2:
-        for number, piece in enumerate(pieces):
-            for chunk in piece.chunks():
-                yield number, chunk
-        return
-    with Ahead(lambda number: pieces[number].chunks(), len(pieces), min(threads, len(pieces))) as ahead:
-        yield from ahead.run()
 
 
 class Background(Generic[T]):

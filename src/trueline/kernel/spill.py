@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import threading
 import weakref
 from collections.abc import Iterator
@@ -16,30 +15,13 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from trueline.errors import InputError, StorageFull
+from trueline.errors import StorageFull
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk
 from trueline.kernel.temporary import Temporary
 
-_VARIABLE: Final = "TRUELINE_VIEW_MEMORY_MB"
-_DEFAULT: Final = 1_024
-# One Arrow array holds less than 2 GB of text, and rows held in memory are put together in one.
-_MOST: Final = 1_536
-
-
-def memory_budget() -> int:
-    """Return how many bytes of rows an operator holds in memory before it writes files.
-
-    1 GB, or what the variable TRUELINE_VIEW_MEMORY_MB says, at most 1,536 MB.
-    """
-    given = os.environ.get(_VARIABLE, "").strip()
-    if not given:
-        return _DEFAULT << 20
-    if not given.isdecimal() or not int(given):
-        raise InputError(
-            f"{_VARIABLE} is {given!r}", remedy="give a number of megabytes from 1 on", code="ConfigError"
-        )
-    return min(int(given), _MOST) << 20
+# How many megabytes of rows are held in memory before they are written.
+MEMORY_VARIABLE: Final = "TRUELINE_VIEW_MEMORY_MB"
 
 
 class Folder:
@@ -109,5 +91,5 @@ def _explained(path: Path) -> Iterator[None]:
             raise
         raise StorageFull(
             f"no room for rows that do not fit in memory: {path.parent}",
-            remedy=f"make room there, set TMPDIR to another place, or {_VARIABLE} to more megabytes",
+            remedy=f"make room there, set TMPDIR to another place, or {MEMORY_VARIABLE} to more megabytes",
         ) from error

@@ -340,10 +340,3 @@ def _without(array: Array, gone: Flags) -> Array:
     if not gone.any():
         return array
     return pc.if_else(pa.array(gone), pa.scalar(None, array.type), array)
-
-
-def value_reader(kind: t.Vector) -> Callable[[Array], Callable[[int], Any]]:
-    """Return what turns an array of vectors into a function from row to value."""
-    from trueline.kernel.vector_value import reader
-
-    return reader(kind)

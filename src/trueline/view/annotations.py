@@ -132,7 +132,7 @@ class Annotations:
         """A vector as rows of views have it, if it is one."""
         if not isinstance(kind, t.Vector) or not isinstance(value, tuple):
             return value
-        from trueline.kernel.vector_value import VectorValue
+        from trueline.kernel.values import VectorValue
 
         try:
             return VectorValue.of(kind, value)

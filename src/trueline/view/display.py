@@ -44,11 +44,12 @@ def html(view: View, count: int = 20) -> str:
 
 def preview(view: View, count: int, *, steps: bool) -> Preview:
     """Return the first rows of a view, or of every step it is made of, sources first."""
+    from trueline.view.explain import title
     from trueline.view.plan.node import steps as steps_of
     from trueline.view.view import View as Viewed
 
     nodes = list(steps_of(view.node)) if steps else [view.node]
-    return Preview(tuple(replace(head(Viewed(node), count), title=node.title) for node in nodes))
+    return Preview(tuple(replace(head(Viewed(node), count), title=title(node)) for node in nodes))
 
 
 @dataclass(frozen=True)

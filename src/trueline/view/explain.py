@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from trueline.view.execute import row_count, serial
 from trueline.view.origin import ColumnOrigin
+from trueline.view.plan.cache import Cache
 from trueline.view.plan.node import Node, Want
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ def explain(node: Node, columns: Sequence[Column]) -> str:
 
 
 def _lines(node: Node, want: Want, said: set[tuple[int, Want]]) -> Iterator[str]:
-    yield node.title
+    yield title(node)
     if (id(node), want) in said and node.inputs:
         yield "    as above"
         return
@@ -33,11 +35,18 @@ def _lines(node: Node, want: Want, said: set[tuple[int, Want]]) -> Iterator[str]
     more = f" … {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     ids = " and ids" if want.ids else ""
     yield f"    reads {', '.join(shown[:_SHOWN]) or 'no columns'}{more}{ids}"
-    if node.serial is not None:
-        yield f"    in one piece: {node.serial}"
+    reason = serial(node)
+    if reason is not None:
+        yield f"    in one piece: {reason}"
     for below, asked in zip(node.inputs, node.wants(want), strict=True):
         for line in _lines(below, asked, said):
             yield f"  {line}"
+
+
+def title(node: Node) -> str:
+    """Return what a node does, in a line; of rows that are kept, how many are known to be."""
+    known = row_count(node) if isinstance(node, Cache) else None
+    return node.title if known is None else f"{node.title}, {known:,} rows"
 
 
 def _column(node: Node, index: int) -> str:

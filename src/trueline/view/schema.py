@@ -79,7 +79,10 @@ class Schema:
         """Return the schema of Arrow data, with what its fields say of themselves."""
         from trueline.view.annotation_metadata import annotations_of
 
-        return cls(Field(each.name, t.of(each), annotations_of(each), each.nullable) for each in arrow)
+        return cls(
+            Field(each.name, t.of(each), annotations_of(each) if each.metadata else NONE, each.nullable)
+            for each in arrow
+        )
 
     # --- columns --------------------------------------------------------------------
 
@@ -181,7 +184,14 @@ class Schema:
         """Return some columns as Arrow has them."""
         from trueline.view.annotation_metadata import field_of
 
-        return pa.schema([field_of(column) for column in columns])
+        return pa.schema(
+            [
+                field_of(column)
+                if column.annotations.found
+                else t.field(column.name, column.type, nullable=column.nullable)
+                for column in columns
+            ]
+        )
 
     def __arrow_c_schema__(self) -> Any:
         return self.to_arrow().__arrow_c_schema__()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from trueline import console
 from trueline import types as t
 from trueline.kernel.vectors import is_sparse, mended, with_items
 from trueline.view.converting.numbers import codes
+from trueline.view.plan.node import Node, NodeState, steps
 
 Array: TypeAlias = Any  # pyarrow has no types
 
@@ -136,6 +137,24 @@ class Tally:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
+
+
+_tallies: Final = NodeState["Tally"](lambda _: Tally())
+
+
+def tally_of(node: Node) -> Tally:
+    """Return what reading has found out about a source."""
+    return _tallies.of(node)
+
+
+def bad_cells(node: Node) -> dict[str, int]:
+    """Return how many cells of the sources of a view are null since they are not values, by column."""
+    found: Counter[str] = Counter()
+    for each in steps(node):
+        known = _tallies.known(each)
+        if known is not None:
+            found.update(known.bad)
+    return dict(found)
 
 
 class Pass:

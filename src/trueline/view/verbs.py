@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from trueline.errors import InputError, SchemaError
-from trueline.view.expressions import condition
-from trueline.view.operators.columns import chosen
-from trueline.view.operators.rows import Filter, Part
+from trueline.view.plan.cache import Cache
+from trueline.view.plan.concat import concatenated
+from trueline.view.plan.explode import exploded
+from trueline.view.plan.filter import filtered
+from trueline.view.plan.group_by import grouped
+from trueline.view.plan.join import How, joined
+from trueline.view.plan.limit import Limit
 from trueline.view.plan.node import Node
+from trueline.view.plan.sample import folds, sampled, split
+from trueline.view.plan.select import selected
+from trueline.view.plan.shuffle import shuffled
+from trueline.view.plan.sort import sorted_by
+from trueline.view.plan.window import windowed
+from trueline.view.plan.with_columns import RowIdColumn, columns_and_parameters, computed, with_columns
+from trueline.view.plan.zip import zipped
 from trueline.view.schema import key_columns
 
 if TYPE_CHECKING:
     from trueline.view.cursor.row import Key
     from trueline.view.schema import Schema
 
-How: TypeAlias = Literal["inner", "left", "full", "semi", "anti"]
+V = TypeVar("V")
 
 
-class Operations:
-    """The operations of a view; `View` is what people use."""
+class Verbs:
+    """The verbs of a view; `View` is what people use."""
 
     __slots__ = ()
 
     if TYPE_CHECKING:
 
-        def made_of(self, node: Node) -> Self: ...
+        def _made_of(self, node: Node) -> Self: ...
 
         @property
         def node(self) -> Node: ...
@@ -38,12 +49,12 @@ class Operations:
 
     def select(self, *columns: Key) -> Self:
         """Keep these columns, in this order; an index or a `Column` reaches a hidden one."""
-        return self.made_of(chosen(self.node, [each.index for each in self.schema.find_all(columns)]))
+        return self._made_of(selected(self.node, [each.index for each in self.schema.find_all(columns)]))
 
     def drop(self, *columns: Key) -> Self:
         """Leave out these columns; one that they hid can be seen again."""
         gone = {each.index for each in self.schema.find_all(columns)}
-        return self.made_of(chosen(self.node, [c.index for c in self.schema if c.index not in gone]))
+        return self._made_of(selected(self.node, [c.index for c in self.schema if c.index not in gone]))
 
     def rename(self, mapping: Mapping[str, str] | None = None, /, **names: str) -> Self:
         """Give columns other names: `rename(new="old")`, or `rename({"old": "new"})`.
@@ -59,7 +70,7 @@ class Operations:
             twice = next(name for name in seen if seen.count(name) > 1)
             raise SchemaError(f"two columns would be {twice!r}", remedy="rename the other too", column=twice)
         line = [c.index for c in self.schema]
-        return self.made_of(chosen(self.node, line, [places.get(c.index, c.name) for c in self.schema]))
+        return self._made_of(selected(self.node, line, [places.get(c.index, c.name) for c in self.schema]))
 
     def with_columns(self, mapping: Mapping[str, str] | None = None, /, **columns: object) -> Self:
         """Add computed columns: `with_columns(y="x + :a", a=1)`; one of a known name hides the old one.
@@ -70,18 +81,12 @@ class Operations:
         >>> View.from_rows([{"x": 1}]).with_columns(y="x + :a", a=2).to_arrow().to_pydict()
         {'x': [1], 'y': [3]}
         """
-        from trueline.view.operators.computing import with_columns
-        from trueline.view.operators.parameters import told_apart
-
-        texts, parameters = told_apart(mapping or {}, columns)
-        return self.made_of(with_columns(self.node, texts, parameters))
+        texts, parameters = columns_and_parameters(mapping or {}, columns)
+        return self._made_of(with_columns(self.node, texts, parameters))
 
     def with_row_id(self, name: str) -> Self:
         """Add the row id as a column (view:C80)."""
-        from trueline.view.operators.columns import computed
-        from trueline.view.operators.computing import Identify
-
-        return self.made_of(computed(self.node, [Identify(name)]))
+        return self._made_of(computed(self.node, [RowIdColumn(name)]))
 
     # --- rows ---------------------------------------------------------------------------
 
@@ -91,24 +96,22 @@ class Operations:
         `docs/expressions.md` describes the language. A row for which there is no
         answer (a missing value, a division by zero) is not kept.
         """
-        return self.made_of(Filter(self.node, condition(where, self.schema.to_arrow(), parameters)))
+        return self._made_of(filtered(self.node, where, parameters))
 
     def limit(self, count: int) -> Self:
         """Keep the first rows."""
-        return self.made_of(Part(self.node, 0, natural(count, "limit")))
+        return self._made_of(Limit(self.node, 0, natural(count, "limit")))
 
     def skip(self, count: int) -> Self:
         """Leave out the first rows."""
-        return self.made_of(Part(self.node, natural(count, "skip"), None))
+        return self._made_of(Limit(self.node, natural(count, "skip"), None))
 
     def sample(self, fraction: float, seed: int = 0, *, replace: bool = False) -> Self:
         """Keep each row with a probability, decided by its id: the same rows however it is read.
 
         With `replace` a row may come several times (Poisson, `fraction` times on average).
         """
-        from trueline.view.operators.sampling import sampled
-
-        return self.made_of(sampled(self.node, fraction, seed, replace=replace))
+        return self._made_of(sampled(self.node, fraction, seed, replace=replace))
 
     def split(
         self,
@@ -120,43 +123,35 @@ class Operations:
 
         A row's part does not change when rows are added. A mapping gives parts by name.
         """
-        from trueline.view.operators.sampling import split
-
-        return split(self, fractions, seed, by)
+        names = list(fractions) if isinstance(fractions, Mapping) else None
+        shares = list(fractions.values()) if isinstance(fractions, Mapping) else list(fractions)
+        shown = names or [str(number) for number in range(len(shares))]
+        parts = [self._made_of(each) for each in split(self.node, shares, seed, by, shown)]
+        return tuple(parts) if names is None else dict(zip(names, parts, strict=True))
 
     def folds(self, k: int, seed: int = 0, by: str | Sequence[str] | None = None) -> Any:
         """Return k pairs (training, test): each row is in exactly one test part."""
-        from trueline.view.operators.sampling import folds
-
-        return folds(self, k, seed, by)
+        return [(self._made_of(train), self._made_of(test)) for train, test in folds(self.node, k, seed, by)]
 
     # --- order --------------------------------------------------------------------------
 
     def sort(self, *columns: str, descending: bool | Sequence[bool] = False) -> Self:
         """Order the rows by columns: missing last, NaN before it, equal rows as they were."""
-        from trueline.view.operators.sorting import sorted_by
-
-        return self.made_of(sorted_by(self.node, columns, descending))
+        return self._made_of(sorted_by(self.node, columns, descending))
 
     def shuffle(self, seed: int) -> Self:
         """Order the rows by a hash of the seed and their ids (decision 4)."""
-        from trueline.view.operators.shuffling import shuffled
-
-        return self.made_of(shuffled(self.node, seed))
+        return self._made_of(shuffled(self.node, seed))
 
     # --- several views ------------------------------------------------------------------
 
     def concat(self, *others: Self) -> Self:
         """Put the rows of other views after these; a column keeps its place, found by name in the others."""
-        from trueline.view.operators.concatenating import concatenated
-
-        return self.made_of(concatenated([self.node, *(each.node for each in others)]))
+        return self._made_of(concatenated([self.node, *(each.node for each in others)]))
 
     def zip(self, *others: Self) -> Self:
         """Put views side by side, row by row, as long as the shortest; ids are those of the first."""
-        from trueline.view.operators.zipping import zipped
-
-        return self.made_of(zipped([self.node, *(each.node for each in others)]))
+        return self._made_of(zipped([self.node, *(each.node for each in others)]))
 
     def join(
         self,
@@ -172,21 +167,17 @@ class Operations:
         Missing keys have no partner. `as_of` names a column: the partner is the
         last one of the same key whose value there is not after ours.
         """
-        from trueline.view.operators.joining import joined
-
-        return self.made_of(joined(self.node, other.node, on, how, as_of, suffix))
+        return self._made_of(joined(self.node, other.node, on, how, as_of, suffix))
 
     # --- one to many, many to one -------------------------------------------------------
 
     def explode(self, column: str, *, outer: bool = False) -> Self:
         """Give each value of a vector a row of its own; with `outer` an empty one keeps its row."""
-        from trueline.view.operators.exploding import exploded
-
-        return self.made_of(exploded(self.node, column, outer=outer))
+        return self._made_of(exploded(self.node, column, outer=outer))
 
     def group_by(self, *columns: str) -> Groups[Self]:
         """Group rows with equal values: `view.group_by("city").agg(total="sum(price)")`."""
-        return Groups(self, columns)
+        return Groups(self.node, columns, self._made_of)
 
     def window(self, before: int, after: int = 0, /, by: Any = None, **aggregates: str) -> Self:
         """Add columns computed over the rows around each: so many before it, itself, so many after.
@@ -196,9 +187,7 @@ class Operations:
         >>> view.window(1, 0, total="sum(x)").to_arrow()["total"].to_pylist()
         [1, 3, 6]
         """
-        from trueline.view.operators.windowing import windowed
-
-        return self.made_of(
+        return self._made_of(
             windowed(self.node, natural(before, "before"), natural(after, "after"), by, aggregates)
         )
 
@@ -206,9 +195,7 @@ class Operations:
 
     def cache(self) -> Self:
         """Keep what is read: each column of each row is computed once, and can then be shuffled."""
-        from trueline.view.operators.caching import cached
-
-        return self.made_of(cached(self.node))
+        return self._made_of(Cache(self.node))
 
 
 def natural(count: object, what: str) -> int:
@@ -216,9 +203,6 @@ def natural(count: object, what: str) -> int:
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise InputError(f"{what}({count!r})", remedy="give a whole number from 0 on")
     return count
-
-
-V = TypeVar("V", bound=Operations)
 
 
 class Groups(Generic[V]):
@@ -232,17 +216,16 @@ class Groups(Generic[V]):
     [{'city': 'Bern', 'rows': 2, 'total': 9.5}, {'city': 'Zug', 'rows': 1, 'total': 3.0}]
     """
 
-    __slots__ = ("_columns", "_view")
+    __slots__ = ("_columns", "_node", "_view_of")
 
-    def __init__(self, view: V, columns: Sequence[str]) -> None:
-        self._view = view
-        self._columns = key_columns(view.schema, columns, "groups")
+    def __init__(self, node: Node, columns: Sequence[str], view_of: Callable[[Node], V]) -> None:
+        self._node = node
+        self._columns = key_columns(node.schema, columns, "groups")
+        self._view_of = view_of
 
     def agg(self, **aggregates: str) -> V:
         """Return a row for each group, in the order of their first rows: the key, then these aggregates."""
-        from trueline.view.operators.grouping import grouped
-
-        return self._view.made_of(grouped(self._view.node, self._columns, aggregates))
+        return self._view_of(grouped(self._node, self._columns, aggregates))
 
     def __repr__(self) -> str:
         return f"<Groups by {', '.join(column.name for column in self._columns) or 'nothing'}>"

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 from trueline import types as t
 from trueline.errors import CursorShared, InputError
 from trueline.identity import RowId
-from trueline.kernel.chunk import Chunk
-from trueline.kernel.pieces import Piece
+from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.read_ahead import THREADS, Background
 from trueline.kernel.values import At, reader
+from trueline.view.execute.dispatch import numbered, pieces
 from trueline.view.plan.node import Node, Want
-from trueline.view.reading import numbered
 
 if TYPE_CHECKING:
     from trueline.view.cursor.row import Asked, Getter, Key
@@ -250,9 +249,9 @@ def cursor(node: Node, columns: Sequence[Column]) -> ChunkCursor:
 def cursor_set(node: Node, columns: Sequence[Column], n: int) -> list[ChunkCursor]:
     """Open cursors that share the rows of a node: whole pieces each, in turn (view:C61, view:C64)."""
     wished = min(n, _MOST_MEMBERS) if n > 0 else THREADS
-    pieces = node.pieces(Want(tuple(column.index for column in columns), ids=True, parts=wished))
-    members = max(1, min(wished, len(pieces)))
-    return [ChunkCursor(node.schema, columns, _reading(pieces, member, members)) for member in range(members)]
+    found = pieces(node, Want(tuple(column.index for column in columns), ids=True, parts=wished))
+    members = max(1, min(wished, len(found)))
+    return [ChunkCursor(node.schema, columns, _reading(found, member, members)) for member in range(members)]
 
 
 def _reading(pieces: Sequence[Piece], member: int, members: int) -> Callable[[], Chunks]:

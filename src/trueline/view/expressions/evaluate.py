@@ -18,8 +18,8 @@ from trueline.view.expressions.functions.conditional import case, logical
 from trueline.view.expressions.functions.numeric import arithmetic
 from trueline.view.expressions.functions.registry import TAKES_SPARSE, call
 from trueline.view.expressions.functions.temporal import is_temporal, months_later, time_arithmetic
-from trueline.view.expressions.opaque_types import kind_of
 from trueline.view.expressions.operands import Operand, aligned, not_comparable, over, plain
+from trueline.view.expressions.tree import kind_of
 from trueline.view.source_cells import entered
 
 _KERNELS: Final[dict[str, Callable[[Any, Any], Any]]] = {

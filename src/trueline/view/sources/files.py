@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,53 +16,32 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.identity import RowIds
-from trueline.kernel.chunk import Chunk
-from trueline.kernel.pieces import Piece
+from trueline.kernel.chunk import Chunk, Piece
 from trueline.readers import Reader, Source, csv, find, json, text
-from trueline.view.plan.node import Node, Want
-from trueline.view.schema import Schema
-from trueline.view.source_cells import Tally, as_types
+from trueline.view.execute.dispatch import pieces, row_count
+from trueline.view.plan.node import Want
+from trueline.view.plan.sources import Files
+from trueline.view.source_cells import Tally, as_types, tally_of
 
 
-@dataclass(frozen=True, eq=False)
-class Files(Node):
-    """Files one after another; a row's id is its number over all of them."""
+@row_count.register(Files)
+def _row_count(node: Files) -> int | None:
+    """Known once every file was read to its end (view:C29)."""
+    tally = tally_of(node)
+    counts = [tally.rows(number) for number in range(len(node.files))]
+    return None if None in counts else sum(count or 0 for count in counts)
 
-    reader: Reader
-    sources: tuple[Source, ...]
-    arrow: pa.Schema
-    tally: Tally = field(default_factory=Tally)
 
-    @cached_property
-    def schema(self) -> Schema:
-        """Declared, or what the first rows suggest."""
-        return Schema.from_arrow(self.arrow)
-
-    @property
-    def row_count(self) -> int | None:
-        """Known once every file was read to its end (view:C29)."""
-        counts = [self.tally.rows(number) for number in range(len(self.sources))]
-        return None if None in counts else sum(count or 0 for count in counts)
-
-    @property
-    def title(self) -> str:
-        names = [source.path for source in self.sources[:3]]
-        more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
-        return f"{self.reader.kind} files {', '.join(names) or '(none)'}{more}"
-
-    @property
-    def bad(self) -> dict[str, int]:
-        """The cells that could not be read, by column, as far as they were."""
-        return self.tally.bad
-
-    def pieces(self, want: Want) -> Sequence[Piece]:
-        """Return a piece for each file."""
-        names = tuple(self.schema[index].name for index in want.columns)
-        kinds = tuple(self.schema[index].type for index in want.columns)
-        return [
-            FilePiece(self.reader, self.sources, self.arrow, number, names, kinds, self.tally, ids=want.ids)
-            for number in range(len(self.sources))
-        ]
+@pieces.register(Files)
+def _files_of(node: Files, want: Want) -> Sequence[Piece]:
+    """Return a piece for each file."""
+    names = tuple(node.schema[index].name for index in want.columns)
+    kinds = tuple(node.schema[index].type for index in want.columns)
+    tally = tally_of(node)
+    return [
+        FilePiece(node.reader, node.files, node.arrow, number, names, kinds, tally, ids=want.ids)
+        for number in range(len(node.files))
+    ]
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -18,87 +17,46 @@ import pyarrow.parquet as pq
 from trueline import types as t
 from trueline.errors import BrokenFile, InputError, SchemaError
 from trueline.identity import RowIds
-from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
-from trueline.kernel.pieces import Piece
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece
 from trueline.readers import Source, find
 from trueline.view.bounds import Interval, step_of
-from trueline.view.plan.node import Node, Want
-from trueline.view.schema import Schema
+from trueline.view.execute.dispatch import pieces
+from trueline.view.plan.node import Want
+from trueline.view.plan.sources import ParquetFiles, Range, RowGroup
 from trueline.view.source import ROWS_OF_A_BATCH
-from trueline.view.source_cells import Tally, as_types
+from trueline.view.source_cells import Tally, as_types, tally_of
 
 _COUNTED: Final = ("INT32", "INT64")
-Range = tuple[int, int] | None
 # A tenth of the time of a scan went into reading the footer again for each group of rows. A source is
 # pinned: as long as it can be opened at all, its footer is the one that was read.
 _footers: WeakKeyDictionary[Source, pq.FileMetaData] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
-class Group:
-    """A group of rows of a file: how many, and the ranges of the columns that say them."""
-
-    file: int
-    number: int
-    rows: int
-    ranges: tuple[Range, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class ParquetFiles(Node):
-    """Parquet files one after another; a row's id is its number over all of them."""
-
-    sources: tuple[Source, ...]
-    arrow: pa.Schema
-    groups: tuple[Group, ...]
-    tally: Tally = field(default_factory=Tally)
-
-    @cached_property
-    def schema(self) -> Schema:
-        """What the files say, with their annotations."""
-        return Schema.from_arrow(self.arrow)
-
-    @property
-    def row_count(self) -> int | None:
-        """What the files say."""
-        return sum(group.rows for group in self.groups)
-
-    @property
-    def title(self) -> str:
-        names = [source.path for source in self.sources[:3]]
-        more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
-        return f"parquet files {', '.join(names) or '(none)'}{more}: {len(self.groups)} groups of rows"
-
-    @property
-    def bad(self) -> dict[str, int]:
-        """The cells that are no values of their columns, by column, as far as they were read."""
-        return self.tally.bad
-
-    def pieces(self, want: Want) -> Sequence[Piece]:
-        """Return a piece for each group of rows that the bounds do not rule out."""
-        firsts = accumulate((group.rows for group in self.groups), initial=0)
-        kinds = tuple(self.schema[index].type for index in want.columns)
-        return [
-            GroupPiece(
-                self.sources[group.file], group, first, want.columns, kinds, want.ids, tally=self.tally
-            )
-            for group, first in zip(self.groups, firsts, strict=False)
-            if group.rows and _may_match(group, want.bounds)
-        ]
+@pieces.register(ParquetFiles)
+def _parquet(node: ParquetFiles, want: Want) -> Sequence[Piece]:
+    """Return a piece for each group of rows that the bounds do not rule out."""
+    firsts = accumulate((group.rows for group in node.groups), initial=0)
+    kinds = tuple(node.schema[index].type for index in want.columns)
+    tally = tally_of(node)
+    return [
+        RowGroupPiece(node.files[group.file], group, first, want.columns, kinds, want.ids, tally=tally)
+        for group, first in zip(node.groups, firsts, strict=False)
+        if group.rows and _may_match(group, want.bounds)
+    ]
 
 
-def _may_match(group: Group, bounds: Mapping[int, Interval]) -> bool:
+def _may_match(group: RowGroup, bounds: Mapping[int, Interval]) -> bool:
     return all(
         (found := group.ranges[index]) is None or interval.meets(*found) for index, interval in bounds.items()
     )
 
 
 @dataclass(frozen=True, eq=False)
-class GroupPiece:
+class RowGroupPiece:
     """One group of rows of one file."""
 
     source: Source
-    group: Group
+    group: RowGroup
     first: int
     columns: tuple[int, ...]
     kinds: tuple[t.Type, ...]
@@ -161,7 +119,7 @@ def parquet_files(paths: Any, schema: pa.Schema | None = None) -> ParquetFiles:
     All files have the same columns. `schema` says which, where there are no files.
     """
     sources = tuple(find(paths))
-    groups: list[Group] = []
+    groups: list[RowGroup] = []
     for number, source in enumerate(sources):
         with opened(source) as file:
             found = file.schema_arrow
@@ -180,7 +138,7 @@ def parquet_files(paths: Any, schema: pa.Schema | None = None) -> ParquetFiles:
     return ParquetFiles(sources, schema, tuple(groups))
 
 
-def _groups(file: pq.ParquetFile, number: int) -> Iterator[Group]:
+def _groups(file: pq.ParquetFile, number: int) -> Iterator[RowGroup]:
     footer, schema = file.metadata, file.schema_arrow
     paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
     places = {path: place for place, path in enumerate(paths)}
@@ -190,7 +148,7 @@ def _groups(file: pq.ParquetFile, number: int) -> Iterator[Group]:
             _range(group.column(places[each.name]), each.type) if each.name in places else None
             for each in schema
         )
-        yield Group(number, index, group.num_rows, ranges)
+        yield RowGroup(number, index, group.num_rows, ranges)
 
 
 def _range(column: Any, kind: pa.DataType) -> Range:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.kernel.values import reader
+from trueline.view.execute.dispatch import chunks
 from trueline.view.plan.node import Node, Want
-from trueline.view.reading import chunks
+from trueline.view.plan.sources import Memory
 from trueline.view.schema import Column
-from trueline.view.sources.memory import Memory
 
 
 def from_rows(rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Memory:

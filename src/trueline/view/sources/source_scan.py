@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import accumulate
 
 import numpy as np
@@ -13,89 +12,56 @@ import pyarrow as pa
 
 from trueline import types as t
 from trueline.identity import RowIds
-from trueline.kernel.chunk import Chunk
-from trueline.kernel.pieces import Piece
+from trueline.kernel.chunk import Chunk, Piece
 from trueline.view.bounds import Interval
-from trueline.view.origin import Origin
-from trueline.view.plan.node import Node, Want
-from trueline.view.schema import Schema
+from trueline.view.execute.dispatch import pieces, portable
+from trueline.view.plan.node import Want
+from trueline.view.plan.sources import SourceScan
 from trueline.view.source import Source
-from trueline.view.source_cells import Pass, Tally, as_types
+from trueline.view.source_cells import Pass, as_types, tally_of
+
+
+@portable.register(SourceScan)
+def _portable(node: SourceScan) -> bool:
+    """Whether the source can be divided into pieces, and does not say that they stay in this process."""
+    return hasattr(node.source, "pieces") and bool(getattr(node.source, "travels", True))
+
+
+@pieces.register(SourceScan)
+def _source_scan(node: SourceScan, want: Want) -> Sequence[Piece]:
+    """Return the pieces of the source; rows that are known by their number need those before counted."""
+    source = node.source
+    names = tuple(node.schema[index].name for index in want.columns)
+    kinds = tuple(node.schema[index].type for index in want.columns)
+    bounds = {node.schema[index].name: each for index, each in want.bounds.items()}
+    ordinal = getattr(source, "ordinal", None)
+    if want.ids and ordinal is None:
+        bounds = {}  # rows that are known by their number cannot be left out before they are counted
+    divide = getattr(source, "pieces", None)
+    parts: Sequence[Source] | None = divide(bounds, want.parts) if divide is not None else None
+    if parts is not None and not parts:
+        return []
+    noted = Pass(tally_of(node))
+    firsts: list[int] | None = None
+    if parts is not None:
+        firsts = _firsts(parts) if want.ids and ordinal is None else [0] * len(parts)
+    if parts is None or firsts is None:
+        return [ScanPiece(source, names, kinds, bounds, ordinal, 0, want.ids, noted, 0)]
+    return [
+        ScanPiece(part, names, kinds, bounds, ordinal, first, want.ids, noted, number)
+        for number, (part, first) in enumerate(zip(parts, firsts, strict=True))
+    ]
+
+
+def _firsts(parts: Sequence[Source]) -> list[int] | None:
+    """Return the numbers of the first rows of parts, None where rows are not counted."""
+    counts = [part.row_count for part in parts]
+    known = [count for count in counts if count is not None]
+    return list(accumulate(known, initial=0))[:-1] if len(known) == len(counts) else None
 
 
 @dataclass(frozen=True, eq=False)
-class Given(Node):
-    """A source; a row's id is what its ordinal column says, else its number."""
-
-    source: Source
-    tally: Tally = field(default_factory=Tally)
-
-    @cached_property
-    def schema(self) -> Schema:
-        """The source's columns."""
-        return Schema.from_arrow(self.source.schema)
-
-    @property
-    def row_count(self) -> int | None:
-        """What the source says."""
-        return self.source.row_count
-
-    @property
-    def can_shuffle(self) -> bool:
-        """Sources can be read again and again."""
-        return True
-
-    @property
-    def origins(self) -> Mapping[str, Origin]:
-        """What the source says."""
-        return self.source.origins
-
-    @property
-    def bad(self) -> dict[str, int]:
-        """The cells that are no values of their columns, by column, as far as they were read here."""
-        return self.tally.bad
-
-    @property
-    def title(self) -> str:
-        return "; ".join(self.source.explain())
-
-    @property
-    def portable(self) -> bool:
-        """Whether the source can be divided into pieces that travel."""
-        divide = getattr(self.source, "pieces", None)
-        travels = getattr(self.source, "travels", True)
-        return divide is not None and travels and divide() is not None
-
-    def pieces(self, want: Want) -> Sequence[Piece]:
-        """Return the pieces of the source; rows that are known by their number need those before counted."""
-        names = tuple(self.schema[index].name for index in want.columns)
-        kinds = tuple(self.schema[index].type for index in want.columns)
-        bounds = {self.schema[index].name: each for index, each in want.bounds.items()}
-        ordinal = getattr(self.source, "ordinal", None)
-        if want.ids and ordinal is None:
-            bounds = {}  # rows that are known by their number cannot be left out before they are counted
-        divide = getattr(self.source, "pieces", None)
-        parts: Sequence[Source] | None = divide(bounds, want.parts) if divide is not None else None
-        if parts is not None and not parts:
-            return []
-        noted = Pass(self.tally)
-        if parts is None:
-            return [GivenPiece(self.source, names, kinds, bounds, ordinal, 0, want.ids, noted, 0)]
-        if want.ids and ordinal is None:
-            counts = [part.row_count for part in parts]
-            if None in counts:
-                return [GivenPiece(self.source, names, kinds, bounds, ordinal, 0, True, noted, 0)]
-            firsts = list(accumulate((count or 0 for count in counts), initial=0))[:-1]
-        else:
-            firsts = [0] * len(parts)
-        return [
-            GivenPiece(part, names, kinds, bounds, ordinal, first, want.ids, noted, number)
-            for number, (part, first) in enumerate(zip(parts, firsts, strict=True))
-        ]
-
-
-@dataclass(frozen=True, eq=False)
-class GivenPiece:
+class ScanPiece:
     """One source, or a part of one."""
 
     source: Source
