@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from trueline.readers import Reader, Source
     from trueline.run import Executor, Observer, Step
     from trueline.view import View
+    from trueline.view.export import Exported
     from trueline.workspace.appending import Polled
     from trueline.workspace.reading import At
-    from trueline.workspace.reading.exporting import Exported
     from trueline.workspace.removal.dropping import Removed, Where
     from trueline.workspace.transfer.origin import Origin
     from trueline.workspace.transfer.transferred import Transferred
@@ -331,7 +331,7 @@ class Dataset:
     def export(
         self, path: str | os.PathLike[str], at: At = None, *, system: bool = False, overwrite: bool = False
     ) -> Exported:
-        """Write the current rows to a file: `.csv`, `.parquet`, `.json` or `.jsonl` (an object a line)."""
+        """Write the current rows to a file: `.csv`, `.parquet`, `.arrow`, `.json` or `.jsonl`."""
         from trueline.workspace.reading.exporting import export
 
         return export(self.view(at, system), path, overwrite=overwrite)
