@@ -180,7 +180,7 @@ def test_explain_shows_each_step(source):
         (lambda v: v.limit(-1), "limit"),
         (lambda v: v.skip(1.5), "skip"),
         (lambda v: v.limit(True), "limit"),
-        (lambda v: v.sort(), "sort by what"),
+        (lambda v: v.sort(), "without columns"),
         (lambda v: v.batches(["x"]), "no column 'x'"),
         (lambda v: tl.View.from_arrow([1]), "not an Arrow table"),
         (lambda v: tl.View.from_rows([1]), "a row is a int"),

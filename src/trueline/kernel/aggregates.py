@@ -58,7 +58,7 @@ AggregateKernel: TypeAlias = Callable[[Values, Spans, t.Type, int], pa.Array]
 
 
 def there(values: Values) -> npt.NDArray[np.bool_]:
-    """Say where values are not missing."""
+    """Say where values are not null."""
     return np.asarray(values.is_valid())
 
 
@@ -67,7 +67,7 @@ def _counts(mask: npt.NDArray[np.bool_], spans: Spans) -> Whole:
 
 
 def _typed(words: npt.NDArray[np.generic], missing: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
-    """Return numbers as an array of a type, missing where a mask says so."""
+    """Return numbers as an array of a type, null where a mask says so."""
     found = pa.array(words, mask=missing)
     if pa.types.is_temporal(kind.arrow):
         return found.cast(pa.int32() if kind.arrow.bit_width == 32 else pa.int64()).view(kind.arrow)
@@ -78,12 +78,12 @@ def _typed(words: npt.NDArray[np.generic], missing: npt.NDArray[np.bool_], kind:
 
 
 def count(values: Values | None, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
-    """How many rows, or of a column how many that are not missing."""
+    """How many rows, or of a column how many that are not null."""
     return pa.array(spans.lengths if values is None else _counts(there(values), spans))
 
 
 def count_distinct(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
-    """How many different values, of groups; missing is none."""
+    """How many different values, of groups; null is not one."""
     found, number = codes([values], spans.rows, nulls=False)
     group = np.repeat(np.arange(len(spans.low)), spans.lengths)
     inside = np.repeat(spans.low - np.cumsum(spans.lengths) + spans.lengths, spans.lengths)
@@ -96,7 +96,7 @@ def count_distinct(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.A
 
 
 def total(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
-    """The exact sum; missing where no value is there, or where it does not fit the type."""
+    """The exact sum; null where no value is there, or where it does not fit the type."""
     none = _counts(there(values), spans) == 0
     if pa.types.is_decimal(values.type):
         return _decimals(_decimal_sums(values, spans), none, kind)
@@ -174,7 +174,7 @@ def smallest(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
 
 
 def largest(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
-    """The last value in the order of `sort` that is not missing: NaN if there is one."""
+    """The last value in the order of `sort` that is not null: NaN if there is one."""
     return _extreme(values, spans, kind, largest=True)
 
 
@@ -188,7 +188,7 @@ def _extreme(values: Values, spans: Spans, kind: t.Type, *, largest: bool) -> pa
         words[order] = np.arange(len(order), dtype=np.uint64)
     else:
         words = order_words(values)
-    # What is missing must not win.
+    # A null must not win.
     words = np.where(valid, words, np.uint64(0) if largest else ~np.uint64(0))
     found = _of_spans(words, spans, np.maximum if largest else np.minimum)
     if by_rank:
@@ -236,17 +236,17 @@ def _from_words(words: Words, none: npt.NDArray[np.bool_], kind: t.Type) -> pa.A
 
 
 def first(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
-    """The value of the first row, missing if it is missing there."""
+    """The value of the first row, null if it is null there."""
     return values.take(pa.array(spans.low, mask=spans.lengths == 0))
 
 
 def last(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
-    """The value of the last row, missing if it is missing there."""
+    """The value of the last row, null if it is null there."""
     return values.take(pa.array(spans.high - 1, mask=spans.lengths == 0))
 
 
 def lag(values: Values, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
-    """The value k rows before, missing where there is no such row; windows only."""
+    """The value k rows before, null where there is no such row; windows only."""
     assert spans.at is not None
     assert spans.start is not None
     assert spans.stop is not None
@@ -255,12 +255,12 @@ def lag(values: Values, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
 
 
 def lead(values: Values, spans: Spans, kind: t.Type, k: int) -> pa.Array:
-    """The value k rows after, missing where there is no such row; windows only."""
+    """The value k rows after, null where there is no such row; windows only."""
     return lag(values, spans, kind, -k)
 
 
 def collect(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
-    """All values as a vector, missing ones too."""
+    """All values as a vector, nulls too."""
     ends = np.cumsum(spans.lengths)
     places = np.arange(int(ends[-1]) if len(ends) else 0)
     places += np.repeat(spans.low - ends + spans.lengths, spans.lengths)
@@ -272,13 +272,13 @@ def collect(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
 
 
 def any_true(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
-    """Whether one is true; missing where no value is there."""
+    """Whether one is true; null where no value is there."""
     true, none = _truth(values, spans)
     return pa.array(true > 0, mask=none)
 
 
 def all_true(values: Values, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
-    """Whether none that is there is false; missing where no value is there."""
+    """Whether none that is there is false; null where no value is there."""
     true, none = _truth(values, spans)
     return pa.array(true == _counts(there(values), spans), mask=none)
 

@@ -36,7 +36,7 @@ def has_words(kind: pa.DataType) -> bool:
 
 
 def order_words(array: pa.Array) -> Words:
-    """Return words in the order of the values, NaN the largest; where a value is missing, any word."""
+    """Return words in the order of the values, NaN the largest; where a value is null, any word."""
     kind = array.type
     if pa.types.is_floating(kind):
         filled = pc.fill_null(array, pa.scalar(0.0, kind)) if array.null_count else array
@@ -56,7 +56,7 @@ def places_in_order(arrays: Sequence[pa.Array], descending: Sequence[bool]) -> P
     names = [f"k{number}" for number in range(len(arrays))]
     table = pa.table(dict(zip(names, [_comparable(array) for array in arrays], strict=True)))
     how = ["descending" if down else "ascending" for down in descending]
-    found = pc.sort_indices(table, sort_keys=list(zip(names, how, strict=True)))  # missing last
+    found = pc.sort_indices(table, sort_keys=list(zip(names, how, strict=True)))  # null last
     return np.asarray(found).astype(np.int64)
 
 
@@ -68,7 +68,7 @@ def _comparable(array: pa.Array) -> pa.Array:
 
 
 def sorted_words(array: pa.Array, descending: bool) -> Words | None:
-    """Return words that rise in an order of values; None for values that have none, or that are missing."""
+    """Return words that rise in an order of values; None for values that have none, or that are null."""
     return _directed(array, descending) if has_words(array.type) and not array.null_count else None
 
 
@@ -259,7 +259,7 @@ class KeyIndex:
         self._starts = np.concatenate([[0], np.cumsum(slots)])
 
     def find(self, arrays: Sequence[pa.Array], rows: int) -> Codes:
-        """Return the numbers of the keys of other rows, -1 where there is none or a value is missing."""
+        """Return the numbers of the keys of other rows, -1 where there is none or a value is null."""
         given = [plain(array) for array in arrays]
         hashes = hash_values(given, rows, self._salt)
         found = np.full(rows, -1, np.int64)

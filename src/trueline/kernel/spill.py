@@ -90,6 +90,6 @@ def _explained(path: Path) -> Iterator[None]:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise StorageFull(
-            f"no room for rows that do not fit in memory: {path.parent}",
-            remedy=f"make room there, set TMPDIR to another place, or {MEMORY_VARIABLE} to more megabytes",
+            f"no space left for rows that do not fit in memory: {path.parent}",
+            remedy=f"free some space, set TMPDIR to another place, or {MEMORY_VARIABLE} to more megabytes",
         ) from error

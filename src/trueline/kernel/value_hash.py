@@ -70,7 +70,7 @@ def hash_ids(ids: RowIds, salt: Salt) -> Words:
 def hash_values(arrays: Sequence[pa.Array], rows: int, salt: Salt) -> Words:
     """Return a hash of every row's values; equal values have equal hashes, also of other widths.
 
-    NaN is one value, so are 0.0 and -0.0, and so is missing.
+    NaN is one value, so are 0.0 and -0.0, and so is null.
 
     >>> wide, narrow = pa.array([1, 1, 2]), pa.array([1, 1, 2], pa.int8())
     >>> found = hash_values([wide], 3, Salt(0, 0)).tolist()
@@ -100,7 +100,7 @@ def is_one_word(kind: pa.DataType) -> bool:
 
 
 def value_words(array: pa.Array) -> Words:
-    """Return a word for every value; where a value is missing it is any word."""
+    """Return a word for every value; where a value is null it is any word."""
     kind = array.type
     if pa.types.is_floating(kind):
         return canonical(_filled(array.cast(pa.float64()), 0.0)).view(np.uint64)
@@ -114,7 +114,7 @@ def value_words(array: pa.Array) -> Words:
 
 
 def whole_numbers(array: pa.Array) -> npt.NDArray[np.int64]:
-    """Return booleans, whole numbers and times as whole numbers; 0 where a value is missing."""
+    """Return booleans, whole numbers and times as whole numbers; 0 where a value is null."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return np.asarray(pc.fill_null(array, False)).astype(np.int64)

@@ -98,8 +98,8 @@ def _strange(ticks: npt.NDArray[np.int64], kind: Any, unit: str) -> npt.NDArray[
 class VectorValue:
     """Values in a row of their own: nobody can change them, and how they are encoded makes no difference.
 
-    Two are equal if they have the same items; what is missing equals what is
-    missing, NaN equals NaN, and a list is equal to one of the same items.
+    Two are equal if they have the same items; null
+    equals null, NaN equals NaN, and a list is equal to one of the same items.
 
     >>> v = VectorValue.of(t.vector(t.float32, 4), size=4, indices=[1], values=[2.5])
     >>> len(v), v[1], v[0], list(v), v == [0, 2.5, 0, 0], v == v.dense()
@@ -148,7 +148,7 @@ class VectorValue:
         return VectorValue(self._type, self._size, None, pa.array(self._stored(), self._type.item.arrow))
 
     def to_list(self) -> list[Any]:
-        """Return all values as Python has them, None where one is missing."""
+        """Return all values as Python has them, None where one is null."""
         listed: list[Any] = python(self._type.item)(self._values)
         return listed if self._indices is None else self._filled(listed, python(self._type.item))
 
@@ -164,7 +164,7 @@ class VectorValue:
         return found
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
-        """All values; a missing one is NaN among floats, else None in an array of objects."""
+        """All values; a null one is NaN among floats, else None in an array of objects."""
         del copy  # it is one in any case
         floating = self._type.item in t.FLOATS
         if self._type.item in t.NUMBERS and (floating or not self._values.null_count):

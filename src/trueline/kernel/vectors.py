@@ -2,11 +2,11 @@
 
 Dense is a list for each row (of a fixed size, if the type says so). Sparse is
 a struct for each row: `size`, `indices` in rising order, and as many `values`;
-a row whose `indices` are missing is dense within it (view:C105). Entries that
+a row whose `indices` are null is dense within it (view:C105). Entries that
 are not listed have the item's default: 0, false, the empty text (view:C106).
 
 What a source hands over is looked at once, as it comes in: a vector that is
-malformed or of the wrong length is missing, like any cell that cannot be
+malformed or of the wrong length is null, like any cell that cannot be
 read, whichever columns are read (view:C37, view:C108). From there on every
 vector is well formed; a kernel that makes another one is wrong, and told so
 by `checked`.
@@ -114,7 +114,7 @@ def _offsets(counts: Ints) -> Array:
     total = int(counts.sum())
     if total > _LARGEST:
         raise InputError(
-            f"{total:,} values of vectors at once",
+            f"{total:,} values of vectors do not fit one array",
             remedy="read them sparse, row by row with a cursor, or take fewer columns",
             code="TooLarge",
         )
@@ -178,7 +178,7 @@ def together(parts: Apart, kind: t.Vector) -> Array:
 
 
 def is_default(items: Array, item: t.Type) -> Flags:
-    """Say which values are exactly the default: not what is missing, and not the negative zero."""
+    """Say which values are exactly the default: not null, and not the negative zero."""
     kind = items.type
     if pa.types.is_floating(kind):
         bits = items.view(pa.int32() if kind.bit_width == 32 else pa.int64())
@@ -213,7 +213,7 @@ def sizes(array: Array) -> Array:
 
 
 def items_at(array: Array, kind: t.Vector, places: Ints) -> Array:
-    """Return one value of each row, by its place; missing where there is none."""
+    """Return one value of each row, by its place; null where there is none."""
     found = apart(array)
     inside = found.valid & (places >= 0) & (places < found.sizes)
     # The values stand in order of row and place: one search finds them all.
@@ -242,7 +242,7 @@ def with_items(array: Array, kind: t.Vector, item: t.Type, change: Callable[[Arr
         return together(parts, target)
     items = change(found.items)
     if target.size:
-        # Missing rows have slots too.
+        # Null rows have slots too.
         source = np.where(found.valid, found.starts, -1)[:, None] + np.arange(target.size)
         gone = np.repeat(~found.valid, target.size)
         items = items.take(pa.array(source.reshape(-1), mask=gone))
@@ -250,7 +250,7 @@ def with_items(array: Array, kind: t.Vector, item: t.Type, change: Callable[[Arr
 
 
 def sized(array: Array, kind: t.Vector, target: t.Vector) -> Array:
-    """Return vectors as those of a type with the same items; those of another length are missing."""
+    """Return vectors as those of a type with the same items; those of another length are null."""
     if is_sparse(array):
         wrong = _wrong_size(np.asarray(pc.fill_null(sizes(array), 0), np.int64), target)
         return _without(array, wrong)
@@ -294,7 +294,7 @@ def _bare(found: Apart, kind: t.Vector) -> Apart:
 
 
 def mended(array: Array, kind: t.Vector) -> tuple[Array, int]:
-    """Return vectors of a source with the malformed ones missing, and how many those are (view:C37)."""
+    """Return vectors of a source with the malformed ones null, and how many those are (view:C37)."""
     wrong = malformed(array, kind)
     count = int(np.count_nonzero(wrong))
     return (_without(array, wrong), count) if count else (array, 0)

@@ -194,7 +194,7 @@ def _written(
     target = Path(path)
     if not node.schema.visible:
         raise SchemaError(
-            "the view has no columns, and a file keeps no rows without one",
+            "the view has no columns, and a file without columns holds no rows",
             remedy="select a column, or add one: with_row_id('id')",
         )
     if target.exists() and not overwrite:
@@ -209,7 +209,7 @@ def _written(
         staged.replace(target)
     except MemoryError as error:
         raise OutOfMemory(
-            f"there is no memory to write {target.name}: {error}", remedy="give this process more memory"
+            f"not enough memory to write {target.name}: {error}", remedy="give this process more memory"
         ) from error
     except pa.ArrowException as error:
         raise SchemaError(

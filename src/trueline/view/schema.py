@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column before it has a place: its name, type, annotations, and whether it may be missing."""
+    """A column before it has a place: its name, type, annotations, and whether it may be null."""
 
     name: str
     type: t.Type
@@ -124,7 +124,7 @@ class Schema:
         """Return the column of a name, or None if there is none (view:C5); a name has to be one (view:C3)."""
         asked: object = name
         if not isinstance(asked, str) or not asked:
-            raise SchemaError(f"{name!r} is no name of a column", remedy="give one", code="BadName")
+            raise SchemaError(f"{name!r} is not a column name", remedy="give one", code="BadName")
         return self._by_name.get(name)
 
     def find(self, key: Key) -> Column:

@@ -56,5 +56,5 @@ class Divisible(Source, Protocol):
     def files(self) -> Sequence[str] | None:
         """Return Parquet files on a file system that together hold the same rows; None if there are none.
 
-        Columns are found in them by name; one that a file lacks is missing there.
+        Columns are found in them by name; one that a file lacks is null there.
         """

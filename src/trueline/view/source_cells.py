@@ -1,7 +1,7 @@
 """What a source hands over, made to be what its schema says: the one place where cells are looked at.
 
-Behind it every array has exactly its column's type. A cell that is no value
-of the type is missing, whichever columns are read (view:C37): a code beyond
+Behind it every array has exactly its column's type. A cell that is not a value
+of the type is null, whichever columns are read (view:C37): a code beyond
 a category's count, a vector that is malformed or of the wrong length.
 
 Such cells are counted once, however often they are met. Files, and groups of rows in them, are read as a
@@ -115,7 +115,7 @@ class Tally:
             new = {name: count for name, count in counts.items() if (part, name) not in self._bad}
             self._bad.update({(part, name): count for name, count in counts.items()})
         for name, count in new.items():
-            console.current().warn(f"{path}: {count:,} cells of {name!r} cannot be read, and are missing")
+            console.current().warn(f"{path}: {count:,} cells of {name!r} cannot be read, and are null")
 
     def note_pass(self, name: str, count: int) -> None:
         """Keep how many cells of a column a pass over the rows has found bad, if none has found more."""
@@ -183,7 +183,7 @@ def as_types(
     names: Sequence[str],
     bad: Counter[str],
 ) -> tuple[pa.Array, ...]:
-    """Return columns as arrays of their types, and add to `bad` the cells that are missing only now."""
+    """Return columns as arrays of their types, and add to `bad` the cells that are null only now."""
     arrays = []
     for column, kind, name in zip(columns, kinds, names, strict=True):
         array = entered(column, kind)

@@ -68,7 +68,9 @@ class Verbs:
         seen = [places.get(c.index, c.name) for c in self.schema.visible]
         if len(set(seen)) != len(seen):
             twice = next(name for name in seen if seen.count(name) > 1)
-            raise SchemaError(f"two columns would be {twice!r}", remedy="rename the other too", column=twice)
+            raise SchemaError(
+                f"two columns would be named {twice!r}", remedy="rename the other too", column=twice
+            )
         line = [c.index for c in self.schema]
         return self._made_of(selected(self.node, line, [places.get(c.index, c.name) for c in self.schema]))
 
@@ -94,7 +96,7 @@ class Verbs:
         """Keep the rows for which a condition is true; `:name` in it stands for a parameter.
 
         `docs/expressions.md` describes the language. A row for which there is no
-        answer (a missing value, a division by zero) is not kept.
+        answer (a null value, a division by zero) is not kept.
         """
         return self._made_of(filtered(self.node, where, parameters))
 
@@ -136,7 +138,7 @@ class Verbs:
     # --- order --------------------------------------------------------------------------
 
     def sort(self, *columns: str, descending: bool | Sequence[bool] = False) -> Self:
-        """Order the rows by columns: missing last, NaN before it, equal rows as they were."""
+        """Order the rows by columns: null last, NaN before it, equal rows as they were."""
         return self._made_of(sorted_by(self.node, columns, descending))
 
     def shuffle(self, seed: int) -> Self:
@@ -164,7 +166,7 @@ class Verbs:
     ) -> Self:
         """Bring rows with equal keys together, in the order of the left, then of the right.
 
-        Missing keys have no partner. `as_of` names a column: the partner is the
+        Null keys have no partner. `as_of` names a column: the partner is the
         last one of the same key whose value there is not after ours.
         """
         return self._made_of(joined(self.node, other.node, on, how, as_of, suffix))

@@ -82,13 +82,11 @@ class View(Verbs):
 
     @classmethod
     def from_pandas(cls, frame: pd.DataFrame) -> Self:
-        """View a pandas frame; its index is left out, NaN in it is missing."""
+        """View a pandas frame; its index is left out, NaN in it is null."""
         try:
             return cls(Memory(pa.Table.from_pandas(frame, preserve_index=False)))
         except pa.ArrowException as error:
-            raise SchemaError(
-                f"the frame cannot be held by Arrow: {error}", remedy="cast the column"
-            ) from None
+            raise SchemaError(f"Arrow cannot hold the frame: {error}", remedy="cast the column") from None
 
     @classmethod
     def from_polars(cls, frame: Any) -> Self:
@@ -97,7 +95,7 @@ class View(Verbs):
 
     @classmethod
     def from_rows(cls, rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Self:
-        """View dictionaries or dataclasses; a name that a row lacks is missing there.
+        """View dictionaries or dataclasses; a name that a row lacks is null there.
 
         >>> from trueline import View
         >>> View.from_rows([{"x": 1}, {"y": "a"}]).to_arrow().to_pydict()
@@ -182,7 +180,7 @@ class View(Verbs):
 
     @property
     def bad(self) -> Mapping[str, int]:
-        """How many cells of the sources are no values and so missing, by column, as far as they were read."""
+        """How many cells could not be read and are null, by column, as far as the sources were read."""
         return bad_cells(self._node)
 
     def origin(self, column: Key) -> ColumnOrigin | None:

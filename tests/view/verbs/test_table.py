@@ -444,7 +444,7 @@ CHECKS = {
         "unknown; known where all or none are chosen": rows_are_known_for_all_or_none,
         "the sum": rows_are_the_sum,
         "the smallest": rows_are_the_smallest,
-        "rows × size where it is fixed and none is missing": rows_are_times_size,
+        "rows × size where it is fixed and none is null": rows_are_times_size,
         "unknown; an as-of left join has the left's": rows_of_joins,
         "the input's; known once read": rows_are_known_once_read,
     },

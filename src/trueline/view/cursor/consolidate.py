@@ -33,7 +33,7 @@ def consolidate(cursors: Sequence[Cursor]) -> Consolidated:
     if not members:
         raise InputError("no cursors to merge", remedy="give what view.cursor_set() returned")
     if len({id(member) for member in members}) < len(members):
-        raise InputError("a cursor is there twice", remedy="give each member of the set once")
+        raise InputError("a cursor is given twice", remedy="give each member of the set once")
     first = members[0]
     for member in members[1:]:
         if member.schema is not first.schema:
@@ -121,7 +121,7 @@ class Consolidated:
             return self._smallest()
         except BaseException:
             for member in self._members:
-                with suppress(Exception):  # the first error is the one to tell of
+                with suppress(Exception):  # the first error is the one to report
                     member.close()
             self._end()
             raise
@@ -152,7 +152,7 @@ class Consolidated:
         self._position, self._here.member = -1, len(self._members)
 
     def close(self) -> None:
-        """Close all members (view:C55); what one of them has to complain of is raised when all are."""
+        """Close all members (view:C55); an error of one is raised when all are closed."""
         self._end()
         problems = []
         for member in self._members:

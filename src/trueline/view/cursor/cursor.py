@@ -39,8 +39,8 @@ class _Here:
 def nowhere(_: int = -1) -> NoReturn:
     """Refuse to fetch: what a getter does where there is no row (view:C44)."""
     raise InputError(
-        "nothing can be fetched now: the cursor stands at no row",
-        remedy="call move_next(), and fetch only while it returns True",
+        "the cursor is not on a row, so there is no value to get",
+        remedy="call move_next(), and get values only while it returns True",
         code="NoRow",
     )
 
@@ -149,7 +149,7 @@ class ChunkCursor:
                 return False
             if self._fetching:
                 raise CursorShared(
-                    "two threads move one cursor",
+                    "two threads move the same cursor",
                     remedy="give each thread a cursor of its own, or a member of view.cursor_set()",
                 )
             self._fetching = True

@@ -85,7 +85,7 @@ def _arithmetic(node: t.Arithmetic | t.Negate | t.Months, batch: pa.RecordBatch)
         case t.Negate(of):
             return arithmetic("-", pa.scalar(0, pa.int64()), evaluate(of, batch))
     raise SchemaError(
-        "a span of months stands alone",
+        "an interval of months is not added to a date",
         remedy="add it to a date: day + interval 1 month",
         code="TypeMismatch",
     )
@@ -119,7 +119,7 @@ def _truth(side: Operand) -> Operand:
 
 
 def compare(op: str, left: Operand, right: Operand) -> Operand:
-    """Compare two sides; missing where one is."""
+    """Compare two sides; null where one is."""
     one, other = aligned(left, right, "compare")
     if pa.types.is_null(one.type):
         return pc.equal(one.cast(pa.bool_()), other.cast(pa.bool_()))
@@ -137,9 +137,9 @@ def _distinct(left: Operand, right: Operand, negated: bool) -> Operand:
 
 
 def _among(of: Operand, values: list[pa.Scalar]) -> Operand:
-    """One of the values; missing if none is and one of them is missing."""
+    """One of the values; null if none is and one of them is null."""
     of = plain(of)
-    # Nothing is in an empty list, not even what is missing.
+    # Nothing is in an empty list, not even null.
     found: list[Operand] = [pc.and_(pc.is_null(of), False)]
     alike: list[pa.Scalar] = []
     for value in values:

@@ -42,12 +42,12 @@ class Expression:
         return self.tree.name if isinstance(self.tree, t.Name) else None
 
     def values(self, batch: pa.RecordBatch, rows: int) -> pa.Array:
-        """Return its value for each row, missing where there is no answer."""
+        """Return its value for each row, null where there is no answer."""
         found = as_array(evaluate(self.tree, batch), rows)
         return found if found.type == self.type else found.cast(self.type)
 
     def mask(self, batch: pa.RecordBatch) -> pa.Array:
-        """Say for each row whether the condition is true; where it is missing it is not."""
+        """Say for each row whether the condition is true; where it is null it is not."""
         return pc.fill_null(as_array(evaluate(self.tree, batch), batch.num_rows), False)
 
 
@@ -77,7 +77,7 @@ def expression(text: str, schema: pa.Schema, parameters: Mapping[str, object] | 
 
 
 def _bound(node: t.Expr, fields: pa.Schema) -> t.Expr:
-    """Tell columns their types, and reckon out what is the same for all rows."""
+    """Give columns their types, and compute what is the same for all rows."""
     if isinstance(node, t.Name):
         return t.Name(node.name, of(fields.field(node.name)))
     parts = list(t.parts(node))
@@ -88,7 +88,7 @@ def _bound(node: t.Expr, fields: pa.Schema) -> t.Expr:
 
 
 def condition(text: str, schema: pa.Schema, parameters: Mapping[str, object] | None = None) -> Expression:
-    """Read a condition and bind it to columns: an expression that is true, false or missing.
+    """Read a condition and bind it to columns: an expression that is true, false or null.
 
     >>> schema = pa.schema({"x": pa.int64()})
     >>> found = condition("x > :a and x / 0 is null", schema, {"a": 1})

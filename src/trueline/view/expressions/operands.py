@@ -24,6 +24,8 @@ from trueline.view.expressions.literals import as_date, as_timestamp
 Operand: TypeAlias = Any
 Array: TypeAlias = Any
 
+# What is done with two operands, as people say it.
+VERBS: Final = {"+": "add", "-": "subtract", "*": "multiply", "/": "divide", "%": "take the remainder of"}
 _UNITS: Final = ("s", "ms", "us", "ns")
 _EXACT: Final = pa.decimal128(38, 0)
 
@@ -46,7 +48,7 @@ def over(sides: Sequence[Operand], run: Callable[..., Array]) -> Operand:
 
 
 def flags(array: Array) -> npt.NDArray[np.bool_]:
-    """Return truth as numpy has it; missing is false."""
+    """Return truth as numpy has it; null is false."""
     return np.asarray(pc.fill_null(array, False))
 
 
@@ -85,9 +87,12 @@ def plain(side: Operand) -> Operand:
 
 def not_comparable(left: Operand, right: Operand, doing: str) -> SchemaError:
     """The error of two types that do not go together."""
+    constant = isinstance(left, pa.Scalar) or isinstance(right, pa.Scalar)
     return SchemaError(
         f"cannot {doing} {_shown(left)} and {_shown(right)}",
-        remedy="write the constant in the column's type, as in date'2026-11-13'",
+        remedy="write the constant in the column's type, as in date'2026-11-13'"
+        if constant
+        else "convert one of them, as in cast(x as double)",
         code="TypeMismatch",
         left=str(left.type),
         right=str(right.type),
@@ -198,7 +203,7 @@ def exact(side: Operand) -> Operand:
 
 
 def is_number(kind: pa.DataType) -> bool:
-    """Whether values can be reckoned with."""
+    """Whether values are numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 

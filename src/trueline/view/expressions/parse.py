@@ -31,7 +31,7 @@ _COMPARE: Final[dict[type, t.Comparing]] = {
     sql.GT: ">",
     sql.GTE: ">=",
 }
-_RECKON: Final[dict[type, t.Reckoning]] = {
+_ARITHMETIC: Final[dict[type, t.ArithmeticOp]] = {
     sql.Add: "+",
     sql.Sub: "-",
     sql.Mul: "*",
@@ -125,8 +125,8 @@ class _Reader:
 
         if kind in _COMPARE:
             return t.Compare(_COMPARE[kind], part(found.this), part(found.expression))
-        if kind in _RECKON:
-            return t.Arithmetic(_RECKON[kind], part(found.this), part(found.expression))
+        if kind in _ARITHMETIC:
+            return t.Arithmetic(_ARITHMETIC[kind], part(found.this), part(found.expression))
         match found:
             case sql.Paren():
                 return part(found.this)

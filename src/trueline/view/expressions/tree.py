@@ -13,7 +13,7 @@ from trueline.errors import SchemaError
 from trueline.types import Type
 
 Comparing: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
-Reckoning: TypeAlias = Literal["+", "-", "*", "/", "%"]
+ArithmeticOp: TypeAlias = Literal["+", "-", "*", "/", "%"]
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Compare:
-    """Two values compared; missing if one of them is."""
+    """Two values compared; null if one of them is."""
 
     op: Comparing
     left: Expr
@@ -42,7 +42,7 @@ class Compare:
 
 @dataclass(frozen=True)
 class Distinct:
-    """Whether two values differ, where missing is a value like others; `negated` asks whether they do not."""
+    """Whether two values differ, where null is a value like others; `negated` asks whether they do not."""
 
     left: Expr
     right: Expr
@@ -74,14 +74,14 @@ class Not:
 
 @dataclass(frozen=True)
 class IsNull:
-    """Whether a value is missing."""
+    """Whether a value is null."""
 
     of: Expr
 
 
 @dataclass(frozen=True)
 class IsTruth:
-    """`is true` and `is false`: missing is neither."""
+    """`is true` and `is false`: null is neither."""
 
     of: Expr
     truth: bool
@@ -106,9 +106,9 @@ class Like:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Arithmetic; missing where there is no answer: division by zero, overflow."""
+    """Arithmetic; null where there is no answer: division by zero, overflow."""
 
-    op: Reckoning
+    op: ArithmeticOp
     left: Expr
     right: Expr
 
@@ -129,7 +129,7 @@ class Months:
 
 @dataclass(frozen=True)
 class Cast:
-    """A value of another type; missing where there is none."""
+    """A value of another type; null where there is none."""
 
     of: Expr
     kind: Type

@@ -91,7 +91,7 @@ def _together(columns: Sequence[Column]) -> Field:
             )
         if category_values(first) != category_values(column):
             raise SchemaError(
-                f"the codes of column {first.name!r} stand for other values in view {number + 1}",
+                f"the codes of column {first.name!r} mean other values in view {number + 1}",
                 remedy="make them categories of the same values, or text",
                 code="TypeMismatch",
                 column=first.name,

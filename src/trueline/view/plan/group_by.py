@@ -102,7 +102,7 @@ class AggregateCall:
 
     @property
     def field(self) -> Field:
-        """The column it makes; counts are never missing."""
+        """The column it makes; counts are never null."""
         return Field(self.name, self.type, nullable=self.kind.make not in (s.count, s.count_distinct))
 
     def of(self, values: pa.Array | None, spans: s.Spans) -> pa.Array:
@@ -204,7 +204,7 @@ def _read(name: str, text: object, *, window: bool) -> tuple[Aggregate, str | No
     if call is None or kind is None or not (kind.windows if window else kind.groups):
         known = ", ".join(word for word, each in _KINDS.items() if (each.windows if window else each.groups))
         raise InputError(
-            f"{name} = {text!r:.200} is no aggregate of {'a window' if window else 'groups'}",
+            f"{name} = {text!r:.200} is not an aggregate of {'a window' if window else 'groups'}",
             remedy=f"write one of {known} of a column or an expression, as in sum(x * 2); "
             "compute with the results in with_columns()",
             code="BadExpression",
@@ -235,7 +235,7 @@ def _typed(name: str, text: str, kind: Aggregate, column: Column | None, k: int)
     result = kind.result(given)
     if result is None:
         raise SchemaError(
-            f"{name} = {text} is of a column of type {given}; it takes {kind.takes}",
+            f"{name} = {text} is applied to type {given}; it takes {kind.takes}",
             remedy="choose another column, or convert it first",
             code="TypeMismatch",
             found=str(given),

@@ -90,14 +90,14 @@ def joined(  # noqa: PLR0917 (as `View.join` has them)
 ) -> Join:
     """Join two views; all that can be wrong with the columns is said here."""
     if how not in _HOW:
-        raise InputError(f"a {how!r} join", remedy=f"how is one of {', '.join(_HOW)}")
+        raise InputError(f"there is no {how!r} join", remedy=f"use one of {', '.join(_HOW)}")
     names = (
         dict(on)
         if isinstance(on, Mapping)
         else {each: each for each in ([on] if isinstance(on, str) else on)}
     )
     if not names and as_of is None:
-        raise InputError("a join on no column", remedy="name the columns whose values are to be equal")
+        raise InputError("join() without key columns", remedy="name the columns whose values are to be equal")
     lefts = key_columns(left.schema, tuple(names), "a join")
     rights = key_columns(right.schema, tuple(names.values()), "a join")
     for mine, theirs in zip(lefts, rights, strict=True):
@@ -123,7 +123,7 @@ def joined(  # noqa: PLR0917 (as `View.join` has them)
         name = column.name if column.name not in left.schema else f"{column.name}{suffix}"
         if name in {field.name for field in fields}:
             raise SchemaError(
-                f"two columns would be {name!r}",
+                f"two columns would be named {name!r}",
                 remedy="rename() one of them, or give another suffix=",
                 column=name,
             )
@@ -164,7 +164,7 @@ def _check(mine: Column, theirs: Column) -> None:
         )
     if category_values(mine) != category_values(theirs):
         raise SchemaError(
-            f"the codes of {mine.name!r} and {theirs.name!r} stand for other values",
+            f"the codes of {mine.name!r} and {theirs.name!r} mean different values",
             remedy="make them categories of the same values, or text",
             code="TypeMismatch",
             column=mine.name,

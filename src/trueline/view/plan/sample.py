@@ -170,7 +170,7 @@ def split(
     shares: list[Fraction] = [_fraction(each) for each in fractions]
     if not shares or any(share < 0 for share in shares) or abs(sum(shares, Fraction(0)) - 1) > _NEAR:
         raise InputError(
-            f"a split into {list(fractions)!r}",
+            f"split({list(fractions)!r}) does not add up to 1",
             remedy="give fractions from 0 on that add up to 1, as in (0.8, 0.2)",
         )
     limits = [0, *(min(_ALL, _limit(share)) for share in accumulate(shares[:-1])), _ALL]

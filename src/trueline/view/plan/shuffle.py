@@ -34,5 +34,5 @@ def shuffled(below: Node, seed: int) -> Shuffle:
 def whole_seed(seed: object) -> int:
     """Return a seed, which is any whole number."""
     if isinstance(seed, bool) or not isinstance(seed, int):
-        raise InputError(f"the seed is {seed!r}", remedy="give a whole number")
+        raise InputError(f"the seed {seed!r} is not a whole number", remedy="give a whole number")
     return seed

@@ -32,7 +32,7 @@ class Sort(OneInput):
 def sorted_by(below: Node, columns: Sequence[str], descending: bool | Sequence[bool]) -> Sort:
     """Order rows by columns; one direction for all of them, or one for each."""
     if not columns:
-        raise InputError("sort by what?", remedy="name the columns")
+        raise InputError("sort() without columns", remedy="name the columns to sort by")
     found = below.schema.find_all(tuple(columns))
     for column in found:
         if not column.type.has_order:

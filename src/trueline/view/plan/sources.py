@@ -65,7 +65,7 @@ class Numbers(SourceNode):
     def __post_init__(self) -> None:
         for each in (self.count, self.start):
             if isinstance(each, bool) or not isinstance(each, int):
-                raise InputError(f"a range of {each!r}", remedy="give whole numbers")
+                raise InputError(f"range({each!r}) is not of whole numbers", remedy="give whole numbers")
         if self.count < 0 or not -(1 << 63) <= self.start <= (1 << 63) - max(1, self.count):
             raise InputError(
                 f"{self.count:,} numbers from {self.start:,} on", remedy="stay within 64 bits, from 0 rows on"

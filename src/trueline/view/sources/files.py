@@ -1,6 +1,6 @@
 """Files as views: CSV, JSON lines and text, in the order given, pinned by size and time (decision 3).
 
-A cell that cannot be read is missing, and counted when it is read; no row is
+A cell that cannot be read is null, and counted when it is read; no row is
 ever left out because of one, whichever columns are read (view:C34, view:C37).
 """
 

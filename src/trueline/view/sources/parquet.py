@@ -107,7 +107,7 @@ def opened(source: Source) -> Iterator[pq.ParquetFile]:
             if isinstance(error, InputError):
                 raise
             raise BrokenFile(
-                f"{source.path} is broken or not Parquet: {str(error).splitlines()[0][:200]}",
+                f"{source.path} is corrupt or not a Parquet file: {str(error).splitlines()[0][:200]}",
                 remedy="fetch the file again",
                 path=source.path,
             ) from error
@@ -124,10 +124,10 @@ def parquet_files(paths: Any, schema: pa.Schema | None = None) -> ParquetFiles:
         with opened(source) as file:
             found = file.schema_arrow
             if len(set(found.names)) < len(found.names):
-                raise SchemaError(f"{source.path} has two columns of one name", remedy="rename one")
+                raise SchemaError(f"{source.path} has two columns with the same name", remedy="rename one")
             if schema is not None and not found.equals(schema):
                 raise SchemaError(
-                    f"{source.path} has other columns than the files before it: {_difference(schema, found)}",
+                    f"{source.path} differs from the files before it: {_difference(schema, found)}",
                     remedy="read the files separately, select what they share, and concat",
                     path=source.path,
                 )

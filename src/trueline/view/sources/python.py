@@ -30,7 +30,7 @@ def from_rows(rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Me
             columns.append(pa.array([row.get(name) for row in plain], kind))
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             raise SchemaError(
-                f"column {name!r} holds values of no one type: {error}",
+                f"column {name!r} holds values of more than one type: {error}",
                 remedy="give values of one type, or a schema",
                 column=name,
             ) from None
@@ -101,7 +101,7 @@ def _fits(asked: t.Type, found: t.Type) -> bool:
 
 def _fields(of: type) -> dict[str, tuple[t.Type, bool]]:
     if not is_dataclass(of):
-        raise InputError(f"{of.__name__} is no dataclass", remedy="decorate it with @dataclass")
+        raise InputError(f"{of.__name__} is not a dataclass", remedy="decorate it with @dataclass")
     hints = get_type_hints(of)
     return {
         each.name: (

@@ -25,7 +25,7 @@ def logical(side: Operand) -> t.Type:
 
 
 def converted(side: Operand, target: t.Type) -> Operand:
-    """Return a side as another type, missing where there is no such value."""
+    """Return a side as another type, null where there is no such value."""
     source = logical(side)
     if source == target and side.type == target.arrow:
         return side
@@ -164,7 +164,7 @@ def _first(array: Array, _: Array) -> Array:
     return array
 
 
-@function("coalesce", "values", "values*", says="the first that is not missing")
+@function("coalesce", "values", "values*", says="the first that is not null")
 def coalesce(*sides: Operand) -> Operand:
     """Return the first that is there."""
     given = common(sides)
@@ -173,7 +173,7 @@ def coalesce(*sides: Operand) -> Operand:
     return over(given, lambda *arrays: reduce(lambda a, b: pc.if_else(pc.is_valid(a), a, b), arrays))
 
 
-@function("nullif", "values", "values", says="the first, missing where both are equal")
+@function("nullif", "values", "values", says="the first, null where both are equal")
 def nullif(one: Operand, other: Operand) -> Operand:
     """Return the first where it differs from the second."""
     from trueline.view.expressions.evaluate import compare
@@ -182,9 +182,9 @@ def nullif(one: Operand, other: Operand) -> Operand:
     return case([equal], [pa.scalar(None, plain(one).type), one])
 
 
-@function("isnull", "values", says="whether it is missing, as `is null`")
+@function("isnull", "values", says="whether it is null, as `is null`")
 def isnull(side: Operand) -> Operand:
-    """Say whether a value is missing."""
+    """Say whether a value is null."""
     return pc.is_null(side)
 
 

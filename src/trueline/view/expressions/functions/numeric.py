@@ -1,7 +1,8 @@
-"""Functions of numbers, and arithmetic: whole numbers stay whole, what has no answer is missing."""
+"""Functions of numbers, and arithmetic: whole numbers stay whole, what has no answer is null."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Final
@@ -16,6 +17,7 @@ from trueline.view.converting import convert
 from trueline.view.converting.numbers import limits
 from trueline.view.expressions.functions.registry import function
 from trueline.view.expressions.operands import (
+    VERBS,
     Array,
     Operand,
     aligned,
@@ -41,12 +43,12 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Operand:
     one, other = plain(left), plain(right)
     kinds = [side.type for side in (one, other)]
     if any(not is_number(kind) and not pa.types.is_null(kind) for kind in kinds):
-        raise not_comparable(left, right, f"reckon ({op}) with")
+        raise not_comparable(left, right, VERBS[op])
     if all(pa.types.is_null(kind) for kind in kinds):
         return pc.add(one.cast(pa.int64()), other.cast(pa.int64()))
     if all(pa.types.is_integer(kind) for kind in kinds) and pa.uint64() in kinds:
         one, other = (side.cast(pa.decimal256(20, 0)) for side in (one, other))
-    one, other = aligned(one, other, f"reckon ({op}) with")
+    one, other = aligned(one, other, VERBS[op])
     if op in "/%":
         return _divided(op, one, other)
     if pa.types.is_decimal(one.type):
@@ -61,7 +63,7 @@ def arithmetic(op: str, left: Operand, right: Operand) -> Operand:
 
 
 def _overflowing(op: str, one: Operand, other: Operand) -> Operand:
-    """Numbers some of whose results have no place in 64 bits: those are missing."""
+    """Numbers some of whose results have no place in 64 bits: those are null."""
     wide = pa.decimal256(20, 0)
     found = _LONGER[op](one.cast(wide), other.cast(wide))
     fits = pc.and_(pc.greater_equal(found, _INT64[0]), pc.less_equal(found, _INT64[1]))
@@ -72,15 +74,17 @@ def _decimals(op: str, one: Operand, other: Operand) -> Operand:
     try:
         return _LONGER[op](one, other)
     except pa.ArrowException as error:
+        needed = re.search(r"(\d+)\s*$", str(error))
+        why = f"the result needs {needed[1]} digits" if needed else str(error)
         raise SchemaError(
-            f"decimals of types {one.type} and {other.type} cannot be reckoned with ({op}): {error}",
-            remedy="use decimals of fewer digits",
+            f"cannot {VERBS[op]} {t.of(one.type)} and {t.of(other.type)}: {why}",
+            remedy="cast them to decimals of fewer digits",
             code="TypeMismatch",
         ) from None
 
 
 def _divided(op: str, one: Operand, other: Operand) -> Operand:
-    """Division gives doubles, the remainder has the sign of the first; by zero both are missing."""
+    """Division gives doubles, the remainder has the sign of the first; by zero both are null."""
     whole = op == "%" and not any(
         pa.types.is_floating(side.type) or pa.types.is_decimal(side.type) for side in (one, other)
     )
@@ -92,7 +96,7 @@ def _divided(op: str, one: Operand, other: Operand) -> Operand:
 
 def _remainder(one: Array, other: Array) -> Array:
     missing = pc.or_(pc.is_null(one), pc.is_null(other)).to_numpy(zero_copy_only=False)
-    # By 1 where it does not matter: what stands under a missing value may be zero.
+    # By 1 where it does not matter: what is stored under a null may be zero.
     below = pc.fill_null(other, 1).to_numpy(zero_copy_only=False)
     with np.errstate(all="ignore"):
         found = np.fmod(pc.fill_null(one, 0).to_numpy(zero_copy_only=False), below)
@@ -102,13 +106,13 @@ def _remainder(one: Array, other: Array) -> Array:
 # --- functions ----------------------------------------------------------------------------------
 
 
-@function("mod", "number", "number", says="the remainder, as `a % b`: the sign of the first, missing by zero")
+@function("mod", "number", "number", says="the remainder, as `a % b`: the sign of the first, null by zero")
 def mod(one: Array, other: Array) -> Array:
     """Return the remainder."""
     return arithmetic("%", one, other)
 
 
-@function("div", "whole", "whole", says="the quotient without its fraction, as `a div b`; missing by zero")
+@function("div", "whole", "whole", says="the quotient without its fraction, as `a div b`; null by zero")
 def div(one: Array, other: Array) -> Array:
     """Return the whole quotient."""
     a, b = (convert(side, t.of(side.type), t.int64) for side in (one, other))
@@ -124,7 +128,7 @@ def div(one: Array, other: Array) -> Array:
 @function(
     "abs",
     "number",
-    says="without its sign; missing where there is no such whole number",
+    says="without its sign; null where there is no such whole number",
     spark="whole numbers become bigint",
 )
 def absolute(number: Array) -> Array:
@@ -150,7 +154,7 @@ def _double(number: Array) -> Array:
     "floor",
     "number",
     says="the largest whole number that is not above it",
-    spark="missing for NaN and beyond 64 bits; decimals too become bigint",
+    spark="null for NaN and beyond 64 bits; decimals too become bigint",
 )
 def floor(number: Array) -> Array:
     """Round down."""
@@ -161,7 +165,7 @@ def floor(number: Array) -> Array:
     "ceil",
     "number",
     says="the smallest whole number that is not below it",
-    spark="missing for NaN and beyond 64 bits; decimals too become bigint",
+    spark="null for NaN and beyond 64 bits; decimals too become bigint",
 )
 def ceil(number: Array) -> Array:
     """Round up."""
@@ -229,29 +233,27 @@ def _floats(number: Array, places: int) -> Array:
 
 
 def _in_domain(found: Array, *given: Array) -> Array:
-    """Missing where a function has no answer, though it was given numbers."""
+    """Null where a function has no answer, though it was given numbers."""
     nan = pc.is_nan(found)
     for each in given:
         nan = pc.and_not(nan, pc.is_nan(each))
     return pc.if_else(pc.fill_null(nan, False), None, found)
 
 
-@function(
-    "sqrt", "number", says="the square root, missing below zero", spark="missing below zero, Spark gives NaN"
-)
+@function("sqrt", "number", says="the square root, null below zero", spark="null below zero, Spark gives NaN")
 def sqrt(number: Array) -> Array:
     """Return the square root."""
     given = _double(number)
     return _in_domain(pc.sqrt(given), given)
 
 
-@function("ln", "number", says="the natural logarithm, missing from zero down")
+@function("ln", "number", says="the natural logarithm, null from zero down")
 def ln(number: Array) -> Array:
     """Return the natural logarithm."""
     return _logarithm(number, pc.ln)
 
 
-@function("log10", "number", says="the logarithm to base 10, missing from zero down")
+@function("log10", "number", says="the logarithm to base 10, null from zero down")
 def log10(number: Array) -> Array:
     """Return the logarithm to base 10."""
     return _logarithm(number, pc.log10)
@@ -260,7 +262,7 @@ def log10(number: Array) -> Array:
 @function(
     "log2",
     "number",
-    says="the logarithm to base 2, missing from zero down",
+    says="the logarithm to base 2, null from zero down",
     spark="the last bit may differ: Java divides two logarithms",
 )
 def log2(number: Array) -> Array:
@@ -284,8 +286,8 @@ def exp(number: Array) -> Array:
     "power",
     "number",
     "number",
-    says="the first to the power of the second, missing where there is none",
-    spark="missing where there is no answer, Spark gives NaN",
+    says="the first to the power of the second, null where there is none",
+    spark="null where there is no answer, Spark gives NaN",
 )
 def power(one: Array, other: Array) -> Array:
     """Return a power."""
@@ -293,7 +295,7 @@ def power(one: Array, other: Array) -> Array:
     return _in_domain(pc.power(a, b), a, b)
 
 
-@function("isnan", "values", says="whether it is NaN; what is missing is not")
+@function("isnan", "values", says="whether it is NaN; null is not")
 def isnan(number: Operand) -> Operand:
     """Say whether a number is NaN."""
     side = plain(number)
@@ -301,7 +303,7 @@ def isnan(number: Operand) -> Operand:
         return pc.fill_null(pc.is_nan(side), False)
     if not is_number(side.type) and not pa.types.is_null(side.type):
         raise SchemaError(
-            f"isnan takes a number, not {side.type}", remedy="is null asks for missing", code="TypeMismatch"
+            f"isnan takes a number, not {side.type}", remedy="for null write x is null", code="TypeMismatch"
         )
     return pc.and_(pc.is_null(side), False)
 

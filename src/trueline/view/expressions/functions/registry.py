@@ -2,7 +2,7 @@
 
 `docs/expressions.md` lists them from here. A function is found by its name
 when an expression is read, checks the types of what it takes before a row is
-read, and gives no error for any value: what has no answer is missing.
+read, and gives no error for any value: what has no answer is null.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def right(text: Array, count: int) -> Array:
     "concat",
     "text",
     "text*",
-    says="one after another, missing if one is; also `a || b`",
+    says="one after another, null if one is; also `a || b`",
     spark="takes text only, Spark makes text of everything",
 )
 def concat(*texts: Array) -> Array:
@@ -139,7 +139,7 @@ def concat_ws(between: str, *texts: Array) -> Array:
     """Join texts with something between them."""
     if not texts:
         return pa.array([""])
-    # Arrow's own way of skipping loses the rows in which all are missing.
+    # Arrow's own way of skipping loses the rows in which all are null.
     parts = [pc.fill_null(pc.binary_join_element_wise(between, text, ""), "") for text in texts]
     return pc.utf8_slice_codeunits(pc.binary_join_element_wise(*parts, ""), len(between))
 
@@ -214,7 +214,7 @@ def rlike(text: Array, pattern: str) -> Array:
         pc.match_substring_regex(pa.array([""]), pattern)  # it is looked at only where there are rows
     except pa.ArrowInvalid as error:
         raise InputError(
-            f"{pattern!r:.80} is no regular expression: {error}",
+            f"{pattern!r:.80} is not a regular expression: {error}",
             remedy="write one in RE2's syntax",
             code="BadConstant",
         ) from None

@@ -18,7 +18,7 @@ from trueline.errors import InputError, SchemaError
 from trueline.view.converting import convert
 from trueline.view.converting.times import DAY, PER_SECOND, made, missing, scaled, ticks
 from trueline.view.expressions.functions.registry import function
-from trueline.view.expressions.operands import Array, Operand, not_comparable, over, plain
+from trueline.view.expressions.operands import VERBS, Array, Operand, not_comparable, over, plain
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 _UNITS: Final = ("s", "ms", "us", "ns")
@@ -158,7 +158,7 @@ def date_trunc(unit: str, moment: Array) -> Array:
         begin = _month_starts(_months(days) // size * size)
     else:
         raise InputError(
-            f"date_trunc knows no {unit!r:.40}",
+            f"date_trunc has no unit {unit!r:.40}",
             remedy="give year, quarter, month, week, day, hour, minute or second",
             code="BadConstant",
         )
@@ -318,7 +318,7 @@ def is_temporal(side: Operand) -> bool:
 
 
 def time_arithmetic(op: str, left: Operand, right: Operand) -> Operand:
-    """Add and subtract spans, and take the span between two moments; too far away is missing."""
+    """Add and subtract spans, and take the span between two moments; too far away is null."""
     one, other = plain(left), plain(right)
     spans = [pa.types.is_duration(side.type) for side in (one, other)]
     if op == "+" and spans == [True, False]:
@@ -328,7 +328,7 @@ def time_arithmetic(op: str, left: Operand, right: Operand) -> Operand:
         return _shifted(op, one, other)
     if op == "-" and all(moments):
         return over([_stamped(one), _stamped(other)], lambda a, b: _summed("-", a, b, span=True))
-    raise not_comparable(left, right, f"reckon ({op}) with")
+    raise not_comparable(left, right, VERBS[op])
 
 
 def _stamped(side: Operand) -> Operand:

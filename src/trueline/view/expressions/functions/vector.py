@@ -21,7 +21,7 @@ def _kind(array: Array) -> t.Vector:
     )
     if not isinstance(found, t.Vector):
         raise SchemaError(
-            f"{array.type} is no vector", remedy="vectors hold single values", code="TypeMismatch"
+            f"{array.type} is not a vector", remedy="vectors hold single values", code="TypeMismatch"
         )
     return found
 
@@ -41,7 +41,7 @@ def size(array: Array) -> Array:
     "item",
     "vector",
     "whole",
-    says="the value at a place, counted from 0, as `v[0]`; missing if there is none",
+    says="the value at a place, counted from 0, as `v[0]`; null if there is none",
     spark="written `v[0]` there",
 )
 def item(array: Array, place: Array) -> Array:
@@ -60,14 +60,14 @@ def element_at(array: Array, place: Array) -> Array:
     return items_at(array, _kind(array), np.where(at > 0, at - 1, np.where(at < 0, count + at, -1)))
 
 
-@function("array", "values*", says="a vector of values, all of one type; a missing one is a missing item")
+@function("array", "values*", says="a vector of values, all of one type; a null is a null item")
 def array(*sides: Operand) -> Operand:
     """Put values into a vector."""
     given = common(sides)
     kind = t.vector(logical(given[0]), len(given)) if given and not pa.types.is_null(given[0].type) else None
     if kind is None:
         raise SchemaError(
-            "array() of nothing has no type", remedy="cast one of the values", code="TypeMismatch"
+            "array() without values has no type", remedy="cast one of the values", code="TypeMismatch"
         )
     return over(given, lambda *arrays: _interleaved(arrays, kind))
 
