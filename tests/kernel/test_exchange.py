@@ -248,7 +248,7 @@ def test_large_texts_that_meet_many_rows_come_in_small_chunks():
 
 
 def test_the_room_says_when_rows_no_longer_fit():
-    room = exchange.Room(100, 2)
+    room = exchange.MemoryShare(100, 2)
     room.add(100)
     assert not room.spilling
     room.add(1)

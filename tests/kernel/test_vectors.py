@@ -207,7 +207,7 @@ def test_sparse_columns_come_in_as_such_from_arrow_and_parquet(tmp_path):
 def test_a_dense_form_that_has_no_room_is_refused():
     kind = t.vector(t.int8)
     huge = pa.array([{"size": (1 << 31) - 1, "indices": [], "values": []}] * 2, kind.sparse)
-    with pytest.raises(InputError, match="at once") as caught:
+    with pytest.raises(InputError, match="do not fit") as caught:
         dense(huge, kind)
     assert caught.value.remedy
 

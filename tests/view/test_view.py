@@ -175,7 +175,7 @@ def test_explain_shows_each_step(source):
         (lambda v: v.select("nme"), "did you mean 'name'"),
         (lambda v: v.select("name", "name"), "named twice"),
         (lambda v: v.drop("x"), "no column 'x'"),
-        (lambda v: v.rename(people="name"), "two columns would be 'people'"),
+        (lambda v: v.rename(people="name"), "two columns would be named 'people'"),
         (lambda v: v.rename(x="y"), "no column 'y'"),
         (lambda v: v.limit(-1), "limit"),
         (lambda v: v.skip(1.5), "skip"),

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trueline.identity import RowIds
-from trueline.kernel.read_ahead import THREADS, Ahead
+from trueline.kernel.read_ahead import THREADS, ReadAhead
 
 ROWS_OF_A_CHUNK: Final = 65_536
 # So many are as well made at once.
@@ -230,5 +230,5 @@ def in_order(pieces: Sequence[Piece], threads: int = THREADS) -> Iterator[tuple[
             for chunk in piece.chunks():
                 yield number, chunk
         return
-    with Ahead(lambda number: pieces[number].chunks(), len(pieces), min(threads, len(pieces))) as ahead:
+    with ReadAhead(lambda number: pieces[number].chunks(), len(pieces), min(threads, len(pieces))) as ahead:
         yield from ahead.run()

@@ -20,9 +20,9 @@ import pyarrow as pa
 from trueline.errors import InputError
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, PieceChain, bytes_of, together
 from trueline.kernel.comparison import Places, places_in_order
-from trueline.kernel.external_sort import Layout, SortedRun, between, bucket, cut_points, write_run
+from trueline.kernel.external_sort import SortedRun, SortSpec, between, bucket, cut_points, write_run
 from trueline.kernel.read_ahead import THREADS
-from trueline.kernel.spill import MEMORY_VARIABLE, Folder
+from trueline.kernel.spill import MEMORY_VARIABLE, SpillFolder
 from trueline.kernel.value_hash import Salt, hash_ids, hash_values
 
 # Stretches of pieces for each thread: enough that none waits long for the others.
@@ -102,12 +102,12 @@ def memory_budget() -> int:
     return min(int(given), _MOST_MB) << 20
 
 
-class Room:
+class MemoryShare:
     """How much memory the threads of one exchange share, and where rows go when it was too little."""
 
     def __init__(self, budget: int, threads: int) -> None:
         self.budget = self.left = budget
-        self._folder: Folder | None = None
+        self._folder: SpillFolder | None = None
         self.run_bytes = max(_LEAST, budget // (4 * threads))
         self.spilling = budget <= 0
         self.stopped = False
@@ -120,10 +120,10 @@ class Room:
             self.spilling = self.spilling or self.left < 0
 
     @property
-    def folder(self) -> Folder:
+    def folder(self) -> SpillFolder:
         """The folder of the exchange, made when rows first go there."""
         with self._lock:
-            self._folder = self._folder or Folder()
+            self._folder = self._folder or SpillFolder()
             return self._folder
 
     def close(self) -> None:
@@ -141,24 +141,24 @@ class Routed:
     first: int  # the number of the first row that is held
 
 
-def route(piece: Piece, number: int, layout: Layout, room: Room) -> Routed:
+def route(piece: Piece, number: int, spec: SortSpec, memory: MemoryShare) -> Routed:
     """Read a stretch of the input; hold its rows, or write them as runs where there is no room.
 
-    This is all that an exchange asks of a worker: one elsewhere needs a room of no bytes in a shared folder.
+    This is all that an exchange asks of a worker: one elsewhere needs a share of no bytes, and a folder.
     """
     runs: list[SortedRun] = []
     held: list[Chunk] = []
     size = first = 0
     for chunk in piece.chunks():
-        if room.stopped:
+        if memory.stopped:
             break
         held.append(chunk)
         size += bytes_of(chunk)
-        room.add(bytes_of(chunk))
-        if room.spilling and size >= room.run_bytes:
-            runs.append(write_run(held, number, first, layout, room.folder))
+        memory.add(bytes_of(chunk))
+        if memory.spilling and size >= memory.run_bytes:
+            runs.append(write_run(held, number, first, spec, memory.folder))
             first += sum(each.rows for each in held)
-            room.add(-size)
+            memory.add(-size)
             held, size = [], 0
     return Routed(tuple(runs), tuple(held), first)
 
@@ -167,10 +167,10 @@ def route(piece: Piece, number: int, layout: Layout, room: Room) -> Routed:
 class Gathered:
     """All rows of an exchange: in memory as they came (`held`), or in runs (none, if there are no rows)."""
 
-    layout: Layout
+    spec: SortSpec
     held: Chunk | None
     runs: tuple[SortedRun, ...]
-    room: Room
+    memory: MemoryShare
 
     @property
     def rows(self) -> int:
@@ -185,44 +185,44 @@ class Gathered:
     @property
     def part_bytes(self) -> int:
         """How many bytes of runs are put together at a time."""
-        return max(_LEAST, self.room.budget // (4 * THREADS))
+        return max(_LEAST, self.memory.budget // (4 * THREADS))
 
     def in_runs(self) -> Gathered:
         """Return the same in runs, for rows that meet others which do not fit in memory."""
         if self.held is None:
             return self
-        run = write_run([self.held], 0, 0, self.layout, self.room.folder)
-        return Gathered(self.layout, None, (run,), self.room)
+        run = write_run([self.held], 0, 0, self.spec, self.memory.folder)
+        return Gathered(self.spec, None, (run,), self.memory)
 
 
-def gather(pieces: Sequence[Piece], layout: Layout, *, threads: int = THREADS) -> Gathered:
+def gather(pieces: Sequence[Piece], spec: SortSpec, *, threads: int = THREADS) -> Gathered:
     """Read pieces by a few threads and gather their rows."""
-    room = Room(memory_budget(), threads)
+    memory = MemoryShare(memory_budget(), threads)
     try:
-        routed = _routed(_stretches(pieces, threads * _STRETCHES), layout, room, threads)
+        routed = _routed(_stretches(pieces, threads * _STRETCHES), spec, memory, threads)
     except BaseException:
-        room.close()
+        memory.close()
         raise
-    if not room.spilling:
+    if not memory.spilling:
         chunks = [chunk for each in routed for chunk in each.held if chunk.rows]
-        return Gathered(layout, together(chunks) if chunks else None, (), room)
+        return Gathered(spec, together(chunks) if chunks else None, (), memory)
     runs: list[SortedRun] = []
     for number, each in enumerate(routed):
         runs += each.runs
         if each.held:
-            runs.append(write_run(each.held, number, each.first, layout, room.folder))
-    return Gathered(layout, None, tuple(runs), room)
+            runs.append(write_run(each.held, number, each.first, spec, memory.folder))
+    return Gathered(spec, None, tuple(runs), memory)
 
 
-def _routed(stretches: Sequence[Piece], layout: Layout, room: Room, threads: int) -> list[Routed]:
+def _routed(stretches: Sequence[Piece], spec: SortSpec, memory: MemoryShare, threads: int) -> list[Routed]:
     if len(stretches) < 2 or threads < 2:
-        return [route(piece, number, layout, room) for number, piece in enumerate(stretches)]
+        return [route(piece, number, spec, memory) for number, piece in enumerate(stretches)]
     with ThreadPoolExecutor(threads, thread_name_prefix="trueline-exchange") as pool:
-        waiting = [pool.submit(route, piece, number, layout, room) for number, piece in enumerate(stretches)]
+        waiting = [pool.submit(route, piece, number, spec, memory) for number, piece in enumerate(stretches)]
         try:
             return [each.result() for each in waiting]
         except BaseException:
-            room.stopped = True
+            memory.stopped = True
             for each in waiting:
                 each.cancel()
             raise
@@ -238,7 +238,7 @@ def _stretches(pieces: Sequence[Piece], most: int) -> list[Piece]:
 # --- results, in parts ----------------------------------------------------------------------
 
 
-class Divided(Protocol):
+class RowParts(Protocol):
     """Rows in so many parts, of which each can be read by itself."""
 
     def part(self, number: int) -> Iterator[Chunk]:
@@ -246,7 +246,7 @@ class Divided(Protocol):
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldParts:
     """Rows in memory that are in order already; None if there are none."""
 
     chunk: Chunk | None
@@ -261,20 +261,20 @@ class Held:
                 yield self.chunk.slice(start, min(step, high - start))
 
 
-class Ordered:
+class OrderedParts:
     """All rows of an exchange in order, cut into parts of about the same size."""
 
     def __init__(self, gathered: Gathered, parts: int) -> None:
         self.gathered = gathered
         self.parts = parts
-        layout = gathered.layout
+        spec = gathered.spec
         if gathered.held is not None:
-            keys = list(layout.order.keys(gathered.held))
-            self._order = places_in_order(keys, layout.order.descending)
-            self._held = layout.carried(gathered.held)
+            keys = list(spec.order.keys(gathered.held))
+            self._order = places_in_order(keys, spec.order.descending)
+            self._held = spec.carried(gathered.held)
             return
         self._steps = max(1, -(-gathered.size // (parts * gathered.part_bytes)))
-        self._cuts = cut_points(gathered.runs, layout.order.descending, parts * self._steps)
+        self._cuts = cut_points(gathered.runs, spec.order.descending, parts * self._steps)
 
     def part(self, number: int) -> Iterator[Chunk]:
         """Yield the rows of one part."""
@@ -284,7 +284,7 @@ class Ordered:
                 self._held, self._order[rows * number // self.parts : rows * (number + 1) // self.parts]
             )
             return
-        descending = self.gathered.layout.order.descending
+        descending = self.gathered.spec.order.descending
         for step in range(number * self._steps, (number + 1) * self._steps):
             found = between(self.gathered.runs, self._cuts[step], self._cuts[step + 1])
             if found is not None:
@@ -356,11 +356,11 @@ class BucketPiece:
 
 def in_order_again(
     sides: Sequence[Gathered], work: BucketWork, columns: int, ids: bool, parts: int
-) -> Ordered:
+) -> OrderedParts:
     """Do the work on rows in runs bucket by bucket, and put what it makes in the order of its positions."""
     buckets = -(-max(side.size for side in sides) // sides[0].part_bytes)
     pieces = [BucketPiece(tuple(sides), number, buckets, work) for number in range(buckets)]
-    return Ordered(gather(pieces, Layout(ByColumns((columns,), (False,)), columns, ids)), parts)
+    return OrderedParts(gather(pieces, SortSpec(ByColumns((columns,), (False,)), columns, ids)), parts)
 
 
 # --- once for all readers -------------------------------------------------------------------
@@ -417,16 +417,16 @@ class ToOrder:
     """What orders the rows of pieces, when it is asked to."""
 
     below: tuple[Piece, ...]
-    layout: Layout
+    spec: SortSpec
     parts: int
 
-    def __call__(self) -> Ordered:
-        return Ordered(gather(self.below, self.layout), self.parts)
+    def __call__(self) -> OrderedParts:
+        return OrderedParts(gather(self.below, self.spec), self.parts)
 
 
-def ordered_pieces(below: Sequence[Piece], layout: Layout, parts: int) -> list[Piece]:
+def ordered_pieces(below: Sequence[Piece], spec: SortSpec, parts: int) -> list[Piece]:
     """Return the rows of pieces in another order, in so many pieces."""
-    shared = Once(ToOrder(tuple(below), layout, parts))
+    shared = Once(ToOrder(tuple(below), spec, parts))
     return [SharedPiece(shared, number) for number in range(parts)]
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from trueline.kernel.chunk import Chunk, bytes_of, together
 from trueline.kernel.comparison import places_in_order, row_key, sorted_words
-from trueline.kernel.spill import Folder, Stored, store
+from trueline.kernel.spill import SpilledChunk, SpillFolder, store
 
 # A row's position is the number of its stretch of the input and its number there.
 _STRETCH: Final = 40
@@ -36,7 +36,7 @@ class Ordering(Protocol):
 
 
 @dataclass(frozen=True)
-class Layout:
+class SortSpec:
     """What is done with rows: their order, and that the first `keep` columns are carried on."""
 
     order: Ordering
@@ -53,20 +53,22 @@ class Layout:
 class SortedRun:
     """Rows in a file, in order: what is carried, then their keys, then their positions if asked for."""
 
-    stored: Stored
+    stored: SpilledChunk
     keys: int
     size: int
 
 
-def write_run(chunks: Sequence[Chunk], number: int, first: int, layout: Layout, folder: Folder) -> SortedRun:
+def write_run(
+    chunks: Sequence[Chunk], number: int, first: int, spec: SortSpec, folder: SpillFolder
+) -> SortedRun:
     """Sort rows and write them; they are those from number `first` on of the stretch of this number."""
     whole = together(chunks)
-    keys = list(layout.order.keys(whole))
-    places = places_in_order(keys, layout.order.descending)
-    if layout.positions:
+    keys = list(spec.order.keys(whole))
+    places = places_in_order(keys, spec.order.descending)
+    if spec.positions:
         start = (number << _STRETCH) + first
         keys.append(pa.array(np.arange(start, start + whole.rows, dtype=np.uint64)))
-    carried = layout.carried(whole)
+    carried = spec.carried(whole)
     added = Chunk(whole.rows, (*carried.arrays, *keys), carried.ids).take(places)
     return SortedRun(store(added, folder), len(keys), bytes_of(added))
 

@@ -20,7 +20,7 @@ class Background(Generic[T]):
     """One stream, read ahead by a thread of its own from the moment it is made."""
 
     def __init__(self, stream: Callable[[], Iterator[T]]) -> None:
-        self._ahead = Ahead(lambda _: stream(), 1, 1)
+        self._ahead = ReadAhead(lambda _: stream(), 1, 1)
         self._ahead.start()
         self._items = self._ahead.run()
 
@@ -39,7 +39,7 @@ class Background(Generic[T]):
         self._ahead.stop()
 
 
-class Ahead(Generic[T]):
+class ReadAhead(Generic[T]):
     """Threads that take streams in turn, each filling the line of its stream until the reader comes.
 
     Streams are opened, read and closed by the thread that took them. An error
@@ -63,7 +63,7 @@ class Ahead(Generic[T]):
             for number in range(threads)
         ]
 
-    def __enter__(self) -> Ahead[T]:
+    def __enter__(self) -> ReadAhead[T]:
         self.start()
         return self
 

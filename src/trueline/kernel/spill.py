@@ -24,14 +24,14 @@ from trueline.kernel.temporary import Temporary
 MEMORY_VARIABLE: Final = "TRUELINE_VIEW_MEMORY_MB"
 
 
-class Folder:
+class SpillFolder:
     """A temporary folder: made when something is first put there, removed when nobody holds it any more."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._path: Path | None = None
         self._numbers = count()
-        self._gone: weakref.finalize[..., Folder] | None = None
+        self._gone: weakref.finalize[..., SpillFolder] | None = None
 
     def new_file(self) -> Path:
         """Return a path where nothing is yet."""
@@ -49,7 +49,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class SpilledChunk:
     """Rows in a file: columns, and ids if there are any."""
 
     path: Path
@@ -68,7 +68,7 @@ class Stored:
         return Chunk(self.rows, arrays, ids)
 
 
-def store(chunk: Chunk, folder: Folder) -> Stored:
+def store(chunk: Chunk, folder: SpillFolder) -> SpilledChunk:
     """Write rows to a file."""
     columns = list(chunk.arrays)
     if chunk.ids is not None:
@@ -79,7 +79,7 @@ def store(chunk: Chunk, folder: Folder) -> Stored:
     path = folder.new_file()
     with _explained(path), pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return Stored(path, chunk.rows, len(chunk.arrays), chunk.ids is not None)
+    return SpilledChunk(path, chunk.rows, len(chunk.arrays), chunk.ids is not None)
 
 
 @contextmanager

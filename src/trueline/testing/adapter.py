@@ -105,7 +105,7 @@ class SimpleCursor:
     def _here(self) -> tuple[int, RowId, Sequence[Any]]:
         if self._row is None:
             raise InputError(
-                "nothing can be fetched now: the cursor stands at no row",
+                "the cursor is not on a row, so there is no value to get",
                 remedy="call move_next(), and fetch only while it returns True",
                 code="NoRow",
             )

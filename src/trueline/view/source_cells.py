@@ -91,7 +91,7 @@ def _is_beyond(array: Array, kind: t.Category) -> bool:
 FilePart: TypeAlias = int | tuple[int, int]
 
 
-class Tally:
+class ReadCounts:
     """What reading has found out about a source: rows of each of its files, and cells that were bad."""
 
     def __init__(self) -> None:
@@ -139,10 +139,10 @@ class Tally:
         self._lock = threading.Lock()
 
 
-_tallies: Final = NodeState["Tally"](lambda _: Tally())
+_tallies: Final = NodeState["ReadCounts"](lambda _: ReadCounts())
 
 
-def tally_of(node: Node) -> Tally:
+def tally_of(node: Node) -> ReadCounts:
     """Return what reading has found out about a source."""
     return _tallies.of(node)
 
@@ -160,7 +160,7 @@ def bad_cells(node: Node) -> dict[str, int]:
 class Pass:
     """One pass over the rows of a source, in pieces that each note what they find."""
 
-    def __init__(self, tally: Tally) -> None:
+    def __init__(self, tally: ReadCounts) -> None:
         self._tally = tally
         self._lock = threading.Lock()
         self._found: dict[tuple[int, str], int] = {}
@@ -174,7 +174,7 @@ class Pass:
             self._tally.note_pass(name, total)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pass, (Tally(),)
+        return Pass, (ReadCounts(),)
 
 
 def as_types(

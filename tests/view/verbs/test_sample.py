@@ -17,7 +17,7 @@ from tests.view.verbs.reading import agree, divided, ids, values
 from tests.view.verbs.test_table import written_hash
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
-from trueline.view.plan.sample import Choice
+from trueline.view.plan.sample import HashChoice
 from trueline.view.plan.sample import _poisson as poisson
 
 ROWS = 2_000
@@ -124,7 +124,7 @@ def test_nothing_is_read_where_nothing_can_be_chosen():
     source = divided(pa.table({"n": range(10)}), 10)
     assert tl.View(source).sample(0).to_arrow().num_rows == 0
     assert source.opened == 0
-    assert Choice.is_none.fget(tl.View(source).split((1.0, 0.0))[1].node.choice)
+    assert HashChoice.is_none.fget(tl.View(source).split((1.0, 0.0))[1].node.choice)
 
 
 def test_what_is_no_fraction_is_refused(view):

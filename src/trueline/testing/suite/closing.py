@@ -19,7 +19,7 @@ _TIMES: Final = 4
 
 @holds("view", "K9.closed", "view:C55")
 def closed(subject: ViewSubject) -> None:
-    """A closed cursor stands at no row and does not move; closing it twice is closing it once."""
+    """A closed cursor is not on a row and does not move; closing it twice is closing it once."""
     for moves in (0, 1, len(subject.serial) // 2, len(subject.serial) + 1):
         cursor = subject.view.cursor([])
         for _ in range(moves):

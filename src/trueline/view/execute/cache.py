@@ -21,7 +21,7 @@ from typing import Any, Final
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, PieceChain, bytes_of, in_order
 from trueline.kernel.exchange import memory_budget
 from trueline.kernel.read_ahead import THREADS
-from trueline.kernel.spill import Folder, Stored, store
+from trueline.kernel.spill import SpilledChunk, SpillFolder, store
 from trueline.view.execute.dispatch import is_in_memory, pieces, row_count, serial
 from trueline.view.execute.zip import abreast
 from trueline.view.plan.cache import Cache
@@ -29,14 +29,14 @@ from trueline.view.plan.limit import Limit
 from trueline.view.plan.node import Node, NodeState, Want
 
 
-class Fill:
+class CachedColumns:
     """Columns that are read together, and how far they were read."""
 
-    def __init__(self, kept: Kept, want: Want) -> None:
+    def __init__(self, kept: CachedRows, want: Want) -> None:
         self.kept, self.want = kept, want
         self.ended = False
         self.ends = [0]  # how many rows there are up to the end of each chunk
-        self._chunks: list[Chunk | Stored] = []
+        self._chunks: list[Chunk | SpilledChunk] = []
         self._lock = threading.Lock()
         self._readers = 0
         self._pieces: Sequence[Piece] | None = None
@@ -65,7 +65,7 @@ class Fill:
                     if number >= len(self._chunks):
                         return
                     found, start, end = self._chunks[number], self.ends[number], self.ends[number + 1]
-                chunk = found.load() if isinstance(found, Stored) else found
+                chunk = found.load() if isinstance(found, SpilledChunk) else found
                 skip = max(0, first - start)
                 yield chunk.slice(skip, (end if last is None else min(end, last)) - start - skip)
                 number += 1
@@ -114,15 +114,15 @@ class Fill:
             stream.close()
 
 
-class Kept:
+class CachedRows:
     """All that was read of a node so far."""
 
     def __init__(self, below: Node) -> None:
         self.below = below
         self._lock = threading.Lock()
-        self._fills: dict[int | None, Fill] = {}  # by column; None are the ids
+        self._fills: dict[int | None, CachedColumns] = {}  # by column; None are the ids
         self._left = memory_budget()
-        self._folder = Folder()
+        self._folder = SpillFolder()
 
     @property
     def total(self) -> int | None:
@@ -140,13 +140,13 @@ class Kept:
             found = [self._fills.get(key) for key in keys]
         return all(fill is not None and fill.complete for fill in found)
 
-    def fills(self, want: Want) -> list[Fill]:
+    def fills(self, want: Want) -> list[CachedColumns]:
         """Return what holds the columns that are wanted; those that nobody has wanted before are one more."""
         with self._lock:
             new = [key for key in self._keys(want) if key not in self._fills]
             if new or not self._fills:
                 columns = tuple(key for key in new if key is not None)
-                fill = Fill(self, Want(columns, ids=None in new))
+                fill = CachedColumns(self, Want(columns, ids=None in new))
                 self._fills.update(dict.fromkeys(new or (-1,), fill))
             return list(dict.fromkeys(self._fills[key] for key in self._keys(want))) or [
                 next(iter(self._fills.values()))
@@ -155,7 +155,7 @@ class Kept:
     def _keys(self, want: Want) -> list[int | None]:
         return [*want.columns, *([None] if want.ids else [])]
 
-    def keep(self, chunk: Chunk) -> Chunk | Stored:
+    def keep(self, chunk: Chunk) -> Chunk | SpilledChunk:
         """Keep rows in memory, or in a file where there is no room."""
         size = bytes_of(chunk)
         with self._lock:
@@ -164,7 +164,7 @@ class Kept:
         return chunk if held else store(chunk, self._folder)
 
 
-_kept: Final = NodeState[Kept](lambda node: Kept(node.below))
+_kept: Final = NodeState[CachedRows](lambda node: CachedRows(node.below))
 
 
 @row_count.register(Cache)
@@ -194,7 +194,7 @@ def _cache(node: Cache, want: Want) -> Sequence[Piece]:
 class CachePiece:
     """Rows `first` up to `last`, or all of them. Elsewhere, they are read from the input."""
 
-    kept: Kept
+    kept: CachedRows
     want: Want
     first: int
     last: int | None

@@ -13,15 +13,15 @@ from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.comparison import Places, codes, first_rows, order_of_words
 from trueline.kernel.exchange import (
     ByKeyHash,
-    Divided,
-    Held,
+    HeldParts,
     Once,
+    RowParts,
     SharedPiece,
     gather,
     how_many,
     in_order_again,
 )
-from trueline.kernel.external_sort import Layout
+from trueline.kernel.external_sort import SortSpec
 from trueline.view.execute.dispatch import pieces, portable
 from trueline.view.plan.group_by import AggregateCall, GroupBy
 from trueline.view.plan.node import Want
@@ -97,9 +97,9 @@ class ToGroup:
     work: Grouping
     parts: int
 
-    def __call__(self) -> Divided:
+    def __call__(self) -> RowParts:
         work = self.work
-        rows = gather(self.below, Layout(ByKeyHash(work.key), work.width, work.ids, positions=True))
+        rows = gather(self.below, SortSpec(ByKeyHash(work.key), work.width, work.ids, positions=True))
         if rows.held is not None or not rows.rows:
-            return Held(None if rows.held is None else work.groups(rows.held)[0], self.parts)
+            return HeldParts(None if rows.held is None else work.groups(rows.held)[0], self.parts)
         return in_order_again([rows], work, len(work.made), work.ids, self.parts)

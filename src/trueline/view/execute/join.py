@@ -17,8 +17,8 @@ import pyarrow as pa
 from trueline.identity import RowId, RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, bytes_of
 from trueline.kernel.comparison import Codes, KeyIndex, Places, order_of_words, order_words
-from trueline.kernel.exchange import ByKeyHash, Once, Ordered, gather, in_order_again
-from trueline.kernel.external_sort import Layout
+from trueline.kernel.exchange import ByKeyHash, Once, OrderedParts, gather, in_order_again
+from trueline.kernel.external_sort import SortSpec
 from trueline.view.execute.dispatch import pieces, portable
 from trueline.view.plan.join import How, Join
 from trueline.view.plan.node import Want, once_a_walk
@@ -75,19 +75,19 @@ class ToJoin:
     matching: Matching
     parts: int
 
-    def __call__(self) -> HashJoin | Ordered:
+    def __call__(self) -> HashJoin | OrderedParts:
         matching = self.matching
-        right = gather(self.right, _layout(matching.right, matching.right_kinds, ids=matching.right_ids))
+        right = gather(self.right, _spec(matching.right, matching.right_kinds, ids=matching.right_ids))
         if right.held is not None or not right.rows:
             return HashJoin(Joiner(right.held or matching.no_right(), matching), len(self.left))
-        left = gather(self.left, _layout(matching.left, matching.left_kinds, ids=matching.ids))
+        left = gather(self.left, _spec(matching.left, matching.left_kinds, ids=matching.ids))
         return in_order_again(
             [left.in_runs(), right], matching, len(matching.columns), matching.ids, self.parts
         )
 
 
-def _layout(side: JoinSide, kinds: Sequence[pa.DataType], *, ids: bool) -> Layout:
-    return Layout(ByKeyHash(side.key), len(kinds), ids, positions=True)
+def _spec(side: JoinSide, kinds: Sequence[pa.DataType], *, ids: bool) -> SortSpec:
+    return SortSpec(ByKeyHash(side.key), len(kinds), ids, positions=True)
 
 
 class HashJoin:
@@ -106,7 +106,7 @@ class HashJoin:
 class JoinPiece:
     """The rows of one piece of the left with their partners."""
 
-    shared: Once[HashJoin | Ordered]
+    shared: Once[HashJoin | OrderedParts]
     left: Piece
     number: int
 
@@ -118,7 +118,7 @@ class JoinPiece:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows."""
         run = self.shared()
-        if isinstance(run, Ordered):
+        if isinstance(run, OrderedParts):
             yield from run.part(self.number)
             return
         for chunk in self.left.chunks():
@@ -131,7 +131,7 @@ class JoinPiece:
 class RightOnlyPiece:
     """The rows of the right without a partner; they are known when all of the left was looked at."""
 
-    shared: Once[HashJoin | Ordered]
+    shared: Once[HashJoin | OrderedParts]
     left: tuple[Piece, ...]
     number: int
 
@@ -143,7 +143,7 @@ class RightOnlyPiece:
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows; what others have not looked at yet is looked at here, waiting for nobody."""
         run = self.shared()
-        if isinstance(run, Ordered):
+        if isinstance(run, OrderedParts):
             yield from run.part(self.number)
             return
         for number in sorted(run.left):

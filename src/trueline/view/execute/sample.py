@@ -14,7 +14,7 @@ from trueline.kernel.chunk import Chunk, Piece, map_pieces
 from trueline.kernel.value_hash import hash_ids, hash_values
 from trueline.view.execute.dispatch import pieces
 from trueline.view.plan.node import Want
-from trueline.view.plan.sample import Choice, Sample
+from trueline.view.plan.sample import HashChoice, Sample
 
 
 @pieces.register(Sample)
@@ -32,7 +32,7 @@ class SamplePiece:
     """A piece of the input, of which some rows are chosen; `at` is where the key columns are."""
 
     below: Piece
-    choice: Choice
+    choice: HashChoice
     at: tuple[int, ...]
     keep: int
     ids: bool

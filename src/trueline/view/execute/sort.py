@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from trueline.kernel.chunk import Piece
 from trueline.kernel.exchange import ByColumns, how_many, ordered_pieces
-from trueline.kernel.external_sort import Layout
+from trueline.kernel.external_sort import SortSpec
 from trueline.view.execute.dispatch import pieces, portable, row_count
 from trueline.view.plan.node import Want
 from trueline.view.plan.sort import Sort
@@ -16,8 +16,8 @@ from trueline.view.plan.sort import Sort
 def _sort(node: Sort, want: Want) -> Sequence[Piece]:
     (below,) = node.wants(want)
     order = ByColumns(tuple(below.columns.index(place) for place in node.by), node.descending)
-    layout = Layout(order, len(want.columns), want.ids)
-    return ordered_pieces(pieces(node.below, below), layout, how_many(want.parts, row_count(node)))
+    spec = SortSpec(order, len(want.columns), want.ids)
+    return ordered_pieces(pieces(node.below, below), spec, how_many(want.parts, row_count(node)))
 
 
 @portable.register(Sort)

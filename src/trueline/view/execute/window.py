@@ -16,8 +16,8 @@ import pyarrow as pa
 from trueline.kernel import aggregates as s
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, as_one, together
 from trueline.kernel.comparison import codes, order_of_words
-from trueline.kernel.exchange import ByKeyHash, Divided, Held, Once, SharedPiece, gather, in_order_again
-from trueline.kernel.external_sort import Layout
+from trueline.kernel.exchange import ByKeyHash, HeldParts, Once, RowParts, SharedPiece, gather, in_order_again
+from trueline.kernel.external_sort import SortSpec
 from trueline.view.execute.dispatch import pieces, portable, row_count
 from trueline.view.plan.group_by import AggregateCall
 from trueline.view.plan.node import Want
@@ -170,9 +170,9 @@ class ToWindow:
     width: int
     ids: bool
 
-    def __call__(self) -> Divided:
+    def __call__(self) -> RowParts:
         work = self.work
-        rows = gather(self.below, Layout(ByKeyHash(work.by), self.width, self.ids, positions=True))
+        rows = gather(self.below, SortSpec(ByKeyHash(work.by), self.width, self.ids, positions=True))
         if rows.held is not None or not rows.rows:
-            return Held(None if rows.held is None else work.partitions(rows.held), 1)
+            return HeldParts(None if rows.held is None else work.partitions(rows.held), 1)
         return in_order_again([rows], work, len(work.order), self.ids, 1)

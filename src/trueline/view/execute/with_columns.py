@@ -9,7 +9,7 @@ from functools import partial
 from trueline.kernel.chunk import Chunk, Piece, map_pieces
 from trueline.view.execute.dispatch import pieces
 from trueline.view.plan.node import Want
-from trueline.view.plan.with_columns import Made, RowKernel, WithColumns
+from trueline.view.plan.with_columns import MadeColumn, RowKernel, WithColumns
 
 
 @pieces.register(WithColumns)
@@ -19,7 +19,7 @@ def _with_columns(node: WithColumns, want: Want) -> Sequence[Piece]:
     at = {column: place for place, column in enumerate(below.columns)}
     calls = tuple(KernelCall(node.kernels[k], tuple(at[c] for c in node.kernels[k].inputs)) for k in kernels)
     order = tuple(
-        at[place] if isinstance(place, int) else Made(kernels.index(place.kernel), place.output)
+        at[place] if isinstance(place, int) else MadeColumn(kernels.index(place.kernel), place.output)
         for place in (node.line[index] for index in want.columns)
     )
     return with_calls(pieces(node.below, below), calls, order, given=below, want=want)
@@ -28,7 +28,7 @@ def _with_columns(node: WithColumns, want: Want) -> Sequence[Piece]:
 def with_calls(
     below: Sequence[Piece],
     calls: tuple[KernelCall, ...],
-    order: tuple[int | Made, ...],
+    order: tuple[int | MadeColumn, ...],
     *,
     given: Want,
     want: Want,
@@ -53,7 +53,7 @@ class ColumnsPiece:
 
     below: Piece
     calls: tuple[KernelCall, ...]
-    order: tuple[int | Made, ...]
+    order: tuple[int | MadeColumn, ...]
     ids: bool
 
     @property

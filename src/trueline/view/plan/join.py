@@ -164,7 +164,7 @@ def _check(mine: Column, theirs: Column) -> None:
         )
     if category_values(mine) != category_values(theirs):
         raise SchemaError(
-            f"the codes of {mine.name!r} and {theirs.name!r} mean different values",
+            f"the codes of {mine.name!r} and {theirs.name!r} mean other values",
             remedy="make them categories of the same values, or text",
             code="TypeMismatch",
             column=mine.name,

@@ -30,7 +30,7 @@ _MOST: Final = 1_000
 
 
 @dataclass(frozen=True)
-class Choice:
+class HashChoice:
     """Chosen is what has a hash from `low` up to `high` (not included), or with `outside` all else.
 
     With `draws` a row comes k times if k of these limits are not above its hash.
@@ -66,7 +66,7 @@ class Choice:
 class Sample(OneInput):
     """The rows that are chosen by a hash of their ids, or of the columns `by`."""
 
-    choice: Choice
+    choice: HashChoice
     by: tuple[int, ...]
     says: str
 
@@ -126,9 +126,9 @@ def sampled(below: Node, fraction: float, seed: int, *, replace: bool) -> Sample
         )
     says = f"a sample of {float(share):g}, seed {seed}"
     if replace:
-        choice = Choice(_salt(below, "draw", seed), draws=_poisson(share))
+        choice = HashChoice(_salt(below, "draw", seed), draws=_poisson(share))
         return Sample(below, choice, (), f"{says}, with replacement")
-    return Sample(below, Choice(_salt(below, "sample", seed), high=_limit(share)), (), says)
+    return Sample(below, HashChoice(_salt(below, "sample", seed), high=_limit(share)), (), says)
 
 
 def _fraction(given: object) -> Fraction:
@@ -176,7 +176,7 @@ def split(
     limits = [0, *(min(_ALL, _limit(share)) for share in accumulate(shares[:-1])), _ALL]
     keys, salt = _keys(below, by), _salt(below, "split", seed)
     return [
-        Sample(below, Choice(salt, low, high), keys, _says(f"part {name}", below, keys, seed))
+        Sample(below, HashChoice(salt, low, high), keys, _says(f"part {name}", below, keys, seed))
         for name, (low, high) in zip(names, pairwise(limits), strict=True)
     ]
 
@@ -190,8 +190,8 @@ def folds(below: Node, k: object, seed: int, by: str | Sequence[str] | None) -> 
     for number in range(k):
         low, high = number * _ALL // k, (number + 1) * _ALL // k
         says = _says(f"fold {number + 1} of {k}", below, keys, seed)
-        test = Sample(below, Choice(salt, low, high), keys, says)
-        train = Sample(below, Choice(salt, low, high, outside=True), keys, f"all but {says}")
+        test = Sample(below, HashChoice(salt, low, high), keys, says)
+        train = Sample(below, HashChoice(salt, low, high, outside=True), keys, f"all but {says}")
         found.append((train, test))
     return found
 

@@ -86,7 +86,7 @@ class Numbers(SourceNode):
 
 
 @dataclass(frozen=True, eq=False)
-class Files(SourceNode):
+class TextFiles(SourceNode):
     """Files of text one after another; a row's id is its number over all of them."""
 
     reader: Reader

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from trueline.view.plan.group_by import AggregateCall, bound, needed
 from trueline.view.plan.node import Node, OneInput, OwnSchema, Want
-from trueline.view.plan.with_columns import Made, placed
+from trueline.view.plan.with_columns import MadeColumn, placed
 from trueline.view.schema import Schema, key_columns
 
 
@@ -23,7 +23,7 @@ class Window(OwnSchema, OneInput):
     after: int
     by: tuple[int, ...]
     calls: tuple[AggregateCall, ...]
-    line: tuple[int | Made, ...]
+    line: tuple[int | MadeColumn, ...]
     columns: Schema
 
     @property
@@ -46,7 +46,7 @@ class Window(OwnSchema, OneInput):
     def made(self, want: Want) -> list[AggregateCall]:
         """Return the aggregates that are wanted."""
         found = (self.line[index] for index in want.columns)
-        return [self.calls[place.output] for place in found if isinstance(place, Made)]
+        return [self.calls[place.output] for place in found if isinstance(place, MadeColumn)]
 
     def wants(self, want: Want) -> tuple[Want, ...]:
         """The columns passed on, what aggregates read that are wanted, and what keeps rows apart."""
@@ -67,6 +67,6 @@ def windowed(
     names = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     key = tuple(column.index for column in key_columns(below.schema, names, "a window"))
     node, calls = bound(below, aggregates, window=True)
-    new = [(Made(0, number), each.field) for number, each in enumerate(calls)]
+    new = [(MadeColumn(0, number), each.field) for number, each in enumerate(calls)]
     schema, line = placed(below.schema, new)
     return Window(node, before, after, key, tuple(calls), line, schema)

@@ -51,7 +51,7 @@ class RowKernel(Protocol):
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopiedColumn:
     """A new column that is one of the input's, by its place there."""
 
     field: Field
@@ -59,7 +59,7 @@ class Copied:
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeColumn:
     """A column that is made: by which kernel, which of its outputs."""
 
     kernel: int
@@ -70,7 +70,7 @@ class Made:
 class WithColumns(OwnSchema, OneInput):
     """Columns of the input, and columns made from them; `line` says place by place which."""
 
-    line: tuple[int | Made, ...]
+    line: tuple[int | MadeColumn, ...]
     columns: Schema
     kernels: tuple[RowKernel, ...]
 
@@ -82,7 +82,7 @@ class WithColumns(OwnSchema, OneInput):
         """Return the columns that are passed on, and the kernels whose columns are wanted."""
         places = [self.line[index] for index in want.columns]
         passed = [place for place in places if isinstance(place, int)]
-        return passed, sorted({place.kernel for place in places if isinstance(place, Made)})
+        return passed, sorted({place.kernel for place in places if isinstance(place, MadeColumn)})
 
     def wants(self, want: Want) -> tuple[Want, ...]:
         """The columns passed on, and what the kernels need whose columns are wanted (view:C35)."""
@@ -100,15 +100,15 @@ class WithColumns(OwnSchema, OneInput):
         return (0, place) if isinstance(place, int) else None
 
 
-def computed(below: Node, new: Sequence[RowKernel | Copied]) -> WithColumns | Select:
+def computed(below: Node, new: Sequence[RowKernel | CopiedColumn]) -> WithColumns | Select:
     """Add the columns that kernels make, and copies, each where its name says (view:C8, view:C9)."""
     kernels: list[RowKernel] = []
-    fields: list[tuple[int | Made, Field]] = []
+    fields: list[tuple[int | MadeColumn, Field]] = []
     for each in new:
-        if isinstance(each, Copied):
+        if isinstance(each, CopiedColumn):
             fields.append((each.place, each.field))
         else:
-            fields += [(Made(len(kernels), output), field) for output, field in enumerate(each.outputs)]
+            fields += [(MadeColumn(len(kernels), output), field) for output, field in enumerate(each.outputs)]
             kernels.append(each)
     schema, line = placed(below.schema, fields)
     if not kernels:
@@ -116,11 +116,13 @@ def computed(below: Node, new: Sequence[RowKernel | Copied]) -> WithColumns | Se
     return WithColumns(below, line, schema, tuple(kernels))
 
 
-def placed(schema: Schema, new: Sequence[tuple[int | Made, Field]]) -> tuple[Schema, tuple[int | Made, ...]]:
+def placed(
+    schema: Schema, new: Sequence[tuple[int | MadeColumn, Field]]
+) -> tuple[Schema, tuple[int | MadeColumn, ...]]:
     """Add columns to a schema; say place by place which column of the input is there, or what is made."""
     added, old = schema.added([each for _, each in new])
     # A new column keeps its order among those of its name; `added` places them in the order given.
-    waiting: dict[str, list[int | Made]] = {}
+    waiting: dict[str, list[int | MadeColumn]] = {}
     for made, field in new:
         waiting.setdefault(field.name, []).append(made)
     line = tuple(
@@ -186,13 +188,13 @@ def with_columns(
 
     Either way it is a new column, and has no annotations (view:C23).
     """
-    new: list[RowKernel | Copied] = []
+    new: list[RowKernel | CopiedColumn] = []
     for name, text in columns.items():
         used = {each: parameters[each] for each in named_in(text) if each in parameters}
         found = expression(text, below.schema.to_arrow(), used)
         if found.column is not None:
             old = below.schema[found.column]
-            new.append(Copied(Field(name, old.type, nullable=old.nullable), old.index))
+            new.append(CopiedColumn(Field(name, old.type, nullable=old.nullable), old.index))
             continue
         inputs = tuple(below.schema[column].index for column in found.columns)
         new.append(Compute(name, found, inputs, (Field(name, found.kind),)))

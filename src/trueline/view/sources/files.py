@@ -20,20 +20,20 @@ from trueline.kernel.chunk import Chunk, Piece
 from trueline.readers import Reader, Source, csv, find, json, text
 from trueline.view.execute.dispatch import pieces, row_count
 from trueline.view.plan.node import Want
-from trueline.view.plan.sources import Files
-from trueline.view.source_cells import Tally, as_types, tally_of
+from trueline.view.plan.sources import TextFiles
+from trueline.view.source_cells import ReadCounts, as_types, tally_of
 
 
-@row_count.register(Files)
-def _row_count(node: Files) -> int | None:
+@row_count.register(TextFiles)
+def _row_count(node: TextFiles) -> int | None:
     """Known once every file was read to its end (view:C29)."""
     tally = tally_of(node)
     counts = [tally.rows(number) for number in range(len(node.files))]
     return None if None in counts else sum(count or 0 for count in counts)
 
 
-@pieces.register(Files)
-def _files_of(node: Files, want: Want) -> Sequence[Piece]:
+@pieces.register(TextFiles)
+def _files_of(node: TextFiles, want: Want) -> Sequence[Piece]:
     """Return a piece for each file."""
     names = tuple(node.schema[index].name for index in want.columns)
     kinds = tuple(node.schema[index].type for index in want.columns)
@@ -54,7 +54,7 @@ class FilePiece:
     number: int
     names: tuple[str, ...]
     kinds: tuple[t.Type, ...]
-    tally: Tally
+    tally: ReadCounts
     ids: bool
 
     @property
@@ -89,25 +89,25 @@ class FilePiece:
         return known
 
 
-def csv_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Files:
+def csv_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
     """View CSV files; the options are those of the reader."""
     return _files(csv(**options), paths, schema)
 
 
-def json_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Files:
+def json_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
     """View files of JSON lines; the options are those of the reader."""
     return _files(json(**options), paths, schema)
 
 
-def text_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Files:
+def text_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
     """View the lines of text files; the options are those of the reader."""
     return _files(text(**options), paths, schema)
 
 
-def _files(reader: Reader, paths: Any, schema: pa.Schema | None) -> Files:
+def _files(reader: Reader, paths: Any, schema: pa.Schema | None) -> TextFiles:
     sources = tuple(find(paths))
     if schema is None:
         if not sources:
             raise SchemaError("no files, so no columns", remedy="give a schema, or files")
         schema = reader.infer(sources)
-    return Files(reader, sources, schema)
+    return TextFiles(reader, sources, schema)

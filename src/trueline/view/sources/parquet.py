@@ -24,7 +24,7 @@ from trueline.view.execute.dispatch import pieces
 from trueline.view.plan.node import Want
 from trueline.view.plan.sources import ParquetFiles, Range, RowGroup
 from trueline.view.source import ROWS_OF_A_BATCH
-from trueline.view.source_cells import Tally, as_types, tally_of
+from trueline.view.source_cells import ReadCounts, as_types, tally_of
 
 _COUNTED: Final = ("INT32", "INT64")
 # A tenth of the time of a scan went into reading the footer again for each group of rows. A source is
@@ -61,7 +61,7 @@ class RowGroupPiece:
     columns: tuple[int, ...]
     kinds: tuple[t.Type, ...]
     ids: bool
-    tally: Tally
+    tally: ReadCounts
 
     @property
     def rows(self) -> int:

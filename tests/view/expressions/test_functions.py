@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import trueline as tl
 from tests.architecture import ROOT
-from tests.view.function_table import differences, table
+from tests.view.expressions.function_table import differences, table
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.kernel.vectors import sparse

@@ -80,10 +80,10 @@ def test_the_rows_and_their_ids_do_not_depend_on_the_columns(columns):
 def test_a_view_without_rows_opens_and_ends_at_once():
     with tl.View.from_arrow(numbers(0)).cursor() as cursor:
         get = cursor.getter("n", t.int64)
-        with pytest.raises(InputError, match="no row"):
+        with pytest.raises(InputError, match="not on a row"):
             get()
         assert not cursor.move_next()
-        with pytest.raises(InputError, match="no row"):
+        with pytest.raises(InputError, match="not on a row"):
             get()
 
 
@@ -116,7 +116,7 @@ def test_nothing_can_be_fetched_where_there_is_no_row(view):
             with pytest.raises(InputError) as refused:
                 get()
             assert refused.value.code == "NoRow"
-            with pytest.raises(InputError, match="no row"):
+            with pytest.raises(InputError, match="not on a row"):
                 _ = cursor.id
             drained(cursor)
 
@@ -229,7 +229,7 @@ def test_closing_ends_it_at_any_time_and_twice_is_once(moves):
     assert cursor.position == -1
     assert not cursor.move_next()
     assert cursor.position == -1
-    with pytest.raises(InputError, match="no row"):
+    with pytest.raises(InputError, match="not on a row"):
         get()
     assert source.log.opened == source.log.closed == (moves > 0)
 

@@ -9,7 +9,7 @@ import pytest
 import trueline as tl
 from tests.view.watched import Watched, numbers
 from trueline.errors import InputError
-from trueline.kernel.read_ahead import Ahead
+from trueline.kernel.read_ahead import ReadAhead
 from trueline.view import consolidate
 from trueline.view.cursor.cursor import ChunkCursor
 
@@ -170,7 +170,7 @@ class Stream:
 @pytest.mark.contract("view:C36")
 def test_what_is_read_ahead_is_bounded():
     stream = Stream(100)
-    with Ahead(lambda _: stream, 1, 1) as ahead:
+    with ReadAhead(lambda _: stream, 1, 1) as ahead:
         # Four wait in the line, the thread holds a fifth, and asks for no more.
         assert stream.some.wait(30)
         assert not stream.all.wait(0.2)
@@ -180,7 +180,7 @@ def test_what_is_read_ahead_is_bounded():
 @pytest.mark.contract("view:C56")
 def test_streams_are_closed_by_the_threads_that_read_them():
     streams = [Stream(100), Stream(100), Stream(100)]
-    with Ahead(streams.__getitem__, 3, 2) as ahead:
+    with ReadAhead(streams.__getitem__, 3, 2) as ahead:
         assert next(ahead.run()) == (0, 0)
         assert streams[1].some.wait(30)
     assert [stream.closed for stream in streams] == [True, True, False]
@@ -258,7 +258,7 @@ def test_an_error_in_one_member_surfaces_and_ends_the_others(schema):
         rows_of(merged)
     assert (a.closed, b.closed) == (1, 1)
     assert (merged.position, merged.move_next()) == (-1, False)
-    with pytest.raises(InputError, match="no row"):
+    with pytest.raises(InputError, match="not on a row"):
         merged.getter("n")()
 
 
@@ -277,9 +277,9 @@ def test_closing_it_closes_all_members_even_if_one_complains(schema):
         merged.close()
     assert b.closed == 1
     assert not merged.move_next()
-    with pytest.raises(InputError, match="no row"):
+    with pytest.raises(InputError, match="not on a row"):
         get()
-    with pytest.raises(InputError, match="no row"):
+    with pytest.raises(InputError, match="not on a row"):
         _ = merged.id
 
 
