@@ -99,7 +99,7 @@ class Annotations:
 
     @property
     def position(self) -> int:
-        """It is one row, and stands there."""
+        """There is one row, the first."""
         return 0
 
     @property
@@ -220,7 +220,7 @@ def slot_names(column: Column) -> tuple[str, ...] | None:
 
 
 def category_values(column: Column) -> tuple[Any, ...] | None:
-    """Return what the codes of a category stand for, one value for each code (view:C22)."""
+    """Return what the codes of a category mean, one value for each code (view:C22)."""
     kind = column.type.item if isinstance(column.type, t.Vector) else column.type
     return _values(_present(column, CATEGORY_VALUES), kind.count) if isinstance(kind, t.Category) else None
 

@@ -27,7 +27,7 @@ def head(view: View, count: int) -> Table:
 
 
 def show(view: View, count: int) -> None:
-    """Show the first rows where people look: asking for it is reason enough to speak."""
+    """Show the first rows on the console in use, or in the terminal if that is silent."""
     _shown(head(view, count))
 
 
@@ -59,7 +59,7 @@ class Preview:
     tables: tuple[Table, ...]
 
     def show(self) -> None:
-        """Show them where people look."""
+        """Show them on the console in use."""
         for table in self.tables:
             _shown(table)
 

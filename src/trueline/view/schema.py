@@ -55,7 +55,7 @@ class Column:
 
 
 class Schema:
-    """Columns in order; names may repeat, and stand for the rightmost of that name (view:C4).
+    """Columns in order; names may repeat, and mean the rightmost of that name (view:C4).
 
     >>> schema = Schema([Field("a", t.int64), Field("b", t.text), Field("a", t.float32)])
     >>> schema.names, schema["a"].index, schema[0].is_hidden
@@ -88,17 +88,17 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that can be seen, in order."""
+        """The names of the visible columns, in order."""
         return tuple(self._by_name)
 
     @property
     def types(self) -> tuple[t.Type, ...]:
-        """The types of the columns that can be seen, in order."""
+        """The types of the visible columns, in order."""
         return tuple(column.type for column in self._by_name.values())
 
     @property
     def visible(self) -> tuple[Column, ...]:
-        """The columns that can be seen, in order."""
+        """The visible columns, in order."""
         return tuple(self._by_name.values())
 
     @property
@@ -141,7 +141,7 @@ class Schema:
         return self[key]
 
     def find_all(self, keys: Sequence[Key] | Key | None) -> tuple[Column, ...]:
-        """Return several columns, each once; None stands for all that can be seen."""
+        """Return several columns, each once; None means all that are visible."""
         if keys is None:
             return self.visible
         if isinstance(keys, str | int | Column):
@@ -155,7 +155,7 @@ class Schema:
         return found
 
     def added(self, fields: Sequence[Field]) -> tuple[Schema, list[int | None]]:
-        """Place new columns (view:C8); say, place by place, which old column stands there (None: a new one).
+        """Place new columns (view:C8); say, place by place, which old column is there (None: a new one).
 
         One whose name can be seen goes right after that column and hides it; the others go to the end.
         """
@@ -175,13 +175,13 @@ class Schema:
     # --- Arrow ------------------------------------------------------------------------
 
     def to_arrow(self) -> pa.Schema:
-        """Return the columns that can be seen as Arrow has them, annotations included."""
+        """Return the visible columns as an Arrow schema, annotations included."""
         if self._arrow is None:
             self._arrow = self.arrow_of(self.visible)
         return self._arrow
 
     def arrow_of(self, columns: Sequence[Column]) -> pa.Schema:
-        """Return some columns as Arrow has them."""
+        """Return some columns as an Arrow schema."""
         from trueline.view.annotation_metadata import field_of
 
         return pa.schema(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
 
 from trueline.errors import InputError, SchemaError
 from trueline.view.plan.cache import Cache
@@ -93,10 +93,10 @@ class Verbs:
     # --- rows ---------------------------------------------------------------------------
 
     def filter(self, where: str, /, **parameters: object) -> Self:
-        """Keep the rows for which a condition is true; `:name` in it stands for a parameter.
+        """Keep the rows for which a condition is true; `:name` in it is a parameter.
 
-        `docs/expressions.md` describes the language. A row for which there is no
-        answer (a null value, a division by zero) is not kept.
+        `docs/expressions.md` describes the language. A row for which the
+        condition is null (a null value, a division by zero) is not kept.
         """
         return self._made_of(filtered(self.node, where, parameters))
 
@@ -111,16 +111,24 @@ class Verbs:
     def sample(self, fraction: float, seed: int = 0, *, replace: bool = False) -> Self:
         """Keep each row with a probability, decided by its id: the same rows however it is read.
 
-        With `replace` a row may come several times (Poisson, `fraction` times on average).
+        With `replace` a row may be drawn several times (Poisson, `fraction` times on average).
         """
         return self._made_of(sampled(self.node, fraction, seed, replace=replace))
 
+    @overload
+    def split(
+        self, fractions: Mapping[str, float], seed: int = 0, by: str | Sequence[str] | None = None
+    ) -> dict[str, Self]: ...
+    @overload
+    def split(
+        self, fractions: Sequence[float] = ..., seed: int = 0, by: str | Sequence[str] | None = None
+    ) -> tuple[Self, ...]: ...
     def split(
         self,
         fractions: Sequence[float] | Mapping[str, float] = (0.8, 0.2),
         seed: int = 0,
         by: str | Sequence[str] | None = None,
-    ) -> Any:
+    ) -> tuple[Self, ...] | dict[str, Self]:
         """Divide the rows into parts by a hash of the row id, or of columns so that equal keys stay together.
 
         A row's part does not change when rows are added. A mapping gives parts by name.
@@ -131,7 +139,7 @@ class Verbs:
         parts = [self._made_of(each) for each in split(self.node, shares, seed, by, shown)]
         return tuple(parts) if names is None else dict(zip(names, parts, strict=True))
 
-    def folds(self, k: int, seed: int = 0, by: str | Sequence[str] | None = None) -> Any:
+    def folds(self, k: int, seed: int = 0, by: str | Sequence[str] | None = None) -> list[tuple[Self, Self]]:
         """Return k pairs (training, test): each row is in exactly one test part."""
         return [(self._made_of(train), self._made_of(test)) for train, test in folds(self.node, k, seed, by)]
 
@@ -181,8 +189,10 @@ class Verbs:
         """Group rows with equal values: `view.group_by("city").agg(total="sum(price)")`."""
         return Groups(self.node, columns, self._made_of)
 
-    def window(self, before: int, after: int = 0, /, by: Any = None, **aggregates: str) -> Self:
-        """Add columns computed over the rows around each: so many before it, itself, so many after.
+    def window(
+        self, before: int, after: int = 0, /, by: str | Sequence[str] | None = None, **aggregates: str
+    ) -> Self:
+        """Add columns computed over the rows around each: `before` rows, the row itself, `after` rows.
 
         >>> from trueline import View
         >>> view = View.from_rows([{"x": 1}, {"x": 2}, {"x": 4}])
@@ -201,7 +211,7 @@ class Verbs:
 
 
 def natural(count: object, what: str) -> int:
-    """Return a whole number from 0 on, or say that it is none."""
+    """Return a whole number from 0 on; anything else is an error."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise InputError(f"{what}({count!r})", remedy="give a whole number from 0 on")
     return count

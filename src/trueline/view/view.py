@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from trueline.view.cursor.cursor import ChunkCursor
     from trueline.view.cursor.row import Key
+    from trueline.view.display import Preview
     from trueline.view.export import Exported
     from trueline.view.origin import ColumnOrigin, Origin
     from trueline.view.schema import Schema
@@ -107,7 +108,7 @@ class View(Verbs):
 
     @classmethod
     def from_spark(cls, frame: Any, order_by: Sequence[str] | str | None = None) -> Self:
-        """View a Spark frame: sorted by columns, else frozen as its rows first come (decision 3)."""
+        """View a Spark frame: sorted by columns, else frozen in the order its rows come in (decision 3)."""
         from trueline.view.engine import engine
 
         names = [order_by] if isinstance(order_by, str) else order_by
@@ -235,7 +236,7 @@ class View(Verbs):
 
         show(self, natural(count, "show"))
 
-    def preview(self, count: int = 5, *, steps: bool = False) -> Any:
+    def preview(self, count: int = 5, *, steps: bool = False) -> Preview:
         """Return the first rows to look at; with `steps`, those of every step on the way."""
         from trueline.view.display import preview
 
@@ -323,5 +324,5 @@ class View(Verbs):
 
     @property
     def node(self) -> Node:
-        """What it does, for engines that do it elsewhere."""
+        """The plan of it, for engines that run it elsewhere."""
         return self._node

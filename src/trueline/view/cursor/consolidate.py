@@ -53,7 +53,7 @@ def consolidate(cursors: Sequence[Cursor]) -> Consolidated:
 
 
 class _Here:
-    """Which member stands on the row; one past the last if there is no row. Getters hold this."""
+    """Which member is on the row; one past the last if there is no row. Getters hold this."""
 
     __slots__ = ("member",)
 
@@ -68,7 +68,7 @@ class Consolidated:
         self._members = members
         self._here = _Here(len(members))
         self._current: Cursor | None = None
-        # The others that stand on a row: batch, then the order of members.
+        # The others that are on a row: batch, then the order of members.
         self._waiting: list[tuple[int, int]] = []
         self._position = -1
         self._batch = 0

@@ -1,4 +1,4 @@
-"""Reading row by row: where the cursor stands, who the row is, and its values."""
+"""Reading row by row: where the cursor is, who the row is, and its values."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class _Here:
 
 
 def nowhere(_: int = -1) -> NoReturn:
-    """Refuse to fetch: what a getter does where there is no row (view:C44)."""
+    """Refuse to get a value: what a getter does where there is no row (view:C44)."""
     raise InputError(
         "the cursor is not on a row, so there is no value to get",
         remedy="call move_next(), and get values only while it returns True",
@@ -73,7 +73,7 @@ class ChunkCursor:
         self._fetching = False
         self._closed = False
 
-    # --- where it stands ------------------------------------------------------------
+    # --- where it is ----------------------------------------------------------------
 
     @property
     def schema(self) -> Schema:
@@ -174,7 +174,7 @@ class ChunkCursor:
         return None
 
     def _leave(self, found: tuple[int, Chunk, int] | None) -> bool:
-        """Stand on the row that was found; close if there is none, or if someone did meanwhile."""
+        """Move to the row that was found; close if there is none, or if someone did meanwhile."""
         with self._guard:
             self._fetching = False
             if found is not None and not self._closed:
@@ -193,7 +193,7 @@ class ChunkCursor:
         return False
 
     def close(self) -> None:
-        """Let go of what it reads (view:C55, view:C56)."""
+        """Release what it reads (view:C55, view:C56)."""
         with self._guard:
             self._closed = True
             self._chunk, self._words, self._rows, self._start, self._first = None, None, 0, 0, 0

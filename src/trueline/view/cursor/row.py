@@ -79,10 +79,10 @@ class Cursor(Row, Protocol):
     """A row that moves forward over the rows of a view, for one thread at a time."""
 
     def move_next(self) -> bool:
-        """Go to the next row; False at the end, and for ever after (view:C43)."""
+        """Go to the next row; False at the end, and from then on (view:C43)."""
 
     def close(self) -> None:
-        """Let go of files and threads; twice is once (view:C55)."""
+        """Release files and threads; closing twice is closing once (view:C55)."""
 
     def __enter__(self) -> Self: ...
 

@@ -16,7 +16,7 @@ class Cache(OneInput):
 
     @property
     def title(self) -> str:
-        return "kept"
+        return "cached"
 
     @property
     def can_shuffle(self) -> bool:

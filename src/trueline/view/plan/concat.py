@@ -34,7 +34,7 @@ class Concat(OwnSchema):
 
     @property
     def title(self) -> str:
-        return f"{len(self.views)} views one after another"
+        return f"{len(self.views)} views concatenated"
 
     def count_rows(self, counts: Sequence[int | None]) -> int | None:
         """The sum, if all are known (view:C31)."""

@@ -29,7 +29,7 @@ class Zip(OwnSchema):
 
     @property
     def title(self) -> str:
-        return f"{len(self.views)} views side by side"
+        return f"{len(self.views)} views zipped"
 
     def count_rows(self, counts: Sequence[int | None]) -> int | None:
         """The smallest, if all are known (view:C31)."""
