@@ -45,7 +45,11 @@ class Source(Protocol):
 
 
 class Divisible(Source, Protocol):
-    """A source that can be read by several processes at once, unless it has `travels` and says no."""
+    """A source that can be read by several processes at once.
+
+    Where `pieces` may be None, or its pieces stay in this process, it has `travels`, which says so
+    without opening anything.
+    """
 
     def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
         """Return sources that together hold the same rows, in order, and can be pickled; None if not.
