@@ -201,8 +201,8 @@ def _by_two(path: Path, rows: int) -> Iterator[Row]:
     )
 
 
-def _drained(cursors: list[trueline.view.cursor.ChunkCursor], columns: list[str]) -> None:
-    def drain(cursor: trueline.view.cursor.ChunkCursor) -> None:
+def _drained(cursors: list[trueline.view.cursor.cursor.ChunkCursor], columns: list[str]) -> None:
+    def drain(cursor: trueline.view.cursor.cursor.ChunkCursor) -> None:
         with cursor:
             get = [cursor.getter(name) for name in columns]
             if len(get) == 1:

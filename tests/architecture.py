@@ -36,7 +36,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "spark": frozenset(
         {"identity", "kernel", "chain", "view", "model", "run", "flow", "dataset", "workspace"}
     ),
-    "testing": frozenset({"identity", "view", "model"}),
+    "testing": frozenset({"identity", "kernel", "view", "model"}),
     "cli": frozenset({"door", "workspace", "model", "run", "flow"}),
     "web": frozenset({"door", "workspace", "model", "flow"}),
     "door": frozenset({"identity", "view", "model", "dataset", "workspace"}),

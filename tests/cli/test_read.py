@@ -93,7 +93,7 @@ def test_log_begins_where_it_is_asked_to(run, shop, first):
     assert run("-C", shop, "log", "sales@yesterday").code == 2
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet", "json", "jsonl"])
+@pytest.mark.parametrize("ending", ["csv", "parquet", "json", "jsonl", "arrow"])
 def test_export_writes_what_can_be_read_again(run, shop, tmp_path, ending):
     file = tmp_path / f"out.{ending}"
     done = run("-C", shop, "export", "sales", file, "--json")
@@ -102,6 +102,8 @@ def test_export_writes_what_can_be_read_again(run, shop, tmp_path, ending):
         rows = pyarrow.csv.read_csv(file).to_pylist()
     elif ending == "parquet":
         rows = pq.read_table(file).to_pylist()
+    elif ending == "arrow":
+        rows = pa.ipc.open_file(file).read_all().to_pylist()
     else:
         rows = [json.loads(line) for line in file.read_text().splitlines()]
     assert rows[0] == {"city": "Bern", "price": 9.5}

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from trueline.view.expressions import expression
-from trueline.view.expressions.functions import functions
+from trueline.view.expressions.functions.registry import functions
 
 UTC = dt.UTC
 ROWS = pa.table(

@@ -12,6 +12,7 @@ import pytest
 import trueline as tl
 from tests.architecture import ROOT
 from tests.spark.views_story import digest, views, write
+from trueline.view import execute
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +40,7 @@ def test_rows_and_ids_do_not_depend_on_cores(folder, master):
 
 def test_a_view_is_read_by_tasks_piece_by_piece_and_only_the_columns_asked_for(folder, spark):
     view = tl.View.read_parquet(str(folder / "*.parquet")).with_columns(m="n + 1").select("m", "text")
-    assert view.node.portable
+    assert execute.portable(view.node)
     frame = view.to_spark(spark)
     assert frame.rdd.getNumPartitions() == 12
     assert frame.toArrow().sort_by("m").column("m").to_pylist() == list(range(1, 3_001))

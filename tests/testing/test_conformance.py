@@ -37,8 +37,8 @@ def test_operators(name):
 @holds("view")
 @pytest.mark.parametrize("name", ["sort", "shuffle", "group_by", "window by", "cache", "join full"])
 def test_operators_that_keep_rows_on_disk(name, monkeypatch):
-    for module in ("exchange", "operators.caching"):
-        monkeypatch.setattr(f"trueline.view.{module}.memory_budget", lambda: 0)
+    for module in ("kernel.exchange", "view.execute.cache"):
+        monkeypatch.setattr(f"trueline.{module}.memory_budget", lambda: 0)
     only = ["K3", "K9", "K10.merged", "K11", "K12"]
     assert "K9.left" in check(OPERATORS[name].make(mixed()), only=only).held
 

@@ -7,9 +7,9 @@ import math
 import pytest
 
 from trueline import types as t
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK
 from trueline.testing import views
 from trueline.testing.generate import mixed
-from trueline.view.chunk import ROWS_OF_A_CHUNK
 
 
 @pytest.fixture(scope="module")

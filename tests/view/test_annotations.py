@@ -20,10 +20,10 @@ import trueline.view.annotations as an
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
+from trueline.kernel.values import VectorValue
 from trueline.view.annotations import NONE, Annotation, Annotations, about
-from trueline.view.row import Cursor, Row
+from trueline.view.cursor.row import Cursor, Row
 from trueline.view.schema import Field, Schema
-from trueline.view.vector import VectorValue
 
 ACCESSORS = [
     an.slot_names,

@@ -17,9 +17,9 @@ from tests.architecture import ROOT
 from tests.view.conversion_table import table
 from trueline import types as t
 from trueline.errors import SchemaError
+from trueline.kernel.vectors import dense, same, sparse
 from trueline.types.conversions import FAMILIES, RULES
 from trueline.view.converting import convert
-from trueline.view.vectors import dense, same, sparse
 
 NAN, INF = float("nan"), float("inf")
 UTC = dt.UTC

@@ -20,14 +20,15 @@ from trueline.dataset.read.changes import OPERATIONS
 from trueline.dataset.read.events import Events
 from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError, InputError, SchemaError
+from trueline.kernel.chunk import Piece as Part
 from trueline.kernel.tasks import failure
 from trueline.spark.errors import CarriedError, lasting_nonce
 from trueline.spark.packing import pack, unpack
 from trueline.spark.types import to_spark_schema
 from trueline.view.bounds import NO_BOUNDS
-from trueline.view.chunk import Want
-from trueline.view.node import Piece as Part
-from trueline.view.reading import batch_of
+from trueline.view.execute import pieces, portable
+from trueline.view.execute.dispatch import batch_of
+from trueline.view.plan.node import Want
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import Source
 from trueline.view.view import View
@@ -341,10 +342,10 @@ class BatchReader(DataSourceReader):
                 return _partitions(
                     _events(standing, view.schema.names, first, standing.last_offset, words=True)
                 )
-            if not view.node.portable:
+            if not portable(view.node):
                 return _partitions([Whole(asked)])
             columns, schema = view.schema.visible, view.schema.to_arrow()
-            parts = view.node.pieces(Want(tuple(column.index for column in columns)))
+            parts = pieces(view.node, Want(tuple(column.index for column in columns)))
             return _partitions([Rows(part, columns, schema) for part in parts])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trueline.errors import SchemaError
+from trueline.kernel.chunk import Piece
 from trueline.kernel.tasks import failure
+from trueline.kernel.temporary import Temporary
 from trueline.spark.errors import CarriedError, lasting_nonce, translated
 from trueline.spark.frames import Spooled, fetch, shares_folders, spool
 from trueline.spark.packing import pack, unpack
@@ -20,15 +22,14 @@ from trueline.spark.plans import check_sql
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 from trueline.view.bounds import NO_BOUNDS, Bounds
-from trueline.view.chunk import Want
-from trueline.view.node import Node, Piece
-from trueline.view.operators.columns import Columns
+from trueline.view.execute import pieces, portable
+from trueline.view.execute.dispatch import batch_of
 from trueline.view.origin import Origin
-from trueline.view.reading import batch_of
+from trueline.view.plan.node import Node, Want
+from trueline.view.plan.select import Select
+from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import ROWS_OF_A_BATCH, Source
-from trueline.view.sources.given import Given
-from trueline.view.temporary import Temporary
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,9 +157,9 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
         if source is not None:
             return _from_files(session, *source)
         target = arrow_schema_of(schema)
-        if not view.node.portable:
+        if not portable(view.node):
             return session.createDataFrame(view.to_arrow().cast(target), schema)
-        parts = view.node.pieces(Want(tuple(column.index for column in columns)))
+        parts = pieces(view.node, Want(tuple(column.index for column in columns)))
         if not parts:
             return session.createDataFrame(target.empty_table(), schema)
         # Spark takes a time of day from Python in nanoseconds only.
@@ -193,10 +194,10 @@ def _files(node: Node, columns: Sequence[Column]) -> tuple[Sequence[str], dict[s
     With them, by the name each column gets, its field in the files.
     """
     wanted = {column.name: column.index for column in columns}
-    while isinstance(node, Columns) and not node.kernels:
-        wanted = {name: place for name, index in wanted.items() if isinstance(place := node.line[index], int)}
+    while isinstance(node, Select):
+        wanted = {name: node.places[index] for name, index in wanted.items()}
         node = node.below
-    if not isinstance(node, Given) or not hasattr(node.source, "files"):
+    if not isinstance(node, SourceScan) or not hasattr(node.source, "files"):
         return None
     fields = node.source.schema
     names = [name.lower() for name in fields.names]

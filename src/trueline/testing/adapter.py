@@ -10,7 +10,7 @@ from typing import Any, Self, TypeAlias
 from trueline import types as t
 from trueline.errors import InputError
 from trueline.identity import RowId
-from trueline.view.row import Asked, Getter, Key
+from trueline.view.cursor.row import Asked, Getter, Key
 from trueline.view.schema import Column, Schema
 
 Numbered: TypeAlias = Iterator[tuple[int, RowId, Sequence[Any]]]
@@ -105,7 +105,7 @@ class SimpleCursor:
     def _here(self) -> tuple[int, RowId, Sequence[Any]]:
         if self._row is None:
             raise InputError(
-                "nothing can be fetched now: the cursor stands at no row",
+                "the cursor is not on a row, so there is no value to get",
                 remedy="call move_next(), and fetch only while it returns True",
                 code="NoRow",
             )

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from trueline import types as t
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK
 from trueline.testing.instruments import sparse_table
 from trueline.view import Field, Schema, View
 from trueline.view.annotations import CATEGORY_VALUES, Annotation, Annotations
-from trueline.view.chunk import ROWS_OF_A_CHUNK
 
 HARD_TEXT: Final = (
     "",

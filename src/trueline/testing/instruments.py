@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from trueline import types as t
+from trueline.kernel.vectors import sparse
 from trueline.view import Origin, View
 from trueline.view.bounds import Bounds
-from trueline.view.vectors import sparse
 
 
 class Fault(OSError):

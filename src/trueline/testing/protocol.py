@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Protocol, TypeGuard
 
-from trueline.view.row import Cursor, Key
+from trueline.view.cursor.row import Cursor, Key
 from trueline.view.schema import Schema
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from trueline.errors import InputError
 from trueline.identity import RowId
 from trueline.testing.kit import Broken
-from trueline.view.row import Cursor
+from trueline.view.cursor.row import Cursor
 
 # What a sparse vector need not list, where that is not false in Python.
 _ZEROS: Final = frozenset(

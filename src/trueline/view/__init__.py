@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 from trueline.lazy import lazily
 
 if TYPE_CHECKING:
-    from trueline.view.consolidating import consolidate
+    from trueline.view.cursor.consolidate import consolidate
+    from trueline.view.cursor.row import Cursor, Row
     from trueline.view.origin import Origin
-    from trueline.view.row import Cursor, Row
     from trueline.view.schema import Column, Field, Schema
     from trueline.view.view import View
 
@@ -16,13 +16,13 @@ __all__ = ["Column", "Cursor", "Field", "Origin", "Row", "Schema", "View", "cons
 
 _LAZY = {
     "Column": "trueline.view.schema",
-    "Cursor": "trueline.view.row",
+    "Cursor": "trueline.view.cursor.row",
     "Field": "trueline.view.schema",
     "Origin": "trueline.view.origin",
-    "Row": "trueline.view.row",
+    "Row": "trueline.view.cursor.row",
     "Schema": "trueline.view.schema",
     "View": "trueline.view.view",
-    "consolidate": "trueline.view.consolidating",
+    "consolidate": "trueline.view.cursor.consolidate",
 }
 
 __getattr__, __dir__ = lazily(__name__, _LAZY)

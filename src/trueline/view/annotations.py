@@ -20,7 +20,7 @@ from trueline.errors import InputError
 
 if TYPE_CHECKING:
     from trueline.identity import RowId
-    from trueline.view.row import Asked, Getter, Key
+    from trueline.view.cursor.row import Asked, Getter, Key
     from trueline.view.schema import Column, Schema
 
 SLOT_NAMES: Final = "slot_names"
@@ -99,7 +99,7 @@ class Annotations:
 
     @property
     def position(self) -> int:
-        """It is one row, and stands there."""
+        """There is one row, the first."""
         return 0
 
     @property
@@ -132,7 +132,7 @@ class Annotations:
         """A vector as rows of views have it, if it is one."""
         if not isinstance(kind, t.Vector) or not isinstance(value, tuple):
             return value
-        from trueline.view.vector import VectorValue
+        from trueline.kernel.values import VectorValue
 
         try:
             return VectorValue.of(kind, value)
@@ -220,7 +220,7 @@ def slot_names(column: Column) -> tuple[str, ...] | None:
 
 
 def category_values(column: Column) -> tuple[Any, ...] | None:
-    """Return what the codes of a category stand for, one value for each code (view:C22)."""
+    """Return what the codes of a category mean, one value for each code (view:C22)."""
     kind = column.type.item if isinstance(column.type, t.Vector) else column.type
     return _values(_present(column, CATEGORY_VALUES), kind.count) if isinstance(kind, t.Category) else None
 

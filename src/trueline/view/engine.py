@@ -1,4 +1,4 @@
-"""The door to Spark: what views ask of it, loaded when it is first needed."""
+"""The engine of Spark: what views ask of it, loaded when it is first needed."""
 
 from __future__ import annotations
 

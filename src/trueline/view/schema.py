@@ -14,12 +14,12 @@ from trueline.errors import SchemaError
 from trueline.view.annotations import NONE, Annotations
 
 if TYPE_CHECKING:
-    from trueline.view.row import Key
+    from trueline.view.cursor.row import Key
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column before it has a place: its name, type, annotations, and whether it may be missing."""
+    """A column before it has a place: its name, type, annotations, and whether it may be null."""
 
     name: str
     type: t.Type
@@ -55,7 +55,7 @@ class Column:
 
 
 class Schema:
-    """Columns in order; names may repeat, and stand for the rightmost of that name (view:C4).
+    """Columns in order; names may repeat, and mean the rightmost of that name (view:C4).
 
     >>> schema = Schema([Field("a", t.int64), Field("b", t.text), Field("a", t.float32)])
     >>> schema.names, schema["a"].index, schema[0].is_hidden
@@ -77,25 +77,28 @@ class Schema:
     @classmethod
     def from_arrow(cls, arrow: pa.Schema) -> Schema:
         """Return the schema of Arrow data, with what its fields say of themselves."""
-        from trueline.view.carrying import annotations_of
+        from trueline.view.annotation_metadata import annotations_of
 
-        return cls(Field(each.name, t.of(each), annotations_of(each), each.nullable) for each in arrow)
+        return cls(
+            Field(each.name, t.of(each), annotations_of(each) if each.metadata else NONE, each.nullable)
+            for each in arrow
+        )
 
     # --- columns --------------------------------------------------------------------
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that can be seen, in order."""
+        """The names of the visible columns, in order."""
         return tuple(self._by_name)
 
     @property
     def types(self) -> tuple[t.Type, ...]:
-        """The types of the columns that can be seen, in order."""
+        """The types of the visible columns, in order."""
         return tuple(column.type for column in self._by_name.values())
 
     @property
     def visible(self) -> tuple[Column, ...]:
-        """The columns that can be seen, in order."""
+        """The visible columns, in order."""
         return tuple(self._by_name.values())
 
     @property
@@ -121,7 +124,7 @@ class Schema:
         """Return the column of a name, or None if there is none (view:C5); a name has to be one (view:C3)."""
         asked: object = name
         if not isinstance(asked, str) or not asked:
-            raise SchemaError(f"{name!r} is no name of a column", remedy="give one", code="BadName")
+            raise SchemaError(f"{name!r} is not a column name", remedy="give one", code="BadName")
         return self._by_name.get(name)
 
     def find(self, key: Key) -> Column:
@@ -138,7 +141,7 @@ class Schema:
         return self[key]
 
     def find_all(self, keys: Sequence[Key] | Key | None) -> tuple[Column, ...]:
-        """Return several columns, each once; None stands for all that can be seen."""
+        """Return several columns, each once; None means all that are visible."""
         if keys is None:
             return self.visible
         if isinstance(keys, str | int | Column):
@@ -152,7 +155,7 @@ class Schema:
         return found
 
     def added(self, fields: Sequence[Field]) -> tuple[Schema, list[int | None]]:
-        """Place new columns (view:C8); say, place by place, which old column stands there (None: a new one).
+        """Place new columns (view:C8); say, place by place, which old column is there (None: a new one).
 
         One whose name can be seen goes right after that column and hides it; the others go to the end.
         """
@@ -172,16 +175,23 @@ class Schema:
     # --- Arrow ------------------------------------------------------------------------
 
     def to_arrow(self) -> pa.Schema:
-        """Return the columns that can be seen as Arrow has them, annotations included."""
+        """Return the visible columns as an Arrow schema, annotations included."""
         if self._arrow is None:
             self._arrow = self.arrow_of(self.visible)
         return self._arrow
 
     def arrow_of(self, columns: Sequence[Column]) -> pa.Schema:
-        """Return some columns as Arrow has them."""
-        from trueline.view.carrying import field_of
+        """Return some columns as an Arrow schema."""
+        from trueline.view.annotation_metadata import field_of
 
-        return pa.schema([field_of(column) for column in columns])
+        return pa.schema(
+            [
+                field_of(column)
+                if column.annotations.found
+                else t.field(column.name, column.type, nullable=column.nullable)
+                for column in columns
+            ]
+        )
 
     def __arrow_c_schema__(self) -> Any:
         return self.to_arrow().__arrow_c_schema__()
@@ -211,6 +221,21 @@ class Schema:
 def renamed(column: Column, name: str) -> Field:
     """Return a column under another name."""
     return replace(column.field, name=name)
+
+
+def key_columns(schema: Schema, names: Sequence[str], what: str) -> tuple[Column, ...]:
+    """Return the columns of a key; only single values can be compared."""
+    found = schema.find_all(tuple(names))
+    for column in found:
+        if not column.type.is_primitive:
+            raise SchemaError(
+                f"column {column.name!r} is of type {column.type}, whose values {what} cannot compare",
+                remedy="name columns of single values; explode() gives each value of a vector its row",
+                code="TypeMismatch",
+                column=column.name,
+                found=str(column.type),
+            )
+    return found
 
 
 def unknown_column(name: object, names: tuple[str, ...]) -> SchemaError:

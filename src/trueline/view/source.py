@@ -45,7 +45,11 @@ class Source(Protocol):
 
 
 class Divisible(Source, Protocol):
-    """A source that can be read by several processes at once."""
+    """A source that can be read by several processes at once.
+
+    Where `pieces` may be None, or its pieces stay in this process, it has `travels`, which says so
+    without opening anything.
+    """
 
     def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
         """Return sources that together hold the same rows, in order, and can be pickled; None if not.
@@ -56,5 +60,5 @@ class Divisible(Source, Protocol):
     def files(self) -> Sequence[str] | None:
         """Return Parquet files on a file system that together hold the same rows; None if there are none.
 
-        Columns are found in them by name; one that a file lacks is missing there.
+        Columns are found in them by name; one that a file lacks is null there.
         """

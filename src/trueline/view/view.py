@@ -1,27 +1,38 @@
-"""A view: exactly known rows, read lazily and by column."""
+"""A view: exactly known rows, read lazily and by column; where it comes from and where it goes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
 
-from trueline.view import explaining, reading
-from trueline.view.doors import Doors
-from trueline.view.node import Node
-from trueline.view.operations import Operations, natural
-from trueline.view.origin import Origin
-from trueline.view.sources.given import Given
-from trueline.view.walking import steps
+import pyarrow as pa
+
+from trueline.errors import InputError, SchemaError, check_memory
+from trueline.view import explain
+from trueline.view.execute import dispatch, row_count
+from trueline.view.plan.node import Node
+from trueline.view.plan.shuffle import shuffled
+from trueline.view.plan.sources import Memory, Numbers, SourceScan
+from trueline.view.source_cells import bad_cells
+from trueline.view.verbs import Verbs, natural
 
 if TYPE_CHECKING:
-    from trueline.view.cursor import ChunkCursor
-    from trueline.view.origin import ColumnOrigin
-    from trueline.view.row import Key
+    import os
+
+    import pandas as pd  # type: ignore[import-untyped]
+
+    from trueline.view.cursor.cursor import ChunkCursor
+    from trueline.view.cursor.row import Key
+    from trueline.view.display import Preview
+    from trueline.view.export import Exported
+    from trueline.view.origin import ColumnOrigin, Origin
     from trueline.view.schema import Schema
     from trueline.view.source import Source
 
+T = TypeVar("T")
 
-class View(Doors, Operations):
+
+class View(Verbs):
     """Rows with names, types and ids that are read when they are asked for, the same each time.
 
     A view is a value: every operation returns another one and reads nothing.
@@ -35,12 +46,112 @@ class View(Doors, Operations):
     __slots__ = ("_node", "_spark")
 
     def __init__(self, given: Node | Source, spark: Callable[[], Any] | None = None) -> None:
-        self._node: Node = given if isinstance(given, Node) else Given(given)
+        self._node: Node = given if isinstance(given, Node) else SourceScan(given)
         self._spark = spark
 
-    def made_of(self, node: Node) -> Self:
+    def _made_of(self, node: Node) -> Self:
         """Return a view of another node, in the same Spark."""
         return type(self)(node, self._spark)
+
+    def __reduce__(self) -> NoReturn:
+        raise InputError(
+            "a view cannot be serialised (view:C101)",
+            remedy="write its rows: write_parquet(path), or append it to a dataset",
+            code="NotSerialisable",
+        )
+
+    # --- from ---------------------------------------------------------------------------
+
+    @classmethod
+    def from_arrow(cls, data: Any) -> Self:
+        """View an Arrow table or batch, or anything with `__arrow_c_stream__` (polars, DuckDB …).
+
+        >>> from trueline import View
+        >>> View.from_arrow(pa.table({"x": [1, 2]})).count()
+        2
+        """
+        if isinstance(data, pa.RecordBatch):
+            return cls(Memory(pa.Table.from_batches([data])))
+        if isinstance(data, pa.Table):
+            return cls(Memory(data))
+        if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+            return cls(Memory(pa.table(data)))
+        raise InputError(
+            f"a {type(data).__name__} is not an Arrow table",
+            remedy="give a table, a batch, or anything with __arrow_c_stream__; from_rows takes dictionaries",
+        )
+
+    @classmethod
+    def from_pandas(cls, frame: pd.DataFrame) -> Self:
+        """View a pandas frame; its index is left out, NaN in it is null."""
+        try:
+            return cls(Memory(pa.Table.from_pandas(frame, preserve_index=False)))
+        except pa.ArrowException as error:
+            check_memory(error, "taking the frame")
+            raise SchemaError(f"Arrow cannot hold the frame: {error}", remedy="cast the column") from None
+
+    @classmethod
+    def from_polars(cls, frame: Any) -> Self:
+        """View a polars frame."""
+        return cls.from_arrow(frame)
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Self:
+        """View dictionaries or dataclasses; a name that a row lacks is null there.
+
+        >>> from trueline import View
+        >>> View.from_rows([{"x": 1}, {"y": "a"}]).to_arrow().to_pydict()
+        {'x': [1, None], 'y': [None, 'a']}
+        """
+        from trueline.view.sources.python import from_rows
+
+        return cls(from_rows(rows, schema))
+
+    @classmethod
+    def from_spark(cls, frame: Any, order_by: Sequence[str] | str | None = None) -> Self:
+        """View a Spark frame: sorted by columns, else frozen in the order its rows come in (decision 3)."""
+        from trueline.view.engine import engine
+
+        names = [order_by] if isinstance(order_by, str) else order_by
+        return cls(engine().freeze(frame, names))
+
+    @classmethod
+    def range(cls, count: int, start: int = 0, name: str = "n") -> Self:
+        """View the whole numbers from `start` on, made as they are read.
+
+        >>> from trueline import View
+        >>> View.range(3, start=5).to_arrow().to_pydict()
+        {'n': [5, 6, 7]}
+        """
+        return cls(Numbers(count, start, name))
+
+    @classmethod
+    def read_csv(cls, paths: Any, **options: Any) -> Self:
+        """View CSV files in the order given, globs sorted; the options are those of `tl.csv`."""
+        from trueline.view.sources.files import csv_files
+
+        return cls(csv_files(paths, **options))
+
+    @classmethod
+    def read_text(cls, paths: Any, **options: Any) -> Self:
+        """View the lines of text files; the options are those of `tl.text`."""
+        from trueline.view.sources.files import text_files
+
+        return cls(text_files(paths, **options))
+
+    @classmethod
+    def read_json(cls, paths: Any, **options: Any) -> Self:
+        """View files of JSON lines; the options are those of `tl.json`."""
+        from trueline.view.sources.files import json_files
+
+        return cls(json_files(paths, **options))
+
+    @classmethod
+    def read_parquet(cls, paths: Any, **options: Any) -> Self:
+        """View Parquet files in the order given, globs sorted; groups of rows are read one by one."""
+        from trueline.view.sources.parquet import parquet_files
+
+        return cls(parquet_files(paths, **options))
 
     # --- what it is -------------------------------------------------------------------
 
@@ -52,7 +163,7 @@ class View(Doors, Operations):
     @property
     def row_count(self) -> int | None:
         """How many rows there are if that is known without reading, else None; `count()` finds out."""
-        return self._node.row_count
+        return row_count(self._node)
 
     @property
     def can_shuffle(self) -> bool:
@@ -71,24 +182,20 @@ class View(Doors, Operations):
 
     @property
     def bad(self) -> Mapping[str, int]:
-        """How many cells of the sources are no values and so missing, by column, as far as they were read."""
-        found: dict[str, int] = {}
-        for node in steps(self._node):
-            for name, count in getattr(node, "bad", {}).items():
-                found[name] = found.get(name, 0) + count
-        return found
+        """How many cells could not be read and are null, by column, as far as the sources were read."""
+        return bad_cells(self._node)
 
     def origin(self, column: Key) -> ColumnOrigin | None:
         """Say which column of which source a column *is*; None if it is computed."""
-        return explaining.origin(self._node, self.schema.find(column))
+        return explain.origin(self._node, self.schema.find(column))
 
     def explain(self, columns: Sequence[Key] | Key | None = None) -> str:
         """Say what reading these columns does: steps, active columns, what is passed on, what is serial."""
-        return explaining.explain(self._node, self.schema.find_all(columns))
+        return explain.explain(self._node, self.schema.find_all(columns))
 
     def count(self) -> int:
         """Count the rows, reading no more than that takes."""
-        return reading.count(self._node)
+        return dispatch.count(self._node)
 
     # --- row by row -------------------------------------------------------------------
 
@@ -102,7 +209,7 @@ class View(Doors, Operations):
         0 0000 1
         1 0001 2
         """
-        from trueline.view import cursor
+        from trueline.view.cursor import cursor
 
         return cursor.cursor(self._ordered(seed), self.schema.find_all(columns))
 
@@ -113,28 +220,26 @@ class View(Doors, Operations):
 
         Sorted by `batch`, their rows are those of one cursor (view:C64); `consolidate` does that.
         """
-        from trueline.view import cursor
+        from trueline.view.cursor import cursor
 
         return cursor.cursor_set(self._ordered(seed), self.schema.find_all(columns), n)
 
     def _ordered(self, seed: int | None) -> Node:
         if seed is None or not self.can_shuffle:
             return self._node
-        from trueline.view.operators.shuffling import shuffled
-
         return shuffled(self._node, seed)
 
     # --- looking at it ----------------------------------------------------------------
 
     def show(self, count: int = 20) -> None:
         """Show the first rows."""
-        from trueline.view.showing import show
+        from trueline.view.display import show
 
         show(self, natural(count, "show"))
 
-    def preview(self, count: int = 5, *, steps: bool = False) -> Any:
+    def preview(self, count: int = 5, *, steps: bool = False) -> Preview:
         """Return the first rows to look at; with `steps`, those of every step on the way."""
-        from trueline.view.showing import preview
+        from trueline.view.display import preview
 
         return preview(self, natural(count, "preview"), steps=steps)
 
@@ -144,13 +249,81 @@ class View(Doors, Operations):
         return f"<View {rows}{', '.join(f'{c.name}: {c.type}' for c in self.schema.visible)}>"
 
     def _repr_html_(self) -> str:
-        from trueline.view.showing import html
+        from trueline.view.display import html
 
         return html(self)
+
+    # --- to ----------------------------------------------------------------------------
+
+    def batches(self, columns: Sequence[Key] | Key | None = None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in order, some at a time; only these columns are read (None: all)."""
+        return dispatch.batches(self._node, self.schema.find_all(columns))
+
+    def to_arrow(self) -> pa.Table:
+        """Read everything into an Arrow table."""
+        return dispatch.table(self._node, self.schema.visible)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Read everything into a pandas frame."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Read everything into a polars frame."""
+        import polars as pl  # type: ignore[import-not-found, unused-ignore]
+
+        return pl.from_arrow(self.to_arrow())
+
+    def to_spark(self, session: Any = None) -> Any:
+        """Return it as a Spark frame; the rows are read by Spark's own tasks where that is possible.
+
+        Without a session it is one of ours: in the Spark of the workspace the view is of, or of this process.
+        """
+        from trueline.view.engine import engine
+
+        if session is None and self._spark is not None:
+            session = self._spark()
+        return engine().frame(self, session)
+
+    def rows(self, of: type[T] | None = None) -> Iterator[Any]:
+        """Yield the rows as dictionaries, or as objects of a class that is checked first (view:C119)."""
+        from trueline.view.sources.python import rows
+
+        return rows(self._node, of)
+
+    def write_csv(self, path: str | os.PathLike[str], **options: Any) -> Exported:
+        """Write the rows as CSV; `docs/views.md` lists what does not come back."""
+        from trueline.view.export import write_csv
+
+        return write_csv(self._node, path, **options)
+
+    def write_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
+        """Write the rows as Parquet, types and annotations included."""
+        from trueline.view.export import write_parquet
+
+        return write_parquet(self._node, path, overwrite=overwrite)
+
+    def write_json(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
+        """Write the rows as JSON lines: an object a line, times as text, bytes as hex, NaN as null."""
+        from trueline.view.export import write_json
+
+        return write_json(self._node, path, overwrite=overwrite)
+
+    def write_arrow(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
+        """Write the rows as a file of Arrow IPC, types and annotations included."""
+        from trueline.view.export import write_arrow
+
+        return write_arrow(self._node, path, overwrite=overwrite)
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        reader = pa.RecordBatchReader.from_batches(self.schema.to_arrow(), self.batches())
+        return reader.__arrow_c_stream__(requested_schema)
+
+    def __arrow_c_schema__(self) -> Any:
+        return self.schema.__arrow_c_schema__()
 
     # --- inside -----------------------------------------------------------------------
 
     @property
     def node(self) -> Node:
-        """What it does, for engines that do it elsewhere."""
+        """The plan of it, for engines that run it elsewhere."""
         return self._node

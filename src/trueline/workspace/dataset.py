@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.dataset.append.intake import AppendRequest
     from trueline.dataset.read import At
-    from trueline.dataset.read.export import Exported
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
     from trueline.view import View
+    from trueline.view.export import Exported
     from trueline.workspace.transfer.origin import Origin
     from trueline.workspace.transfer.report import Transferred
     from trueline.workspace.workspace import Workspace
@@ -295,10 +295,10 @@ class Dataset:
     def export(
         self, path: str | os.PathLike[str], at: At = None, *, system: bool = False, overwrite: bool = False
     ) -> Exported:
-        """Write the current rows to a file: `.csv`, `.parquet`, `.json` or `.jsonl` (an object a line)."""
-        from trueline.dataset.read.export import export
+        """Write the current rows to a file: `.csv`, `.parquet`, `.arrow`, `.json` or `.jsonl`."""
+        from trueline.view.export import export
 
-        return export(self.view(at, system), path, overwrite=overwrite)
+        return export(self.view(at, system).node, path, overwrite=overwrite)
 
     # --- what happened --------------------------------------------------------------
 

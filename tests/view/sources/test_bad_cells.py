@@ -13,9 +13,10 @@ import trueline as tl
 from tests.view.watched import Watched
 from trueline import console
 from trueline import types as t
-from trueline.view.chunk import Want
+from trueline.view import execute
+from trueline.view.plan.node import Want
+from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Field, Schema
-from trueline.view.sources.given import Given
 
 KIND = t.vector(t.int8, 3)
 # Vectors may come sparse, so that one of them can be malformed.
@@ -47,11 +48,11 @@ def in_json(folder):
 
 
 def given(_):
-    return tl.View(Given(Watched(pa.Table.from_pylist(ROWS, SCHEMA))))
+    return tl.View(SourceScan(Watched(pa.Table.from_pylist(ROWS, SCHEMA))))
 
 
 def given_in_parts(_):
-    return tl.View(Given(Watched(pa.Table.from_pylist(ROWS, SCHEMA), parts=4)))
+    return tl.View(SourceScan(Watched(pa.Table.from_pylist(ROWS, SCHEMA), parts=4)))
 
 
 @pytest.fixture(
@@ -93,8 +94,8 @@ def test_views_over_a_source_share_what_is_known_of_its_cells(view):
 
 def test_what_was_counted_does_not_travel(view):
     view.to_arrow()
-    for piece in view.node.pieces(Want((0, 1))):
-        if not isinstance(view.node, Given):
+    for piece in execute.pieces(view.node, Want((0, 1))):
+        if not isinstance(view.node, SourceScan):
             rows = sum(chunk.rows for chunk in pickle.loads(pickle.dumps(piece)).chunks())
             assert rows == piece.rows
     assert view.bad == BAD

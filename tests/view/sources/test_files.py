@@ -15,7 +15,8 @@ import trueline as tl
 from trueline import console
 from trueline.errors import BrokenFile, InputError, SchemaError
 from trueline.readers import CsvReader
-from trueline.view.chunk import Want
+from trueline.view import execute
+from trueline.view.plan.node import Want
 
 SCHEMA = pa.schema({"n": pa.int64(), "city": pa.string(), "day": pa.date32()})
 
@@ -114,7 +115,7 @@ def test_no_files_have_the_columns_that_are_declared(tmp_path):
 
 def test_pieces_of_files_can_be_read_elsewhere(paths):
     view = tl.View.read_csv(paths)
-    pieces = [pickle.loads(pickle.dumps(piece)) for piece in view.node.pieces(Want((0,), ids=True))]
+    pieces = [pickle.loads(pickle.dumps(piece)) for piece in execute.pieces(view.node, Want((0,), ids=True))]
     assert [piece.rows for piece in pieces] == [None] * 3
     numbers = [chunk.ids.low.tolist() for piece in pieces for chunk in piece.chunks()]
     assert [each for some in numbers for each in some] == list(range(15))
@@ -143,7 +144,7 @@ def parquet(tmp_path):
 def test_groups_of_rows_are_pieces_whose_rows_are_known(parquet):
     view = tl.View.read_parquet(parquet)
     assert view.row_count == 200
-    assert [piece.rows for piece in view.node.pieces(Want((0,)))] == [30, 30, 30, 10] * 2
+    assert [piece.rows for piece in execute.pieces(view.node, Want((0,)))] == [30, 30, 30, 10] * 2
     assert view.to_arrow()["n"].to_pylist() == list(range(200))
     assert sorted(ids(view, "n", n=4)) == list(range(200))
     assert len(set(ids(view, "n", n=4).values())) == 8
@@ -152,14 +153,14 @@ def test_groups_of_rows_are_pieces_whose_rows_are_known(parquet):
 @pytest.mark.contract("view:C36")
 def test_groups_that_a_filter_rules_out_are_not_opened_and_ids_stay(parquet):
     view = tl.View.read_parquet(parquet).filter("n >= 150")
-    pieces = view.node.pieces(Want((0,), ids=True))
+    pieces = execute.pieces(view.node, Want((0,), ids=True))
     assert len(pieces) == 3
     assert list(ids(view)) == list(range(150, 200))
 
 
 def test_a_limit_reads_the_groups_it_needs(parquet):
     view = tl.View.read_parquet(parquet).skip(35).limit(10)
-    assert len(view.node.pieces(Want((0,)))) == 1
+    assert len(execute.pieces(view.node, Want((0,)))) == 1
     assert view.to_arrow()["n"].to_pylist() == list(range(35, 45))
 
 

@@ -407,7 +407,7 @@ def _milliseconds(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, int]:
 
 
 def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    from trueline.view.entering import castable
+    from trueline.view.source_cells import castable
 
     pieces = []
     try:

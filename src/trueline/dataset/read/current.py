@@ -68,6 +68,11 @@ class CurrentRows:
         """Who a row is: the offset of the event that last set it."""
         return str(self.standing.vocab.offset)
 
+    @property
+    def travels(self) -> bool:
+        """Whether other processes can read its pieces: they are ranges of the state, if that is kept."""
+        return self.kept(tuple(dict.fromkeys((*self.columns, self.standing.vocab.offset)))) is not None
+
     def explain(self) -> list[str]:
         """Say where the rows come from."""
         how = "the state kept there" if self.kept(self.columns) is not None else "all its events"

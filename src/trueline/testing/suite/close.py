@@ -11,7 +11,7 @@ from typing import Final
 
 from trueline.testing.kit import Broken, holds
 from trueline.testing.subjects import ViewSubject
-from trueline.view.row import Cursor
+from trueline.view.cursor.row import Cursor
 
 # A leak grows with every cursor; what a library sets up once does not.
 _TIMES: Final = 4
@@ -19,7 +19,7 @@ _TIMES: Final = 4
 
 @holds("view", "K9.closed", "view:C55")
 def closed(subject: ViewSubject) -> None:
-    """A closed cursor stands at no row and does not move; closing it twice is closing it once."""
+    """A closed cursor is not on a row and does not move; closing it twice is closing it once."""
     for moves in (0, 1, len(subject.serial) // 2, len(subject.serial) + 1):
         cursor = subject.view.cursor([])
         for _ in range(moves):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trueline.testing.kit import Broken, NotApplicable, holds, refused
 from trueline.testing.read import token
 from trueline.testing.subjects import ViewSubject
-from trueline.view.row import Cursor
+from trueline.view.cursor.row import Cursor
 
 
 @holds("view", "K7.position", "view:C42")

@@ -207,7 +207,9 @@ def encoding(subject: ComponentSubject) -> None:
         raise NotApplicable("no column of the sample holds vectors of numbers")
     expected = _rows(operator.make(View.from_arrow(table)))
     found = _rows(operator.make(View.from_arrow(encoded)))
-    same(expected, found, "sparse vectors give another result", "read vectors through trueline.view.vectors")
+    same(
+        expected, found, "sparse vectors give another result", "read vectors through trueline.kernel.vectors"
+    )
 
 
 @holds("operator", "K19.transparent", "view:C104", "view:C88")

@@ -6,7 +6,7 @@ from trueline.testing.kit import Broken, NotApplicable, holds
 from trueline.testing.read import Rows, drain, same
 from trueline.testing.subjects import ViewSubject
 from trueline.testing.threads import at_once
-from trueline.view.row import Cursor
+from trueline.view.cursor.row import Cursor
 
 
 @holds("view", "K3.twice", "view:C25", "view:C26", "view:C40")

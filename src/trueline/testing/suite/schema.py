@@ -9,7 +9,7 @@ from trueline.testing.kit import Broken, NotApplicable, holds, refused
 from trueline.testing.protocol import ViewLike
 from trueline.testing.read import token
 from trueline.testing.subjects import ViewSubject
-from trueline.view.row import Key
+from trueline.view.cursor.row import Key
 from trueline.view.schema import Schema
 
 _NONSENSE = "trueline: no such name"

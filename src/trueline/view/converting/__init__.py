@@ -1,4 +1,4 @@
-"""Values of one type as values of another, by the table of `trueline.types`; missing where there are none."""
+"""Values of one type as values of another, by the table of `trueline.types`; null where there are none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers as other numbers: out of range is missing, decimals round half away from zero."""
+"""Numbers as other numbers: out of range is null, decimals round half away from zero."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def limits(kind: pa.DataType) -> tuple[int, int]:
 
 
 def _within(array: Array, low: int, high: int) -> Array:
-    """Whole numbers from `low` to `high`; the others are missing."""
+    """Whole numbers from `low` to `high`; the others are null."""
     least, most = limits(array.type)
     fits: Array = None
     if low > least:

@@ -1,6 +1,6 @@
 """Carrying out conversions: arrays of one type as arrays of another, by the table of `trueline.types`.
 
-A value that cannot become one of the other type is missing; nothing raises for a row.
+A value that cannot become one of the other type is null; nothing raises for a row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Way: TypeAlias = Callable[[Array, t.Type], Array]
 
 
 def convert(array: Array, source: t.Type, target: t.Type) -> Array:
-    """Return the values as another type, missing where there is no such value; refuse where there is no way.
+    """Return the values as another type, null where there is no such value; refuse where there is no way.
 
     >>> convert(pa.array([1.5, float("nan"), 300.0]), t.float64, t.int8).to_pylist()
     [1, None, None]
@@ -41,8 +41,8 @@ def convert(array: Array, source: t.Type, target: t.Type) -> Array:
 
 
 def _vectors(array: Array, source: t.Vector, target: t.Vector) -> Array:
-    """Item by item; vectors of another length than the type has are missing (view:C108)."""
-    from trueline.view import vectors
+    """Item by item; vectors of another length than the type has are null (view:C108)."""
+    from trueline.kernel import vectors
 
     if source.item != target.item:
         array = vectors.with_items(

@@ -1,4 +1,4 @@
-"""Times as other times and as text: UTC where there is no zone, too far away is missing."""
+"""Times as other times and as text: UTC where there is no zone, too far away is null."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ticks(array: Array) -> npt.NDArray[np.int64]:
 
 
 def made(values: npt.NDArray[np.int64], gone: npt.NDArray[np.bool_], kind: pa.DataType) -> Array:
-    """Return stored numbers as times of a type; missing where `gone`."""
+    """Return stored numbers as times of a type; null where `gone`."""
     stored = values.astype(np.int32) if kind.bit_width == 32 else values
     return pa.array(stored, mask=gone).view(kind)
 

@@ -8,10 +8,12 @@ from typing import Literal, TypeAlias
 
 import pyarrow as pa
 
+from trueline import types
+from trueline.errors import SchemaError
 from trueline.types import Type
 
 Comparing: TypeAlias = Literal["=", "<>", "<", "<=", ">", ">="]
-Reckoning: TypeAlias = Literal["+", "-", "*", "/", "%"]
+ArithmeticOp: TypeAlias = Literal["+", "-", "*", "/", "%"]
 
 
 @dataclass(frozen=True)
@@ -31,65 +33,65 @@ class Value:
 
 @dataclass(frozen=True)
 class Compare:
-    """Two values compared; missing if one of them is."""
+    """Two values compared; null if one of them is."""
 
     op: Comparing
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True)
 class Distinct:
-    """Whether two values differ, where missing is a value like others; `negated` asks whether they do not."""
+    """Whether two values differ, where null is a value like others; `negated` asks whether they do not."""
 
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
     negated: bool
 
 
 @dataclass(frozen=True)
-class Both:
+class And:
     """`and`."""
 
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True)
-class Either:
+class Or:
     """`or`."""
 
-    left: Node
-    right: Node
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True)
 class Not:
     """`not`."""
 
-    of: Node
+    of: Expr
 
 
 @dataclass(frozen=True)
 class IsNull:
-    """Whether a value is missing."""
+    """Whether a value is null."""
 
-    of: Node
+    of: Expr
 
 
 @dataclass(frozen=True)
 class IsTruth:
-    """`is true` and `is false`: missing is neither."""
+    """`is true` and `is false`: null is neither."""
 
-    of: Node
+    of: Expr
     truth: bool
 
 
 @dataclass(frozen=True)
-class Among:
+class In:
     """`in`."""
 
-    of: Node
+    of: Expr
     values: tuple[Value, ...]
 
 
@@ -97,25 +99,25 @@ class Among:
 class Like:
     """Text that fits a pattern of `%` and `_`."""
 
-    of: Node
+    of: Expr
     pattern: Value
     ignore_case: bool
 
 
 @dataclass(frozen=True)
-class Reckon:
-    """Arithmetic; missing where there is no answer: division by zero, overflow."""
+class Arithmetic:
+    """Arithmetic; null where there is no answer: division by zero, overflow."""
 
-    op: Reckoning
-    left: Node
-    right: Node
+    op: ArithmeticOp
+    left: Expr
+    right: Expr
 
 
 @dataclass(frozen=True)
 class Negate:
     """The same number below zero."""
 
-    of: Node
+    of: Expr
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,9 @@ class Months:
 
 @dataclass(frozen=True)
 class Cast:
-    """A value of another type; missing where there is none."""
+    """A value of another type; null where there is none."""
 
-    of: Node
+    of: Expr
     kind: Type
 
 
@@ -137,8 +139,8 @@ class Cast:
 class Case:
     """The value behind the first condition that is true, else the last value."""
 
-    conditions: tuple[Node, ...]
-    values: tuple[Node, ...]  # one more than conditions
+    conditions: tuple[Expr, ...]
+    values: tuple[Expr, ...]  # one more than conditions
 
 
 @dataclass(frozen=True)
@@ -146,23 +148,23 @@ class Call:
     """A function of the language."""
 
     name: str
-    arguments: tuple[Node, ...]
+    arguments: tuple[Expr, ...]
 
 
-Condition: TypeAlias = Compare | Distinct | Both | Either | Not | IsNull | IsTruth | Among | Like
-Node: TypeAlias = Name | Value | Condition | Reckon | Negate | Months | Cast | Case | Call
+Condition: TypeAlias = Compare | Distinct | And | Or | Not | IsNull | IsTruth | In | Like
+Expr: TypeAlias = Name | Value | Condition | Arithmetic | Negate | Months | Cast | Case | Call
 
 
-def parts(node: Node) -> Iterator[Node]:
+def parts(node: Expr) -> Iterator[Expr]:
     """Yield what an expression is made of, one level down."""
     for field in fields(node):
         part = getattr(node, field.name)
         for each in part if isinstance(part, tuple) else (part,):
-            if isinstance(each, Node):
+            if isinstance(each, Expr):
                 yield each
 
 
-def names(node: Node) -> Iterator[str]:
+def names(node: Expr) -> Iterator[str]:
     """Yield the columns an expression needs."""
     if isinstance(node, Name):
         yield node.name
@@ -170,13 +172,95 @@ def names(node: Node) -> Iterator[str]:
         yield from names(part)
 
 
-def rebuilt(node: Node, change: Callable[[Node], Node]) -> Node:
+def rebuilt(node: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """Return an expression whose parts are changed, from the inside out."""
 
     def inside(part: object) -> object:
         if isinstance(part, tuple):
             return tuple(inside(each) for each in part)
-        return rebuilt(part, change) if isinstance(part, Node) else part
+        return rebuilt(part, change) if isinstance(part, Expr) else part
 
     again = {field.name: inside(getattr(node, field.name)) for field in fields(node)}
     return change(replace(node, **again))  # type: ignore[arg-type]
+
+
+# --- opaque types: stored as numbers or bytes, and neither (view:C14) --------------------------
+
+# Arrow's types do not tell categories and row ids from numbers and bytes. An expression is looked through
+# once, when it is bound to columns: they can be compared for equality with their own kind, looked for in
+# lists, chosen among, and cast.
+_CHOOSING = frozenset({"coalesce", "nullif", "array"})
+_ASKING = frozenset({"isnull", "isnotnull", "size"})
+
+
+def kind_of(node: Expr) -> types.Type | None:
+    """Return the type of an expression that Arrow's types do not tell, None for all others."""
+    match node:
+        case Name(_, kind) | Cast(_, kind):
+            return kind if kind is not None and kind.is_told else None
+        case Case(_, values):
+            return _one(values)
+        case Call("array", arguments):
+            item = _one(arguments)
+            return None if item is None else types.vector(item, len(arguments))
+        case Call("item" | "element_at", (of, *_)):
+            vector = kind_of(of)
+            item = vector.item if isinstance(vector, types.Vector) else None
+            return item if item is not None and item.is_told else None
+        case Call("coalesce", arguments):
+            return _one(arguments)
+        case Call("nullif", (one, *_)):
+            return kind_of(one)
+    return None
+
+
+def _one(nodes: tuple[Expr, ...]) -> types.Type | None:
+    return next((kind for kind in map(kind_of, nodes) if kind is not None), None)
+
+
+def check(node: Expr) -> None:
+    """Refuse what would take a category or a row id for the number or the bytes it is stored as."""
+    for part in parts(node):
+        check(part)
+    marked = [kind for kind in map(kind_of, parts(node)) if kind is not None]
+    if not marked:
+        return
+    match node:
+        case IsNull() | Cast():
+            return
+        case Compare("=" | "<>", left, right) | Distinct(left, right, _):
+            _alike((left, right))
+        case In(of, values):
+            _alike((of, *values))
+        case Case(_, values):
+            _alike(values)
+        case Call(name, arguments) if name in _CHOOSING:
+            _alike(arguments)
+        case Call(name, _) if name in _ASKING:
+            return
+        case Call("item" | "element_at", (_, place)) if kind_of(place) is None:
+            return
+        case _ if all(isinstance(kind, types.Vector) and not kind.item.is_told for kind in marked):
+            return  # of several dimensions: stored as what it is
+        case _:
+            raise _refused(marked[0])
+
+
+def _alike(nodes: tuple[Expr, ...]) -> None:
+    kinds = {kind_of(node) for node in nodes if not _is_nothing(node)}
+    if len(kinds) > 1:
+        marked = next(kind for kind in kinds if kind is not None)
+        raise _refused(marked)
+
+
+def _is_nothing(node: Expr) -> bool:
+    return isinstance(node, Value) and not node.scalar.is_valid
+
+
+def _refused(kind: types.Type) -> SchemaError:
+    meant = "int64" if isinstance(kind, types.Category) else "text"
+    return SchemaError(
+        f"{kind} is neither the number nor the bytes it is stored as",
+        remedy=f"if that is meant, say so: cast(x as {meant})",
+        code="TypeMismatch",
+    )

@@ -1,6 +1,6 @@
 """Files as views: CSV, JSON lines and text, in the order given, pinned by size and time (decision 3).
 
-A cell that cannot be read is missing, and counted when it is read; no row is
+A cell that cannot be read is null, and counted when it is read; no row is
 ever left out because of one, whichever columns are read (view:C34, view:C37).
 """
 
@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -17,52 +16,32 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.identity import RowIds
+from trueline.kernel.chunk import Chunk, Piece
 from trueline.readers import Reader, Source, csv, find, json, text
-from trueline.view.chunk import Chunk, Want
-from trueline.view.node import Node, Piece
-from trueline.view.schema import Schema
-from trueline.view.sources.tally import Tally, as_types
+from trueline.view.execute.dispatch import pieces, row_count
+from trueline.view.plan.node import Want
+from trueline.view.plan.sources import TextFiles
+from trueline.view.source_cells import ReadCounts, as_types, tally_of
 
 
-@dataclass(frozen=True, eq=False)
-class Files(Node):
-    """Files one after another; a row's id is its number over all of them."""
+@row_count.register(TextFiles)
+def _row_count(node: TextFiles) -> int | None:
+    """Known once every file was read to its end (view:C29)."""
+    tally = tally_of(node)
+    counts = [tally.rows(number) for number in range(len(node.files))]
+    return None if None in counts else sum(count or 0 for count in counts)
 
-    reader: Reader
-    sources: tuple[Source, ...]
-    arrow: pa.Schema
-    tally: Tally = field(default_factory=Tally)
 
-    @cached_property
-    def schema(self) -> Schema:
-        """Declared, or what the first rows suggest."""
-        return Schema.from_arrow(self.arrow)
-
-    @property
-    def row_count(self) -> int | None:
-        """Known once every file was read to its end (view:C29)."""
-        counts = [self.tally.rows(number) for number in range(len(self.sources))]
-        return None if None in counts else sum(count or 0 for count in counts)
-
-    @property
-    def title(self) -> str:
-        names = [source.path for source in self.sources[:3]]
-        more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
-        return f"{self.reader.kind} files {', '.join(names) or '(none)'}{more}"
-
-    @property
-    def bad(self) -> dict[str, int]:
-        """The cells that could not be read, by column, as far as they were."""
-        return self.tally.bad
-
-    def pieces(self, want: Want) -> Sequence[Piece]:
-        """Return a piece for each file."""
-        names = tuple(self.schema[index].name for index in want.columns)
-        kinds = tuple(self.schema[index].type for index in want.columns)
-        return [
-            FilePiece(self.reader, self.sources, self.arrow, number, names, kinds, self.tally, ids=want.ids)
-            for number in range(len(self.sources))
-        ]
+@pieces.register(TextFiles)
+def _files_of(node: TextFiles, want: Want) -> Sequence[Piece]:
+    """Return a piece for each file."""
+    names = tuple(node.schema[index].name for index in want.columns)
+    kinds = tuple(node.schema[index].type for index in want.columns)
+    tally = tally_of(node)
+    return [
+        FilePiece(node.reader, node.files, node.arrow, number, names, kinds, tally, ids=want.ids)
+        for number in range(len(node.files))
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +54,7 @@ class FilePiece:
     number: int
     names: tuple[str, ...]
     kinds: tuple[t.Type, ...]
-    tally: Tally
+    tally: ReadCounts
     ids: bool
 
     @property
@@ -110,25 +89,25 @@ class FilePiece:
         return known
 
 
-def csv_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Files:
+def csv_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
     """View CSV files; the options are those of the reader."""
     return _files(csv(**options), paths, schema)
 
 
-def json_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Files:
+def json_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
     """View files of JSON lines; the options are those of the reader."""
     return _files(json(**options), paths, schema)
 
 
-def text_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Files:
+def text_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
     """View the lines of text files; the options are those of the reader."""
     return _files(text(**options), paths, schema)
 
 
-def _files(reader: Reader, paths: Any, schema: pa.Schema | None) -> Files:
+def _files(reader: Reader, paths: Any, schema: pa.Schema | None) -> TextFiles:
     sources = tuple(find(paths))
     if schema is None:
         if not sources:
             raise SchemaError("no files, so no columns", remedy="give a schema, or files")
         schema = reader.infer(sources)
-    return Files(reader, sources, schema)
+    return TextFiles(reader, sources, schema)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 from weakref import WeakKeyDictionary
@@ -17,101 +16,62 @@ import pyarrow.parquet as pq
 from trueline import types as t
 from trueline.errors import BrokenFile, SchemaError, TruelineError, check_memory
 from trueline.identity import RowIds
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece
 from trueline.limits import DEFAULT
 from trueline.readers import Limits, Source, find, parquet
 from trueline.readers.parquet_file import BoundedFile
 from trueline.view.bounds import Interval, step_of
-from trueline.view.chunk import ROWS_OF_A_CHUNK, Chunk, Want
-from trueline.view.node import Node, Piece
-from trueline.view.schema import Schema
+from trueline.view.execute.dispatch import pieces
+from trueline.view.plan.node import Want
+from trueline.view.plan.sources import ParquetFiles, Range, RowGroup
 from trueline.view.source import ROWS_OF_A_BATCH
-from trueline.view.sources.tally import Tally, as_types
+from trueline.view.source_cells import ReadCounts, as_types, tally_of
 
 _COUNTED: Final = ("INT32", "INT64")
-Range = tuple[int, int] | None
 # A tenth of the time of a scan went into reading the footer again for each group of rows. A source is
 # pinned: as long as it can be opened at all, its footer is the one that was read.
 _footers: WeakKeyDictionary[Source, pq.FileMetaData] = WeakKeyDictionary()
 
 
-@dataclass(frozen=True)
-class Group:
-    """A group of rows of a file: how many, and the ranges of the columns that say them."""
-
-    file: int
-    number: int
-    rows: int
-    ranges: tuple[Range, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class ParquetFiles(Node):
-    """Parquet files one after another; a row's id is its number over all of them."""
-
-    sources: tuple[Source, ...]
-    arrow: pa.Schema
-    groups: tuple[Group, ...]
-    tally: Tally = field(default_factory=Tally)
-    limits: Limits = DEFAULT
-
-    @cached_property
-    def schema(self) -> Schema:
-        """What the files say, with their annotations."""
-        return Schema.from_arrow(self.arrow)
-
-    @property
-    def row_count(self) -> int | None:
-        """What the files say."""
-        return sum(group.rows for group in self.groups)
-
-    @property
-    def title(self) -> str:
-        names = [source.path for source in self.sources[:3]]
-        more = f" and {len(self.sources) - 3} more" if len(self.sources) > 3 else ""
-        return f"parquet files {', '.join(names) or '(none)'}{more}: {len(self.groups)} groups of rows"
-
-    @property
-    def bad(self) -> dict[str, int]:
-        """The cells that are no values of their columns, by column, as far as they were read."""
-        return self.tally.bad
-
-    def pieces(self, want: Want) -> Sequence[Piece]:
-        """Return a piece for each group of rows that the bounds do not rule out."""
-        firsts = accumulate((group.rows for group in self.groups), initial=0)
-        kinds = tuple(self.schema[index].type for index in want.columns)
-        return [
-            GroupPiece(
-                self.sources[group.file],
-                group,
-                first,
-                want.columns,
-                kinds,
-                want.ids,
-                tally=self.tally,
-                limits=self.limits,
-            )
-            for group, first in zip(self.groups, firsts, strict=False)
-            if group.rows and _may_match(group, want.bounds)
-        ]
+@pieces.register(ParquetFiles)
+def _parquet(node: ParquetFiles, want: Want) -> Sequence[Piece]:
+    """Return a piece for each group of rows that the bounds do not rule out."""
+    firsts = accumulate((group.rows for group in node.groups), initial=0)
+    kinds = tuple(node.schema[index].type for index in want.columns)
+    tally = tally_of(node)
+    return [
+        RowGroupPiece(
+            node.files[group.file],
+            group,
+            first,
+            want.columns,
+            kinds,
+            want.ids,
+            tally=tally,
+            limits=node.limits,
+        )
+        for group, first in zip(node.groups, firsts, strict=False)
+        if group.rows and _may_match(group, want.bounds)
+    ]
 
 
-def _may_match(group: Group, bounds: Mapping[int, Interval]) -> bool:
+def _may_match(group: RowGroup, bounds: Mapping[int, Interval]) -> bool:
     return all(
         (found := group.ranges[index]) is None or interval.meets(*found) for index, interval in bounds.items()
     )
 
 
 @dataclass(frozen=True, eq=False)
-class GroupPiece:
+class RowGroupPiece:
     """One group of rows of one file."""
 
     source: Source
-    group: Group
+    group: RowGroup
     first: int
     columns: tuple[int, ...]
     kinds: tuple[t.Type, ...]
     ids: bool
-    tally: Tally
+    tally: ReadCounts
     limits: Limits = DEFAULT
 
     @property
@@ -156,7 +116,7 @@ def opened(source: Source, limits: Limits) -> Iterator[BoundedFile]:
         except (pa.ArrowException, MemoryError, OSError, ValueError, OverflowError) as error:
             check_memory(error, f"reading {source.path}")
             raise BrokenFile(
-                f"{source.path} is broken or not Parquet: {str(error).splitlines()[0][:200]}",
+                f"{source.path} is corrupt or not a Parquet file: {str(error).splitlines()[0][:200]}",
                 remedy="fetch the file again",
                 path=source.path,
             ) from error
@@ -170,15 +130,15 @@ def parquet_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -
     """
     limits = parquet(**options).limits
     sources = tuple(find(paths))
-    groups: list[Group] = []
+    groups: list[RowGroup] = []
     for number, source in enumerate(sources):
         with opened(source, limits) as file:
             found = file.schema_arrow
             if len(set(found.names)) < len(found.names):
-                raise SchemaError(f"{source.path} has two columns of one name", remedy="rename one")
+                raise SchemaError(f"{source.path} has two columns with the same name", remedy="rename one")
             if schema is not None and not found.equals(schema):
                 raise SchemaError(
-                    f"{source.path} has other columns than the files before it: {_difference(schema, found)}",
+                    f"{source.path} differs from the files before it: {_difference(schema, found)}",
                     remedy="read the files separately, select what they share, and concat",
                     path=source.path,
                 )
@@ -189,7 +149,7 @@ def parquet_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -
     return ParquetFiles(sources, schema, tuple(groups), limits=limits)
 
 
-def _groups(file: BoundedFile, number: int) -> Iterator[Group]:
+def _groups(file: BoundedFile, number: int) -> Iterator[RowGroup]:
     footer, schema = file.metadata, file.schema_arrow
     paths = [footer.schema.column(place).path for place in range(footer.num_columns)]
     places = {path: place for place, path in enumerate(paths)}
@@ -200,7 +160,7 @@ def _groups(file: BoundedFile, number: int) -> Iterator[Group]:
             for each in schema
         )
         # What a view counts without reading has to be there.
-        yield Group(number, index, file.rows(index), ranges)
+        yield RowGroup(number, index, file.rows(index), ranges)
 
 
 def _range(column: Any, kind: pa.DataType) -> Range:

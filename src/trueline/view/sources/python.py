@@ -11,12 +11,11 @@ import pyarrow as pa
 
 from trueline import types as t
 from trueline.errors import InputError, SchemaError, check_memory
-from trueline.view.chunk import Want
-from trueline.view.node import Node
-from trueline.view.reading import chunks
+from trueline.kernel.values import reader
+from trueline.view.execute.dispatch import chunks
+from trueline.view.plan.node import Node, Want
+from trueline.view.plan.sources import Memory
 from trueline.view.schema import Column
-from trueline.view.sources.memory import Memory
-from trueline.view.values import reader
 
 
 def from_rows(rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Memory:
@@ -32,7 +31,7 @@ def from_rows(rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Me
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             check_memory(error, f"making column {name!r} of the rows")
             raise SchemaError(
-                f"column {name!r} holds values of no one type: {error}",
+                f"column {name!r} holds values of more than one type: {error}",
                 remedy="give values of one type, or a schema",
                 column=name,
             ) from None
@@ -103,7 +102,7 @@ def _fits(asked: t.Type, found: t.Type) -> bool:
 
 def _fields(of: type) -> dict[str, tuple[t.Type, bool]]:
     if not is_dataclass(of):
-        raise InputError(f"{of.__name__} is no dataclass", remedy="decorate it with @dataclass")
+        raise InputError(f"{of.__name__} is not a dataclass", remedy="decorate it with @dataclass")
     hints = get_type_hints(of)
     return {
         each.name: (

@@ -1,0 +1,1 @@
+"""Reading a view row by row: rows, cursors, and sets of them read as one."""

@@ -1,0 +1,97 @@
+"""The first rows of a view for people: in a terminal and in a notebook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from trueline import console as consoles
+from trueline.console.items import Table, as_html, cell, one_line
+
+if TYPE_CHECKING:
+    from trueline.view.schema import Column
+    from trueline.view.view import View
+
+_LONGEST = 80
+
+
+def head(view: View, count: int) -> Table:
+    """Return the first rows as a table, with names and types above them."""
+    table = view.limit(count + 1).to_arrow()
+    more = " (and more)" if table.num_rows > count else ""
+    known = view.row_count
+    total = f"{known:,} rows" if known is not None else f"first {min(count, table.num_rows):,} rows{more}"
+    rows = [tuple(_short(value) for value in row.values()) for row in table.to_pylist()[:count]]
+    columns = tuple(f"{one_line(column.name)}\n{_described(column)}" for column in view.schema.visible)
+    return Table(columns, tuple(rows), f"{total}, {len(columns)} columns")
+
+
+def show(view: View, count: int) -> None:
+    """Show the first rows on the console in use, or in the terminal if that is silent."""
+    _shown(head(view, count))
+
+
+def _shown(table: Table) -> None:
+    plain = Table(tuple(name.split("\n")[0] for name in table.columns), table.rows, table.title)
+    console = consoles.current()
+    (consoles.TerminalConsole() if isinstance(console, consoles.SilentConsole) else console).show(plain)
+
+
+def html(view: View, count: int = 20) -> str:
+    """Return the first rows as a table for notebooks."""
+    return as_html(head(view, count))
+
+
+def preview(view: View, count: int, *, steps: bool) -> Preview:
+    """Return the first rows of a view, or of every step it is made of, sources first."""
+    from trueline.view.explain import title
+    from trueline.view.plan.node import steps as steps_of
+    from trueline.view.view import View as Viewed
+
+    nodes = list(steps_of(view.node)) if steps else [view.node]
+    return Preview(tuple(replace(head(Viewed(node), count), title=title(node)) for node in nodes))
+
+
+@dataclass(frozen=True)
+class Preview:
+    """First rows to look at, a table for each step; prints in a terminal and in a notebook."""
+
+    tables: tuple[Table, ...]
+
+    def show(self) -> None:
+        """Show them on the console in use."""
+        for table in self.tables:
+            _shown(table)
+
+    def __str__(self) -> str:
+        return "\n\n".join(f"{table.title}\n{_plain(table)}" for table in self.tables)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return "".join(as_html(table) for table in self.tables)
+
+
+def _plain(table: Table) -> str:
+    """A table as plain text, columns under each other."""
+    names = [name.split("\n")[0] for name in table.columns]
+    cells = [names, *([cell(value) for value in row] for row in table.rows)]
+    widths = [max(len(row[place]) for row in cells) for place in range(len(names))]
+    return "\n".join(
+        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    )
+
+
+def _described(column: Column) -> str:
+    """The type, and what is known beside it."""
+    known = ", ".join(column.annotations)
+    return f"{column.type} ({known})" if known else str(column.type)
+
+
+def _short(value: object) -> object:
+    if isinstance(value, bytes):
+        value = value.hex()
+    if isinstance(value, str) and len(value) > _LONGEST:
+        return value[: _LONGEST - 1] + "…"
+    return value if isinstance(value, str | int | float) or value is None else str(value)

@@ -1,0 +1,92 @@
+"""Rows by their number: pieces whose rows are counted are cut; others are read from the start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from trueline.kernel.chunk import Chunk, Piece, PieceChain
+from trueline.view.execute.dispatch import pieces, row_count, serial
+from trueline.view.plan.limit import Limit
+from trueline.view.plan.node import Want
+
+
+@serial.register(Limit)
+def _serial(node: Limit) -> str | None:
+    return None if row_count(node.below) is not None else node.serial
+
+
+@pieces.register(Limit)
+def _limit(node: Limit, want: Want) -> Sequence[Piece]:
+    if node.count == 0:
+        return []
+    found = pieces(node.below, node.wants(want)[0])
+    stop = None if node.count is None else node.start + node.count
+    return (
+        rows_between(found, node.start, node.count)
+        if _are_counted(found, stop)
+        else [LimitPiece(PieceChain(found), node.start, node.count)]
+    )
+
+
+def _are_counted(pieces: Sequence[Piece], stop: int | None) -> bool:
+    """Say whether all pieces are counted, as far as rows before this number go."""
+    total = 0
+    for piece in pieces:
+        rows = piece.rows
+        if rows is None:
+            return False
+        total += rows
+        if stop is not None and total >= stop:
+            break
+    return True
+
+
+def rows_between(pieces: Sequence[Piece], start: int, count: int | None) -> list[Piece]:
+    """Cut rows out of pieces that are counted so far: from number `start` on, at most `count`."""
+    found: list[Piece] = []
+    first, stop = 0, None if count is None else start + count
+    for piece in pieces:
+        if stop is not None and first >= stop:
+            break
+        rows = piece.rows
+        assert rows is not None
+        begin = max(0, start - first)
+        end = rows if stop is None else min(rows, stop - first)
+        if begin == 0 and end == rows:
+            found.append(piece)
+        elif begin < end:
+            found.append(LimitPiece(piece, begin, end - begin))
+        first += rows
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class LimitPiece:
+    """The rows of a piece from number `start` on, at most `count`."""
+
+    below: Piece
+    start: int
+    count: int | None
+
+    @property
+    def rows(self) -> int | None:
+        """What is left, if the input's are counted."""
+        total = self.below.rows
+        if total is None:
+            return None
+        left = max(0, total - self.start)
+        return left if self.count is None else min(left, self.count)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows, and read no further than the last (view:C36)."""
+        skip, left = self.start, self.count
+        for chunk in self.below.chunks():
+            taken = chunk.slice(skip, left) if skip or left is not None else chunk
+            skip = max(0, skip - chunk.rows)
+            if taken.rows:
+                yield taken
+            if left is not None:
+                left -= taken.rows
+                if left == 0:
+                    return

@@ -1,0 +1,18 @@
+"""Columns chosen and named, in the pieces of the input."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trueline.kernel.chunk import Piece
+from trueline.view.execute.dispatch import pieces
+from trueline.view.execute.with_columns import with_calls
+from trueline.view.plan.node import Want
+from trueline.view.plan.select import Select
+
+
+@pieces.register(Select)
+def _select(node: Select, want: Want) -> Sequence[Piece]:
+    (below,) = node.wants(want)
+    order = tuple(below.columns.index(node.places[index]) for index in want.columns)
+    return with_calls(pieces(node.below, below), (), order, given=below, want=want)

@@ -1,0 +1,178 @@
+"""Columns computed over the rows around each row.
+
+Without `by` rows stream through, and no more are in memory than the window and a chunk need; with `by` rows
+of equal values are brought together first and put back in order afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from trueline.kernel import aggregates as s
+from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, as_one, together
+from trueline.kernel.comparison import codes, order_of_words
+from trueline.kernel.exchange import ByKeyHash, HeldParts, Once, RowParts, SharedPiece, gather, in_order_again
+from trueline.kernel.external_sort import SortSpec
+from trueline.view.execute.dispatch import pieces, portable, row_count
+from trueline.view.plan.group_by import AggregateCall
+from trueline.view.plan.node import Want
+from trueline.view.plan.window import Window
+
+
+@pieces.register(Window)
+def _window(node: Window, want: Want) -> Sequence[Piece]:
+    """Return one piece; the input's if no column of the window is wanted."""
+    (below,) = node.wants(want)
+    at = {column: place for place, column in enumerate(below.columns)}
+    found = pieces(node.below, below)
+    if not node.made(want):
+        return found
+    order: list[int | tuple[AggregateCall, int | None]] = []
+    for index in want.columns:
+        place = node.line[index]
+        if isinstance(place, int):
+            order.append(at[place])
+        else:
+            call = node.calls[place.output]
+            order.append((call, None if call.column is None else at[call.column]))
+    work = WindowWork(node.before, node.after, tuple(at[place] for place in node.by), tuple(order))
+    if not node.by:
+        return [WindowPiece(as_one(found), work)]
+    shared = Once(ToWindow(tuple(found), work, len(below.columns), want.ids))
+    return [SharedPiece(shared, 0, row_count(node))]
+
+
+@portable.register(Window)
+def _portable(node: Window) -> bool:
+    """With `by` each process would bring all rows together again."""
+    return portable(node.below) and not node.by
+
+
+@dataclass(frozen=True)
+class WindowWork:
+    """How far windows reach, what keeps rows apart (by where it is in a chunk), and what is made."""
+
+    before: int
+    after: int
+    by: tuple[int, ...]
+    order: tuple[int | tuple[AggregateCall, int | None], ...]
+
+    def _reach(self, make: s.AggregateKernel) -> int:
+        return max(
+            (each[0].k for each in self.order if isinstance(each, tuple) and each[0].kind.make is make),
+            default=0,
+        )
+
+    @property
+    def behind(self) -> int:
+        """How many rows before a row are looked at."""
+        return max(self.before, self._reach(s.lag))
+
+    @property
+    def ahead(self) -> int:
+        """How many rows after a row are looked at."""
+        return max(self.after, self._reach(s.lead))
+
+    def values(self, chunk: Chunk, spans: s.Spans) -> list[pa.Array | None]:
+        """Return the columns that are made, for the rows of the spans; None for those passed on."""
+        return [
+            None
+            if isinstance(each, int)
+            else each[0].of(None if each[1] is None else chunk.arrays[each[1]], spans)
+            for each in self.order
+        ]
+
+    def rows(self, chunk: Chunk, first: int, last: int) -> Chunk:
+        """Return rows `first` up to `last` of a chunk, which has all rows around them that there are."""
+        at = np.arange(first, last)
+        low, high = np.maximum(at - self.before, 0), np.minimum(at + self.after + 1, chunk.rows)
+        edge = np.zeros(len(at), np.int64)
+        made = self.values(chunk, s.Spans(chunk.rows, low, high, at, edge, edge + chunk.rows))
+        part = chunk.slice(first, last - first)
+        return self._with(part, made)
+
+    def partitions(self, chunk: Chunk) -> Chunk:
+        """Return all rows of a chunk, which has all rows of each of its keys."""
+        found, count = codes([chunk.arrays[place] for place in self.by], chunk.rows, nulls=True)
+        order = order_of_words(found.astype(np.uint64))
+        ends = np.cumsum(np.bincount(found, minlength=count))
+        group = found[order]
+        stop = ends[group]
+        start = np.concatenate([[0], ends])[group]
+        at = np.arange(chunk.rows)
+        low, high = np.maximum(at - self.before, start), np.minimum(at + self.after + 1, stop)
+        made = self.values(chunk.take(order), s.Spans(chunk.rows, low, high, at, start, stop))
+        back = np.empty(chunk.rows, np.int64)
+        back[order] = at
+        places = pa.array(back)
+        return self._with(chunk, [None if array is None else array.take(places) for array in made])
+
+    def _with(self, chunk: Chunk, made: Sequence[pa.Array | None]) -> Chunk:
+        arrays = tuple(
+            chunk.arrays[each] if isinstance(each, int) else array
+            for each, array in zip(self.order, made, strict=True)
+        )
+        return Chunk(chunk.rows, arrays, chunk.ids)
+
+    def in_bucket(self, *sides: Chunk | None) -> Iterator[Chunk]:
+        """Yield the rows of a bucket and their positions."""
+        (chunk,) = sides
+        if chunk is not None:
+            found = self.partitions(chunk)
+            yield Chunk(found.rows, (*found.arrays, chunk.arrays[-1]), found.ids)
+
+
+@dataclass(frozen=True, eq=False)
+class WindowPiece:
+    """All rows of the input, with what is around them."""
+
+    below: Piece
+    work: WindowWork
+
+    @property
+    def rows(self) -> int | None:
+        """Those of the input."""
+        return self.below.rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows, some at a time; `done` of those in memory were yielded before."""
+        behind, ahead = self.work.behind, self.work.ahead
+        # Rows that stay in memory for their neighbours' sake are looked at again: no more than new ones.
+        step = max(1, behind + ahead)
+        memory: list[Chunk] = []
+        rows = done = 0
+        for chunk in chain(self.below.chunks(), [None]):
+            if chunk is not None:
+                memory.append(chunk)
+                rows += chunk.rows
+            last = rows if chunk is None else rows - ahead
+            if last <= done or (chunk is not None and last - done < step):
+                continue
+            held = together(memory)
+            found = self.work.rows(held, done, last)
+            for start in range(0, found.rows, ROWS_OF_A_CHUNK):
+                yield found.slice(start, ROWS_OF_A_CHUNK)
+            first = max(0, last - behind)
+            memory, rows, done = [held.slice(first)], rows - first, last - first
+
+
+@dataclass(frozen=True)
+class ToWindow:
+    """What brings the rows of pieces together by key, when it is asked to."""
+
+    below: tuple[Piece, ...]
+    work: WindowWork
+    width: int
+    ids: bool
+
+    def __call__(self) -> RowParts:
+        work = self.work
+        rows = gather(self.below, SortSpec(ByKeyHash(work.by), self.width, self.ids, positions=True))
+        if rows.held is not None or not rows.rows:
+            return HeldParts(None if rows.held is None else work.partitions(rows.held), 1)
+        return in_order_again([rows], work, len(work.order), self.ids, 1)

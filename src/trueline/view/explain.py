@@ -1,0 +1,65 @@
+"""What reading a view does, in words: its steps, the columns that are active, what makes it serial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from trueline.view.execute import row_count, serial
+from trueline.view.origin import ColumnOrigin
+from trueline.view.plan.cache import Cache
+from trueline.view.plan.node import Node, Want
+
+if TYPE_CHECKING:
+    from trueline.view.schema import Column
+
+_SHOWN = 12
+
+
+def explain(node: Node, columns: Sequence[Column]) -> str:
+    """Say, step by step from the last to the sources, what reading these columns does.
+
+    A column marked `=` is handed on as it is; `+` is made at that step. What was
+    said of a step that is reached again, for the same columns, is not said again.
+    """
+    return "\n".join(_lines(node, Want(tuple(column.index for column in columns)), set()))
+
+
+def _lines(node: Node, want: Want, said: set[tuple[int, Want]]) -> Iterator[str]:
+    yield title(node)
+    if (id(node), want) in said and node.inputs:
+        yield "    as above"
+        return
+    said.add((id(node), want))
+    shown = [_column(node, index) for index in want.columns]
+    more = f" … {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
+    ids = " and ids" if want.ids else ""
+    yield f"    reads {', '.join(shown[:_SHOWN]) or 'no columns'}{more}{ids}"
+    reason = serial(node)
+    if reason is not None:
+        yield f"    in one piece: {reason}"
+    for below, asked in zip(node.inputs, node.wants(want), strict=True):
+        for line in _lines(below, asked, said):
+            yield f"  {line}"
+
+
+def title(node: Node) -> str:
+    """Return what a node does, in a line; of rows that are kept, how many are known to be."""
+    known = row_count(node) if isinstance(node, Cache) else None
+    return node.title if known is None else f"{node.title}, {known:,} rows"
+
+
+def _column(node: Node, index: int) -> str:
+    name = node.schema[index].name
+    if not node.inputs:
+        return name
+    return f"={name}" if node.passed(index) is not None else f"+{name}"
+
+
+def origin(node: Node, column: Column) -> ColumnOrigin | None:
+    """Follow a column to the source it is from; None if it is computed on the way."""
+    source, index = node.source_of(column.index)
+    if source.inputs:
+        return None
+    found = source.schema[index]
+    return ColumnOrigin(source.title, found.name, found.index, tuple(source.origins.values()))

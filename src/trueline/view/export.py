@@ -1,0 +1,251 @@
+"""Views as files for others: whole or not at all, a chunk at a time, and what each format loses is stated.
+
+Parquet and Arrow IPC lose ids (they become row numbers) and hidden columns, and Parquet counts seconds in
+milliseconds; values, other types and annotations come back. JSON lines and CSV lose annotations too, and
+types unless they are declared when the file is read. In JSON lines times are text, bytes are hex, and NaN is
+null. CSV refuses what would not come back: vectors, nested columns, row ids, zero characters, bytes that are
+not text, and days outside of the years 1 to 9999.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as arrow_csv
+import pyarrow.parquet as pq
+
+from trueline import types as t
+from trueline.console.items import plain
+from trueline.errors import (
+    InputError,
+    SchemaError,
+    StorageFull,
+    StorageReadOnly,
+    StoreError,
+    check_memory,
+)
+from trueline.readers.cells import decode
+from trueline.view.converting.times import are_writable, text_of_durations
+from trueline.view.execute.dispatch import batches
+from trueline.view.plan.node import Node
+
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_READ_ONLY: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What was written: where, how many rows, how many bytes."""
+
+    path: str
+    rows: int
+    size: int
+
+
+def export(node: Node, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
+    """Write the visible columns to a file; its ending says the format."""
+    target = Path(path)
+    write = _FORMATS.get(target.suffix.lower())
+    if write is None:
+        raise InputError(
+            f"{target.name!r} names no format", remedy=f"end it with {', '.join(_FORMATS)}", code="BadFormat"
+        )
+    return write(node, path, overwrite=overwrite)
+
+
+def write_parquet(node: Node, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
+    """Write the visible columns; types and annotations travel with them."""
+
+    def write(file: BinaryIO, rows: _Counted) -> None:
+        with pq.ParquetWriter(file, node.schema.to_arrow(), version="2.6") as writer:
+            for batch in rows:
+                writer.write_batch(batch)
+
+    return _written(node, path, write, overwrite=overwrite)
+
+
+def write_arrow(node: Node, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
+    """Write the visible columns as a file of Arrow IPC; types and annotations travel with them."""
+
+    def write(file: BinaryIO, rows: _Counted) -> None:
+        with pa.ipc.new_file(file, node.schema.to_arrow()) as writer:
+            for batch in rows:
+                writer.write_batch(batch)
+
+    return _written(node, path, write, overwrite=overwrite)
+
+
+def write_json(node: Node, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
+    """Write one JSON object a line; times as text, bytes as hex, NaN as null."""
+
+    def write(file: BinaryIO, rows: _Counted) -> None:
+        for batch in rows:
+            lines = (json.dumps(plain(row), ensure_ascii=False) for row in batch.to_pylist())
+            file.writelines(f"{line}\n".encode() for line in lines)
+
+    return _written(node, path, write, overwrite=overwrite)
+
+
+def write_csv(
+    node: Node,
+    path: str | os.PathLike[str],
+    *,
+    separator: str = ",",
+    header: bool = True,
+    overwrite: bool = False,
+) -> Exported:
+    """Write the visible columns: null is an empty cell, empty text is two quotes.
+
+    Durations are written as ISO 8601 has them. A value that `read_csv` could not
+    read back is an error that names its column and row, and nothing is written.
+    """
+    _check_csv(node, header=header)
+    schema = pa.schema(
+        [
+            pa.field(each.name, pa.string()) if pa.types.is_duration(each.type) else each
+            for each in node.schema.to_arrow()
+        ]
+    )
+
+    def write(file: BinaryIO, rows: _Counted) -> None:
+        options = arrow_csv.WriteOptions(include_header=header, delimiter=separator)
+        with arrow_csv.CSVWriter(file, schema, write_options=options) as writer:
+            for batch in rows:
+                cells = [
+                    _cells(array, name, rows.rows - batch.num_rows)
+                    for array, name in zip(batch.columns, batch.schema.names, strict=True)
+                ]
+                writer.write_batch(pa.RecordBatch.from_arrays(cells, schema=schema))
+
+    return _written(node, path, write, overwrite=overwrite)
+
+
+_Write: TypeAlias = Callable[..., Exported]
+_FORMATS: Final[dict[str, _Write]] = {
+    ".csv": write_csv,
+    ".parquet": write_parquet,
+    ".json": write_json,
+    ".jsonl": write_json,
+    ".arrow": write_arrow,
+}
+
+
+def _check_csv(node: Node, *, header: bool) -> None:
+    for column in node.schema.visible:
+        if not column.type.is_primitive or isinstance(column.type, t.RowIdentity):
+            raise SchemaError(
+                f"column {column.name!r} is of type {column.type}, which CSV cannot hold",
+                remedy="leave it out, explode it, or write Parquet",
+                column=column.name,
+            )
+        if header and "\0" in column.name:
+            raise SchemaError(
+                f"the name of column {column.name!r} has a zero character, which CSV cannot hold",
+                remedy="rename it, or write no header",
+                column=column.name,
+            )
+
+
+def _cells(array: pa.Array, name: str, first: int) -> pa.Array:
+    """Return what is written of a column; a value that would not be read back is an error."""
+    kind, types = array.type, pa.types
+    if types.is_duration(kind):
+        return text_of_durations(array)
+    wrong, what = None, ""
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind):
+        wrong, what = pc.match_substring(array.cast(pa.binary()), "\0"), "a zero character"
+        if types.is_binary(kind) and not pc.any(wrong).as_py():
+            wrong, what = decode(array)[1], "bytes that are not text"
+    elif types.is_timestamp(kind) or types.is_date(kind):
+        wrong, what = ~are_writable(array), "a day outside of the years 1 to 9999"
+    at = -1 if wrong is None else pc.index(pa.array(wrong), True).as_py()
+    if at < 0:
+        return array
+    raise SchemaError(
+        f"column {name!r} has {what} in row {first + at:,}, which CSV cannot hold",
+        remedy="leave the column out, fix the value, or write Parquet",
+        column=name,
+        row=first + at,
+    )
+
+
+class _Counted:
+    """The batches of a view, counted as they pass."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self.rows = 0
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in batches(self._node, self._node.schema.visible):
+            self.rows += batch.num_rows
+            yield batch
+
+
+def _written(
+    node: Node,
+    path: str | os.PathLike[str],
+    write: Callable[[BinaryIO, _Counted], None],
+    *,
+    overwrite: bool,
+) -> Exported:
+    target = Path(path)
+    if not node.schema.visible:
+        raise SchemaError(
+            "the view has no columns, and a file without columns holds no rows",
+            remedy="select a column, or add one: with_row_id('id')",
+        )
+    if target.exists() and not overwrite:
+        raise InputError(
+            f"{target} exists", remedy="choose another name, or say overwrite=True", code="FileExists"
+        )
+    staged = target.with_name(f".{target.name}.{os.urandom(4).hex()}")
+    counted = _Counted(node)
+    try:
+        with staged.open("wb") as file:
+            write(file, counted)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(target)
+        _sync_folder(target.parent)
+    except (pa.ArrowException, MemoryError) as error:
+        check_memory(error, f"writing {target.name}")
+        raise SchemaError(
+            f"{target.name} cannot hold the view: {error}", remedy="leave the column out, or write Parquet"
+        ) from None
+    except OSError as error:
+        raise error if isinstance(error, StoreError) else _refused(error, target) from error
+    finally:
+        with suppress(OSError):
+            staged.unlink()
+    return Exported(str(target), counted.rows, target.stat().st_size)
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the file's new name survive a power cut."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _refused(error: OSError, target: Path) -> StoreError:
+    """Return an error of the operating system as one that names the place and what to do."""
+    kind, remedy = StoreError, "check that the folder exists, then try again"
+    if error.errno in _FULL:
+        kind, remedy = StorageFull, "free some space there, then try again"
+    elif error.errno in _READ_ONLY:
+        kind, remedy = StorageReadOnly, "give this user the right to write there, or choose another folder"
+    refused = kind(f"cannot write {target}: {error.strerror or error}", remedy=remedy, path=str(target))
+    refused.errno = error.errno
+    return refused

@@ -1,0 +1,264 @@
+"""Columns computed from those there are: row to row, nothing about rows changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+import pyarrow as pa
+
+from trueline import types as t
+from trueline.errors import InputError
+from trueline.identity import RowIds
+from trueline.view.expressions import Expression, expression
+from trueline.view.plan.node import Node, OneInput, OwnSchema, Want
+from trueline.view.plan.select import Select
+from trueline.view.schema import Field, Schema
+
+# What is quoted or a comment holds no parameter; `::` is none either.
+_PARTS: Final = re.compile(
+    r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/|::|:([A-Za-z_]\w*)""",
+    re.DOTALL,
+)
+
+
+class RowKernel(Protocol):
+    """A function over columns of some rows, whose result for a row depends on that row alone.
+
+    It can be pickled, holds no state, and gives a row the same bytes whatever rows are beside it.
+    """
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The columns of the input that it reads."""
+
+    @property
+    def outputs(self) -> tuple[Field, ...]:
+        """The columns it makes."""
+
+    @property
+    def text(self) -> str:
+        """What it does, for people."""
+
+    def run(self, arrays: Sequence[pa.Array], rows: int, ids: RowIds | None) -> Sequence[pa.Array]:
+        """Return the columns it makes; `ids` are there if `needs_ids`."""
+
+    @property
+    def needs_ids(self) -> bool:
+        """Whether it asks who the rows are."""
+
+
+@dataclass(frozen=True)
+class CopiedColumn:
+    """A new column that is one of the input's, by its place there."""
+
+    field: Field
+    place: int
+
+
+@dataclass(frozen=True)
+class MadeColumn:
+    """A column that is made: by which kernel, which of its outputs."""
+
+    kernel: int
+    output: int
+
+
+@dataclass(frozen=True, eq=False)
+class WithColumns(OwnSchema, OneInput):
+    """Columns of the input, and columns made from them; `line` says place by place which."""
+
+    line: tuple[int | MadeColumn, ...]
+    columns: Schema
+    kernels: tuple[RowKernel, ...]
+
+    @property
+    def title(self) -> str:
+        return f"with {', '.join(kernel.text for kernel in self.kernels)}"
+
+    def divided(self, want: Want) -> tuple[list[int], list[int]]:
+        """Return the columns that are passed on, and the kernels whose columns are wanted."""
+        places = [self.line[index] for index in want.columns]
+        passed = [place for place in places if isinstance(place, int)]
+        return passed, sorted({place.kernel for place in places if isinstance(place, MadeColumn)})
+
+    def wants(self, want: Want) -> tuple[Want, ...]:
+        """The columns passed on, and what the kernels need whose columns are wanted (view:C35)."""
+        passed, kernels = self.divided(want)
+        needed = dict.fromkeys([*passed, *(c for k in kernels for c in self.kernels[k].inputs)])
+        ids = want.ids or any(self.kernels[k].needs_ids for k in kernels)
+        bounds = {
+            place: each for index, each in want.bounds.items() if isinstance(place := self.line[index], int)
+        }
+        return (want.of(tuple(needed), ids=ids).within(bounds),)
+
+    def passed(self, column: int) -> tuple[int, int] | None:
+        """A column that no kernel makes is one of the input's."""
+        place = self.line[column]
+        return (0, place) if isinstance(place, int) else None
+
+
+def computed(below: Node, new: Sequence[RowKernel | CopiedColumn]) -> WithColumns | Select:
+    """Add the columns that kernels make, and copies, each where its name says (view:C8, view:C9)."""
+    kernels: list[RowKernel] = []
+    fields: list[tuple[int | MadeColumn, Field]] = []
+    for each in new:
+        if isinstance(each, CopiedColumn):
+            fields.append((each.place, each.field))
+        else:
+            fields += [(MadeColumn(len(kernels), output), field) for output, field in enumerate(each.outputs)]
+            kernels.append(each)
+    schema, line = placed(below.schema, fields)
+    if not kernels:
+        return Select(below, tuple(place for place in line if isinstance(place, int)), schema)
+    return WithColumns(below, line, schema, tuple(kernels))
+
+
+def placed(
+    schema: Schema, new: Sequence[tuple[int | MadeColumn, Field]]
+) -> tuple[Schema, tuple[int | MadeColumn, ...]]:
+    """Add columns to a schema; say place by place which column of the input is there, or what is made."""
+    added, old = schema.added([each for _, each in new])
+    # A new column keeps its order among those of its name; `added` places them in the order given.
+    waiting: dict[str, list[int | MadeColumn]] = {}
+    for made, field in new:
+        waiting.setdefault(field.name, []).append(made)
+    line = tuple(
+        place if place is not None else waiting[column.name].pop(0)
+        for place, column in zip(old, added, strict=True)
+    )
+    return added, line
+
+
+# --- by expressions -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Compute:
+    """One expression, as a kernel."""
+
+    name: str
+    expression: Expression
+    inputs: tuple[int, ...]
+    outputs: tuple[Field, ...]
+    needs_ids: bool = False
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} = {self.expression.text}"
+
+    def run(self, arrays: Sequence[pa.Array], rows: int, ids: RowIds | None) -> Sequence[pa.Array]:
+        """Return the values, null where there is no answer (decision 5)."""
+        del ids
+        names = list(self.expression.columns)
+        batch = pa.RecordBatch.from_arrays(list(arrays), names=names)
+        found = self.expression.values(batch, rows)
+        target = self.outputs[0].type.arrow
+        return [found if found.type == target else found.cast(target)]
+
+
+@dataclass(frozen=True)
+class RowIdColumn:
+    """The row id as a column (view:C80)."""
+
+    name: str
+    inputs: tuple[int, ...] = ()
+    needs_ids: bool = True
+
+    @property
+    def outputs(self) -> tuple[Field, ...]:
+        return (Field(self.name, t.rowid, nullable=False),)
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} = row id"
+
+    def run(self, arrays: Sequence[pa.Array], rows: int, ids: RowIds | None) -> Sequence[pa.Array]:
+        """Return the ids."""
+        assert ids is not None
+        return [ids.to_arrow()]
+
+
+def with_columns(
+    below: Node, columns: Mapping[str, str], parameters: Mapping[str, object]
+) -> WithColumns | Select:
+    """Add columns computed from those there are; a column that is just another one *is* that one.
+
+    Either way it is a new column, and has no annotations (view:C23).
+    """
+    new: list[RowKernel | CopiedColumn] = []
+    for name, text in columns.items():
+        used = {each: parameters[each] for each in named_in(text) if each in parameters}
+        found = expression(text, below.schema.to_arrow(), used)
+        if found.column is not None:
+            old = below.schema[found.column]
+            new.append(CopiedColumn(Field(name, old.type, nullable=old.nullable), old.index))
+            continue
+        inputs = tuple(below.schema[column].index for column in found.columns)
+        new.append(Compute(name, found, inputs, (Field(name, found.kind),)))
+    return computed(below, new)
+
+
+# --- parameters among the keywords of one call ----------------------------------------------
+
+
+def named_in(text: object) -> set[str]:
+    """Return the parameters a text names.
+
+    >>> sorted(named_in("x > :a and s = ':b' -- :c"))
+    ['a']
+    """
+    found = _PARTS.finditer(text) if isinstance(text, str) else ()
+    return {match[1] for match in found if match[1]}
+
+
+def columns_and_parameters(
+    texts: Mapping[str, str], keywords: Mapping[str, object]
+) -> tuple[dict[str, str], dict[str, object]]:
+    """Return what is to be computed, by name, and the parameters.
+
+    A keyword that some text names as `:keyword` is a parameter, whatever its
+    value; every other one is a new column, and its value has to be the text
+    of an expression. A number is not: it might be a parameter misspelt.
+
+    >>> columns_and_parameters({}, {"y": "x + :a", "a": 1})
+    ({'y': 'x + :a'}, {'a': 1})
+    """
+    names = _parameters(texts, keywords)
+    parameters = {name: value for name, value in keywords.items() if name in names}
+    columns: dict[str, str] = {}
+    for name, text in [*texts.items(), *((n, v) for n, v in keywords.items() if n not in names)]:
+        if not isinstance(text, str):
+            raise InputError(
+                f"{name} is {text!r:.80}, and no expression names :{name}",
+                remedy=f'if it is a parameter, write :{name} in an expression; if a column, {name}="…"',
+                code="UnknownParameter",
+                parameter=name,
+            )
+        if name in columns:
+            raise InputError(f"two columns are named {name!r}", remedy="name each once", code="NamedTwice")
+        columns[name] = text
+    return columns, parameters
+
+
+def _parameters(texts: Mapping[str, str], keywords: Mapping[str, object]) -> set[str]:
+    """Find the keywords that texts of columns name; what a parameter's own text names does not count."""
+    named = {name: named_in(value) & set(keywords) for name, value in keywords.items()}
+    found = set().union(*(named_in(text) for text in texts.values())) & set(keywords)
+    while True:
+        left = [name for name in keywords if name not in found]
+        columns = [name for name in left if not any(name in named[other] for other in left)]
+        more = found.union(*(named[name] for name in columns))
+        if more != found:
+            found = more
+        elif len(columns) == len(left):
+            return found
+        else:
+            both = sorted(set(left) - set(columns))
+            raise InputError(
+                f"{' and '.join(both)} name each other: which is the column?",
+                remedy="give the columns as a mapping, the parameters as keywords",
+                code="UnknownParameter",
+            )

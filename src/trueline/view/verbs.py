@@ -1,0 +1,243 @@
+"""What can be done with views: every operation returns another view and reads nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
+
+from trueline.errors import InputError, SchemaError
+from trueline.view.plan.cache import Cache
+from trueline.view.plan.concat import concatenated
+from trueline.view.plan.explode import exploded
+from trueline.view.plan.filter import filtered
+from trueline.view.plan.group_by import grouped
+from trueline.view.plan.join import How, joined
+from trueline.view.plan.limit import Limit
+from trueline.view.plan.node import Node
+from trueline.view.plan.sample import folds, sampled, split
+from trueline.view.plan.select import selected
+from trueline.view.plan.shuffle import shuffled
+from trueline.view.plan.sort import sorted_by
+from trueline.view.plan.window import windowed
+from trueline.view.plan.with_columns import RowIdColumn, columns_and_parameters, computed, with_columns
+from trueline.view.plan.zip import zipped
+from trueline.view.schema import key_columns
+
+if TYPE_CHECKING:
+    from trueline.view.cursor.row import Key
+    from trueline.view.schema import Schema
+
+V = TypeVar("V")
+
+
+class Verbs:
+    """The verbs of a view; `View` is what people use."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def _made_of(self, node: Node) -> Self: ...
+
+        @property
+        def node(self) -> Node: ...
+
+        @property
+        def schema(self) -> Schema: ...
+
+    # --- columns ------------------------------------------------------------------------
+
+    def select(self, *columns: Key) -> Self:
+        """Keep these columns, in this order; an index or a `Column` reaches a hidden one."""
+        return self._made_of(selected(self.node, [each.index for each in self.schema.find_all(columns)]))
+
+    def drop(self, *columns: Key) -> Self:
+        """Leave out these columns; one that they hid can be seen again."""
+        gone = {each.index for each in self.schema.find_all(columns)}
+        return self._made_of(selected(self.node, [c.index for c in self.schema if c.index not in gone]))
+
+    def rename(self, mapping: Mapping[str, str] | None = None, /, **names: str) -> Self:
+        """Give columns other names: `rename(new="old")`, or `rename({"old": "new"})`.
+
+        >>> from trueline import View
+        >>> View.from_rows([{"x": 1}]).rename(y="x").schema.names
+        ('y',)
+        """
+        new_of = dict(mapping or {}) | {old: new for new, old in names.items()}
+        places = {self.schema[old].index: new for old, new in new_of.items()}
+        seen = [places.get(c.index, c.name) for c in self.schema.visible]
+        if len(set(seen)) != len(seen):
+            twice = next(name for name in seen if seen.count(name) > 1)
+            raise SchemaError(
+                f"two columns would be named {twice!r}", remedy="rename the other too", column=twice
+            )
+        line = [c.index for c in self.schema]
+        return self._made_of(selected(self.node, line, [places.get(c.index, c.name) for c in self.schema]))
+
+    def with_columns(self, mapping: Mapping[str, str] | None = None, /, **columns: object) -> Self:
+        """Add computed columns: `with_columns(y="x + :a", a=1)`; one of a known name hides the old one.
+
+        A keyword that a text names as `:keyword` is a parameter; the others are new columns.
+
+        >>> from trueline import View
+        >>> View.from_rows([{"x": 1}]).with_columns(y="x + :a", a=2).to_arrow().to_pydict()
+        {'x': [1], 'y': [3]}
+        """
+        texts, parameters = columns_and_parameters(mapping or {}, columns)
+        return self._made_of(with_columns(self.node, texts, parameters))
+
+    def with_row_id(self, name: str) -> Self:
+        """Add the row id as a column (view:C80)."""
+        return self._made_of(computed(self.node, [RowIdColumn(name)]))
+
+    # --- rows ---------------------------------------------------------------------------
+
+    def filter(self, where: str, /, **parameters: object) -> Self:
+        """Keep the rows for which a condition is true; `:name` in it is a parameter.
+
+        `docs/expressions.md` describes the language. A row for which the
+        condition is null (a null value, a division by zero) is not kept.
+        """
+        return self._made_of(filtered(self.node, where, parameters))
+
+    def limit(self, count: int) -> Self:
+        """Keep the first rows."""
+        return self._made_of(Limit(self.node, 0, natural(count, "limit")))
+
+    def skip(self, count: int) -> Self:
+        """Leave out the first rows."""
+        return self._made_of(Limit(self.node, natural(count, "skip"), None))
+
+    def sample(self, fraction: float, seed: int = 0, *, replace: bool = False) -> Self:
+        """Keep each row with a probability, decided by its id: the same rows however it is read.
+
+        With `replace` a row may be drawn several times (Poisson, `fraction` times on average).
+        """
+        return self._made_of(sampled(self.node, fraction, seed, replace=replace))
+
+    @overload
+    def split(
+        self, fractions: Mapping[str, float], seed: int = 0, by: str | Sequence[str] | None = None
+    ) -> dict[str, Self]: ...
+    @overload
+    def split(
+        self, fractions: Sequence[float] = ..., seed: int = 0, by: str | Sequence[str] | None = None
+    ) -> tuple[Self, ...]: ...
+    def split(
+        self,
+        fractions: Sequence[float] | Mapping[str, float] = (0.8, 0.2),
+        seed: int = 0,
+        by: str | Sequence[str] | None = None,
+    ) -> tuple[Self, ...] | dict[str, Self]:
+        """Divide the rows into parts by a hash of the row id, or of columns so that equal keys stay together.
+
+        A row's part does not change when rows are added. A mapping gives parts by name.
+        """
+        names = list(fractions) if isinstance(fractions, Mapping) else None
+        shares = list(fractions.values()) if isinstance(fractions, Mapping) else list(fractions)
+        shown = names or [str(number) for number in range(len(shares))]
+        parts = [self._made_of(each) for each in split(self.node, shares, seed, by, shown)]
+        return tuple(parts) if names is None else dict(zip(names, parts, strict=True))
+
+    def folds(self, k: int, seed: int = 0, by: str | Sequence[str] | None = None) -> list[tuple[Self, Self]]:
+        """Return k pairs (training, test): each row is in exactly one test part."""
+        return [(self._made_of(train), self._made_of(test)) for train, test in folds(self.node, k, seed, by)]
+
+    # --- order --------------------------------------------------------------------------
+
+    def sort(self, *columns: str, descending: bool | Sequence[bool] = False) -> Self:
+        """Order the rows by columns: null last, NaN before it, equal rows as they were."""
+        return self._made_of(sorted_by(self.node, columns, descending))
+
+    def shuffle(self, seed: int) -> Self:
+        """Order the rows by a hash of the seed and their ids (decision 4)."""
+        return self._made_of(shuffled(self.node, seed))
+
+    # --- several views ------------------------------------------------------------------
+
+    def concat(self, *others: Self) -> Self:
+        """Put the rows of other views after these; a column keeps its place, found by name in the others."""
+        return self._made_of(concatenated([self.node, *(each.node for each in others)]))
+
+    def zip(self, *others: Self) -> Self:
+        """Put views side by side, row by row, as long as the shortest; ids are those of the first."""
+        return self._made_of(zipped([self.node, *(each.node for each in others)]))
+
+    def join(
+        self,
+        other: Self,
+        on: str | Sequence[str] | Mapping[str, str],
+        how: How = "inner",
+        as_of: str | tuple[str, str] | None = None,
+        *,
+        suffix: str = "_right",
+    ) -> Self:
+        """Bring rows with equal keys together, in the order of the left, then of the right.
+
+        Null keys have no partner. `as_of` names a column: the partner is the
+        last one of the same key whose value there is not after ours.
+        """
+        return self._made_of(joined(self.node, other.node, on, how, as_of, suffix))
+
+    # --- one to many, many to one -------------------------------------------------------
+
+    def explode(self, column: str, *, outer: bool = False) -> Self:
+        """Give each value of a vector a row of its own; with `outer` an empty one keeps its row."""
+        return self._made_of(exploded(self.node, column, outer=outer))
+
+    def group_by(self, *columns: str) -> Groups[Self]:
+        """Group rows with equal values: `view.group_by("city").agg(total="sum(price)")`."""
+        return Groups(self.node, columns, self._made_of)
+
+    def window(
+        self, before: int, after: int = 0, /, by: str | Sequence[str] | None = None, **aggregates: str
+    ) -> Self:
+        """Add columns computed over the rows around each: `before` rows, the row itself, `after` rows.
+
+        >>> from trueline import View
+        >>> view = View.from_rows([{"x": 1}, {"x": 2}, {"x": 4}])
+        >>> view.window(1, 0, total="sum(x)").to_arrow()["total"].to_pylist()
+        [1, 3, 6]
+        """
+        return self._made_of(
+            windowed(self.node, natural(before, "before"), natural(after, "after"), by, aggregates)
+        )
+
+    # --- keeping ------------------------------------------------------------------------
+
+    def cache(self) -> Self:
+        """Keep what is read: each column of each row is computed once, and can then be shuffled."""
+        return self._made_of(Cache(self.node))
+
+
+def natural(count: object, what: str) -> int:
+    """Return a whole number from 0 on; anything else is an error."""
+    if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+        raise InputError(f"{what}({count!r})", remedy="give a whole number from 0 on")
+    return count
+
+
+class Groups(Generic[V]):
+    """What `view.group_by(…)` returns; `agg` makes a view of it, with a row for each group.
+
+    >>> from trueline import View
+    >>> view = View.from_rows(
+    ...     [{"city": "Bern", "price": 9.5}, {"city": "Zug", "price": 3.0}, {"city": "Bern"}]
+    ... )
+    >>> view.group_by("city").agg(rows="count(*)", total="sum(price)").to_arrow().to_pylist()
+    [{'city': 'Bern', 'rows': 2, 'total': 9.5}, {'city': 'Zug', 'rows': 1, 'total': 3.0}]
+    """
+
+    __slots__ = ("_columns", "_node", "_view_of")
+
+    def __init__(self, node: Node, columns: Sequence[str], view_of: Callable[[Node], V]) -> None:
+        self._node = node
+        self._columns = key_columns(node.schema, columns, "groups")
+        self._view_of = view_of
+
+    def agg(self, **aggregates: str) -> V:
+        """Return a row for each group, in the order of their first rows: the key, then these aggregates."""
+        return self._view_of(grouped(self._node, self._columns, aggregates))
+
+    def __repr__(self) -> str:
+        return f"<Groups by {', '.join(column.name for column in self._columns) or 'nothing'}>"

@@ -1,0 +1,164 @@
+"""Windows: what is around a row, against windows written out in loops; nothing depends on chunks."""
+
+from __future__ import annotations
+
+import math
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import trueline as tl
+from tests.view.verbs.reading import Counting, agree, divided, ids, memory, serial, values
+from trueline.errors import InputError, SchemaError
+
+AGGREGATES = {
+    "rows": "count(*)",
+    "there": "count(x)",
+    "total": "sum(x)",
+    "mean": "avg(x)",
+    "least": "min(x)",
+    "most": "max(x)",
+    "text": "min(s)",
+    "opening": "first(x)",
+    "closing": "last(s)",
+    "earlier": "lag(x, 3)",
+    "later": "lead(s)",
+    "texts": "collect(s)",
+    "some": "any(b)",
+    "every": "all(b)",
+    "made": "max(x * 0 + 1)",
+}
+row = st.fixed_dictionaries(
+    {
+        "k": st.sampled_from([None, 1, 2]),
+        "x": st.none() | st.floats(-1e9, 1e9) | st.sampled_from([1e300, -1e300, 1.0, 1e-300]),
+        "s": st.sampled_from([None, "a", "b"]),
+        "b": st.none() | st.booleans(),
+    }
+)
+SCHEMA = pa.schema({"k": pa.int64(), "x": pa.float64(), "s": pa.string(), "b": pa.bool_()})
+
+
+def looped(rows, before, after):
+    """The aggregates around each row, the slow way."""
+    found = []
+    for at in range(len(rows)):
+        around = rows[max(0, at - before) : at + after + 1]
+        x, s, b = ([each[name] for each in around if each[name] is not None] for name in "xsb")
+        total = math.fsum(x) + 0.0 if x else None
+        found.append(
+            {
+                "rows": len(around),
+                "there": len(x),
+                "total": total,
+                "mean": total / len(x) if x else None,
+                "least": min(x, default=None),
+                "most": max(x, default=None),
+                "text": min(s, default=None),
+                "opening": around[0]["x"],
+                "closing": around[-1]["s"],
+                "earlier": rows[at - 3]["x"] if at >= 3 else None,
+                "later": rows[at + 1]["s"] if at + 1 < len(rows) else None,
+                "texts": [each["s"] for each in around],
+                "some": any(b) if b else None,
+                "every": all(b) if b else None,
+                "made": 1.0 if x else None,
+            }
+        )
+    return found
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(row, max_size=20),
+    st.integers(0, 4) | st.just(100),
+    st.integers(0, 4) | st.just(100),
+    st.sampled_from([1, 3, 50]),
+)
+def test_windows_are_what_loops_would_give_whatever_the_chunks(rows, before, after, batch):
+    view = tl.View(Counting(pa.Table.from_pylist(rows, SCHEMA), batch=batch))
+    found = view.window(before, after, **AGGREGATES)
+    assert found.select(*AGGREGATES).to_arrow().to_pylist() == looped(rows, before, after)
+
+
+@pytest.mark.parametrize("batch", [1, 4, 7])
+@pytest.mark.parametrize("reach", [(0, 0), (2, 0), (0, 2)])
+def test_rows_further_off_than_the_window_are_found_across_chunks(batch, reach):
+    view = tl.View(Counting(pa.table({"n": range(30)}), batch=batch)).window(
+        *reach, a="lag(n, 6)", b="lead(n, 5)"
+    )
+    assert values(view, "a", "b") == [
+        (n - 6 if n >= 6 else None, n + 5 if n + 5 < 30 else None) for n in range(30)
+    ]
+
+
+@settings(max_examples=40)
+@given(st.lists(row, max_size=20), st.integers(0, 3), st.integers(0, 3), st.sampled_from([1 << 30, 50]))
+def test_with_by_a_window_is_among_equal_rows(rows, before, after, limit):
+    expected = [None] * len(rows)
+    for key in (None, 1, 2):
+        places = [at for at, each in enumerate(rows) if each["k"] == key]
+        for at, each in zip(places, looped([rows[at] for at in places], before, after), strict=True):
+            expected[at] = each
+    with memory(limit):
+        view = tl.View(Counting(pa.Table.from_pylist(rows, SCHEMA))).window(
+            before, after, by="k", **AGGREGATES
+        )
+        assert view.select(*AGGREGATES).to_arrow().to_pylist() == expected
+        assert [each.low for each in ids(view)] == list(range(len(rows)))
+
+
+def test_no_more_rows_are_in_memory_than_the_window_and_a_chunk():
+    source = Counting(pa.table({"n": range(10_000)}))
+    with tl.View(source).window(5, 20, s="sum(n)").cursor(["s"]) as cursor:
+        assert cursor.move_next()
+        assert source.cells["n"] <= 100
+    assert source.open == 0
+
+
+@pytest.mark.contract("view:C71")
+def test_a_window_is_neither_shuffled_nor_divided_but_says_why():
+    view = tl.View(divided(pa.table({"n": range(50)}), 25, 25)).window(1, 1, s="sum(n)")
+    assert not view.can_shuffle
+    assert serial(view, seed=4) == serial(view)
+    assert len(view.cursor_set(["s"], 4)) == 1
+    assert len(view.cursor_set(["n"], 2)) == 2
+    assert "neighbours" in view.explain()
+    agree(view)
+
+
+def test_a_column_of_a_known_name_hides_the_old_one_and_the_window_sees_the_old():
+    view = tl.View.from_arrow(pa.table({"x": [1, 2, 4], "y": [0, 0, 0]}))
+    found = view.window(1, 0, x="sum(x)", z="first(x)")
+    assert [(column.name, column.is_hidden) for column in found.schema] == [
+        ("x", True),
+        ("x", False),
+        ("y", False),
+        ("z", False),
+    ]
+    assert values(found, "x", "z") == [(1, 1), (3, 1), (6, 2)]
+    assert found.node.passed(0) == (0, 0)
+
+
+def test_long_windows_sum_exactly_too():
+    numbers = [(-1) ** n * 10.0 ** (n % 30) for n in range(400)]
+    found = values(tl.View.from_arrow(pa.table({"x": numbers})).window(200, 150, s="sum(x)"), "s")
+    assert found == [math.fsum(numbers[max(0, at - 200) : at + 151]) for at in range(400)]
+
+
+def test_what_is_no_window_is_refused():
+    view = tl.View.range(3)
+    for arguments in ((-1,), (1, -1), (1.5,), (True,)):
+        with pytest.raises(InputError):
+            view.window(*arguments, s="sum(n)")
+    for text in ("count(distinct n)", "lag(n, -1)", "n", "sum(n), 1"):
+        with pytest.raises((InputError, SchemaError)):
+            view.window(1, 0, s=text)
+
+
+def test_an_empty_view_has_empty_windows():
+    empty = tl.View.range(0)
+    assert empty.window(1, 1, s="sum(n)", c="collect(n)").to_arrow().num_rows == 0
+    assert empty.window(1, 1, by="n", s="sum(n)").to_arrow().num_rows == 0
