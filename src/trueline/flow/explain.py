@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from trueline.flow.collection import wrap
 from trueline.flow.compiled import CompiledFlow, LooseUnit, TickUnit
 from trueline.flow.graph import ALIGNED_READS, Node
-from trueline.flow.live import wrap
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
+    from trueline.flow.align_point import AlignPoint
 
 KEEPS: Final = {
     "fold": "one value",

@@ -12,7 +12,7 @@ from trueline.flow.locations import Cluster, Process, Tick
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from trueline.flow.align import AlignPoint
+    from trueline.flow.align_point import AlignPoint
     from trueline.flow.compiled import CompiledFlow
     from trueline.flow.interpreter import Inputs, Interpreter
     from trueline.flow.simulator import Exploration, Simulation

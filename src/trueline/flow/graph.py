@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trueline.flow.markers import NonDet, Shape
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
+    from trueline.flow.align_point import AlignPoint
     from trueline.flow.locations import Location, Tick
 
 _HERE: Final = str(Path(__file__).parent)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from trueline.errors import EndlessLoop, FlowError, InputError
 from trueline.flow.compiled import CompiledFlow
-from trueline.flow.semantics import Firing, Machine
+from trueline.flow.machine import Firing, Machine
 
 Inputs = Mapping[str, Iterable[Any]] | Mapping[tuple[str, int], Iterable[Any]]
 """What sources are fed with: by name, or by name and member."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from trueline.flow.live import Live
+from trueline.flow.collection import Collection
 from trueline.flow.markers import (
     AtLeastOnce,
     B_co,
@@ -20,9 +20,9 @@ from trueline.flow.markers import (
 )
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
+    from trueline.flow.align_point import AlignPoint
     from trueline.flow.locations import Tick
-    from trueline.flow.singles import Optional
+    from trueline.flow.singletons import Optional
     from trueline.flow.streams import Stream
 
 K_co = TypeVar("K_co", bound=Hashable, covariant=True)
@@ -35,7 +35,7 @@ B = TypeVar("B", bound=Unbounded)
 R = TypeVar("R", bound=AtLeastOnce)
 
 
-class KeyedStream(Live, Generic[K_co, V_co, B_co, O_co, R_co]):
+class KeyedStream(Collection, Generic[K_co, V_co, B_co, O_co, R_co]):
     """A stream per key: order is promised within a key, never between keys."""
 
     shape = "keyed stream"
@@ -153,7 +153,7 @@ class KeyedStream(Live, Generic[K_co, V_co, B_co, O_co, R_co]):
         return self._next("defer_tick")  # type: ignore[no-any-return]
 
 
-class KeyedSingleton(Live, Generic[K_co, V_co, B_co]):
+class KeyedSingleton(Collection, Generic[K_co, V_co, B_co]):
     """A live map: keys appear, each with a value that may change."""
 
     shape = "keyed singleton"
@@ -209,7 +209,7 @@ class KeyedSingleton(Live, Generic[K_co, V_co, B_co]):
         side: Any = "after",
     ) -> KeyedSingleton[K, V, Bounded]:
         """The version that all reads of the point see (A8); `side="before"`: the one before it."""
-        from trueline.flow.align import AlignPoint
+        from trueline.flow.align_point import AlignPoint
 
         AlignPoint.check_side(side)
         return self._read("snapshot_aligned", tick, reason, point, side=side)  # type: ignore[no-any-return]

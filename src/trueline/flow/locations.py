@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 from trueline.errors import InputError, Unfinished, WrongLocation
-from trueline.flow.align import AlignPoint
+from trueline.flow.align_point import AlignPoint
+from trueline.flow.collection import Collection, wrap
 from trueline.flow.graph import Node, Site, here
 from trueline.flow.keyed import KeyedStream
-from trueline.flow.live import Live, wrap
 from trueline.flow.markers import ABSENT, AtLeastOnce, Bounded, ExactlyOnce, Ordered, Unbounded, Unordered
-from trueline.flow.singles import Optional, Singleton
+from trueline.flow.singletons import Optional, Singleton
 from trueline.flow.streams import Stream
 
 if TYPE_CHECKING:
     from trueline.flow.flow import Flow
 
 A = TypeVar("A")
-L = TypeVar("L", bound=Live)
+L = TypeVar("L", bound=Collection)
 
 
 @dataclass(eq=False)
@@ -115,10 +115,10 @@ class Location:
         self.flow.claim("source", name)
         return self.add("source", name=name, ordered=ordered, once=not at_least_once, args={"schema": schema})
 
-    def sink(self, name: str, collection: Live) -> None:
+    def sink(self, name: str, collection: Collection) -> None:
         """Hand the elements of a stream out, by name."""
         given: object = collection
-        if not isinstance(given, Live) or "stream" not in collection.shape:
+        if not isinstance(given, Collection) or "stream" not in collection.shape:
             raise InputError(
                 f"sink {name!r} at {here()} is given {collection!r}",
                 remedy="give a stream; of a value in a tick, .all_ticks() is one",

@@ -19,7 +19,7 @@ from trueline.errors import (
 from trueline.flow.graph import ALIGNED_READS, NETWORK, READS, YIELDS, Graph, Node
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
+    from trueline.flow.align_point import AlignPoint
     from trueline.flow.flow import Flow
     from trueline.flow.locations import Tick
 

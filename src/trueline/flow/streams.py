@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from trueline.errors import InputError, WrongLocation
+from trueline.flow.collection import Collection, other_flow
 from trueline.flow.graph import here
-from trueline.flow.live import Live, other_flow
 from trueline.flow.markers import (
     AtLeastOnce,
     B_co,
@@ -22,10 +22,10 @@ from trueline.flow.markers import (
 )
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
+    from trueline.flow.align_point import AlignPoint
     from trueline.flow.keyed import KeyedStream
     from trueline.flow.locations import Cluster, Process, Tick
-    from trueline.flow.singles import Optional, Singleton
+    from trueline.flow.singletons import Optional, Singleton
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -37,7 +37,7 @@ B = TypeVar("B", bound=Unbounded)
 R = TypeVar("R", bound=AtLeastOnce)
 
 
-class Stream(Live, Generic[T_co, B_co, O_co, R_co]):
+class Stream(Collection, Generic[T_co, B_co, O_co, R_co]):
     """A growing sequence; in a tick, the piece of it that the tick was given.
 
     Operators keep nothing of what has passed, but these: `unique` keeps every element it has seen,

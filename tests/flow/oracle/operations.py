@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.flow.oracle.meanings import chance_above
 from trueline.flow import nondet
-from trueline.flow.live import wrap
+from trueline.flow.collection import wrap
 
 WHY = nondet("the oracle looks at every choice")
 

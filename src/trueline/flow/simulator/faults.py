@@ -156,8 +156,8 @@ class Faults:
             return False
         source, value, member = self._sent[chosen - held]
         self._redeliveries -= 1
-        if runner.teller is not None:
-            runner.teller.noted(f"{source!r} delivers {value!r} again")
+        if runner.tracer is not None:
+            runner.tracer.noted(f"{source!r} delivers {value!r} again")
         runner.machine.send(source, value, member=member)
         return True
 
@@ -171,8 +171,8 @@ class Faults:
         if not total or not (out := runner.pick(total + 1)):
             return
         self._crashes -= 1
-        if runner.teller is not None:
-            runner.teller.noted(
+        if runner.tracer is not None:
+            runner.tracer.noted(
                 f"a crash after {out} of {total} outputs: the execution is run again on its cut"
             )
         for at, values in new.items():

@@ -21,13 +21,13 @@ from trueline.errors import (
     SimulationError,
 )
 from trueline.flow.freezing import frozen
-from trueline.flow.semantics import Machine
+from trueline.flow.machine import Machine
 from trueline.flow.simulator.choices import Picker, Walk
 from trueline.flow.simulator.faults import Faults
 from trueline.flow.simulator.script import Script
 from trueline.flow.simulator.search import Attempt
 from trueline.flow.simulator.simulation import Simulation
-from trueline.flow.simulator.telling import Teller, where
+from trueline.flow.simulator.tracer import Tracer, where
 
 if TYPE_CHECKING:
     from trueline.flow.compiled import CompiledFlow
@@ -83,7 +83,7 @@ class Runner:
         self.picker: Picker = Walk()
         self.pick = self.picker.pick
         self.script: Script | None = None
-        self.teller: Teller | None = None
+        self.tracer: Tracer | None = None
         self.reads = 0
         self._log: list[tuple[str, str, Any, int]] = []
         self._known = 0
@@ -205,7 +205,7 @@ class Runner:
         if self.script is not None:
             self.script.fire(self, units)
         else:
-            machine.fire(self.pick if self.teller is None else self.teller.choosing(self.pick))
+            machine.fire(self.pick if self.tracer is None else self.tracer.choosing(self.pick))
         if self.faults:
             self.faults.after(self)
         return True

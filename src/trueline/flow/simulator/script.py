@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from trueline.errors import SimulationError
 from trueline.flow.compiled import TickUnit, Unit
 from trueline.flow.hooks import Hook, KeyedHook, KeyedValueHook, PrefixHook, SubsetHook, ValueHook
-from trueline.flow.simulator.telling import caller
 from trueline.flow.simulator.trace import Place
+from trueline.flow.simulator.tracer import caller
 
 if TYPE_CHECKING:
     from trueline.flow.compiled import CompiledFlow
-    from trueline.flow.semantics import Machine
+    from trueline.flow.machine import Machine
     from trueline.flow.simulator.runner import Runner
 
 

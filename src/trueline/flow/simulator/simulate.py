@@ -13,8 +13,8 @@ from trueline.flow.simulator.exploration import Exploration, NotExhaustive
 from trueline.flow.simulator.faults import Fault, Faults
 from trueline.flow.simulator.runner import Body, Runner
 from trueline.flow.simulator.search import Attempt, Budget, Found, bounded, exhaustive, fuzz, smallest
-from trueline.flow.simulator.telling import Teller, where
 from trueline.flow.simulator.trace import Trace
+from trueline.flow.simulator.tracer import Tracer, where
 
 if TYPE_CHECKING:
     from trueline.flow.flow import Flow
@@ -132,19 +132,19 @@ def _replayed(flow: Flow, runner: Runner, line: tuple[int, ...]) -> Exploration:
 
 def _told(flow: Flow, runner: Runner, line: Sequence[int]) -> tuple[Attempt, Trace, int]:
     """Run a line and write down what happens, and how many choices there were."""
-    teller = runner.teller = Teller(runner.machine)
-    runner.machine.observer = teller.fired
+    tracer = runner.tracer = Tracer(runner.machine)
+    runner.machine.observer = tracer.fired
     follow = Follow(line)
     try:
         attempt = runner.execute(follow)
     finally:
-        runner.teller = runner.machine.observer = None
+        runner.tracer = runner.machine.observer = None
     error = attempt.error
     failure = f"{type(error).__name__}: {error}" if error is not None else ""
     taken = trimmed(follow.values)
     trace = Trace(
         flow.name,
-        tuple(teller.events),
+        tuple(tracer.events),
         failure,
         where(error) if error is not None else None,
         written(taken),

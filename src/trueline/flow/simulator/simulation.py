@@ -39,8 +39,8 @@ class Simulation:
             return
         if runner.tainted:
             runner.poisoned = True
-        if runner.teller is not None:
-            runner.teller.sent(source, values, member)
+        if runner.tracer is not None:
+            runner.tracer.sent(source, values, member)
         runner.machine.send(source, *map(_own, values), member=member)
         if runner.faults:
             runner.faults.sent(source, values, member)
@@ -117,8 +117,8 @@ class Simulation:
         while runner.step() or (runner.faults and runner.faults.at_rest(runner)):
             pass
         runner.tainted = runner.poisoned = False
-        if runner.teller is not None:
-            runner.teller.noted("the test waits until nothing more can happen")
+        if runner.tracer is not None:
+            runner.tracer.noted("the test waits until nothing more can happen")
         runner.record("quiesce", "", None)
 
     def settle(self) -> bool:
@@ -144,8 +144,8 @@ class Simulation:
         known, goes_on = runner.recall("fork", "")
         if not known:
             goes_on = runner.decide(2) == 1
-            if runner.teller is not None:
-                runner.teller.noted(
+            if runner.tracer is not None:
+                runner.tracer.noted(
                     "the test goes on without the check" if goes_on else "the test checks, and ends"
                 )
             runner.record("fork", "", goes_on)
@@ -199,8 +199,8 @@ class Simulation:
 
     def _answered(self, call: str, sink: str, answer: Any, values: tuple[Any, ...]) -> Any:
         runner = self._runner
-        if runner.teller is not None:
-            runner.teller.received(sink, values)
+        if runner.tracer is not None:
+            runner.tracer.received(sink, values)
         runner.record(call, sink, answer)
         return answer
 

@@ -24,13 +24,13 @@ from trueline.flow.simulator.trace import (
 
 if TYPE_CHECKING:
     from trueline.flow.hooks import Choose
-    from trueline.flow.semantics import Firing, Machine
-    from trueline.flow.semantics import Release as Handed
+    from trueline.flow.machine import Firing, Machine
+    from trueline.flow.machine import Release as Handed
 
 _HERE = str(Path(__file__).parents[1])
 
 
-class Teller:
+class Tracer:
     """Writes down what happens in one execution."""
 
     def __init__(self, machine: Machine) -> None:

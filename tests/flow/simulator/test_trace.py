@@ -145,7 +145,7 @@ def test_a_function_that_raises_is_a_counterexample_that_names_it():
 
     error = failing(lambda: flow, body)
     assert "ZeroDivisionError" in str(error)
-    assert "test_telling.py" in str(error)
+    assert "test_trace.py" in str(error)
     assert deviations(error.choices) == 1
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
-from trueline.flow.live import Live
+from trueline.flow.collection import Collection
 from trueline.flow.markers import B_co, Bounded, ExactlyOnce, NonDet, Ordered, Shape, Unbounded
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
+    from trueline.flow.align_point import AlignPoint
     from trueline.flow.locations import Tick
     from trueline.flow.streams import Stream
 
@@ -19,12 +19,12 @@ U = TypeVar("U")
 B = TypeVar("B", bound=Unbounded)
 
 
-class Single(Live):
+class Single(Collection):
     """What singletons and optionals do alike."""
 
     shape: ClassVar[Shape] = "singleton"
 
-    def _zip(self, other: Live, shape: Any) -> Any:
+    def _zip(self, other: Collection, shape: Any) -> Any:
         """Two values of one moment; of live ones, only between a boundary and an aligned read (A42)."""
         both = {self.node.shape, getattr(other, "shape", shape)}
         return self._next("zip", other, shape="optional" if "optional" in both else shape)
@@ -42,7 +42,7 @@ class Single(Live):
         return self._next("into_stream", shape="stream", ordered=True, once=True)
 
     def _snapshot_aligned(self, tick: Tick, point: AlignPoint, reason: NonDet, side: str) -> Any:
-        from trueline.flow.align import AlignPoint
+        from trueline.flow.align_point import AlignPoint
 
         AlignPoint.check_side(side)
         return self._read("snapshot_aligned", tick, reason, point, side=side)

@@ -10,10 +10,10 @@ from trueline.flow.graph import Node, here
 from trueline.flow.markers import NonDet, Shape
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
+    from trueline.flow.align_point import AlignPoint
     from trueline.flow.locations import Tick
 
-_CLASSES: dict[str, type[Live]] = {}
+_CLASSES: dict[str, type[Collection]] = {}
 
 
 def wrap(node: Node) -> Any:
@@ -30,7 +30,7 @@ def other_flow(kind: str, node: Node, flow: str, place: str, other: str) -> Wron
     )
 
 
-class Live:
+class Collection:
     """A collection whose elements arrive or whose value changes while the flow runs."""
 
     shape: ClassVar[Shape]
@@ -53,7 +53,7 @@ class Live:
     def _next(
         self,
         kind: str,
-        *others: Live,
+        *others: Collection,
         shape: Shape | None = None,
         fn: Callable[..., Any] | None = None,
         args: Mapping[str, Any] | None = None,
@@ -89,9 +89,9 @@ class Live:
 
     # --- checks -------------------------------------------------------------------------
 
-    def _same_place(self, kind: str, other: Live) -> None:
+    def _same_place(self, kind: str, other: Collection) -> None:
         given: object = other
-        if not isinstance(given, Live):
+        if not isinstance(given, Collection):
             raise InputError(
                 f"{kind} at {here()} is given {other!r}", remedy="give a collection of this flow"
             )
@@ -175,7 +175,7 @@ class Live:
         self, kind: str, tick: Tick, reason: NonDet, point: AlignPoint | None = None, **args: Any
     ) -> Any:
         """The read of a prefix or a version into a tick."""
-        from trueline.flow.align import AlignPoint
+        from trueline.flow.align_point import AlignPoint
         from trueline.flow.locations import Tick
 
         node = self.node
@@ -208,14 +208,14 @@ class Live:
         return self._next(kind, reason=reason, tick=tick, bounded=True, point=point, args=args)
 
     def _release(self, point: AlignPoint) -> Any:
-        from trueline.flow.align import AlignPoint
+        from trueline.flow.align_point import AlignPoint
 
         AlignPoint.check(point, "release_aligned", self.node)
         self._outside("release_aligned")
         return self._next("release_aligned", point=point)
 
     def _tag(self, point: AlignPoint) -> Any:
-        from trueline.flow.align import AlignPoint
+        from trueline.flow.align_point import AlignPoint
 
         AlignPoint.check(point, "aligned_at", self.node)
         self._outside("aligned_at")

@@ -77,7 +77,7 @@ class AlignPoint:
                 remedy="give process.local_align_point()",
             )
         if point.location.flow is not node.location.flow:
-            from trueline.flow.live import other_flow
+            from trueline.flow.collection import other_flow
 
             raise other_flow(kind, node, node.location.flow.name, point.name, point.location.flow.name)
         if point.location is not node.location:
