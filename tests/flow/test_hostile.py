@@ -8,7 +8,7 @@ import pytest
 from trueline import console
 from trueline.errors import ClaimBroken, Counterexample, ElementFailed, FlowError, InputError, WrongLocation
 from trueline.flow import Flow, nondet
-from trueline.flow.freezing import frozen
+from trueline.flow.values import frozen
 
 WHY = nondet("any will do")
 LONG = 10_000

@@ -9,7 +9,7 @@ import pytest
 from tests.flow.programs import WHY, bank, counter, traces
 from trueline.errors import ElementFailed, EndlessLoop, FlowError, InputError
 from trueline.flow import Flow, Machine
-from trueline.flow.freezing import frozen
+from trueline.flow.values import frozen
 
 INPUTS = {"increments": [1, 2], "queries": ["q", "r"]}
 

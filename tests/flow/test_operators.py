@@ -508,9 +508,9 @@ def test_a_reason_that_is_none_is_refused(why):
 def test_names_are_given_once():
     flow, p = place()
     p.source("s")
-    with pytest.raises(InputError, match=r"source 's' .* is there already"):
+    with pytest.raises(InputError, match=r"source 's' .* exists already"):
         p.source("s")
-    with pytest.raises(InputError, match="is there already"):
+    with pytest.raises(InputError, match="exists already"):
         flow.process("p")
 
 

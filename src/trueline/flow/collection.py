@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from trueline.errors import InputError, NotPromised, WrongLocation
-from trueline.flow.graph import Node, here
+from trueline.flow.graph import AlignToken, Clock, Location, Node, here
 from trueline.flow.markers import NonDet, Shape
-
-if TYPE_CHECKING:
-    from trueline.flow.align_point import AlignPoint
-    from trueline.flow.locations import Tick
 
 _CLASSES: dict[str, type[Collection]] = {}
 
@@ -21,8 +17,23 @@ def wrap(node: Node) -> Any:
     return _CLASSES[node.shape](node)
 
 
-def other_flow(kind: str, node: Node, flow: str, place: str, other: str) -> WrongLocation:
+def begin(location: Location, kind: str, **parts: Any) -> Any:
+    """The collection of a node that has no inputs; typed by whoever calls."""
+    defaults: dict[str, Any] = {
+        "inputs": (),
+        "location": location,
+        "tick": None,
+        "shape": "stream",
+        "bounded": False,
+        "ordered": True,
+        "once": True,
+    }
+    return wrap(location.graph.add(kind=kind, **{**defaults, **parts}))
+
+
+def other_flow(kind: str, node: Node, place: str, there: Location) -> WrongLocation:
     """The error for what belongs to two flows."""
+    flow, other = node.location.graph.name, there.graph.name
     return WrongLocation(
         f"{kind} at {here()} mixes {node} of flow {flow!r} with {place} of flow {other!r}",
         remedy="make both in one flow; between flows, send what a sink of one gives to a source of the other",
@@ -43,12 +54,7 @@ class Collection:
         _CLASSES[cls.shape] = cls
 
     def __repr__(self) -> str:
-        node = self.node
-        words = ["bounded" if node.bounded else "unbounded"]
-        if "stream" in node.shape:
-            words += ["ordered" if node.ordered else "unordered"]
-            words += [] if node.once else ["at least once"]
-        return f"<{node.shape}: {', '.join(words)}; {node} on {node.location.name}>"
+        return f"<{self.node.promises}; {self.node} on {self.node.location.name}>"
 
     def _next(
         self,
@@ -76,7 +82,7 @@ class Collection:
             "once": all(each.node.once for each in (self, *others) if "stream" in each.shape),
         }
         return wrap(
-            node.location.flow.graph.add(
+            node.location.graph.add(
                 kind=kind,
                 inputs=(node, *(other.node for other in others)),
                 shape=shape or node.shape,
@@ -96,8 +102,8 @@ class Collection:
                 f"{kind} at {here()} is given {other!r}", remedy="give a collection of this flow"
             )
         a, b = self.node, other.node
-        if a.location.flow is not b.location.flow:
-            raise other_flow(kind, a, a.location.flow.name, str(b), b.location.flow.name)
+        if a.location.graph is not b.location.graph:
+            raise other_flow(kind, a, str(b), b.location)
         if a.location is not b.location:
             raise WrongLocation(
                 f"{kind} at {here()} joins {a} on {a.location.name} with {b} on {b.location.name}: "
@@ -154,7 +160,7 @@ class Collection:
             remedy=f"{instead}.unique() drops repeated elements",
         )
 
-    def _needs_tick(self, kind: str) -> Tick:
+    def _needs_tick(self, kind: str) -> Clock:
         tick = self.node.tick
         if tick is None:
             raise WrongLocation(
@@ -172,14 +178,11 @@ class Collection:
             )
 
     def _read(
-        self, kind: str, tick: Tick, reason: NonDet, point: AlignPoint | None = None, **args: Any
+        self, kind: str, tick: Clock, reason: NonDet, point: AlignToken | None = None, **args: Any
     ) -> Any:
         """The read of a prefix or a version into a tick."""
-        from trueline.flow.align_point import AlignPoint
-        from trueline.flow.locations import Tick
-
         node = self.node
-        if not isinstance(tick, Tick):
+        if not isinstance(tick, Clock):
             raise InputError(f"{kind} at {here()} is given {tick!r} for a tick", remedy="give process.tick()")
         self._needs_reason(kind, reason)
         if node.tick is not None:
@@ -188,8 +191,8 @@ class Collection:
                 remedy="use it as it is, or leave the tick first with .all_ticks() or .latest()",
                 node=node,
             )
-        if tick.location.flow is not node.location.flow:
-            raise other_flow(kind, node, node.location.flow.name, tick.name, tick.location.flow.name)
+        if tick.location.graph is not node.location.graph:
+            raise other_flow(kind, node, tick.name, tick.location)
         if tick.location is not node.location:
             raise WrongLocation(
                 f"{kind} at {here()} reads {node} on {node.location.name} in a tick of {tick.location.name}",
@@ -204,22 +207,46 @@ class Collection:
                 rule="unbounded",
             )
         if point is not None:
-            AlignPoint.check(point, kind, node)
+            self._needs_point(kind, point)
         return self._next(kind, reason=reason, tick=tick, bounded=True, point=point, args=args)
 
-    def _release(self, point: AlignPoint) -> Any:
-        from trueline.flow.align_point import AlignPoint
+    def _read_version(self, tick: Clock, point: AlignToken, reason: NonDet, side: str) -> Any:
+        """The aligned read of a live value, on one side of the cut (A27)."""
+        if side not in ("after", "before"):
+            raise InputError(
+                f"side={side!r}", remedy="give 'after' (includes what this execution takes) or 'before'"
+            )
+        return self._read("snapshot_aligned", tick, reason, point, side=side)
 
-        AlignPoint.check(point, "release_aligned", self.node)
+    def _release(self, point: AlignToken) -> Any:
+        self._needs_point("release_aligned", point)
         self._outside("release_aligned")
         return self._next("release_aligned", point=point)
 
-    def _tag(self, point: AlignPoint) -> Any:
-        from trueline.flow.align_point import AlignPoint
-
-        AlignPoint.check(point, "aligned_at", self.node)
+    def _tag(self, point: AlignToken) -> Any:
+        self._needs_point("aligned_at", point)
         self._outside("aligned_at")
         return self._next("aligned_at", point=point)
+
+    def _needs_point(self, kind: str, point: AlignToken) -> None:
+        """Refuse what is not an align point, or one of another place (A16)."""
+        node = self.node
+        given: object = point
+        if not isinstance(given, AlignToken):
+            raise InputError(
+                f"{kind} at {here()} is given {point!r} for an align point",
+                remedy="give process.local_align_point()",
+            )
+        if point.location.graph is not node.location.graph:
+            raise other_flow(kind, node, point.name, point.location)
+        if point.location is not node.location:
+            raise WrongLocation(
+                f"{kind} at {here()} uses align point {point.name!r} of {point.location.name} ({point.site}) "
+                f"on {node}, which is on {node.location.name}: an align point holds on one machine",
+                remedy=f"make one there: {node.location.variable}.local_align_point()",
+                node=node,
+                rule="align:A16",
+            )
 
     def _outside(self, kind: str) -> None:
         if self.node.tick is not None:

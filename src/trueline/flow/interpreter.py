@@ -49,7 +49,7 @@ class Interpreter:
         self._waiters: list[asyncio.Future[None]] = []
 
     def __repr__(self) -> str:
-        return f"<Interpreter of {self.compiled.flow.name}, seed {self.seed}, {self.steps} steps>"
+        return f"<Interpreter of {self.compiled.graph.name}, seed {self.seed}, {self.steps} steps>"
 
     def _choose(self, ways: int, _: Any) -> int:
         return 0 if self._random.random() < 0.5 else self._random.randrange(ways)
@@ -82,7 +82,7 @@ class Interpreter:
             return limit
         names = ", ".join(unit.name for unit in self.machine.ready())
         raise EndlessLoop(
-            f"{self.compiled.flow.name} does not come to rest in {limit} steps; ready now: {names}",
+            f"{self.compiled.graph.name} does not come to rest in {limit} steps; ready now: {names}",
             remedy="let less come back than goes round, or give a larger limit",
         )
 

@@ -15,11 +15,11 @@ from typing import Any, Final
 from trueline.errors import EndlessLoop, InputError, TruelineError
 from trueline.flow.claims import order_makes_no_difference
 from trueline.flow.compiled import CompiledFlow, LooseUnit, TickUnit, Unit
-from trueline.flow.freezing import frozen
 from trueline.flow.graph import Node
 from trueline.flow.hooks import Choose, Hook, ValueHook, take_parts
 from trueline.flow.markers import NOTHING
-from trueline.flow.operators import Run, check_keyed, first_value, step
+from trueline.flow.operators import Operator, check_keyed, first_value, step
+from trueline.flow.values import frozen
 from trueline.flow.wiring import Wiring, eager, failed
 
 ROUNDS: Final = 10_000
@@ -256,9 +256,9 @@ class Machine:
 
     # --- running ------------------------------------------------------------------------
 
-    def _run(self, runs: list[Run]) -> None:
+    def _run(self, runs: list[Operator]) -> None:
         w, s = self._wires, self._slots
-        run: Run | None = None
+        run: Operator | None = None
         try:
             for run in runs:
                 run(w, s)
@@ -270,7 +270,7 @@ class Machine:
                 raise
             raise failed(op.node, error, [w[i] for i in op.ins]) from error
 
-    def _pass(self, runs: list[Run]) -> None:
+    def _pass(self, runs: list[Operator]) -> None:
         """Deterministic work, until it rests."""
         try:
             self._run(runs)

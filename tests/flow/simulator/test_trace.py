@@ -11,7 +11,7 @@ from tests.flow.simulator import counters
 from trueline.errors import Counterexample, SimulationError
 from trueline.flow import Flow, nondet
 from trueline.flow.simulator.choices import deviations, trimmed
-from trueline.flow.simulator.shrinking import plainness, shrink
+from trueline.flow.simulator.search import plainness, shrink
 
 
 def failing(make=counters.naive, body=counters.write_then_read, **options):

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trueline.errors import InputError, SimulationError
-
-if TYPE_CHECKING:
-    from trueline.flow.flow import Flow
-    from trueline.flow.simulator.runner import Runner
+from trueline.flow.graph import Graph
+from trueline.flow.simulator.execution import Running
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,7 @@ def _whole(limit: Any) -> int:
 class Faults:
     """The faults of one search, and how many of them are left in this execution."""
 
-    def __init__(self, faults: Iterable[Fault], flow: Flow) -> None:
+    def __init__(self, faults: Iterable[Fault], graph: Graph) -> None:
         self.faults = tuple(faults)
         for fault in self.faults:
             if not isinstance(fault, Fault):
@@ -79,7 +77,7 @@ class Faults:
                 )
         self._redeliver = next((f for f in self.faults if isinstance(f, Redelivery)), None)
         self._crash = next((f for f in self.faults if isinstance(f, Crash)), None)
-        self._known(flow)
+        self._known(graph)
         self._counts: dict[tuple[str, int], int] = {}
         self._sent: tuple[tuple[str, Any, int], ...] = ()
         self.reset()
@@ -87,9 +85,9 @@ class Faults:
     def __bool__(self) -> bool:
         return self._redeliver is not None or self._crash is not None
 
-    def _known(self, flow: Flow) -> None:
-        sources = {node.name for node in flow.graph.named("source")}
-        points = {point.name for point in flow.points}
+    def _known(self, graph: Graph) -> None:
+        sources = {node.name for node in graph.named("source")}
+        points = {point.name for point in graph.points}
         for fault in self.faults:
             names: tuple[str, ...] = ()
             known: set[str] = set()
@@ -100,15 +98,15 @@ class Faults:
             for name in names:
                 if name not in known:
                     raise SimulationError(
-                        f"{fault!r} names {name!r}, which flow {flow.name!r} does not have",
+                        f"{fault!r} names {name!r}, which flow {graph.name!r} does not have",
                         remedy=f"it has: {', '.join(sorted(known)) or 'none'}",
                         code="UnknownName",
                     )
 
-    def drifting(self, flow: Flow) -> frozenset[int]:
+    def drifting(self, graph: Graph) -> frozenset[int]:
         """The points that are not honoured, by number."""
         names = [f.points for f in self.faults if isinstance(f, Drift)]
-        return frozenset(p.id for p in flow.points for chosen in names if not chosen or p.name in chosen)
+        return frozenset(p.id for p in graph.points for chosen in names if not chosen or p.name in chosen)
 
     # --- in an execution ----------------------------------------------------------------
 
@@ -132,14 +130,14 @@ class Faults:
         if self._redeliver is not None and (not self._redeliver.sources or source in self._redeliver.sources):
             self._sent += tuple((source, value, member) for value in values)
 
-    def before(self, runner: Runner) -> None:
+    def before(self, runner: Running) -> None:
         """Before an execution an element may arrive again."""
         self._arrives_again(runner)
         if self._crashes:
             machine = runner.machine
             self._counts = {at: len(machine.outputs(*at)) for at in runner.compiled.sinks}
 
-    def at_rest(self, runner: Runner) -> bool:
+    def at_rest(self, runner: Running) -> bool:
         """When nothing is left to happen an element may arrive again; says whether one did."""
         return (
             bool(self._redeliveries and self._sent)
@@ -147,7 +145,7 @@ class Faults:
             and self._arrives_again(runner, 0)
         )
 
-    def _arrives_again(self, runner: Runner, held: int = 1) -> bool:
+    def _arrives_again(self, runner: Running, held: int = 1) -> bool:
         if not self._redeliveries or not self._sent:
             return False
         ways = len(self._sent) + held
@@ -161,7 +159,7 @@ class Faults:
         runner.machine.send(source, value, member=member)
         return True
 
-    def after(self, runner: Runner) -> None:
+    def after(self, runner: Running) -> None:
         """After an execution it may turn out that it crashed: what was out by then comes out twice."""
         if not self._crashes:
             return

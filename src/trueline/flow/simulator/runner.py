@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trueline.errors import (
     ClaimBroken,
@@ -20,38 +20,19 @@ from trueline.errors import (
     InputError,
     SimulationError,
 )
-from trueline.flow.freezing import frozen
+from trueline.flow.compiled import CompiledFlow
 from trueline.flow.machine import Machine
 from trueline.flow.simulator.choices import Picker, Walk
+from trueline.flow.simulator.execution import Ended, Pruned
 from trueline.flow.simulator.faults import Faults
-from trueline.flow.simulator.script import Script
-from trueline.flow.simulator.search import Attempt
+from trueline.flow.simulator.script import Script, ScriptedOperator
+from trueline.flow.simulator.search import Ending
 from trueline.flow.simulator.simulation import Simulation
 from trueline.flow.simulator.tracer import Tracer, where
-
-if TYPE_CHECKING:
-    from trueline.flow.compiled import CompiledFlow
+from trueline.flow.values import frozen
 
 Body = Callable[[Simulation], object]
 FINDINGS = (ElementFailed, ClaimBroken, EndlessLoop)  # of a flow, not of how it is tested
-
-
-class Ended(BaseException):
-    """This execution has seen what it was made for; no `except Exception` of a body's stops it."""
-
-    outcome = "passed"
-
-
-class Discarded(Ended):
-    """This execution is not one of those the test is about."""
-
-    outcome = "discarded"
-
-
-class Pruned(Ended):
-    """From here on everything was seen."""
-
-    outcome = "pruned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +81,7 @@ class Runner:
 
     # --- one execution ------------------------------------------------------------------
 
-    def execute(self, picker: Picker) -> Attempt:
+    def execute(self, picker: Picker) -> Ending:
         """Run the body once."""
         self.picker, self.pick = picker, picker.pick
         self._begin(picker)
@@ -260,19 +241,28 @@ class Runner:
         """Whether the order of a sink's elements is promised."""
         return self._ordered.get(sink, True)
 
-    def start_script(self) -> Script:
+    def sent(self, source: str, values: tuple[Any, ...], member: int) -> None:
+        """Let faults know what may be delivered again."""
+        if self.faults:
+            self.faults.sent(source, values, member)
+
+    def disturb(self) -> bool:
+        """At rest, let a fault happen; says whether one did."""
+        return bool(self.faults) and self.faults.at_rest(self)
+
+    def scripted(self, what: str) -> ScriptedOperator:
         """Let the body prescribe decisions; what it prescribes is not part of the states that are kept."""
         if self.script is None:
             self.resumes = False
             self._marks.clear()
             self.script = Script(self.compiled)
-        return self.script
+        return self.script.handle(what)
 
 
 _ENDINGS = {
-    "passed": Attempt("passed"),
-    "discarded": Attempt("discarded"),
-    "pruned": Attempt("pruned"),
+    "passed": Ending("passed"),
+    "discarded": Ending("discarded"),
+    "pruned": Ending("pruned"),
 }
 
 
@@ -291,6 +281,6 @@ def _is_failed_test(error: BaseException) -> bool:
     return outcomes is not None and isinstance(error, outcomes.fail.Exception)
 
 
-def _failure(error: BaseException) -> Attempt:
+def _failure(error: BaseException) -> Ending:
     place = where(error)
-    return Attempt("failed", error, (type(error), place.file, place.line) if place else (type(error),))
+    return Ending("failed", error, (type(error), place.file, place.line) if place else (type(error),))

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from trueline.errors import SimulationError
-from trueline.flow.claims import copied, is_fixed
-
-if TYPE_CHECKING:
-    from trueline.flow.simulator.runner import Runner
-    from trueline.flow.simulator.script import Handle
+from trueline.flow.simulator.execution import Discarded, Driven, Ended
+from trueline.flow.simulator.script import ScriptedOperator
+from trueline.flow.values import copied, is_fixed
 
 _NOTHING: Any = object()
+
+
+class Scriptable(Driven, Protocol):
+    """An execution whose decisions a test may also prescribe."""
+
+    def scripted(self, what: str) -> ScriptedOperator:
+        """Take over the decisions of one operator."""
 
 
 class Simulation:
@@ -26,7 +31,7 @@ class Simulation:
 
     __slots__ = ("_runner",)
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Scriptable) -> None:
         self._runner = runner
 
     # --- in -----------------------------------------------------------------------------
@@ -42,8 +47,7 @@ class Simulation:
         if runner.tracer is not None:
             runner.tracer.sent(source, values, member)
         runner.machine.send(source, *map(_own, values), member=member)
-        if runner.faults:
-            runner.faults.sent(source, values, member)
+        runner.sent(source, values, member)
         runner.record("send", source, values)
 
     # --- out ----------------------------------------------------------------------------
@@ -114,7 +118,7 @@ class Simulation:
         if known:
             return
         runner.reads += 1
-        while runner.step() or (runner.faults and runner.faults.at_rest(runner)):
+        while runner.step() or runner.disturb():
             pass
         runner.tainted = runner.poisoned = False
         if runner.tracer is not None:
@@ -150,8 +154,6 @@ class Simulation:
                 )
             runner.record("fork", "", goes_on)
         if not goes_on:
-            from trueline.flow.simulator.runner import Ended
-
             check()
             raise Ended
 
@@ -173,15 +175,13 @@ class Simulation:
     def assume(self, condition: object) -> None:
         """Go on only where this holds; other executions are set aside, and counted."""
         if not condition:
-            from trueline.flow.simulator.runner import Discarded
-
             raise Discarded
 
     # --- scripts ------------------------------------------------------------------------
 
-    def at(self, what: str) -> Handle:
+    def at(self, what: str) -> ScriptedOperator:
         """Take over the decisions of one operator, named by words of its reason, kind or source line."""
-        return self._runner.start_script().handle(what)
+        return self._runner.scripted(what)
 
     # --- inside -------------------------------------------------------------------------
 
