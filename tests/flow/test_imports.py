@@ -32,7 +32,7 @@ def known_modules(room: str) -> dict[str, set[str]]:
     return found
 
 
-@pytest.mark.parametrize(("room", "exceptions"), [("flow", RETURN_EACH_OTHER)])
+@pytest.mark.parametrize(("room", "exceptions"), [("flow", RETURN_EACH_OTHER), ("run", {})])
 def test_no_module_imports_itself_by_way_of_others(room, exceptions):
     graph = {name: known - exceptions.get(name, set()) for name, known in known_modules(room).items()}
     try:

@@ -23,7 +23,7 @@ from tests.run.sequential import random_run, sequential
 from trueline.errors import CorruptionError, InputError, JournalBusy, JournalDamaged, RunFailed, StoreError
 from trueline.run import ERASED, Inline, Journal, Processes, Run, Step, Threads
 from trueline.run.fingerprint import fingerprint
-from trueline.run.plain import digest_of, text_of, value_of
+from trueline.run.json_values import digest_of, text_of, value_of
 
 # Each call is written down before it is made; the process kills itself in the middle of one.
 PREPARATION = """

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from trueline.errors import InputError
+from trueline.run.equality import same
 from trueline.run.generations import Generations
-from trueline.run.sameness import same
 from trueline.run.step import Step
 
 Entry: TypeAlias = tuple[Generations, Any]

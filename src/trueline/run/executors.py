@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeAlias
 from trueline.errors import InputError
 from trueline.run.attempt import Attempt, Outcome, work
 from trueline.run.keys import named
+from trueline.run.purity import checked
 from trueline.run.step import Step
 
 Post: TypeAlias = Callable[[Attempt, Outcome | BaseException], None]
@@ -148,12 +149,7 @@ class Inline:
         place = self._random.randrange(len(self._waiting)) if self._random else 0
         step, attempt, items = self._waiting.pop(place)
         start = time.perf_counter()
-        if self._check:
-            from trueline.run.checking import checked
-
-            outcome = checked(step, items, attempt.token)
-        else:
-            outcome = work(step, items, attempt.token)
+        outcome = checked(step, items, attempt.token) if self._check else work(step, items, attempt.token)
         outcome.seconds = time.perf_counter() - start if self._random is None else 0.001 * len(items)
         self._post(attempt, outcome)
         return True

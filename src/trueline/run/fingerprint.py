@@ -13,7 +13,7 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from trueline.errors import InputError
-from trueline.run.plain import digest_of, text_of
+from trueline.run.json_values import digest_of, text_of
 from trueline.run.step import Step
 
 

@@ -22,7 +22,7 @@ from uuid import uuid4
 from trueline.errors import InputError, JournalBusy, JournalDamaged, StoreError
 from trueline.run.fingerprint import fingerprint
 from trueline.run.generations import Generations
-from trueline.run.plain import digest_of, text_of, value_of
+from trueline.run.json_values import digest_of, text_of, value_of
 from trueline.run.step import ERASED, Step
 
 VERSION: Final = 1
@@ -30,7 +30,7 @@ _SUM: Final = b',"sum":"'
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class JournalEntry:
     """One line: a step's work on a key that ended. `out` equals `given` where nothing changed."""
 
     run: str
@@ -42,7 +42,7 @@ class Entry:
 
 
 @dataclass
-class Session:
+class JournalSession:
     """One run that wrote into a journal: its steps, and how many pieces of work of each it finished."""
 
     run: str
@@ -84,7 +84,7 @@ class Journal:
         self.path = Path(path)
         self.encode = encode
         self.decode = decode
-        self.sessions: list[Session] = []
+        self.sessions: list[JournalSession] = []
         self.torn = 0  # bytes of a torn end that were dropped
         self._known: dict[str, str | None] = {}
         self._identities: tuple[str, ...] = ()
@@ -95,17 +95,19 @@ class Journal:
 
     # --- looking ----------------------------------------------------------------------
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[JournalEntry]:
         """Yield what is in the file, oldest first."""
         for line, _ in _lines(self.path):
             if "key" in line:
                 key = value_of(json.dumps(line["key"]))
-                yield Entry(line["run"], line["step"], key, tuple(line["gens"]), line["in"], line["out"])
+                yield JournalEntry(
+                    line["run"], line["step"], key, tuple(line["gens"]), line["in"], line["out"]
+                )
 
     def read(self) -> Journal:
         """Read the file, if it is there; a torn end is left out and counted."""
         self.sessions, self._known, self._familiar = [], {}, set()
-        sessions: dict[str, Session] = {}
+        sessions: dict[str, JournalSession] = {}
         end = 0
         for line, end in _lines(self.path):  # noqa: B007 (the last one counts)
             if "steps" in line:
@@ -117,7 +119,7 @@ class Journal:
         self.torn = self.path.stat().st_size - end if self.path.exists() else 0
         return self
 
-    def _session(self, line: dict[str, Any], sessions: dict[str, Session]) -> None:
+    def _session(self, line: dict[str, Any], sessions: dict[str, JournalSession]) -> None:
         if line["journal"] != VERSION:
             raise InputError(
                 f"{self.path} is a journal of version {line['journal']}",
@@ -125,11 +127,13 @@ class Journal:
             )
         count = len(line["steps"])
         identities = tuple(line["identities"])
-        session = Session(line["run"], line["at"], tuple(line["steps"]), identities, [0] * count, [0] * count)
+        session = JournalSession(
+            line["run"], line["at"], tuple(line["steps"]), identities, [0] * count, [0] * count
+        )
         self.sessions.append(session)
         sessions[session.run] = session
 
-    def _entry(self, line: dict[str, Any], session: Session) -> None:
+    def _entry(self, line: dict[str, Any], session: JournalSession) -> None:
         index = line["step"]
         session.finished[index] += 1
         session.changed[index] += line["in"] != line["out"]

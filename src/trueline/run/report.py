@@ -27,18 +27,18 @@ class StepReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """All steps, and what failed."""
 
     steps: tuple[StepReport, ...]
     failures: tuple[Failure, ...]
 
     @classmethod
-    def of(cls, coordinator: Coordinator) -> Report:
+    def of(cls, coordinator: Coordinator) -> RunReport:
         """Look at a coordinator."""
         steps = tuple(
-            StepReport(line.name, line.calls, line.kept, line.wasted, line.cancelled, line.reused)
-            for line in coordinator.lines
+            StepReport(state.name, state.calls, state.kept, state.wasted, state.cancelled, state.reused)
+            for state in coordinator.states
         )
         return cls(steps, tuple(coordinator.failures))
 

@@ -16,11 +16,11 @@ from trueline.run.executors import Executor, Threads
 from trueline.run.failure import Failure
 from trueline.run.inbox import Gate
 from trueline.run.journal import Journal
-from trueline.run.journaling import Journaling
+from trueline.run.journal_executor import JournalExecutor
 from trueline.run.keys import named
-from trueline.run.report import Report
+from trueline.run.notify import watchers
+from trueline.run.report import RunReport
 from trueline.run.step import Step
-from trueline.run.watching import watchers
 
 
 class Run:
@@ -55,7 +55,9 @@ class Run:
         self.steps = tuple(steps)
         executor = executor or Threads(workers)
         if journal is not None:
-            executor = Journaling(executor, journal if isinstance(journal, Journal) else Journal(journal))
+            executor = JournalExecutor(
+                executor, journal if isinstance(journal, Journal) else Journal(journal)
+            )
         self._gate = Gate(queue)
         self._coordinator = Coordinator(
             self.steps,
@@ -74,7 +76,7 @@ class Run:
         self._closed = False
         self._result: dict[Any, Any] = {}
         self._error: BaseException | None = None
-        self._told = False
+        self._raised = False
 
     # --- all at once ------------------------------------------------------------------
 
@@ -177,13 +179,13 @@ class Run:
         """Raise what ended the run, once; whoever asks again is told that it has failed."""
         if self._error is None:
             return
-        if self._told:
+        if self._raised:
             raise InputError("the run has failed", remedy="see its failures; make another") from self._error
-        self._told = True
+        self._raised = True
         raise self._error
 
     def _abort(self, thread: threading.Thread, error: BaseException) -> None:
-        self._told = True
+        self._raised = True
         self._coordinator.inbox.abort(error)
         self._over.wait()
         thread.join()
@@ -210,9 +212,9 @@ class Run:
         return tuple(self._coordinator.failures)
 
     @property
-    def report(self) -> Report:
+    def report(self) -> RunReport:
         """What was done, kept and thrown away, step by step."""
-        return Report.of(self._coordinator)
+        return RunReport.of(self._coordinator)
 
 
 def _check_count(name: str, count: object) -> None:

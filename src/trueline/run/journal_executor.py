@@ -10,7 +10,7 @@ from typing import Any
 from trueline.run.attempt import Attempt, Outcome
 from trueline.run.executors import Executor, Post
 from trueline.run.journal import Journal
-from trueline.run.plain import digest_of, text_of, value_of
+from trueline.run.json_values import digest_of, text_of, value_of
 from trueline.run.step import Step
 
 
@@ -24,7 +24,7 @@ class _Begun:
     texts: dict[Any, tuple[str, str]] = field(default_factory=dict)  # key → its text, the value's digest
 
 
-class Journaling:
+class JournalExecutor:
     """Looks every value up before it is worked on, and writes down what was made of it.
 
     What is written does not depend on whether the work was still wanted when it ended: a step is a

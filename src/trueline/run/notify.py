@@ -1,16 +1,18 @@
-"""Tells those who watch a run what happens in it."""
+"""Notifies the observers of a run of what happens; `watching` adds observers to runs that others make."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol, runtime_checkable
 
 from trueline.run.attempt import Attempt, Entry
 from trueline.run.events import Event, Observer, Watcher, What
 
 
-class Teller:
+class Notifier:
     """Makes events; where nobody watches it is false, and nothing is made."""
 
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
@@ -36,7 +38,7 @@ class Teller:
         """Return the seconds since the run began."""
         return time.perf_counter() - self._started
 
-    def tell(
+    def notify(
         self,
         what: What,
         step: int,
@@ -46,9 +48,11 @@ class Teller:
     ) -> None:
         """Tell of one key, or of a step."""
         if self._observers:
-            self.tell_all(what, step, {key: entry}, attempt)
+            self.notify_all(what, step, {key: entry}, attempt)
 
-    def tell_all(self, what: What, step: int, entries: Mapping[Any, Entry], attempt: Attempt | None) -> None:
+    def notify_all(
+        self, what: What, step: int, entries: Mapping[Any, Entry], attempt: Attempt | None
+    ) -> None:
         """Tell of several keys."""
         if not self._observers:
             return
@@ -61,3 +65,40 @@ class Teller:
             event = Event(what, step, key, gens, number, at, worker, value, ahead, seconds)
             for observer in self._observers:
                 observer.event(event)
+
+
+# --- observers of runs that others make -----------------------------------------------
+
+_watchers: ContextVar[tuple[Observer, ...]] = ContextVar("trueline_run_watchers", default=())
+
+
+@runtime_checkable
+class Seated(Protocol):
+    """An observer that several runs may have at once: each is watched from a seat of its own."""
+
+    def seat(self) -> Observer:
+        """Return who watches one run."""
+
+
+@contextmanager
+def watching(*observers: Observer) -> Iterator[None]:
+    """Have observers watch every run that is made inside the block, by whatever makes it.
+
+    >>> from trueline.run import Recording, Run, Step, watching
+    >>> recording = Recording()
+    >>> with watching(recording):
+    ...     Run([Step(map=lambda key, value: value + 1, name="add")]).execute({"a": 1})
+    {'a': 2}
+    >>> [piece.name for piece in recording.pieces]
+    ['add']
+    """
+    token = _watchers.set((*_watchers.get(), *observers))
+    try:
+        yield
+    finally:
+        _watchers.reset(token)
+
+
+def watchers() -> tuple[Observer, ...]:
+    """Return those who watch the run that is being made."""
+    return tuple(each.seat() if isinstance(each, Seated) else each for each in _watchers.get())

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from trueline.errors import InputError
 from trueline.run.attempt import Outcome, Token, work
-from trueline.run.sameness import same
+from trueline.run.equality import same
 from trueline.run.step import ERASED, Step
 
 _UNKNOWN: Final = object()
