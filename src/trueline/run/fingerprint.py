@@ -28,8 +28,28 @@ def fingerprint(step: Step, index: int) -> str:
     return digest_of(*about, *_of_class(type(step)), *_of_attributes(step))
 
 
+def names_in(step: Step) -> list[str]:
+    """Return the classes that a fingerprint holds by module and name: renaming one makes another step.
+
+    >>> names_in(Step(map=lambda key, value: value))
+    ['trueline.run.step.Step']
+    """
+    parts = (*_of_class(type(step)), *_of_attributes(step))
+    return list(dict.fromkeys(str(each) for each in parts if isinstance(each, _ClassName)))
+
+
+class _ClassName(str):
+    """A part of a fingerprint that is the name of a class."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, kind: type) -> _ClassName:
+        return cls(f"{kind.__module__}.{kind.__qualname__}")
+
+
 def _of_class(kind: type) -> Iterator[str]:
-    yield f"{kind.__module__}.{kind.__qualname__}"
+    yield _ClassName.of(kind)
     for each in kind.__mro__:
         if each in (Step, object):
             continue
@@ -86,4 +106,4 @@ def _plain(value: Any) -> Iterator[str]:
     try:
         yield text_of(value)
     except (InputError, RecursionError):
-        yield f"{type(value).__module__}.{type(value).__qualname__}"
+        yield _ClassName.of(type(value))

@@ -1,37 +1,39 @@
 """The journal of a run: what each step made of each value, so that an interrupted run goes on where it was.
 
-A file of JSON lines that only grows. Each line ends with a checksum; a line
-that was torn when the process died is dropped. What was begun and did not end
-is not in it.
+A SQLite database. Values are JSON text in it, looked up one by one and never read all at once. Each entry
+has a checksum. What was begun and did not end is not in it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from trueline.errors import InputError, JournalBusy, JournalDamaged, StoreError
-from trueline.run.fingerprint import fingerprint
+from trueline.errors import InputError, TruelineError
+from trueline.run.fingerprint import fingerprint, names_in
 from trueline.run.generations import Generations
+from trueline.run.journal_file import JournalFile, damaged, errors_of
 from trueline.run.json_values import digest_of, text_of, value_of
 from trueline.run.step import ERASED, Step
 
-VERSION: Final = 1
-_SUM: Final = b',"sum":"'
+# Entries are inserted so many by one statement: each statement hands the interpreter to other threads.
+_TOGETHER: Final = (256, 16, 1)
+_ROW: Final = "(?,?,?,?,?,?,?,?)"
+_INSERT: Final = "INSERT INTO entry (run, step, identity, key, gens, given, made, sum) VALUES "
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One line: a step's work on a key that ended. `out` equals `given` where nothing changed."""
+    """A step's work on a key that ended. `out` equals `given` where nothing changed."""
 
     run: str
     step: int
@@ -85,120 +87,136 @@ class Journal:
         self.encode = encode
         self.decode = decode
         self.sessions: list[JournalSession] = []
-        self.torn = 0  # bytes of a torn end that were dropped
-        self._known: dict[str, str | None] = {}
-        self._identities: tuple[str, ...] = ()
-        self._familiar: set[str] = set()  # the steps of which anything is known
-        self._file: int | None = None
+        self.notes: tuple[str, ...] = ()
+        """What the journal holds for these steps and cannot be used, and why."""
+        self._file: JournalFile | None = None
         self._lock = threading.Lock()
-        self._run = ""
+        self._run = 0
+        self._identities: list[int] = []
+        self._familiar: set[int] = set()  # the identities of which anything is known
+        self._is_whole = True  # nothing that was to be written is missing
 
     # --- looking ----------------------------------------------------------------------
 
     def entries(self) -> Iterator[JournalEntry]:
         """Yield what is in the file, oldest first."""
-        for line, _ in _lines(self.path):
-            if "key" in line:
-                key = value_of(json.dumps(line["key"]))
-                yield JournalEntry(
-                    line["run"], line["step"], key, tuple(line["gens"]), line["in"], line["out"]
-                )
+        for file in self._looking():
+            runs = dict(file.sql.execute("SELECT id, name FROM run"))
+            rows = file.sql.execute(
+                "SELECT id, run, step, identity, key, gens, given, made, sum FROM entry ORDER BY id"
+            )
+            for place, *row, found in rows:
+                with self._reading(place):
+                    run, step, identity, key, gens, given, made = row
+                    if found != _sum((run, step, identity), key, gens, given, made):
+                        raise ValueError("its checksum differs")
+                    out = given if made is None else digest_of(made)
+                    entry = JournalEntry(runs[run], step, value_of(key), tuple(json.loads(gens)), given, out)
+                yield entry
 
     def read(self) -> Journal:
-        """Read the file, if it is there; a torn end is left out and counted."""
-        self.sessions, self._known, self._familiar = [], {}, set()
-        sessions: dict[str, JournalSession] = {}
-        end = 0
-        for line, end in _lines(self.path):  # noqa: B007 (the last one counts)
-            if "steps" in line:
-                self._session(line, sessions)
-            elif "key" in line:
-                self._entry(line, sessions[line["run"]])
-            else:
-                sessions[line["run"]].ended = True
-        self.torn = self.path.stat().st_size - end if self.path.exists() else 0
+        """Read which runs wrote the file, and how much each of them finished, if the file is there."""
+        self.sessions = []
+        for file in self._looking():
+            sql = file.sql
+            with self._reading():
+                found: dict[int, JournalSession] = {}
+                for run, name, at, ended in sql.execute("SELECT id, name, at, ended FROM run ORDER BY id"):
+                    found[run] = JournalSession(str(name), str(at), (), (), ended=bool(ended))
+                steps = sql.execute(
+                    "SELECT run, name, digest FROM step JOIN identity ON identity.id = step.identity "
+                    "ORDER BY run, step"
+                )
+                for run, name, identity in steps:
+                    session = found[run]
+                    session.steps += (str(name),)
+                    session.identities += (str(identity),)
+                    session.finished.append(0)
+                    session.changed.append(0)
+                counts = sql.execute("SELECT run, step, count(*), count(made) FROM entry GROUP BY run, step")
+                for run, step, finished, changed in counts:
+                    found[run].finished[step], found[run].changed[step] = finished, changed
+                self.sessions = list(found.values())
         return self
 
-    def _session(self, line: dict[str, Any], sessions: dict[str, JournalSession]) -> None:
-        if line["journal"] != VERSION:
-            raise InputError(
-                f"{self.path} is a journal of version {line['journal']}",
-                remedy="name another file, or remove this one: the run then begins anew",
-            )
-        count = len(line["steps"])
-        identities = tuple(line["identities"])
-        session = JournalSession(
-            line["run"], line["at"], tuple(line["steps"]), identities, [0] * count, [0] * count
-        )
-        self.sessions.append(session)
-        sessions[session.run] = session
+    def _looking(self) -> Iterator[JournalFile]:
+        """Yield the file, if it is there, open to be looked at."""
+        if self._file is not None:
+            raise InputError(f"{self.path} is being written", remedy="look at it when the run has ended")
+        if not os.path.lexists(self.path):
+            return
+        file = JournalFile.open(self.path, write=False)
+        try:
+            with errors_of(self.path):
+                # An empty file is the beginning of a journal.
+                if file.sql.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    yield file
+        finally:
+            file.drop()
 
-    def _entry(self, line: dict[str, Any], session: JournalSession) -> None:
-        index = line["step"]
-        session.finished[index] += 1
-        session.changed[index] += line["in"] != line["out"]
-        identity = session.identities[index]
-        self._familiar.add(identity)
-        made = json.dumps(line["made"], separators=(",", ":")) if "made" in line else None
-        key = json.dumps(line["key"], separators=(",", ":"))
-        self._known[digest_of(identity, key, line["in"])] = made
+    @contextmanager
+    def _reading(self, place: int = 0) -> Iterator[None]:
+        """Whatever cannot be read of what the file holds is damage."""
+        try:
+            yield
+        except (TruelineError, OSError):
+            raise
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+            where = f"entry {place}" if place else "the table of runs"
+            raise damaged(self.path, f"{where} cannot be read, {error}", place) from error
 
     # --- while a run goes on ----------------------------------------------------------
 
     def open(self, steps: Sequence[Step]) -> None:
-        """Begin a run: read what is known, drop a torn end, write down who goes on."""
+        """Begin a run: lock the file, find out what is known, write down who goes on."""
         if self._file is not None:
             raise InputError(f"{self.path} is in use by another run", remedy="give each run its own journal")
+        self._file = JournalFile.open(self.path, write=True)
+        self._is_whole = True
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise self._refused(error) from error
-        try:
-            self._begin(steps)
+            with errors_of(self.path), self._reading():
+                self._begin(self._file, steps)
         except BaseException:
             self._release()
             raise
 
-    def _begin(self, steps: Sequence[Step]) -> None:
-        assert self._file is not None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise JournalBusy(
-                f"another run writes {self.path}", remedy="wait for its end, or name another journal"
-            ) from None
-        except OSError as error:
-            raise self._refused(error) from error
-        self.read()
-        if self.torn:
-            os.ftruncate(self._file, self.path.stat().st_size - self.torn)
-        self._run = uuid4().hex[:16]
-        self._identities = tuple(fingerprint(step, index) for index, step in enumerate(steps))
-        header = {
-            "journal": VERSION,
-            "run": self._run,
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "steps": [step.name or type(step).__name__ for step in steps],
-            "identities": list(self._identities),
-        }
-        self._write([_line(json.dumps(header, separators=(",", ":")))])
+    def _begin(self, file: JournalFile, steps: Sequence[Step]) -> None:
+        sql = file.sql
+        names = [step.name or type(step).__name__ for step in steps]
+        digests = [fingerprint(step, index) for index, step in enumerate(steps)]
+        self.notes = tuple(dict.fromkeys(_renamed(file, steps, names, digests)))
+        sql.execute("BEGIN IMMEDIATE")
+        made = (uuid4().hex[:16], datetime.now(UTC).isoformat(timespec="seconds"))
+        self._run = sql.execute("INSERT INTO run (name, at, ended) VALUES (?, ?, 0)", made).lastrowid or 0
+        self._identities = []
+        for index, (step, name, digest) in enumerate(zip(steps, names, digests, strict=True)):
+            known = sql.execute("SELECT id FROM identity WHERE digest = ?", (digest,)).fetchone()
+            if known is None:
+                about = (digest, json.dumps(names_in(step)))
+                known = (sql.execute("INSERT INTO identity (digest, names) VALUES (?, ?)", about).lastrowid,)
+            self._identities.append(known[0])
+            sql.execute("INSERT INTO step VALUES (?, ?, ?, ?)", (self._run, index, name, known[0]))
+        sql.execute("COMMIT")
+        some = "SELECT 1 FROM entry WHERE identity = ? LIMIT 1"
+        self._familiar = {each for each in self._identities if sql.execute(some, (each,)).fetchone()}
 
     def close(self) -> None:
         """End a run; everything is on the disk when it returns."""
-        if self._file is None:
+        file = self._file
+        if file is None:
             return
         try:
-            self._write([_line(json.dumps({"run": self._run, "ended": True}, separators=(",", ":")))])
-            os.fsync(self._file)
-        except OSError as error:
-            raise self._refused(error) from error
+            # Where there was no room for an entry there is none for the rest; what was committed stays.
+            if self._is_whole:
+                with errors_of(self.path):
+                    file.sql.execute("UPDATE run SET ended = 1 WHERE id = ?", (self._run,))
+                file.close()
         finally:
             self._release()
 
     def _release(self) -> None:
         if self._file is not None:
-            os.close(self._file)
+            self._file.drop()
             self._file = None
 
     def knows(self, step: int) -> bool:
@@ -211,81 +229,99 @@ class Journal:
 
     def value(self, text: str) -> Any:
         """Read a value the journal has kept."""
-        value = value_of(text)
+        with self._reading():
+            value = value_of(text)
         return value if self.decode is None or value is ERASED else self.decode(value)
+
+    def writes(self, made: str) -> list[tuple[Any, Any, Any]]:
+        """Read writes back that the journal has kept: (source or None, key, value)."""
+        with self._reading():
+            parts = [(source, dst, json.dumps(value)) for source, dst, value in json.loads(made)]
+            keys = [(value_of(json.dumps(source)), value_of(json.dumps(dst))) for source, dst, _ in parts]
+        return [(*key, self.value(text)) for key, (_, _, text) in zip(keys, parts, strict=True)]
 
     def find(self, step: int, key: str, given: str) -> tuple[bool, str | None]:
         """Look up what a step made of a key's value, by text and digest; None stands for no change."""
-        place = digest_of(self._identities[step], key, given)
-        return place in self._known, self._known.get(place)
+        assert self._file is not None
+        identity = self._identities[step]
+        with self._lock, errors_of(self.path):
+            row = self._file.sql.execute(
+                "SELECT id, run, step, gens, made, sum FROM entry WHERE identity = ? AND key = ? "
+                "AND given = ? AND run < ? ORDER BY id DESC LIMIT 1",
+                (identity, key, given, self._run),
+            ).fetchone()
+        if row is None:
+            return False, None
+        place, run, index, gens, made, found = row
+        with self._reading(place):
+            if found != _sum((run, index, identity), key, gens, given, made):
+                raise ValueError("its checksum differs")
+        return True, made
 
     def keep(self, step: int, made: Sequence[tuple[str, Generations, str, str | None]]) -> None:
-        """Write down what a step made: (key, generations, digest of what was given, text or no change)."""
-        lines = []
-        for key, gens, given, text in made:
-            body = f'{{"run":"{self._run}","step":{step},"key":{key},"gens":{list(gens)},"in":"{given}"'
-            if text is None:
-                lines.append(_line(f'{body},"out":"{given}"}}'))
-            else:
-                lines.append(_line(f'{body},"out":"{digest_of(text)}","made":{text}}}'))
-        with self._lock:
-            self._write(lines)
+        """Write down what a step made: (key, generations, digest of what was given, text or no change).
 
-    def _write(self, lines: list[bytes]) -> None:
-        """Append in one piece, so that a process that dies tears at most the last line.
-
-        Where there is no room for all of it nothing stays: behind a torn line no other may stand.
+        All of it or nothing: where there is no room nothing stays.
         """
+        owner = (self._run, step, self._identities[step])
+        values: list[Any] = []
+        last: Generations | None = None
+        stamp = ""
+        for key, gens, given, text in made:
+            if gens is not last:  # most keys of a batch have those of one batch of the step before
+                last, stamp = gens, str(list(gens))
+            values += (*owner, key, stamp, given, text, _sum(owner, key, stamp, given, text))
+        with self._lock:
+            self._write(values)
+
+    def _write(self, values: list[Any]) -> None:
         if self._file is None:
             return
-        left = memoryview(b"".join(lines))
-        end = os.fstat(self._file).st_size
-        try:
-            while left:
-                left = left[os.write(self._file, left) :]
-        except OSError as error:
-            os.ftruncate(self._file, end)
-            raise self._refused(error) from error
-
-    def _refused(self, error: OSError) -> StoreError:
-        return StoreError(
-            f"the journal {self.path} cannot be written: {error.strerror}",
-            remedy="make room or name another place; what is in it stays good",
-        )
-
-
-def _line(body: str) -> bytes:
-    raw = body[:-1].encode()
-    return raw + _SUM + f'{zlib.crc32(raw):08x}"}}\n'.encode()
+        sql = self._file.sql
+        width, start = _ROW.count("?"), 0
+        with errors_of(self.path):
+            try:
+                sql.execute("BEGIN IMMEDIATE")
+                for size in _TOGETHER:
+                    while len(values) - start >= size * width:
+                        sql.execute(_STATEMENTS[size], values[start : start + size * width])
+                        start += size * width
+                sql.execute("COMMIT")
+            except BaseException:
+                self._is_whole = False
+                if sql.in_transaction:
+                    sql.execute("ROLLBACK")
+                raise
 
 
-def _checked(raw: bytes) -> dict[str, Any] | None:
-    """Return what a line says, None if it is not whole."""
-    body, found, rest = raw.rpartition(_SUM)
-    if not found or rest != f'{zlib.crc32(body):08x}"}}\n'.encode():
-        return None
-    line = json.loads(body + b"}")
-    return line if isinstance(line, dict) else None
+_STATEMENTS: Final = {size: _INSERT + ",".join([_ROW] * size) for size in _TOGETHER}
 
 
-def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield the lines of a journal and where each ends; stop at a torn end, refuse damage before it."""
-    if not path.exists():
-        return
-    torn_at: int | None = None
-    place = 0
-    with path.open("rb") as file:
-        for raw in file:
-            place += len(raw)
-            line = _checked(raw)
-            if line is None:
-                torn_at = place - len(raw) if torn_at is None else torn_at
-            elif torn_at is not None:
-                raise JournalDamaged(
-                    f"{path} is damaged at byte {torn_at:,}",
-                    remedy="remove it: the run then begins anew",
-                    path=str(path),
-                    place=torn_at,
-                )
-            else:
-                yield line, place
+def _sum(owner: tuple[int, int, int], key: str, gens: str, given: str, made: str | None) -> int:
+    """Return the checksum of an entry; its owner is a run, a step and the identity of that."""
+    return zlib.crc32(f"{owner},{key},{gens},{given},{made}".encode())
+
+
+def _renamed(
+    file: JournalFile, steps: Sequence[Step], names: Sequence[str], digests: Sequence[str]
+) -> Iterator[str]:
+    """Say which steps the journal knows under classes and modules of other names: their work is not found.
+
+    Nothing is imported to find out: the names are compared with those of the steps as they are now.
+    """
+    known = set(digests)
+    rows = file.sql.execute(
+        "SELECT DISTINCT step.step, step.name, digest, names FROM step "
+        "JOIN identity ON identity.id = step.identity ORDER BY step.step"
+    ).fetchall()
+    found = {digest for _, _, digest, _ in rows}
+    for index, name, digest, before in rows:
+        if digest in known or index >= len(steps) or names[index] != name or digests[index] in found:
+            continue
+        now = names_in(steps[index])
+        gone = [each for each in json.loads(before) if each not in now]
+        if gone:
+            yield (
+                f"step {name!r}: {file.path} holds work of {', '.join(map(str, gone))}, which the step does "
+                f"not use under this name any more (now {', '.join(now)}); that work is done again"
+            )

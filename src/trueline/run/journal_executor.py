@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from trueline.run.attempt import Attempt, Outcome
 from trueline.run.executors import Executor, Post
 from trueline.run.journal import Journal
-from trueline.run.json_values import digest_of, text_of, value_of
+from trueline.run.json_values import digest_of, text_of
 from trueline.run.step import Step
 
 
@@ -36,6 +35,11 @@ class JournalExecutor:
         self.journal = journal
         self._begun: dict[int, _Begun] = {}
         self._post: Post | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the journal holds for these steps and cannot be used, and why."""
+        return self.journal.notes
 
     @property
     def workers(self) -> int:
@@ -99,7 +103,7 @@ class JournalExecutor:
             if begun.step.kind == "map":
                 begun.known.changed.append((key, self.journal.value(made)))
             else:
-                begun.known.writes += [(key, dst, value) for _, dst, value in self._writes(made)]
+                begun.known.writes += [(key, dst, value) for _, dst, value in self.journal.writes(made)]
         begun.items = unknown
 
     def _find_whole(self, begun: _Begun, attempt: Attempt) -> None:
@@ -107,7 +111,7 @@ class JournalExecutor:
         found, made = self.journal.find(attempt.index, *self._whole(begun))
         if found:
             begun.known.known = len(begun.items)
-            begun.known.writes = self._writes(made) if made is not None else []
+            begun.known.writes = self.journal.writes(made) if made is not None else []
             begun.items = []
 
     def _texts(self, key: Any, value: Any) -> tuple[str, str]:
@@ -116,13 +120,6 @@ class JournalExecutor:
     def _whole(self, begun: _Begun) -> tuple[str, str]:
         texts = sorted(self._texts(key, value) for key, value in begun.items)
         return "null", digest_of(*(text for pair in texts for text in pair))
-
-    def _writes(self, made: str) -> list[tuple[Any, Any, Any]]:
-        """Read writes back: (source or None, key, value)."""
-        return [
-            (value_of(json.dumps(source)), value_of(json.dumps(dst)), self.journal.value(json.dumps(value)))
-            for source, dst, value in json.loads(made)
-        ]
 
     # --- writing down -----------------------------------------------------------------
 

@@ -44,12 +44,10 @@ def digest_of(*texts: str) -> str:
     >>> digest_of("a", "b") == digest_of("ab")
     False
     """
-    hashed = blake2b(digest_size=16)
-    for text in texts:
-        raw = text.encode()
-        hashed.update(len(raw).to_bytes(8, "little"))
-        hashed.update(raw)
-    return hashed.hexdigest()
+    raws = [text.encode() for text in texts]
+    return blake2b(
+        b"".join([part for raw in raws for part in (len(raw).to_bytes(8, "little"), raw)]), digest_size=16
+    ).hexdigest()
 
 
 _WRITE: Final[dict[type, Callable[[Any], tuple[str, Any]]]] = {
