@@ -23,7 +23,7 @@ def leaves_input_alone(node: Node, fn: Callable[..., Any]) -> Callable[..., Any]
         for arg, was in zip(args, before, strict=True):
             if was is not arg and not alike(was, arg):
                 raise ClaimBroken(
-                    f"the function of {node} changes what it is given: {was!r} became {arg!r}",
+                    f"the function of {node} changes its input: {was!r} became {arg!r}",
                     remedy="return a new value and leave the old one as it is; others may still read it",
                     node=node,
                     value=was,
@@ -64,7 +64,7 @@ def _broken(node: Node, claim: str, one: tuple[Any, Any], other: tuple[Any, Any]
     return ClaimBroken(
         f"the function of {node} {claim}, but {list(one[0])!r} gives {one[1]!r}, "
         f"{list(other[0])!r} gives {other[1]!r}",
-        remedy="use .assume_ordering(nondet(…)).fold(…), or mend the function",
+        remedy="use .assume_ordering(nondet(…)).fold(…), or fix the function",
         node=node,
         value=one[0],
     )

@@ -13,12 +13,12 @@ _CLASSES: dict[str, type[Collection]] = {}
 
 
 def wrap(node: Node) -> Any:
-    """The collection of a node's shape; typed by whoever calls."""
+    """The collection of a node's shape; the caller gives it its type."""
     return _CLASSES[node.shape](node)
 
 
 def begin(location: Location, kind: str, **parts: Any) -> Any:
-    """The collection of a node that has no inputs; typed by whoever calls."""
+    """The collection of a node that has no inputs; the caller gives it its type."""
     defaults: dict[str, Any] = {
         "inputs": (),
         "location": location,
@@ -70,7 +70,9 @@ class Collection:
         node = self.node
         if fn is not None and not callable(fn):
             raise InputError(
-                f"{kind} at {here()} is given {fn!r}", remedy="give a function of the element", node=kind
+                f"{kind} at {here()} is given {fn!r}, which is not a function",
+                remedy="give a function of the element",
+                node=kind,
             )
         for other in others:
             self._same_place(kind, other)
@@ -99,7 +101,8 @@ class Collection:
         given: object = other
         if not isinstance(given, Collection):
             raise InputError(
-                f"{kind} at {here()} is given {other!r}", remedy="give a collection of this flow"
+                f"{kind} at {here()} is given {other!r}, which is not a collection",
+                remedy="give a collection of this flow",
             )
         a, b = self.node, other.node
         if a.location.graph is not b.location.graph:
@@ -107,7 +110,7 @@ class Collection:
         if a.location is not b.location:
             raise WrongLocation(
                 f"{kind} at {here()} joins {a} on {a.location.name} with {b} on {b.location.name}: "
-                "both must be at one place",
+                "both must be on one location",
                 remedy=f"send one of them first, for example .send({a.location.variable})",
                 nodes=(a, b),
             )
@@ -122,14 +125,14 @@ class Collection:
     def _needs(self, kind: str, promise: str, *, holds: bool, remedy: str) -> None:
         if not holds:
             node = self.node
-            was = {
-                "bounded": "it may still grow or change",
-                "unbounded": "it is bounded",
-                "ordered": "the order of its elements is not promised",
-                "exactly once": "its elements may be delivered again",
+            needed, but = {
+                "bounded": ("a bounded {}", "may still grow or change"),
+                "unbounded": ("an unbounded {}", "is bounded"),
+                "ordered": ("an ordered {}", "does not promise an order of its elements"),
+                "exactly once": ("a {} that is delivered exactly once", "may deliver an element again"),
             }[promise]
             raise NotPromised(
-                f"{kind} at {here()} needs its {node.shape} to be {promise}, but of {node} {was}",
+                f"{kind} at {here()} needs {needed.format(node.shape)}, but {node} {but}",
                 remedy=remedy,
                 node=node,
                 rule=promise,
@@ -164,7 +167,7 @@ class Collection:
         tick = self.node.tick
         if tick is None:
             raise WrongLocation(
-                f"{kind} at {here()} is for what is inside a tick, but {self.node} is outside",
+                f"{kind} at {here()} needs a collection in a tick, but {self.node} is outside every tick",
                 remedy="read it in a tick first with .batch or .snapshot",
                 node=self.node,
             )
@@ -173,7 +176,7 @@ class Collection:
     def _needs_reason(self, kind: str, reason: NonDet) -> None:
         if not isinstance(reason, NonDet):
             raise InputError(
-                f"{kind} at {here()} depends on timing, and is given {reason!r} instead of a reason",
+                f"{kind} at {here()} depends on timing and needs a reason, but is given {reason!r}",
                 remedy="give nondet('why any choice is right here')",
             )
 
@@ -183,7 +186,9 @@ class Collection:
         """The read of a prefix or a version into a tick."""
         node = self.node
         if not isinstance(tick, Clock):
-            raise InputError(f"{kind} at {here()} is given {tick!r} for a tick", remedy="give process.tick()")
+            raise InputError(
+                f"{kind} at {here()} is given {tick!r}, which is not a tick", remedy="give process.tick()"
+            )
         self._needs_reason(kind, reason)
         if node.tick is not None:
             raise WrongLocation(
@@ -214,7 +219,8 @@ class Collection:
         """The aligned read of a live value, on one side of the cut (A27)."""
         if side not in ("after", "before"):
             raise InputError(
-                f"side={side!r}", remedy="give 'after' (includes what this execution takes) or 'before'"
+                f"side={side!r} is not a side of the cut",
+                remedy="give 'after' (includes what this execution takes) or 'before'",
             )
         return self._read("snapshot_aligned", tick, reason, point, side=side)
 
@@ -234,7 +240,7 @@ class Collection:
         given: object = point
         if not isinstance(given, AlignToken):
             raise InputError(
-                f"{kind} at {here()} is given {point!r} for an align point",
+                f"{kind} at {here()} is given {point!r}, which is not an align point",
                 remedy="give process.local_align_point()",
             )
         if point.location.graph is not node.location.graph:
@@ -252,6 +258,6 @@ class Collection:
         if self.node.tick is not None:
             raise WrongLocation(
                 f"{kind} at {here()} is given {self.node}, which is inside {self.node.tick.name}",
-                remedy="align what is outside ticks; inside one, everything is of one moment already",
+                remedy="use it on a collection outside ticks; in a tick all reads are of one moment already",
                 node=self.node,
             )

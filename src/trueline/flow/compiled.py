@@ -112,7 +112,7 @@ class CompiledFlow:
             live = [n for n in node.inputs if not n.bounded]
             if len(live) > 1 and node.id not in self._inside:
                 raise NotPromised(
-                    f"{node} pairs the live {live[0]} with the live {live[1]}: each is of its own moment",
+                    f"{node} pairs two live values of different moments: {live[0]} and {live[1]}",
                     remedy="read the pair with .snapshot_aligned(tick, point, nondet(…)), "
                     "or take a .snapshot of each in one tick",
                     node=node,
@@ -320,8 +320,8 @@ class CompiledFlow:
         except CycleError as error:
             way = [nodes[i] for i in reversed(error.args[1])]
             raise SynchronousCycle(
-                f"inside {ticks[0].name} a node needs its own result of the same execution: {arrows(way)}",
-                remedy="let it come round one execution later: tick.cycle(), tick.state() or .defer_tick()",
+                f"in tick {ticks[0].name} a node needs its own result of the same execution: {arrows(way)}",
+                remedy="use the result of the execution before: tick.cycle(), tick.state() or .defer_tick()",
                 path=tuple(way),
                 rule="align:A24",
             ) from None
@@ -428,8 +428,8 @@ class _Reach:
 def _remark(unit: TickUnit, fed: set[int]) -> Remark:
     missing = [hook.source for hook in unit.hooks if hook.source.id not in fed]
     if missing:
-        why = f"it waits for {missing[0]}, which nothing makes before it has run"
-        remedy = "begin with a value: tick.state(init) comes round without waiting"
+        why = f"it waits for {missing[0]}, which has no value before this tick has run"
+        remedy = "begin with a value: tick.state(init) has one in the first execution"
     else:
         why = "it reads nothing that could start it"
         remedy = "read a stream or a live value in it"

@@ -42,9 +42,9 @@ def keeps(node: Node) -> str:
         "join",
         "enumerate",
     ):
-        return "nothing: it begins anew in every execution"
+        return "nothing: it starts again in every execution"
     if node.tick is not None and node.kind in ("first", "last", "zip", "merge_ordered", "assume_ordering"):
-        return "nothing: it begins anew in every execution"
+        return "nothing: it starts again in every execution"
     if node.shape == "keyed singleton" and node.tick is None and node.kind in KEEPS:
         kept += " per key"
     return kept
@@ -93,7 +93,7 @@ def explain_point(compiled: CompiledFlow, point: AlignToken) -> str:
     group = next(g for g in compiled.regions.groups if found in g.alignments)
     inside = [n for n in found.region if n not in found.boundary]
     lines.append(f"  agrees on {_names(found.boundary)}: one cut of each per execution, for every use")
-    lines.append(f"  moves into the tick: {_names(inside) or 'nothing, the uses stand right behind it'}")
+    lines.append(f"  moves into the tick: {_names(inside) or 'nothing, the uses read it directly'}")
     ticks = [tick.name for tick in group.ticks]
     if len(ticks) > 1:
         lines.append(f"  runs {' and '.join(ticks)} as one tick")

@@ -35,7 +35,7 @@ class Flow:
     def __init__(self, name: str) -> None:
         given: object = name
         if not isinstance(given, str) or not given:
-            raise InputError(f"a flow named {name!r}", remedy="give it a name")
+            raise InputError(f"{name!r} is not a name for a flow", remedy="give a text that is not empty")
         self.name = name
         self.graph = Graph(name)
         self.locations: list[Process | Cluster] = []

@@ -21,7 +21,7 @@ _HERE: Final = str(Path(__file__).parent)
 
 @dataclass(frozen=True)
 class Site:
-    """A line of somebody's source, such as the one that made a node."""
+    """A line of source code, such as the one that made a node."""
 
     file: str
     line: int

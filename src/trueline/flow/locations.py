@@ -53,15 +53,15 @@ class Building(Location):
         given: object = collection
         if not isinstance(given, Collection) or "stream" not in collection.shape:
             raise InputError(
-                f"sink {name!r} at {here()} is given {collection!r}",
-                remedy="give a stream; of a value in a tick, .all_ticks() is one",
+                f"sink {name!r} at {here()} is given {collection!r}, which is not a stream",
+                remedy="give a stream; .all_ticks() makes one of a value in a tick",
             )
         node = collection.node
         if node.location is not self or node.tick is not None:
             place = node.tick.name if node.tick else node.location.name
             raise WrongLocation(
-                f"sink {name!r} of {self.name} at {here()} is given {node} of {place}",
-                remedy="leave the tick with .all_ticks(), send what is elsewhere with .send(…)",
+                f"sink {name!r} of {self.name} at {here()} is given {node}, which is in {place}",
+                remedy="leave a tick with .all_ticks(), bring a stream to this location with .send(…)",
                 node=node,
             )
         self.graph.claim("sink", name)
@@ -121,5 +121,7 @@ class Cluster(Building, ClusterLocation):
     def __init__(self, graph: Graph, name: str, site: Site, size: int) -> None:
         given: object = size
         if isinstance(given, bool) or not isinstance(given, int) or given < 1:
-            raise InputError(f"a cluster of {size!r} members", remedy="give a whole number from 1 on")
+            raise InputError(
+                f"size={size!r} is not a number of members", remedy="give an integer of at least 1"
+            )
         super().__init__(graph, name, site, size)

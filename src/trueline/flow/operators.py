@@ -148,7 +148,9 @@ def pair(node: Node) -> Callable[[Any], tuple[Any, Any]]:
 
     def change(x: Any) -> tuple[Any, Any]:
         if not isinstance(x, tuple) or len(x) != 2:
-            raise InputError(f"{node} is given {x!r}", remedy="give pairs of key and value", node=node)
+            raise InputError(
+                f"{node} is given {x!r}, which is not a pair", remedy="give pairs of key and value", node=node
+            )
         check(x)
         return x
 
@@ -386,7 +388,7 @@ def _demux(op: Op, wiring: Wired) -> Operator:
                 to = by(x)
                 if not isinstance(to, int) or not 0 <= to < size:
                     raise InputError(
-                        f"{node} sends {x!r} to member {to!r} of {size}",
+                        f"{node} sends {x!r} to member {to!r}, but the cluster has {size} members",
                         remedy=f"name a member from 0 to {size - 1}",
                         node=node,
                     )

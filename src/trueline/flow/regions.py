@@ -24,7 +24,7 @@ ASYNC = READS | YIELDS | ALIGNED_READS | {"release_aligned"}
 
 @dataclass(frozen=True)
 class Remark:
-    """Something worth knowing that stops nothing."""
+    """A warning or a note of the compiler; the flow runs all the same."""
 
     level: str
     code: str
@@ -299,11 +299,11 @@ def _refuse_sharing_nothing(
     around = _users(instances, {i.id: upstream(graph, i, network=True, feedback=True) for i in instances})
     looped = [node for _, (node, used) in sorted(around.items()) if len(used) > 1]
     lines = [
-        f"\n    {i} rests on "
+        f"\n    {i} is made from "
         + (", ".join(str(n) for n in _roots(upstream(graph, i, network=True).values())) or "nothing")
         for i in instances
     ]
-    why = f"; they meet only in {looped[0]}, through a forward reference: a later cut" if looped else ""
+    why = f"; only a forward reference leads to {looped[0]}, which is a later cut" if looped else ""
     raise NoSharedUpstream(
         f"the uses of align point {point.name!r} ({point.site}) share nothing to agree on{why}:"
         f"{''.join(lines)}",
@@ -345,9 +345,10 @@ def _explicit(
                 )
         if not any(tag.id in above[instance.id] for tag in tags):
             raise NotAligned(
-                f"{instance} uses align point {point.name!r}, but rests on none of what is named for it: "
-                f"{', '.join(str(tag) for tag in tags)}",
-                remedy="add .aligned_at(point) to what it rests on, or name nothing and let it be found",
+                f"{instance} uses align point {point.name!r}, but is made from none of the collections that "
+                f".aligned_at names for it: {', '.join(str(tag) for tag in tags)}",
+                remedy="add .aligned_at(point) to what it is made from, or remove every .aligned_at(point): "
+                "the compiler then finds what the uses share",
                 point=point.name,
                 node=instance,
             )
@@ -381,7 +382,7 @@ def _refuse_reentrance(point: AlignToken, instances: list[Node], above: dict[int
             if early.id in above[late.id]:
                 way = path(early, late)
                 raise ReentrantAlignment(
-                    f"what leaves {early} comes back to {late} of the same align point {point.name!r}: "
+                    f"the output of {early} comes back to {late}, another use of align point {point.name!r}: "
                     f"{arrows(way)}",
                     remedy="stay inside the tick, or use another align point for the second part",
                     point=point.name,
@@ -401,8 +402,8 @@ def _refuse_asynchrony(
             way = path(start, instance)
             edge = next((n for n in way[1:-1] if n.kind in ASYNC), node)
             raise AsyncEdgeInRegion(
-                f"between {start}, which the uses of align point {point.name!r} share, and {instance} stands "
-                f"{edge}, which may lag: {arrows(way)}",
+                f"{edge} may lag, and is between {start}, shared by the uses of align point {point.name!r}, "
+                f"and {instance}: {arrows(way)}",
                 remedy="read it with the point's own .batch_aligned or .snapshot_aligned, "
                 "or fork after it instead of before",
                 point=point.name,

@@ -248,7 +248,7 @@ class Stream(Collection, Generic[T_co, B_co, O_co, R_co]):
         given: object = to
         if not isinstance(given, Location):
             raise InputError(
-                f"{kind} at {here()} is given {to!r} for a place",
+                f"{kind} at {here()} is given {to!r}, which is not a location",
                 remedy="give a process or a cluster of this flow",
                 node=node,
             )
@@ -258,10 +258,10 @@ class Stream(Collection, Generic[T_co, B_co, O_co, R_co]):
         to_cluster = kind in ("broadcast", "demux")
         if here_.is_cluster != from_cluster or there.is_cluster != to_cluster:
             raise WrongLocation(
-                f"{kind} at {here()} takes {node} from {here_.name} to {there.name}",
+                f"{kind} at {here()} cannot take {node} from {here_.name} to {there.name}",
                 remedy="send goes from process to process, broadcast and demux from a process to a cluster, "
                 "gather from a cluster to a process",
                 node=node,
             )
         if node.bounded:
-            self._needs(kind, "unbounded", holds=False, remedy="constants are everywhere: make it there")
+            self._needs(kind, "unbounded", holds=False, remedy="make the constant on the other location")

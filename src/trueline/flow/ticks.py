@@ -19,24 +19,28 @@ L = TypeVar("L", bound=Collection)
 
 @dataclass(eq=False)
 class Handle(Generic[L]):
-    """The open end of a forward reference or cycle: `complete` it with the collection it stands for."""
+    """The open end of a forward reference or cycle: `complete` it with the collection it refers to."""
 
     node: Node
 
     def complete(self, collection: L) -> None:
-        """Say what the reference stands for."""
+        """Say what the reference refers to."""
         cycles = self.node.location.graph.cycles
         want, got = self.node, getattr(collection, "node", None)
         if got is None:
-            raise InputError(f"complete at {here()} is given {collection!r}", remedy="give a collection")
+            raise InputError(
+                f"complete at {here()} is given {collection!r}, which is not a collection",
+                remedy="give a collection",
+            )
         if want.id in cycles:
             raise Unfinished(
                 f"{want} is completed a second time at {here()}", remedy="complete it once", node=want
             )
         if got.location is not want.location or (got.tick is not want.tick and not got.constant):
             raise WrongLocation(
-                f"{want} on {want.location.name} is completed at {here()} with {got}, which is elsewhere",
-                remedy="complete it with a collection of its own place",
+                f"{want} on {want.location.name} is completed at {here()} with {got}, which is on another "
+                "location or in another tick",
+                remedy="complete it with a collection of its own location and tick",
                 nodes=(want, got),
             )
         # Order and repeats are promises about elements; a value has none, whatever it was made of.
@@ -57,7 +61,7 @@ class Tick(Clock):
     def forward_ref(
         self, *, ordered: bool = True
     ) -> tuple[Handle[Stream[Any, Bounded, Unordered, ExactlyOnce]], Stream[Any, Bounded, Any, ExactlyOnce]]:
-        """A stream of this tick that is said later, in the same execution."""
+        """A stream of this tick that is completed later, with what it has in the same execution."""
         stream = begin(self.location, "forward_ref", tick=self, bounded=True, ordered=ordered)
         return Handle(stream.node), stream
 

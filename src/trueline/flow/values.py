@@ -8,7 +8,7 @@ from typing import Any
 
 
 def is_fixed(value: Any) -> bool:
-    """Whether a value cannot change, as far as Python can tell."""
+    """Whether a value cannot change, as far as Python knows."""
     try:
         hash(value)
     except Exception:  # noqa: BLE001 (a class may refuse to be hashed as it likes)
@@ -60,7 +60,7 @@ def alike(a: Any, b: Any) -> bool:
 def _same_bytes(a: Any, b: Any, *, otherwise: bool) -> bool:
     try:
         return pickle.dumps(a) == pickle.dumps(b)
-    except Exception:  # noqa: BLE001 (nothing can be told of what cannot be written down)
+    except Exception:  # noqa: BLE001 (what cannot be pickled cannot be compared so)
         return otherwise
 
 

@@ -47,7 +47,7 @@ class Wiring:
         self.check = check
         self.in_place = in_place
         self.choose: Choose = eager
-        """Who decides the order of things inside a tick; set while one runs."""
+        """Decides the order of things inside a tick; set while one runs."""
         self.slots: list[Any] = [None] * compiled.slots
         self.fed: list[tuple[int, tuple[Any, ...]]] = []
         """What goes back through a forward reference: wire and values."""
@@ -271,14 +271,14 @@ def _merging(op: Op) -> Operator:
 
 
 def failed(node: Node, error: Exception, values: list[Any]) -> ElementFailed:
-    """The error for a function of the user's that raised."""
+    """The error for a function of a flow that raised."""
     value = values[0] if values and values[0] is not ABSENT else None
     shown = repr(value)
     shown = shown if len(shown) <= 200 else shown[:200] + "…"
     return ElementFailed(
         f"the function of {node} on {node.location.name} raised {type(error).__name__}: {error}; "
-        f"it worked on {shown}",
-        remedy=f"mend it: {node.site.file}, line {node.site.line}",
+        f"it was given {shown}",
+        remedy=f"fix the function in {node.site.file}, line {node.site.line}",
         node=node,
         value=value,
     )

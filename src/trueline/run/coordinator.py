@@ -92,7 +92,7 @@ class Coordinator:
         return {key: found[key][1] for key in (*self.fed, *others) if found[key][1] is not ERASED}
 
     def _give_up(self) -> None:
-        """Tell what still runs that nobody wants it; at the end of a run that went well nothing does."""
+        """Supersede what still runs; at the end of a run that went well nothing does."""
         for state in self.states:
             for attempt in state.attempts:
                 attempt.token.supersede()
@@ -258,9 +258,9 @@ class Coordinator:
             touched: dict[Any, None] = {}
             for key in (*idle, *raised):
                 touched |= {**state.contributions.replace(key, {}), key: None}
-            told = self.emission.written(state, touched)
-            if told:
-                self.emission.broadcast(state.index, told)
+            changes = self.emission.written(state, touched)
+            if changes:
+                self.emission.broadcast(state.index, changes)
         else:
             for key in (*idle, *raised):
                 state.changed.pop(key, None)
@@ -358,6 +358,6 @@ class Coordinator:
             quiet = {k: stamps[k] for k, w in made.items() if not (w or whole)}
             self.notifier.notify_all("changed", state.index, wrote, attempt)
             self.notifier.notify_all("unchanged", state.index, quiet, attempt)
-        told = self.emission.written(state, touched)
-        if told:
-            self.emission.broadcast(state.index, told)
+        changes = self.emission.written(state, touched)
+        if changes:
+            self.emission.broadcast(state.index, changes)

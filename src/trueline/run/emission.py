@@ -29,7 +29,7 @@ class Emission:
     def broadcast(self, producer: int, entries: dict[Any, Entry]) -> None:
         """Deliver newer values to every step to the right, never to the producer (run:F8).
 
-        A step that had worked on an equal value tells what it made of it again, with the new generations;
+        A step that had worked on an equal value sends what it made of it again, with the new generations;
         the steps to its right are given that instead.
         """
         for state in self.states[producer + 1 :]:
@@ -67,17 +67,17 @@ class Emission:
         return self.written(state, [key for key in entries if key in state.contributions.owned])
 
     def written(self, state: StepState, keys: Iterable[Any]) -> dict[Any, Entry]:
-        """Return what later steps are to be told of keys that others may write here.
+        """Return what is to be sent to later steps of keys that others may write here.
 
-        That is a key whose value is not what came in and, once it was told, every change of it.
+        That is a key whose value is not what came in and, once it was sent, every change of it.
         """
         contributions, accepted = state.contributions, state.accepted
         owned = contributions.owned
         generation = 0
-        told: dict[Any, Entry] = {}
+        sent: dict[Any, Entry] = {}
         for dst in keys:
             if dst in state.pending or dst in state.waiting or dst is ALL:
-                continue  # a newer value is on its way in; it is told when that is accepted
+                continue  # a newer value is on its way in; it is sent when that is accepted
             if dst not in owned and not contributions.is_written(dst):
                 continue
             value, entry = contributions.value(dst, accepted), accepted.get(dst)
@@ -90,11 +90,11 @@ class Emission:
                 continue
             generation = generation or state.next_generation()
             owned[dst] = None
-            told[dst] = (stamped(gens, state.index, generation), ERASED if value is ABSENT else value)
-        return told
+            sent[dst] = (stamped(gens, state.index, generation), ERASED if value is ABSENT else value)
+        return sent
 
     def supersede(self, state: StepState, attempt: Attempt, keys: Iterable[Any]) -> None:
-        """Tell running work that it is of no use; what comes of it is dropped whether it listens or not."""
+        """Tell running work that it is superseded; its result is dropped whether it stops or not."""
         keys = [key for key in keys if key not in attempt.stale]
         attempt.supersede(keys)
         if state.step.hears_superseded:

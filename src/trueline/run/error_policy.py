@@ -28,7 +28,7 @@ class ErrorPolicy:
     def failed(
         self, state: StepState, key: Any, entry: Entry, error: BaseException, attempt: Attempt | None = None
     ) -> None:
-        """Keep an error until its input is final; what is no ordinary error ends the run at once."""
+        """Keep an error until its input is final; what is not an Exception (Ctrl-C) ends the run at once."""
         self._notifier.notify("raised", state.index, key, (entry[0], error), attempt)
         if not isinstance(error, Exception):
             self._note(state, key, entry, error)
@@ -103,7 +103,7 @@ class ErrorPolicy:
         self._emission.broadcast(state.index, gone)
 
     def cancel(self, state: StepState) -> None:
-        """Make a step the identity: take back what it told, and go on handing keys through (run:F22–F25)."""
+        """Make a step the identity: take back what it sent, and go on handing keys through (run:F22–F25)."""
         self._notifier.notify("cancelled", state.index)
         state.cancelled = True
         for attempt in state.attempts:

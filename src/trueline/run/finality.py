@@ -62,7 +62,7 @@ class Finality:
         self._reach = 0
         self._deliberate = deliberate
         self._notifier = notifier
-        self._notified: dict[Any, int] = {}  # up to which step a key was told to be final
+        self._notified: dict[Any, int] = {}  # up to which step observers know a key to be final
         self.measure()
 
     def measure(self) -> None:

@@ -18,7 +18,7 @@ from trueline.run.step import Step
 
 
 def fingerprint(step: Step, index: int) -> str:
-    """Return what tells a step from others, and from itself after a change.
+    """Return a digest of what a step is: another one for another step, and after a change.
 
     >>> one, two = Step(map=lambda key, value: value + 1), Step(map=lambda key, value: value + 2)
     >>> fingerprint(one, 0) == fingerprint(two, 0)

@@ -241,7 +241,7 @@ class Journal:
         return [(*key, self.value(text)) for key, (_, _, text) in zip(keys, parts, strict=True)]
 
     def find(self, step: int, key: str, given: str) -> tuple[bool, str | None]:
-        """Look up what a step made of a key's value, by text and digest; None stands for no change."""
+        """Look up what a step made of a key's value, by text and digest; None means no change."""
         assert self._file is not None
         identity = self._identities[step]
         with self._lock, errors_of(self.path):
@@ -287,6 +287,7 @@ class Journal:
                         sql.execute(_STATEMENTS[size], values[start : start + size * width])
                         start += size * width
                 sql.execute("COMMIT")
+                self._file.save_if_long()
             except BaseException:
                 self._is_whole = False
                 if sql.in_transaction:

@@ -124,7 +124,7 @@ class JournalExecutor:
     # --- writing down -----------------------------------------------------------------
 
     def _ended(self, attempt: Attempt, outcome: Outcome | BaseException) -> None:
-        """Write down what ended, then tell the coordinator; called by whoever did the work."""
+        """Write down what ended, then post it to the coordinator; called in the worker's thread."""
         assert self._post is not None
         begun = self._begun.pop(attempt.number)
         if not isinstance(outcome, BaseException):

@@ -1,8 +1,8 @@
 """The file of a journal: a SQLite database of our own, opened with care, every error of it typed.
 
-Whoever runs writes it alone. While a run goes on its transactions are in a write-ahead log beside the file
+One run writes it at a time. While a run goes on its transactions are in a write-ahead log beside the file
 (`-wal`), where a process that is killed leaves them for the next one; when a run ends they are in the file,
-which then stands by itself.
+which is then complete by itself.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ TABLES: Final = (
 )
 # Made when a journal is opened that has entries: a first run looks nothing up, and writes faster without it.
 INDEX: Final = "CREATE INDEX entry_by_value ON entry (identity, key, given)"
-# Pages (of 4 KiB) in the write-ahead log after which it is copied into the file.
-CHECKPOINT: Final = 4_000
+# Bytes of the write-ahead log after which it is copied into the file.
+LONG: Final = 64 << 20
 
 _ANEW: Final = "remove it, or name another file: the run then begins anew"
 _MAGIC: Final = b"SQLite format 3\x00"
@@ -51,6 +51,7 @@ class JournalFile:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.sql = connection
+        self._log = _log_of(path)
 
     @classmethod
     def open(cls, path: Path, *, write: bool) -> JournalFile:
@@ -59,9 +60,8 @@ class JournalFile:
         with errors_of(path):
             if write:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            mode = "rwc" if write else "rw"
             connection = sqlite3.connect(
-                f"{path.absolute().as_uri()}?mode={mode}",
+                f"{path.absolute().as_uri()}?{_mode(path, write=write)}",
                 uri=True,
                 timeout=0,
                 isolation_level=None,
@@ -84,10 +84,11 @@ class JournalFile:
         is_new = self._check()
         if not write:
             return
-        # A commit reaches the operating system; the disk when the log is copied into the file.
-        sql.execute("PRAGMA synchronous = NORMAL")
+        # A commit reaches the operating system; the disk only in `save`. Until then the file itself is not
+        # touched, and of a log that a power failure tore SQLite takes the whole transactions before the tear.
+        sql.execute("PRAGMA synchronous = OFF")
         sql.execute("PRAGMA journal_mode = WAL")
-        sql.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
+        sql.execute("PRAGMA wal_autocheckpoint = 0")
         sql.execute("BEGIN EXCLUSIVE")
         if is_new:
             for table in TABLES:
@@ -122,12 +123,22 @@ class JournalFile:
             raise damaged(self.path, "its tables are not those of a journal")
         return False
 
+    def save(self) -> None:
+        """Copy the log into the file, and wait until the disk has it."""
+        self.sql.execute("PRAGMA synchronous = NORMAL")
+        self.sql.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self.sql.execute("PRAGMA synchronous = OFF")
+
+    def save_if_long(self) -> None:
+        """Do so where the log has grown long, so that a long run does not need twice the room."""
+        if self._log.stat().st_size > LONG:
+            self.save()
+
     def close(self) -> None:
-        """Leave one file that stands by itself, on the disk."""
+        """Leave one file that is complete by itself, on the disk."""
         try:
             with errors_of(self.path):
-                self.sql.execute("PRAGMA synchronous = FULL")
-                self.sql.execute("PRAGMA journal_mode = DELETE")
+                self.save()
         finally:
             self.drop()
 
@@ -135,6 +146,18 @@ class JournalFile:
         """Let go of the file; what was committed is in it, or in the log beside it."""
         with suppress(sqlite3.Error):
             self.sql.close()
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}-wal")
+
+
+def _mode(path: Path, *, write: bool) -> str:
+    """How SQLite is to open the file; where nothing can be written, nobody writes while it is looked at."""
+    if write:
+        return "mode=rwc"
+    fixed = not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+    return "mode=ro&immutable=1" if fixed and not _log_of(path).exists() else "mode=rw"
 
 
 def damaged(path: Path, what: str, place: int = 0) -> JournalDamaged:

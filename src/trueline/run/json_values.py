@@ -39,7 +39,7 @@ def value_of(text: str) -> Any:
 
 
 def digest_of(*texts: str) -> str:
-    """Return what tells texts apart: 128 bits, in hex.
+    """Return a digest of texts: 128 bits, in hex.
 
     >>> digest_of("a", "b") == digest_of("ab")
     False

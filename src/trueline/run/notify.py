@@ -13,7 +13,7 @@ from trueline.run.events import Event, Observer, Watcher, What
 
 
 class Notifier:
-    """Makes events; where nobody watches it is false, and nothing is made."""
+    """Makes events and hands them to observers; without observers it is false, and makes none."""
 
     def __init__(self, observers: Sequence[Observer] = ()) -> None:
         self._observers = tuple(observers)
@@ -46,21 +46,21 @@ class Notifier:
         entry: Entry = ((), None),
         attempt: Attempt | None = None,
     ) -> None:
-        """Tell of one key, or of a step."""
+        """Report what happened to one key, or to a step."""
         if self._observers:
             self.notify_all(what, step, {key: entry}, attempt)
 
     def notify_all(
         self, what: What, step: int, entries: Mapping[Any, Entry], attempt: Attempt | None
     ) -> None:
-        """Tell of several keys."""
+        """Report what happened to several keys."""
         if not self._observers:
             return
         at = self.now()
-        told = (0, 0, False, 0.0)
+        number, worker, ahead, seconds = 0, 0, False, 0.0
         if attempt is not None:
-            told = (attempt.number, attempt.worker, attempt.speculative, attempt.seconds)
-        number, worker, ahead, seconds = told
+            number, worker = attempt.number, attempt.worker
+            ahead, seconds = attempt.speculative, attempt.seconds
         for key, (gens, value) in entries.items():
             event = Event(what, step, key, gens, number, at, worker, value, ahead, seconds)
             for observer in self._observers:

@@ -20,7 +20,7 @@ _MOST_KEYS: Final = 20
 
 
 class Seat:
-    """Watches one run for a recording: its steps stand below those of the runs before it."""
+    """Watches one run for a recording: its steps are shown below those of the runs before it."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -37,7 +37,7 @@ class Seat:
 
     def event(self, event: Event) -> None:
         """Keep what happened."""
-        self.recording.told(self, event)
+        self.recording.note(self, event)
 
     def end(self) -> None:
         """Nothing more will happen."""
@@ -77,7 +77,7 @@ class Recording:
 
     def event(self, event: Event) -> None:
         """Keep what happened."""
-        self.told(self._runs[-1], event)
+        self.note(self._runs[-1], event)
 
     def end(self) -> None:
         """Learn that nothing more will happen."""
@@ -91,7 +91,7 @@ class Recording:
             run.first, run.offset = len(self.steps), now - self._zero
             self.steps.extend(steps)
 
-    def told(self, run: Seat, event: Event) -> None:
+    def note(self, run: Seat, event: Event) -> None:
         """Keep what happened in one of the runs."""
         step, at = run.first + event.step, run.offset + event.at
         with self._lock:

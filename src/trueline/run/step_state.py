@@ -27,9 +27,9 @@ class Delivery:
     """What newer values did to a step that had worked on older ones."""
 
     restamped: dict[Any, Entry] = field(default_factory=dict)  # the value is the same, its generations new
-    again: dict[Any, Entry] = field(default_factory=dict)  # to be told again, with the new generations
+    again: dict[Any, Entry] = field(default_factory=dict)  # to be sent again, with the new generations
     touched: dict[Any, None] = field(default_factory=dict)  # keys whose writers have new generations
-    lost: list[tuple[Attempt, list[Any]]] = field(default_factory=list)  # running work of no use any more
+    lost: list[tuple[Attempt, list[Any]]] = field(default_factory=list)  # running work that is superseded
 
 
 class StepState:

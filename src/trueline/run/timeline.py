@@ -1,6 +1,6 @@
 """A recording as a drawing: time to the right, steps from the top, a bar for each batch.
 
-Later steps that work ahead lie below bars of earlier ones. Three looks tell
+Later steps that work ahead lie below bars of earlier ones. Three looks show
 what became of the work: kept, begun on input that was final; kept, begun
 ahead; thrown away.
 """
@@ -201,7 +201,7 @@ def _bar(group: list[RecordedBatch], top: float, scale: float) -> str:
     bar = (
         f'<rect class="{look_of(first)}" x="{left:.2f}" y="{top:g}" width="{width:.2f}" height="{full:.3g}">'
     )
-    drawn = f"{bar}<title>{_xml(_told(group, keys, kept))}</title></rect>"
+    drawn = f"{bar}<title>{_xml(_title(group, keys, kept))}</title></rect>"
     if full < height:
         drawn += (
             f'<rect class="thrown" x="{left:.2f}" y="{top + full:.4g}" width="{width:.2f}" '
@@ -210,7 +210,7 @@ def _bar(group: list[RecordedBatch], top: float, scale: float) -> str:
     return drawn
 
 
-def _told(group: list[RecordedBatch], keys: int, kept: int) -> str:
+def _title(group: list[RecordedBatch], keys: int, kept: int) -> str:
     first = group[0]
     which = ", ".join(str(key) for key in first.keys[:5]) + (" …" if keys > 5 else "")
     spent = sum(piece.seconds for piece in group)

@@ -60,7 +60,7 @@ def drift(*points: str) -> Drift:
 
 def _whole(limit: Any) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InputError(f"a fault with limit={limit!r}", remedy="give a whole number from 1 on")
+        raise InputError(f"limit={limit!r} is not a number of faults", remedy="give an integer of at least 1")
     return limit
 
 
@@ -72,7 +72,7 @@ class Faults:
         for fault in self.faults:
             if not isinstance(fault, Fault):
                 raise InputError(
-                    f"{fault!r} is no fault",
+                    f"{fault!r} is not a fault",
                     remedy="give redelivery(…), crash(…) or drift(…) of trueline.flow.simulator",
                 )
         self._redeliver = next((f for f in self.faults if isinstance(f, Redelivery)), None)
@@ -99,7 +99,7 @@ class Faults:
                 if name not in known:
                     raise SimulationError(
                         f"{fault!r} names {name!r}, which flow {graph.name!r} does not have",
-                        remedy=f"it has: {', '.join(sorted(known)) or 'none'}",
+                        remedy=f"give one of: {', '.join(sorted(known)) or 'none'}",
                         code="UnknownName",
                     )
 

@@ -195,8 +195,8 @@ class Runner:
         self._steps += 1
         if self._steps > self.limit:
             raise EndlessLoop(
-                f"after {self.limit:,} steps the flow has still not come to rest",
-                remedy="look for what feeds itself; steps= allows more",
+                f"the flow still has work to do after {self.limit:,} steps",
+                remedy="look for a loop that feeds itself, or allow more with max_steps=",
                 steps=self.limit,
             )
 
@@ -276,7 +276,7 @@ def _other_calls(before: tuple[str, str], now: str) -> SimulationError:
 
 
 def _is_failed_test(error: BaseException) -> bool:
-    """Whether it is what pytest.fail and pytest.raises raise, which is no Exception."""
+    """Whether it is what pytest.fail and pytest.raises raise, which is not an Exception."""
     outcomes = sys.modules.get("_pytest.outcomes")
     return outcomes is not None and isinstance(error, outcomes.fail.Exception)
 

@@ -89,7 +89,7 @@ class Script:
 
     @property
     def state(self) -> tuple[Any, ...]:
-        """What is still to be done, for telling states apart."""
+        """What is still to be done, so that states can be compared."""
         left = tuple((key, len(plan.executions)) for key, plan in sorted(self._plans.items()))
         return (left, tuple(sorted(self.paused)))
 
@@ -104,7 +104,7 @@ class Script:
                 or "none"
             )
             raise SimulationError(
-                f"{what!r} names {len(found)} of the points where this flow chooses, not one",
+                f"{what!r} matches {len(found)} of the operators at which this flow chooses, not one",
                 remedy="use words of its nondet reason or its source line; "
                 f"{'these' if found else 'there'} are: {known}",
                 code="UnknownName",
@@ -137,7 +137,7 @@ class Script:
         for hook in scripted:
             if hook.active(state) and hook.slot not in self.paused:
                 raise SimulationError(
-                    f"{hook.node} holds {list(hook.waiting(state))!r}, and the script does not say what then",
+                    f"{hook.node} holds {list(hook.waiting(state))!r}, and the script has no decision for it",
                     remedy="prescribe a decision, or .pause() it",
                     code="NoDecision",
                     node=hook.node,

@@ -61,10 +61,10 @@ def simulate(
     """
     if not callable(body):
         raise InputError(
-            f"{body!r} is no test body", remedy="give a function of one argument, the simulation"
+            f"{body!r} is not a test body", remedy="give a function of one argument, the simulation"
         )
     if mode not in EXECUTIONS:
-        raise InputError(f"mode={mode!r}", remedy=f"give one of {', '.join(EXECUTIONS)}")
+        raise InputError(f"mode={mode!r} is not a mode", remedy=f"give one of {', '.join(EXECUTIONS)}")
     _refuse_counts(
         max_executions=max_executions,
         max_deviations=max_deviations,
@@ -78,7 +78,7 @@ def simulate(
     runner = Runner(compiled, body, trouble, steps=max_steps, check=check)
     if replay is not None:
         return _replayed(graph, runner, parsed(replay))
-    # A fuzzer would have to keep every state it has ever seen, to be told that this one is not new.
+    # A fuzzer would have to keep every state it has ever seen, to find out that this one is not new.
     runner.states = set() if hashing and mode != "fuzz" else None
     limit = EXECUTIONS[mode] if max_executions is None else max_executions
     budget = Budget(limit, max_seconds, max_deviations if mode == "deviations" else None)
@@ -99,12 +99,12 @@ LEAST = {"max_executions": 1, "max_deviations": 0, "max_steps": 1, "shrink": 0}
 
 
 def _refuse_counts(**counts: int | None) -> None:
-    """Refuse budgets that are none: nothing looked at would pass for nothing found."""
+    """Refuse budgets of nothing: a search that looks at nothing finds nothing."""
     for name, count in counts.items():
         given: object = count
         whole = isinstance(given, int) and not isinstance(given, bool)
         if given is not None and (not whole or given < LEAST[name]):  # type: ignore[operator]
-            raise InputError(f"{name}={count!r}", remedy=f"give a whole number from {LEAST[name]} on")
+            raise InputError(f"{name}={count!r}", remedy=f"give an integer of at least {LEAST[name]}")
 
 
 def _be_loud(graph: Graph, runner: Runner, found: Exploration, mode: Mode) -> None:
@@ -130,7 +130,7 @@ def _replayed(graph: Graph, runner: Runner, line: tuple[int, ...]) -> Exploratio
     if len(trimmed(line)) > asked:
         raise SimulationError(
             f"the line has {len(trimmed(line))} choices, but the test came to its end after {asked}",
-            remedy="the flow or the test has changed since the line was printed: simulate it anew",
+            remedy="simulate it again: the flow or the test has changed since the line was printed",
             code="LineDoesNotFit",
         )
     return Exploration("replay", int(ending.outcome == "passed"), 0, exhaustive=False, stopped="one schedule")
