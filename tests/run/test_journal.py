@@ -319,6 +319,33 @@ def test_one_run_writes_a_journal_at_a_time(tmp_path):
     second.close()
 
 
+def test_a_journal_can_be_looked_at_by_several_at_once(tmp_path):
+    written(tmp_path / "j")
+    first = Journal(tmp_path / "j").entries()
+    assert next(first).key == "a"
+    assert Journal(tmp_path / "j").read().sessions[0].finished == [2]
+    with pytest.raises(JournalBusy):
+        Run(plus_one(), journal=tmp_path / "j").execute({"a": 1})
+    assert next(first).key == "b"
+    first.close()
+    Run(plus_one(), journal=tmp_path / "j").execute({"a": 1})
+
+
+def test_a_long_log_is_copied_into_the_file_while_the_run_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("trueline.run.journal_file.LONG", 100_000)
+    seen = []
+
+    def work(key, value):
+        seen.append(((tmp_path / "j").stat().st_size, (tmp_path / "j-wal").stat().st_size))
+        return "x" * 10_000
+
+    Run([Step(map=work, batch_size=1)], 1, journal=tmp_path / "j").execute(dict.fromkeys(range(100), 0))
+    assert max(log for _, log in seen) < 300_000
+    assert max(file for file, _ in seen) > 500_000
+    made = digest_of(text_of("x" * 10_000))
+    assert [entry.out for entry in Journal(tmp_path / "j").entries()] == [made] * 100
+
+
 def test_a_journal_that_is_being_written_is_not_looked_at(tmp_path):
     first = Journal(tmp_path / "j")
     first.open([])
@@ -615,7 +642,7 @@ def test_values_of_ones_own_are_kept_with_encode_and_decode(tmp_path):
         run = Run(steps, journal=kept())
         assert run.execute(inputs) == {"a": Reading(2)}
         assert run.report.steps[0].calls == calls
-    with pytest.raises(InputError, match="alone"):
+    with pytest.raises(InputError, match="only one of"):
         Journal(tmp_path / "j", encode=str)
 
 

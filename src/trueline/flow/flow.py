@@ -35,7 +35,7 @@ class Flow:
     def __init__(self, name: str) -> None:
         given: object = name
         if not isinstance(given, str) or not given:
-            raise InputError(f"{name!r} is not a name for a flow", remedy="give a text that is not empty")
+            raise InputError(f"{name!r} is not a name for a flow", remedy="give a non-empty string")
         self.name = name
         self.graph = Graph(name)
         self.locations: list[Process | Cluster] = []

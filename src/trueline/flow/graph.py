@@ -230,7 +230,7 @@ class Graph:
         """Keep the names of locations, of sources and of sinks unique."""
         given: object = name
         if not isinstance(given, str) or not given:
-            raise InputError(f"{name!r} is not a name for a {what}", remedy="give a text that is not empty")
+            raise InputError(f"{name!r} is not a name for a {what}", remedy="give a non-empty string")
         if (what, name) in self._names:
             raise FlowError(
                 f"{what} {name!r} at {here()} exists already: it was made at {self._names[what, name]}",

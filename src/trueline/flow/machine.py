@@ -23,7 +23,7 @@ from trueline.flow.values import frozen
 from trueline.flow.wiring import Wiring, eager, failed
 
 ROUNDS: Final = 10_000
-"""How often data may come round through a forward reference before a flow is called endless."""
+"""How often data may be fed back through a forward reference before a flow is called endless."""
 
 State = tuple[Any, ...]
 

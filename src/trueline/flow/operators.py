@@ -51,7 +51,7 @@ MakeOperator = Callable[[Op, Wired], Operator]
 
 
 def start(init: Any) -> Any:
-    """A value to begin a fold with: made anew, or a copy where it could be changed, so no two share it."""
+    """A value to begin a fold with: a new one, or a copy where it could be changed; no two share it."""
     if callable(init):
         return init()
     return init if is_fixed(init) else copied(init)
@@ -130,7 +130,7 @@ def keyed(node: Node, key: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, A
         except TypeError:
             raise InputError(
                 f"{node} gives the key {k!r}, which is not hashable",
-                remedy="make keys of text, numbers or tuples of them",
+                remedy="use strings, numbers or tuples of them as keys",
                 node=node,
             ) from None
         return (k, x)

@@ -69,7 +69,7 @@ class Stream(Collection, Generic[T_co, B_co, O_co, R_co]):
     def enumerate(
         self: Stream[T, B_co, Ordered, ExactlyOnce],
     ) -> Stream[tuple[int, T], B_co, Ordered, ExactlyOnce]:
-        """Every element with its number, from 0; in a tick the numbers begin anew."""
+        """Every element with its number, from 0; in a tick the numbers start at 0 again."""
         self._needs_ordered("enumerate")
         self._needs_once("enumerate")
         return self._next("enumerate")  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Operators inside a tick: each works on whole collections, anew in every execution.
+"""Operators inside a tick: each works on the whole collections of one execution.
 
 A wire carries the tuple of a stream, the value of a singleton (or ABSENT), the dict of a keyed singleton.
 """

@@ -49,7 +49,8 @@ class Handle(Generic[L]):
         if weaker and not (want.shape == "optional" and got.shape == "singleton"):
             raise InputError(
                 f"{want} promises {want.promises}, and is completed at {here()} with {collection!r}",
-                remedy="make the reference with what its collection can promise: ordered=…, at_least_once=…",
+                remedy="make the reference with ordered=False, or complete it with a stream that promises as "
+                "much: .assume_ordering(nondet(…)), .unique()",
                 nodes=(want, got),
             )
         cycles[want.id] = got
@@ -68,7 +69,7 @@ class Tick(Clock):
     def cycle(
         self, *, ordered: bool = True
     ) -> tuple[Handle[Stream[Any, Bounded, Unordered, ExactlyOnce]], Stream[Any, Bounded, Any, ExactlyOnce]]:
-        """A stream that comes round: (handle, what it was completed with in the execution before)."""
+        """A stream of the execution before: (handle, what it was completed with in the execution before)."""
         stream = begin(self.location, "cycle", tick=self, bounded=True, ordered=ordered)
         return Handle(stream.node), stream
 

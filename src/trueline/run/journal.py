@@ -82,7 +82,7 @@ class Journal:
         decode: Callable[[Any], Any] | None = None,
     ) -> None:
         if (encode is None) != (decode is None):
-            raise InputError("encode= or decode= alone", remedy="give both")
+            raise InputError("only one of encode= and decode= is given", remedy="give both")
         self.path = Path(path)
         self.encode = encode
         self.decode = decode

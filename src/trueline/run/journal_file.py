@@ -40,7 +40,7 @@ INDEX: Final = "CREATE INDEX entry_by_value ON entry (identity, key, given)"
 # Bytes of the write-ahead log after which it is copied into the file.
 LONG: Final = 64 << 20
 
-_ANEW: Final = "remove it, or name another file: the run then begins anew"
+_ANEW: Final = "remove it, or name another file: the run then starts from the beginning"
 _MAGIC: Final = b"SQLite format 3\x00"
 _JSON_LINES: Final = b'{"journal":'
 
@@ -79,11 +79,12 @@ class JournalFile:
     def _begin(self, *, write: bool) -> None:
         sql = self.sql
         sql.execute("PRAGMA trusted_schema = OFF")  # what a schema that is not ours would run
-        # One process at a time, and no shared memory, which not every file system has.
+        if not write:
+            self._check()
+            return
+        # One run at a time, and no shared memory, which not every file system has.
         sql.execute("PRAGMA locking_mode = EXCLUSIVE")
         is_new = self._check()
-        if not write:
-            return
         # A commit reaches the operating system; the disk only in `save`. Until then the file itself is not
         # touched, and of a log that a power failure tore SQLite takes the whole transactions before the tear.
         sql.execute("PRAGMA synchronous = OFF")
@@ -145,6 +146,8 @@ class JournalFile:
     def drop(self) -> None:
         """Let go of the file; what was committed is in it, or in the log beside it."""
         with suppress(sqlite3.Error):
+            self.sql.execute("PRAGMA synchronous = NORMAL")  # SQLite may copy the log as it closes
+        with suppress(sqlite3.Error):
             self.sql.close()
 
 
@@ -153,7 +156,7 @@ def _log_of(path: Path) -> Path:
 
 
 def _mode(path: Path, *, write: bool) -> str:
-    """How SQLite is to open the file; where nothing can be written, nobody writes while it is looked at."""
+    """How SQLite is to open the file; where the folder cannot be written, the file does not change."""
     if write:
         return "mode=rwc"
     fixed = not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))

@@ -94,7 +94,7 @@ class Step:
         if inspect.iscoroutinefunction(getattr(self, self.kind)):
             raise InputError(f"{self.kind} of {self!r} is asynchronous", remedy="define it without async")
         if not isinstance(self.name, str):
-            raise InputError(f"name={self.name!r} is not a text", remedy="give a text")
+            raise InputError(f"name={self.name!r} is not a string", remedy="give a string")
         rate: Any = self.change_rate
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise InputError(f"change_rate={rate!r}", remedy="give a number from 0 to 1")

@@ -142,8 +142,8 @@ class Draw:
 def not_repeatable(position: int, before: int, now: int) -> SimulationError:
     """Say that the same choices led somewhere else this time."""
     return SimulationError(
-        f"choice {position + 1} was among {before} the first time and is among {now} now: the same choices "
-        "did not lead to the same state",
+        f"choice {position + 1} had {before} ways to go on the first time and has {now} now: the same "
+        "choices did not lead to the same state",
         remedy="the test body and the functions of the flow must depend on their arguments only: no clock, "
         "no random numbers, no state outside, no changing of a value that was handed in",
         code="NotRepeatable",

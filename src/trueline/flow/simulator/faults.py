@@ -120,7 +120,7 @@ class Faults:
         self._redeliveries, self._crashes, self._sent = state
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again."""
         self._redeliveries = self._redeliver.limit if self._redeliver else 0
         self._crashes = self._crash.limit if self._crash else 0
         self._sent = ()

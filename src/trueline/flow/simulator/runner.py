@@ -1,6 +1,6 @@
 """Runs a test once, as a picker says, and remembers enough to run the next schedule from where it differs.
 
-The body is an ordinary function, so every execution calls it anew. But what it does is a function of the
+The body is an ordinary function, so every execution calls it again. But what it does is a function of the
 answers it was given: up to the last choice two schedules share, its calls are answered from the log of the
 execution before, and the machine is put back to the state it had there. So a search
 pays only for what is new.

@@ -129,7 +129,7 @@ def _replayed(graph: Graph, runner: Runner, line: tuple[int, ...]) -> Exploratio
         raise _counterexample(runner, graph, line, ending, trace) from ending.error
     if len(trimmed(line)) > asked:
         raise SimulationError(
-            f"the line has {len(trimmed(line))} choices, but the test came to its end after {asked}",
+            f"the line has {len(trimmed(line))} choices, but the test ended after {asked}",
             remedy="simulate it again: the flow or the test has changed since the line was printed",
             code="LineDoesNotFit",
         )
@@ -165,7 +165,7 @@ def _counterexample(
     if ending.outcome != "failed":
         return Counterexample(
             f"flow {graph.name!r} failed under the schedule {written(line)!r}, but not when it was run again",
-            remedy="the body or a function of the flow depends on more than its arguments",
+            remedy="let the body and the functions of the flow depend on their arguments only",
             code="NotRepeatable",
             choices=line,
             trace=trace,
