@@ -382,7 +382,7 @@ class LinkRefused(CorruptionError):
 
 
 class JournalDamaged(CorruptionError):
-    """A line in the middle of a run's journal is not what was written; `place` is its first byte."""
+    """The journal of a run does not hold what was written; `place` is the number of the entry, if any."""
 
 
 class ObjectMissing(CorruptionError, LookupError):

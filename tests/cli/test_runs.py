@@ -9,11 +9,8 @@ def test_a_journal_is_shown(run, tmp_path):
     steps = [Step(map=lambda _, value: value + 1, name="add"), Step(map=lambda _, value: value, name="check")]
     for inputs in ({"a": 1, "b": 2}, {"a": 1, "c": 2}):
         Run(steps, executor=Inline(), journal=tmp_path / "j").execute(inputs)
-    with (tmp_path / "j").open("ab") as file:
-        file.write(b'{"run":"')
     done = run("run", "show", tmp_path / "j", "--json")
     assert done.code == 0, done.err
-    assert done.json["torn"] == 8
     first, second = done.json["runs"]
     assert [(step["name"], step["finished"], step["changed"]) for step in first["steps"]] == [
         ("add", 2, 2),
@@ -24,7 +21,6 @@ def test_a_journal_is_shown(run, tmp_path):
     assert second["ended"]
     shown = run("run", "show", tmp_path / "j").out
     assert f"run {second['run']}, begun" in shown
-    assert "8 bytes at the end were torn" in shown
 
 
 def test_what_is_no_journal_is_refused(run, tmp_path):

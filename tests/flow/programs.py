@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from trueline.flow import Flow, Machine, nondet
-from trueline.flow.freezing import frozen
+from trueline.flow.values import frozen
 
 WHY = nondet("a test")
 

@@ -281,8 +281,8 @@ def test_uses_that_share_nothing_are_refused_with_what_each_rests_on():
         flow.compile()
     text = str(refused.value)
     assert "'both'" in text
-    assert "rests on source 'left' (test_alignment.py:" in text
-    assert "rests on source 'right' (test_alignment.py:" in text
+    assert "made from source 'left' (test_alignment.py:" in text
+    assert "made from source 'right' (test_alignment.py:" in text
     assert refused.value.rule == "align:A14"
 
 
@@ -295,7 +295,7 @@ def test_uses_that_meet_only_through_a_forward_reference_are_refused_with_that_w
     s = p.source("s")
     p.sink("b", s.count().snapshot_aligned(tick, point, WHY).all_ticks())
     handle.complete(s.filter(lambda x: x > 9))
-    with pytest.raises(NoSharedUpstream, match="through a forward reference: a later cut"):
+    with pytest.raises(NoSharedUpstream, match="only a forward reference leads to"):
         flow.compile()
 
 
@@ -392,7 +392,7 @@ def test_a_tag_that_reaches_one_use_is_warned_about_and_a_use_without_a_tag_refu
     p.sink("b", s.aligned_at(point).release_aligned(point))
     assert codes(flow).count(("warning", "lonely tag")) == 2
     p.sink("c", s.fold(0, add).snapshot_aligned(tick, point, WHY).all_ticks())
-    with pytest.raises(NotAligned, match="rests on none of what is named for it"):
+    with pytest.raises(NotAligned, match=r"made from none of the collections that \.aligned_at names"):
         flow.compile()
 
 
@@ -469,7 +469,7 @@ def test_a_step_that_may_lag_inside_the_region_is_refused_with_its_name(how):
         late = s.count().snapshot(other, WHY).latest()
     p.sink("a", late.snapshot_aligned(tick, point, WHY).all_ticks())
     p.sink("b", s.release_aligned(point))
-    with pytest.raises(AsyncEdgeInRegion, match="which may lag") as refused:
+    with pytest.raises(AsyncEdgeInRegion, match="may lag") as refused:
         flow.compile()
     assert refused.value.edge.kind in ("batch", "snapshot")
     assert "source 's'" in str(refused.value)

@@ -8,7 +8,7 @@ import pytest
 from trueline import console
 from trueline.errors import ClaimBroken, Counterexample, ElementFailed, FlowError, InputError, WrongLocation
 from trueline.flow import Flow, nondet
-from trueline.flow.freezing import frozen
+from trueline.flow.values import frozen
 
 WHY = nondet("any will do")
 LONG = 10_000
@@ -165,11 +165,11 @@ def test_two_flows_do_not_mix(mix):
 
 
 def test_what_is_no_place_is_not_sent_to():
-    with pytest.raises(InputError, match="'q' for a place"):
+    with pytest.raises(InputError, match="'q', which is not a location"):
         Flow("f").process("p").source("in").send("q")
 
 
-@pytest.mark.parametrize(("inputs", "text"), [([1, 2], "run is given"), ({"in": 5}, "'in' is fed with 5")])
+@pytest.mark.parametrize(("inputs", "text"), [([1, 2], "run is given"), ({"in": 5}, "'in' is given 5")])
 def test_what_cannot_be_fed_is_refused(inputs, text):
     with pytest.raises(InputError, match=text):
         batches().run(inputs)

@@ -9,7 +9,7 @@ import pytest
 from tests.flow.programs import WHY, bank, counter, traces
 from trueline.errors import ElementFailed, EndlessLoop, FlowError, InputError
 from trueline.flow import Flow, Machine
-from trueline.flow.freezing import frozen
+from trueline.flow.values import frozen
 
 INPUTS = {"increments": [1, 2], "queries": ["q", "r"]}
 
@@ -181,7 +181,7 @@ def test_a_flow_that_never_rests_is_reported():
     p.sink("o", batch.filter(lambda _: False).all_ticks())
     live = flow.start()
     live.send("s", 1)
-    with pytest.raises(EndlessLoop, match=r"does not come to rest in 100 steps; ready now: p.tick0"):
+    with pytest.raises(EndlessLoop, match=r"still has work to do after 100 steps; ready now: p.tick0"):
         live.run_until_idle(limit=100)
 
 

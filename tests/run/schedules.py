@@ -10,7 +10,7 @@ from tests.run.sequential import Kinds, Refused, random_feed, random_run, run_se
 from trueline.errors import RunFailed
 from trueline.run import Inline, Step, Threads
 from trueline.run.coordinator import Coordinator
-from trueline.run.telling import Teller
+from trueline.run.notify import Notifier
 
 
 class Feeding(Inline):
@@ -115,8 +115,8 @@ class Aloud:
 def tell(seed: int) -> None:
     """Print the schedule of a seed."""
     coordinator, steps, inputs = play(seed)
-    coordinator.teller = coordinator.emission._teller = Teller([Aloud()])
-    coordinator.finality._teller = coordinator.failing._teller = coordinator.teller
+    coordinator.notifier = coordinator.emission._notifier = Notifier([Aloud()])
+    coordinator.finality._notifier = coordinator.error_policy._notifier = coordinator.notifier
     for step in steps:
         print(step.kind, {name: getattr(step, name) for name in Step._settings})  # noqa: T201
     print(inputs, wrong(seed), sep="\n")  # noqa: T201

@@ -154,9 +154,9 @@ async def _later(key, value):
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({}, "nothing to do"),
-        ({"map": len, "flat_map": len}, "map and flat_map to do"),
-        ({"map": len, "nonsense": 1}, "no 'nonsense'"),
+        ({}, "defines none of map"),
+        ({"map": len, "flat_map": len}, "defines map and flat_map"),
+        ({"map": len, "nonsense": 1}, "'nonsense' is not an argument"),
         ({"map": len, "batch_size": 0}, "batch_size=0"),
         ({"map": len, "concurrency": -1}, "concurrency=-1"),
         ({"map": len, "concurrency": True}, "concurrency=True"),
@@ -191,7 +191,7 @@ def test_a_step_may_have_a_constructor_of_its_own_and_be_changed_before_it_runs(
 def test_a_run_needs_somebody_to_work_and_room(given, what):
     with pytest.raises(InputError, match=what):
         Run([], **given)
-    with pytest.raises(InputError, match="is no step"):
+    with pytest.raises(InputError, match="is not a step"):
         Run([len])
 
 
@@ -232,7 +232,7 @@ class Itself:
 
 
 def test_keys_that_are_others_in_another_process_are_told():
-    with pytest.raises(InputError, match="not equal to itself"):
+    with pytest.raises(InputError, match="not equal to its copy"):
         Run([Step(map=_double)], executor=Processes(1)).execute({Itself(1): 1})
 
 

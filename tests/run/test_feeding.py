@@ -78,7 +78,7 @@ def test_a_final_value_is_begun_by_steps_that_wait_before_the_run_is_closed():
     with Run([add("0"), step], workers=2) as run:
         run.feed("a", "a", final=True)
         assert seen.wait(60)
-        with pytest.raises(InputError, match="said to be final"):
+        with pytest.raises(InputError, match="was fed with final=True"):
             run.feed("a", "b")
         assert run.close() == {"a": "a0"}
 
@@ -256,7 +256,7 @@ def test_a_step_that_feeds_or_closes_its_own_run_is_told_and_does_not_wait_for_i
 
     run = Run([Step(map=reach)])
     run.feed("a", 1)
-    with pytest.raises(RunFailed, match="the run it works for"):
+    with pytest.raises(RunFailed, match="of its own run"):
         run.close()
 
 

@@ -13,7 +13,7 @@ from tests.run.watched import Watched
 from trueline.run import Step
 from trueline.run.attempt import Attempt
 from trueline.run.generations import initial, stamped
-from trueline.run.line import Line
+from trueline.run.step_state import StepState
 
 
 @pytest.mark.contract("run:F1")
@@ -42,7 +42,7 @@ def test_a_value_that_came_in_has_zeros_and_a_changed_one_zeros_to_the_right_of_
 @pytest.mark.contract("run:F5")
 @pytest.mark.parametrize("gens", [(0, 0), (1, 0), (2, 0)])
 def test_what_is_not_newer_changes_nothing(gens):
-    line = Line(Step(map=lambda key, value: value), 1)
+    line = StepState(Step(map=lambda key, value: value), 1)
     line.deliver({"a": ((2, 0), "new")})
     line.accept(line.take(1))
     found = line.deliver({"a": (gens, "old")})
@@ -54,7 +54,7 @@ def test_what_is_not_newer_changes_nothing(gens):
 @pytest.mark.contract("run:F6")
 @pytest.mark.parametrize("order", list(permutations([(0, 0), (1, 0), (2, 0)])))
 def test_of_several_values_of_a_key_only_the_newest_is_worked_on(order):
-    line = Line(Step(map=lambda key, value: value), 1)
+    line = StepState(Step(map=lambda key, value: value), 1)
     for gens in order:
         line.deliver({"a": (gens, gens[0])})
     assert line.take(3) == {"a": ((2, 0), 2)}
@@ -117,7 +117,7 @@ def test_a_step_that_makes_the_same_again_does_not_make_later_ones_work_again():
 
 @pytest.mark.contract("run:F11")
 def test_work_that_runs_on_an_equal_value_goes_on_under_the_newer_generations():
-    line = Line(Step(map=lambda key, value: value), 1)
+    line = StepState(Step(map=lambda key, value: value), 1)
     line.deliver({"a": ((1, 0), [1])})
     line.accept(line.take(1))
     attempt = Attempt(1, 1, 1, {"a": line.accepted["a"]})

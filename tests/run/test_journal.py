@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
+import random
 import signal
+import sqlite3
 import subprocess
 import sys
+import tracemalloc
 from collections import Counter, deque
+from contextlib import closing
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -20,10 +23,20 @@ from hypothesis import strategies as st
 
 from tests.architecture import ROOT
 from tests.run.sequential import random_run, sequential
-from trueline.errors import CorruptionError, InputError, JournalBusy, JournalDamaged, RunFailed, StoreError
+from trueline.errors import (
+    CorruptionError,
+    InputError,
+    JournalBusy,
+    JournalDamaged,
+    RunFailed,
+    StoreError,
+    TruelineError,
+    UnsupportedVersion,
+)
 from trueline.run import ERASED, Inline, Journal, Processes, Run, Step, Threads
+from trueline.run import journal as module
 from trueline.run.fingerprint import fingerprint
-from trueline.run.plain import digest_of, text_of, value_of
+from trueline.run.json_values import digest_of, text_of, value_of
 
 # Each call is written down before it is made; the process kills itself in the middle of one.
 PREPARATION = """
@@ -191,34 +204,107 @@ def test_a_journal_says_run_step_key_generations_and_digests(tmp_path):
 # --- what it survives ---------------------------------------------------------
 
 
+def plus_one() -> list[Step]:
+    return [Step(map=lambda key, value: value + 1)]
+
+
 def written(path: Path) -> bytes:
-    Run([Step(map=lambda key, value: value + 1)], journal=path).execute({"a": 1, "b": 2})
+    Run(plus_one(), journal=path).execute({"a": 1, "b": 2})
     return path.read_bytes()
 
 
-def test_wherever_the_end_is_torn_the_whole_lines_before_it_count(tmp_path):
-    whole = written(tmp_path / "whole")
-    steps = [Step(map=lambda key, value: value + 1)]
-    ends = [place + 1 for place, byte in enumerate(whole) if byte == ord("\n")]
-    for cut in range(len(whole)):
-        path = tmp_path / "torn"
-        path.write_bytes(whole[:cut])
-        torn = Journal(path).read().torn
-        assert torn == cut - max((end for end in ends if end <= cut), default=0)
-        if cut % 20 == 0:
-            run = Run(steps, journal=path)
-            assert run.execute({"a": 1, "b": 2}) == {"a": 2, "b": 3}
-            assert Journal(path).read().torn == 0
+def refused(path: Path) -> TruelineError:
+    """What both a run and someone who looks are refused with."""
+    with pytest.raises(TruelineError) as looked:
+        list(Journal(path).read().entries())
+    with pytest.raises(TruelineError) as ran:
+        Run(plus_one(), journal=path).execute({"a": 1, "b": 2})
+    assert type(ran.value) is type(looked.value)
+    assert ran.value.remedy
+    return ran.value
 
 
-def test_damage_before_the_end_is_refused(tmp_path):
+def test_a_run_that_has_ended_leaves_one_file(tmp_path):
+    written(tmp_path / "j")
+    assert [path.name for path in tmp_path.iterdir()] == ["j"]
+
+
+def test_wherever_the_log_of_a_killed_run_is_torn_whole_batches_before_it_count(tmp_path):
+    """The log is what a process that dies tears: of every prefix of it whole transactions are taken."""
+    assert prepare(tmp_path, "first", 20).returncode == -signal.SIGKILL
+    file, log = (tmp_path / name for name in ("run.journal", "run.journal-wal"))
+    whole, frames = file.read_bytes(), log.read_bytes()
+    counts = []
+    for cut in (*range(0, len(frames), 509), len(frames)):
+        file.write_bytes(whole)
+        log.write_bytes(frames[:cut])
+        counts.append(len(list(Journal(file).entries())))
+    assert counts == sorted(counts)
+    assert (counts[0], counts[-1]) == (0, 19)
+    assert len(set(counts)) > 10
+
+
+def test_a_changed_byte_is_refused_or_makes_no_difference(tmp_path):
+    """Whichever byte of the file is damaged: no run gives a wrong result, no error is of another kind."""
     path = tmp_path / "j"
     whole = written(path)
-    path.write_bytes(whole[:200].replace(b'"steps"', b'"stops"') + whole[200:])
-    with pytest.raises(JournalDamaged, match="damaged at byte 0") as raised:
-        Run([Step(map=lambda key, value: value)], journal=path).execute({"a": 1})
+    found = Counter()
+    places = [place for place in range(len(whole)) if whole[place]][::3]
+    for place in places:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            assert Run(plus_one(), journal=path).execute({"a": 1, "b": 2}) == {"a": 2, "b": 3}
+            found["worked"] += 1
+        except (CorruptionError, InputError, StoreError) as error:
+            found[type(error).__name__] += 1
+        for rest in tmp_path.glob("j-*"):
+            rest.unlink()
+    assert found["JournalDamaged"], found
+
+
+def test_an_entry_that_is_not_what_was_written_is_refused(tmp_path):
+    path = tmp_path / "j"
+    written(path)
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute("UPDATE entry SET made = '7' WHERE key = '\"a\"'")
+    steps = plus_one()
+    with pytest.raises(JournalDamaged, match="entry 1 cannot be read, its checksum differs") as raised:
+        Run(steps, journal=path).execute({"a": 1, "b": 2})
     assert isinstance(raised.value, CorruptionError)
-    assert raised.value.place == 0
+    assert raised.value.place == 1
+    with pytest.raises(JournalDamaged, match="checksum"):
+        list(Journal(path).entries())
+
+
+@pytest.mark.parametrize("made", ["[", '{"$bytes":1}', '{"$never":1}', '{"$decimal":"x"}', "[" * 100_000])
+def test_what_cannot_be_read_is_damage_even_if_its_checksum_is_right(tmp_path, made):
+    path = tmp_path / "j"
+    written(path)
+    with closing(sqlite3.connect(path)) as file, file:
+        place, *owner, key, gens, given = file.execute(
+            "SELECT id, run, step, identity, key, gens, given FROM entry"
+        ).fetchone()
+        right = module._sum(tuple(owner), key, gens, given, made)
+        file.execute("UPDATE entry SET made = ?, sum = ? WHERE id = ?", (made, right, place))
+    with pytest.raises(JournalDamaged):
+        Run(plus_one(), journal=path).execute({"a": 1, "b": 2})
+
+
+def test_values_are_never_all_read(tmp_path):
+    """A journal of a hundred million bytes is opened, used and looked at within a few million."""
+    path = tmp_path / "j"
+    steps = [Step(map=lambda key, value: "x" * 1_000_000, name="long", batch_size=1)]
+    Run(steps, 1, journal=path).execute(dict.fromkeys(range(100), 0))
+    tracemalloc.start()
+    try:
+        run = Run(steps, 1, journal=path)
+        assert len(run.execute({1: 0, 2: 1})) == 2
+        assert run.report.steps[0].reused == 1
+        assert Journal(path).read().sessions[0].finished == [100]
+        assert sum(1 for _ in Journal(path).entries()) == 101
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_one_run_writes_a_journal_at_a_time(tmp_path):
@@ -231,6 +317,44 @@ def test_one_run_writes_a_journal_at_a_time(tmp_path):
         first.close()
     second.open([])
     second.close()
+
+
+def test_a_journal_can_be_looked_at_by_several_at_once(tmp_path):
+    written(tmp_path / "j")
+    first = Journal(tmp_path / "j").entries()
+    assert next(first).key == "a"
+    assert Journal(tmp_path / "j").read().sessions[0].finished == [2]
+    with pytest.raises(JournalBusy):
+        Run(plus_one(), journal=tmp_path / "j").execute({"a": 1})
+    assert next(first).key == "b"
+    first.close()
+    Run(plus_one(), journal=tmp_path / "j").execute({"a": 1})
+
+
+def test_a_long_log_is_copied_into_the_file_while_the_run_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("trueline.run.journal_file.LONG", 100_000)
+    seen = []
+
+    def work(key, value):
+        seen.append(((tmp_path / "j").stat().st_size, (tmp_path / "j-wal").stat().st_size))
+        return "x" * 10_000
+
+    Run([Step(map=work, batch_size=1)], 1, journal=tmp_path / "j").execute(dict.fromkeys(range(100), 0))
+    assert max(log for _, log in seen) < 300_000
+    assert max(file for file, _ in seen) > 500_000
+    made = digest_of(text_of("x" * 10_000))
+    assert [entry.out for entry in Journal(tmp_path / "j").entries()] == [made] * 100
+
+
+def test_a_journal_that_is_being_written_is_not_looked_at(tmp_path):
+    first = Journal(tmp_path / "j")
+    first.open([])
+    try:
+        with pytest.raises(JournalBusy):
+            Journal(tmp_path / "j").read()
+    finally:
+        first.close()
+    assert len(Journal(tmp_path / "j").read().sessions) == 1
 
 
 def test_a_journal_that_cannot_be_written_says_so(tmp_path):
@@ -258,10 +382,9 @@ def long_run(path):
     return run.execute({str(number): "" for number in range(100)}), run.report.steps[0]
 
 
-# The disk is full: in the first batch, in the middle of a line of the third, so that the line of the end of
-# the run, which is short, would still fit behind it.
-@pytest.mark.parametrize(("room", "kept"), [(1000, 0), (22_001, 40), (22_013, 40)])
-def test_when_the_disk_is_full_what_is_in_the_journal_stays_good(tmp_path, room, kept):
+# The disk is full: before there are tables, in the first batches, when the log is copied into the file.
+@pytest.mark.parametrize("room", [1_000, 30_000, 50_000, 80_000])
+def test_when_the_disk_is_full_what_is_in_the_journal_stays_good(tmp_path, room):
     path = tmp_path / "j"
     done = subprocess.run(
         [sys.executable, "-c", FULL, str(path), str(room)],
@@ -270,7 +393,10 @@ def test_when_the_disk_is_full_what_is_in_the_journal_stays_good(tmp_path, room,
         cwd=ROOT,
         check=True,
     )
-    assert "cannot be written: File too large" in done.stdout
+    assert "cannot be written: " in done.stdout
+    kept = sum(1 for _ in Journal(path).entries())
+    assert kept % 20 == 0, "whole batches"
+    assert (kept > 0) == (room > 1_000 + 30_000)
     found, step = long_run(path)
     assert set(found.values()) == {"x" * 300}
     assert (step.reused, step.calls) == (kept, 100 - kept)
@@ -289,13 +415,150 @@ def test_two_processes_do_not_write_one_journal(tmp_path):
     assert "JournalBusy" in done.stderr
 
 
-def test_a_journal_of_another_version_is_refused(tmp_path):
-    import trueline.run.journal as module
+# --- what it refuses ----------------------------------------------------------
 
-    header = json.dumps({"journal": 99, "run": "x", "at": "", "steps": [], "identities": []})
-    (tmp_path / "j").write_bytes(module._line(header))
-    with pytest.raises(InputError, match="version 99"):
-        Journal(tmp_path / "j").read()
+
+def test_a_journal_of_another_version_is_refused(tmp_path):
+    written(tmp_path / "j")
+    with closing(sqlite3.connect(tmp_path / "j")) as file:
+        file.execute("PRAGMA user_version = 99")
+    error = refused(tmp_path / "j")
+    assert isinstance(error, UnsupportedVersion)
+    assert "version 99" in error.problem
+
+
+def test_a_journal_of_lines_of_json_is_refused_and_left_alone(tmp_path):
+    line = b'{"journal":1,"run":"x","at":"","steps":[],"identities":[],"sum":"00000000"}\n'
+    (tmp_path / "j").write_bytes(line)
+    error = refused(tmp_path / "j")
+    assert isinstance(error, UnsupportedVersion)
+    assert "version 1, lines of JSON" in error.problem
+    assert "remove it, or name another file" in error.remedy
+    assert (tmp_path / "j").read_bytes() == line
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"hello\n", b"x" * 5_000, b"SQLite form", b"\x00" * 200, random.Random(1).randbytes(20_000)],
+)
+def test_a_file_that_is_not_a_journal_is_refused_and_left_alone(tmp_path, content):
+    (tmp_path / "j").write_bytes(content)
+    assert isinstance(refused(tmp_path / "j"), InputError)
+    assert (tmp_path / "j").read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["j"]
+
+
+def test_a_database_of_another_program_is_refused_and_left_alone(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "j")) as file, file:
+        file.execute("CREATE TABLE run (id)")
+    before = (tmp_path / "j").read_bytes()
+    assert "not the journal of a run" in refused(tmp_path / "j").problem
+    assert (tmp_path / "j").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "planted",
+    [
+        "CREATE TRIGGER t AFTER INSERT ON run BEGIN DELETE FROM entry; END",
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE TABLE more (x)",
+        "DROP TABLE step",
+    ],
+)
+def test_a_journal_with_other_tables_is_damaged(tmp_path, planted):
+    written(tmp_path / "j")
+    with closing(sqlite3.connect(tmp_path / "j")) as file, file:
+        file.execute(planted)
+    assert isinstance(refused(tmp_path / "j"), JournalDamaged)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_a_journal_that_was_cut_off_is_damaged(tmp_path, share):
+    path = tmp_path / "j"
+    Run(plus_one(), journal=path).execute(dict.fromkeys(range(3_000), 1))
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(len(whole) * share)])
+    with pytest.raises(JournalDamaged):
+        list(Journal(path).read().entries())
+    with pytest.raises(JournalDamaged):
+        Run(plus_one(), journal=path).execute(dict.fromkeys(range(3_000), 1))
+
+
+def test_a_giant_file_is_refused_without_reading_it(tmp_path):
+    with (tmp_path / "j").open("wb") as file:
+        file.truncate(1 << 40)
+    tracemalloc.start()
+    try:
+        assert isinstance(refused(tmp_path / "j"), InputError)
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_links_pipes_and_folders_are_refused(tmp_path):
+    written(tmp_path / "real")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "dangling").symlink_to(tmp_path / "nothing")
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    said = {name: refused(tmp_path / name) for name in ("link", "dangling", "pipe", "folder")}
+    assert all(isinstance(error, InputError) for error in said.values())
+    assert "symbolic link" in said["link"].problem
+    assert "pipe" in said["pipe"].problem
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_journal_is_a_file_whatever_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in (":memory:", "a?mode=memory", "file:x", "50%25#"):
+        for calls in (2, 0):
+            run = Run(plus_one(), journal=name)
+            run.execute({"a": 1, "b": 2})
+            assert run.report.steps[0].calls == calls
+        assert (tmp_path / name).is_file()
+    with pytest.raises(InputError, match="is not the name of a file"):
+        Run(plus_one(), journal="a\0b").execute({})
+
+
+# --- names that have changed --------------------------------------------------
+
+
+def moved(name: str, module: str) -> Step:
+    """A step of a class that is in a module of this name."""
+    kind = type("Mask", (Step,), {"map": lambda self, key, value: value + 1, "__module__": module})
+    return kind(name=name)
+
+
+def test_a_journal_says_which_names_it_holds_do_not_match_any_more(tmp_path):
+    Run([moved("mask", "shop.masking")], journal=tmp_path / "j").execute({"a": 1})
+    run = Run([moved("mask", "shop.privacy")], journal=tmp_path / "j")
+    assert run.execute({"a": 1}) == {"a": 2}
+    (note,) = run.report.notes
+    assert "step 'mask'" in note
+    assert "work of shop.masking.Mask" in note
+    assert "now shop.privacy.Mask" in note
+    assert note in str(run.report)
+    assert "shop.masking.Mask" in run.report._repr_html_()
+    again = Run([moved("mask", "shop.privacy")], journal=tmp_path / "j")
+    again.execute({"a": 1})
+    assert again.report.notes == (), "the journal knows the step by its new name"
+
+
+def test_a_step_whose_code_has_changed_is_not_noted(tmp_path):
+    Run([Step(map=add(1), name="add")], journal=tmp_path / "j").execute({"a": 1})
+    run = Run([Step(map=add(2), name="add")], journal=tmp_path / "j")
+    assert run.execute({"a": 1}) == {"a": 3}
+    assert run.report.notes == ()
+
+
+def test_names_in_a_journal_are_not_imported(tmp_path, monkeypatch):
+    (tmp_path / "trap.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    Run([moved("mask", "trap")], journal=tmp_path / "j").execute({"a": 1})
+    run = Run([moved("mask", "elsewhere")], journal=tmp_path / "j")
+    run.execute({"a": 1})
+    assert "trap.Mask" in run.report.notes[0]
+    assert "trap" not in sys.modules
 
 
 # --- what it can hold ---------------------------------------------------------
@@ -379,7 +642,7 @@ def test_values_of_ones_own_are_kept_with_encode_and_decode(tmp_path):
         run = Run(steps, journal=kept())
         assert run.execute(inputs) == {"a": Reading(2)}
         assert run.report.steps[0].calls == calls
-    with pytest.raises(InputError, match="alone"):
+    with pytest.raises(InputError, match="only one of"):
         Journal(tmp_path / "j", encode=str)
 
 

@@ -19,7 +19,7 @@ def pictured():
     def make(workers):
         coordinator = Coordinator(CHANGES, Manual(left_first, workers))
         coordinator.executor.start(CHANGES, coordinator.inbox.post)
-        coordinator.lines[0].generation, coordinator.lines[1].generation = 4, 1
+        coordinator.states[0].generation, coordinator.states[1].generation = 4, 1
         coordinator.inbox.feed({"k": "A"})
         coordinator.inbox.close()
         while not coordinator.inbox.queue.empty():
@@ -32,7 +32,7 @@ def pictured():
 def picture(coordinator):
     """Each step as it is drawn: incoming, in state, out state, next generation, final bits."""
     drawn = []
-    for line in coordinator.lines:
+    for line in coordinator.states:
         incoming = {key: (value, gens) for key, (gens, value) in {**line.waiting, **line.pending}.items()}
         bits = ("F" if line.inputs_final else "-") + ("F" if line.outputs_final else "-")
         state = {key: value for key, (_, value) in line.accepted.items()}
@@ -76,9 +76,9 @@ def test_two_workers_go_another_way_to_the_same_end(pictured):
     # Step 1 works ahead on A, in generation 2; B makes that useless, and is worked on in generation 3.
     run = pictured(workers=2)
     assert not run._advance()
-    assert [line.accepted for line in run.lines] == [{"k": ((0, 0), "A")}, {"k": ((0, 0), "A")}]
+    assert [line.accepted for line in run.states] == [{"k": ((0, 0), "A")}, {"k": ((0, 0), "A")}]
     run._receive()
-    assert run.lines[1].pending == {"k": ((5, 0), "B")}
+    assert run.states[1].pending == {"k": ((5, 0), "B")}
     assert run.executor.useless == [2]
     while not run._advance():
         run._receive()

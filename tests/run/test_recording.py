@@ -10,7 +10,7 @@ import pytest
 
 from tests.run.sequential import random_run
 from trueline.run import ERASED, Inline, Recording, Run, Step, watching
-from trueline.run.recording import Piece, lanes
+from trueline.run.timeline import RecordedBatch, lanes
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -138,7 +138,8 @@ def test_runs_inside_a_run_are_watched_too():
 
 def test_lanes_hold_pieces_that_do_not_overlap():
     pieces = [
-        Piece(n, 0, "s", start, end, 0) for n, (start, end) in enumerate([(0, 3), (1, 2), (2, 5), (3, 4)])
+        RecordedBatch(n, 0, "s", start, end, 0)
+        for n, (start, end) in enumerate([(0, 3), (1, 2), (2, 5), (3, 4)])
     ]
     assert lanes(pieces) == {0: 0, 1: 1, 2: 1, 3: 0}
 
@@ -195,7 +196,7 @@ def test_kept_work_begun_ahead_looks_different():
 def test_a_batch_of_which_a_part_was_thrown_away_is_drawn_in_two():
     recording = Recording()
     recording.steps = ["only"]
-    piece = Piece(1, 0, "only", 0.0, 1.0, 0, keys=["a", "b", "c", "d"], kept=3, ended=True)
+    piece = RecordedBatch(1, 0, "only", 0.0, 1.0, 0, keys=["a", "b", "c", "d"], kept=3, ended=True)
     recording._pieces.append(piece)
     recording._now = 1.0
     shown = ET.fromstring(recording.svg())
@@ -238,7 +239,9 @@ def test_a_time_line_of_text_marks_each_fate():
         [(0, 0, 4, 1, 0), (0, 0, 8, 1, 0), (1, 1, 6, 1, 1), (1, 3, 8, 0, 1), (1, 8, 10, 1, 0)]
     ):
         name = recording.steps[step]
-        recording._pieces.append(Piece(number, step, name, start, end, 0, [number], kept=kept, ahead=ahead))
+        recording._pieces.append(
+            RecordedBatch(number, step, name, start, end, 0, [number], kept=kept, ahead=ahead)
+        )
     recording._now = 10.0
     assert recording.text(27).splitlines() == [
         "parse  ████████",

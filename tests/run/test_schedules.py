@@ -70,7 +70,7 @@ for seed in range(400):
     assert found is None, found
 coordinator, _, _ = play(38)
 coordinator.run()
-print([(line.calls, line.kept, line.wasted, line.generation) for line in coordinator.lines])
+print([(line.calls, line.kept, line.wasted, line.generation) for line in coordinator.states])
 """
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.run.manual import Manual, Told, in_turn, right_first, run_by
 from trueline.run import Inline, Run, Step, current
 from trueline.run.coordinator import Coordinator
-from trueline.run.line import Line
+from trueline.run.step_state import StepState
 
 
 @pytest.mark.parametrize("changes", [False, True], ids=["kept", "thrown away"])
@@ -127,7 +127,7 @@ def test_many_workers_call_steps_no_more_than_the_sum_of_their_places(seed):
 @pytest.mark.parametrize("worth", [0.0, 0.25])
 def test_the_worst_order_is_bounded_too(monkeypatch, worth):
     # From right to left, twelve steps that change everything would be called 2^12 - 1 times for a key.
-    monkeypatch.setattr("trueline.run.speculation.WORTH", worth)
+    monkeypatch.setattr("trueline.run.finality.WORTH", worth)
     steps, calls = counting(12)
     coordinator = Coordinator(steps, Manual(right_first, workers=1))
     coordinator.order = lambda lines: list(reversed(lines))
@@ -233,7 +233,7 @@ def test_batches_grow_where_a_key_takes_little_time():
     ("pace", "size"), [(None, 1), (1e-7, 800), (1e-6, 300), (1e-5, 100), (1e-3, 4), (1, 1)]
 )
 def test_a_batch_is_shared_among_workers_unless_it_takes_too_little_and_is_never_too_long(pace, size):
-    line = Line(Step(map=lambda key, value: value), 0)
+    line = StepState(Step(map=lambda key, value: value), 0)
     line.deliver({key: ((0,), key) for key in range(800)})
     line.pace = pace
     assert len(line.take(line.size(workers=8))) == size

@@ -8,7 +8,7 @@ from typing import Any
 from trueline.run import Step
 from trueline.run.attempt import Attempt
 from trueline.run.coordinator import Coordinator
-from trueline.run.line import Line
+from trueline.run.step_state import StepState
 
 
 class Watched(Coordinator):
@@ -19,8 +19,8 @@ class Watched(Coordinator):
         self.producer = -1
         self.bits: list[str] = []
         self.emitted: dict[tuple[int, Any], tuple[int, ...]] = {}
-        self.drawn: list[list[int]] = [[] for _ in self.lines]
-        self.came: list[set[Any]] = [set() for _ in self.lines]
+        self.drawn: list[list[int]] = [[] for _ in self.states]
+        self.came: list[set[Any]] = [set() for _ in self.states]
         self.calls: dict[tuple[int, Any], int] = {}
         self._wrap()
 
@@ -28,7 +28,7 @@ class Watched(Coordinator):
         self.emission.broadcast = self._broadcast(self.emission.broadcast)  # type: ignore[method-assign]
         self.executor.submit = self._submit(self.executor.submit)  # type: ignore[method-assign]
         self.finality.advance = self._bits(self.finality.advance)  # type: ignore[method-assign]
-        for line in self.lines:
+        for line in self.states:
             line.deliver = self._deliver(line, line.deliver)  # type: ignore[method-assign]
             line.accept = self._accept(line, line.accept)  # type: ignore[method-assign]
             line.next_generation = self._drawn(line, line.next_generation)  # type: ignore[method-assign]
@@ -36,7 +36,7 @@ class Watched(Coordinator):
     def _broadcast(self, broadcast: Callable[..., None]) -> Callable[..., None]:
         def watched(producer: int, entries: dict[Any, Any]) -> None:
             for key, (gens, _) in entries.items():
-                assert len(gens) == len(self.lines), "F1"
+                assert len(gens) == len(self.states), "F1"
                 if producer < 0:
                     assert key in self.fed, "F2"
                     continue
@@ -45,14 +45,14 @@ class Watched(Coordinator):
                 last = self.emitted.get((producer, key))
                 assert last is None or gens > last, "F4"
                 self.emitted[(producer, key)] = gens
-                assert not self.lines[producer].outputs_final, "F12"
+                assert not self.states[producer].outputs_final, "F12"
             outer, self.producer = self.producer, producer
             broadcast(producer, entries)
             self.producer = outer
 
         return watched
 
-    def _deliver(self, line: Line, deliver: Callable[..., Any]) -> Callable[..., Any]:
+    def _deliver(self, line: StepState, deliver: Callable[..., Any]) -> Callable[..., Any]:
         def watched(entries: dict[Any, Any]) -> Any:
             assert self.producer < line.index, "F8"
             assert not line.inputs_final, "F14"
@@ -68,7 +68,7 @@ class Watched(Coordinator):
 
         return watched
 
-    def _accept(self, line: Line, accept: Callable[..., None]) -> Callable[..., None]:
+    def _accept(self, line: StepState, accept: Callable[..., None]) -> Callable[..., None]:
         def watched(batch: dict[Any, Any]) -> None:
             for key, (gens, _) in batch.items():
                 assert key not in line.accepted or gens > line.accepted[key][0], "F3"
@@ -76,7 +76,7 @@ class Watched(Coordinator):
 
         return watched
 
-    def _drawn(self, line: Line, draw: Callable[[], int]) -> Callable[[], int]:
+    def _drawn(self, line: StepState, draw: Callable[[], int]) -> Callable[[], int]:
         def watched() -> int:
             found = draw()
             assert not self.drawn[line.index] or found > self.drawn[line.index][-1], "F9"
@@ -87,10 +87,10 @@ class Watched(Coordinator):
 
     def _submit(self, submit: Callable[..., None]) -> Callable[..., None]:
         def watched(step: Step, attempt: Attempt, items: Sequence[tuple[Any, Any]]) -> None:
-            line = self.lines[attempt.index]
+            line = self.states[attempt.index]
             limit, size = step.concurrency, step.batch_size
             assert limit is None or len(line.attempts) <= limit, "F17"
-            running = sum(len(each.attempts) for each in self.lines)
+            running = sum(len(each.attempts) for each in self.states)
             assert running <= self.executor.workers, "F17"
             keys = [key for key, _ in items]
             assert len(keys) == len(set(keys)) >= 1, "F18"
@@ -107,9 +107,9 @@ class Watched(Coordinator):
 
     def _bits(self, advance: Callable[..., Any]) -> Callable[..., Any]:
         def watched(known: Any) -> Any:
-            before = [(line.inputs_final, line.outputs_final) for line in self.lines]
+            before = [(line.inputs_final, line.outputs_final) for line in self.states]
             found = advance(known)
-            for index, (line, (was_in, was_out)) in enumerate(zip(self.lines, before, strict=True)):
+            for index, (line, (was_in, was_out)) in enumerate(zip(self.states, before, strict=True)):
                 assert line.inputs_final >= was_in, "F15"
                 assert line.outputs_final >= was_out, "F15"
                 if line.inputs_final and not was_in:
@@ -120,16 +120,16 @@ class Watched(Coordinator):
                     if not was_out:
                         self.bits.append(f"out {index}")
                 if index:
-                    assert line.inputs_final == self.lines[index - 1].outputs_final, "F13"
+                    assert line.inputs_final == self.states[index - 1].outputs_final, "F13"
             return found
 
         return watched
 
     def run(self) -> dict[Any, Any]:
         found = super().run()
-        expected = [f"{bit} {index}" for index in range(len(self.lines)) for bit in ("in", "out")]
+        expected = [f"{bit} {index}" for index in range(len(self.states)) for bit in ("in", "out")]
         assert self.bits == expected, "F15"
-        for line in self.lines:
+        for line in self.states:
             if not line.cancelled and line.step.matches_all:
                 assert self.came[line.index] >= self.fed.keys(), "F2"
         return found

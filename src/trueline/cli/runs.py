@@ -105,7 +105,7 @@ def _document(journal: Journal) -> dict[str, Any]:
         }
         for each in journal.sessions
     ]
-    return {"path": str(journal.path), "torn": journal.torn, "runs": runs}
+    return {"path": str(journal.path), "runs": runs}
 
 
 def _tell(console: Console, journal: Journal) -> None:
@@ -113,5 +113,3 @@ def _tell(console: Console, journal: Journal) -> None:
         rows = zip(each.steps, each.finished, each.changed, strict=True)
         how = "ended" if each.ended else "did not end"
         console.table(["step", "finished", "changed"], rows, title=f"run {each.run}, begun {each.at}, {how}")
-    if journal.torn:
-        console.say(f"{journal.torn} bytes at the end were torn and do not count", "faint")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from trueline.errors import Counterexample
-from trueline.flow.align import AlignPoint, Slice, Use
+from trueline.flow.align_point import AlignPoint, Slice
 from trueline.flow.flow import Flow
+from trueline.flow.graph import Use
 from trueline.flow.keyed import KeyedSingleton, KeyedStream
-from trueline.flow.locations import Cluster, Handle, Process, Tick
+from trueline.flow.locations import Cluster, Process
+from trueline.flow.machine import Machine
 from trueline.flow.markers import (
     AtLeastOnce,
     Bounded,
@@ -17,10 +19,10 @@ from trueline.flow.markers import (
     Unordered,
     nondet,
 )
-from trueline.flow.semantics import Machine
 from trueline.flow.simulator import Exploration, NotExhaustive, Simulation, crash, drift, redelivery
-from trueline.flow.singles import Optional, Singleton
+from trueline.flow.singletons import Optional, Singleton
 from trueline.flow.streams import Stream
+from trueline.flow.ticks import Handle, Tick
 
 __all__ = [
     "AlignPoint",

@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Literal
+from typing import Final, Literal
 
+from trueline import console
 from trueline.errors import NotPromised, SynchronousCycle, Unfinished
-from trueline.flow.graph import ALIGNED, ALIGNED_READS, NETWORK, READS, YIELDS, Node
+from trueline.flow.graph import ALIGNED, ALIGNED_READS, NETWORK, READS, YIELDS, Clock, Graph, Location, Node
 from trueline.flow.hooks import Hook, ValueHook, hook_class
-from trueline.flow.reach import never_run
-from trueline.flow.regions import Group, Regions, arrows, find_regions
-
-if TYPE_CHECKING:
-    from trueline.flow.flow import Flow
-    from trueline.flow.locations import Location, Tick
+from trueline.flow.regions import Group, Regions, Remark, arrows, find_regions
 
 Zone = Literal["async", "region", "tick"]
 Key = tuple[Zone, int, int]
@@ -41,7 +37,7 @@ class TickUnit:
     name: str
     member: int
     location: Location
-    ticks: list[Tick]
+    ticks: list[Clock]
     group: Group | None
     hooks: list[Hook] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
@@ -67,11 +63,10 @@ Unit = TickUnit | LooseUnit
 class CompiledFlow:
     """The layout: wires carry what is new, slots keep what stays, units are where chance comes in."""
 
-    def __init__(self, flow: Flow, ignoring: frozenset[int] = frozenset()) -> None:
-        self.flow = flow
-        self.graph = flow.graph
+    def __init__(self, graph: Graph, ignoring: frozenset[int] = frozenset()) -> None:
+        self.graph = graph
         self._refuse_unfinished()
-        self.regions: Regions = find_regions(flow, ignoring)
+        self.regions: Regions = find_regions(graph, ignoring)
         self._group: dict[int, Group] = {}
         """Use of a point that is at work → its group."""
         self._inside: dict[int, Group] = {}
@@ -93,12 +88,12 @@ class CompiledFlow:
         self._lay_ticks()
         self._lay_edges()
         self._mark_newest()
-        self.regions.remarks += never_run(self, [u for u in self.units if isinstance(u, TickUnit)])
+        self.regions.remarks += never_run(self.graph, [u for u in self.units if isinstance(u, TickUnit)])
 
     def __repr__(self) -> str:
         ticks = len([u for u in self.units if isinstance(u, TickUnit)])
         words = f"{len(self.graph.nodes)} nodes, {ticks} tick{'s' * (ticks != 1)}"
-        return f"<CompiledFlow {self.flow.name}: {words}>"
+        return f"<CompiledFlow {self.graph.name}: {words}>"
 
     # --- checks -------------------------------------------------------------------------
 
@@ -117,7 +112,7 @@ class CompiledFlow:
             live = [n for n in node.inputs if not n.bounded]
             if len(live) > 1 and node.id not in self._inside:
                 raise NotPromised(
-                    f"{node} pairs the live {live[0]} with the live {live[1]}: each is of its own moment",
+                    f"{node} pairs two live values of different moments: {live[0]} and {live[1]}",
                     remedy="read the pair with .snapshot_aligned(tick, point, nondet(…)), "
                     "or take a .snapshot of each in one tick",
                     node=node,
@@ -238,7 +233,7 @@ class CompiledFlow:
     def _lay_ticks(self) -> None:
         joined = {tick.id: group for group in self.regions.groups for tick in group.ticks}
         done: list[Group] = []
-        for tick in self.flow.ticks:
+        for tick in self.graph.ticks:
             group = joined.get(tick.id)
             if group is None:
                 self._lay_tick([tick], None)
@@ -246,7 +241,7 @@ class CompiledFlow:
                 done.append(group)
                 self._lay_tick(group.ticks, group)
 
-    def _lay_tick(self, ticks: list[Tick], group: Group | None) -> None:
+    def _lay_tick(self, ticks: list[Clock], group: Group | None) -> None:
         nodes = self._tick_order(ticks)
         if not nodes:
             return
@@ -305,7 +300,7 @@ class CompiledFlow:
                         unit.ops.append(op)
                         unit.outs.append(op.out)
 
-    def _tick_order(self, ticks: list[Tick]) -> list[Node]:
+    def _tick_order(self, ticks: list[Clock]) -> list[Node]:
         """The nodes of a tick, each after what it needs in the same execution."""
         ids = {tick.id for tick in ticks}
         nodes = {n.id: n for n in self.graph.nodes if n.tick is not None and n.tick.id in ids}
@@ -325,8 +320,8 @@ class CompiledFlow:
         except CycleError as error:
             way = [nodes[i] for i in reversed(error.args[1])]
             raise SynchronousCycle(
-                f"inside {ticks[0].name} a node needs its own result of the same execution: {arrows(way)}",
-                remedy="let it come round one execution later: tick.cycle(), tick.state() or .defer_tick()",
+                f"in tick {ticks[0].name} a node needs its own result of the same execution: {arrows(way)}",
+                remedy="use the result of the execution before: tick.cycle(), tick.state() or .defer_tick()",
                 path=tuple(way),
                 rule="align:A24",
             ) from None
@@ -371,4 +366,85 @@ def _member_name(name: str, location: Location, member: int) -> str:
     return f"{name}[{member}]" if location.is_cluster else name
 
 
-__all__ = ["ALIGNED", "CompiledFlow", "LooseUnit", "Op", "TickUnit", "Unit"]
+# --- which ticks can ever run ---------------------------------------------------------
+
+_ALWAYS: Final = frozenset({"source", "constant", "fold", "count", "reduce", "first", "last"})
+"""They have something from the beginning, or get it from outside."""
+
+
+def never_run(graph: Graph, units: list[TickUnit]) -> list[Remark]:
+    """A warning for each tick that nothing can start: it reads nothing, or a value that comes from itself."""
+    reach = _Reach(graph, [unit for unit in units if unit.member == 0])
+    return [_remark(unit, reach.fed) for unit in reach.units if id(unit) not in reach.running]
+
+
+class _Reach:
+    """The nodes that may ever have something, and the ticks that may run: the least such sets.
+
+    Nodes are looked at in the order of writing, so one pass is enough but for what is fed back.
+    """
+
+    def __init__(self, graph: Graph, units: list[TickUnit]) -> None:
+        self.units = units
+        self.fed: set[int] = set()
+        self.running: set[int] = set()
+        self._cycles = graph.cycles
+        self._of_tick = {tick.id: unit for unit in units for tick in unit.ticks}
+        self._of_point = {
+            a.point.id: unit for unit in units if unit.group is not None for a in unit.group.alignments
+        }
+        before = -1
+        while before < len(self.fed):
+            before = len(self.fed)
+            for node in graph.nodes:
+                if node.id not in self.fed and self._has(node):
+                    self.fed.add(node.id)
+        for unit in units:
+            self._runs(unit)
+
+    def _has(self, node: Node) -> bool:
+        if node.kind in _ALWAYS or node.constant or node.shape == "keyed singleton":
+            return True
+        tick = node.inputs[0].tick if node.kind in YIELDS else node.tick
+        if tick is not None:
+            return self._runs(self._of_tick.get(tick.id))
+        if node.kind in ALIGNED and node.point is not None and node.point.id in self._of_point:
+            return self._runs(self._of_point[node.point.id])
+        if node.id in self._cycles:
+            return self._cycles[node.id].id in self.fed
+        needs = all if node.kind == "zip" else any
+        return needs(source.id in self.fed for source in node.inputs)
+
+    def _runs(self, unit: TickUnit | None) -> bool:
+        if unit is None:
+            return False
+        if id(unit) not in self.running:
+            waits = any(isinstance(h, ValueHook) and h.source.id not in self.fed for h in unit.hooks)
+            if not waits and any(hook.source.id in self.fed for hook in unit.hooks):
+                self.running.add(id(unit))
+        return id(unit) in self.running
+
+
+def _remark(unit: TickUnit, fed: set[int]) -> Remark:
+    missing = [hook.source for hook in unit.hooks if hook.source.id not in fed]
+    if missing:
+        why = f"it waits for {missing[0]}, which has no value before this tick has run"
+        remedy = "begin with a value: tick.state(init) has one in the first execution"
+    else:
+        why = "it reads nothing that could start it"
+        remedy = "read a stream or a live value in it"
+    text = f"tick {unit.name} ({unit.ticks[0].site}) never runs: {why}; {remedy}"
+    return Remark("warning", "never runs", text)
+
+
+def compile_graph(graph: Graph) -> CompiledFlow:
+    """Lay a graph out once for as long as it stays as it is; its warnings go to the console."""
+    version = (len(graph.nodes), len(graph.cycles))
+    known, compiled = graph.memo.get("compiled", (None, None))
+    if compiled is None or known != version:
+        compiled = CompiledFlow(graph)
+        graph.memo["compiled"] = (version, compiled)
+        for remark in compiled.regions.remarks:
+            if remark.level == "warning":
+                console.current().warn(remark.text, code=remark.code)
+    return compiled  # type: ignore[no-any-return]

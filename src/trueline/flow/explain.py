@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from trueline.flow.compiled import CompiledFlow, LooseUnit, TickUnit
-from trueline.flow.graph import ALIGNED_READS, Node
-from trueline.flow.live import wrap
-
-if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
+from trueline.flow.graph import ALIGNED_READS, AlignToken, Node
 
 KEEPS: Final = {
     "fold": "one value",
@@ -46,9 +42,9 @@ def keeps(node: Node) -> str:
         "join",
         "enumerate",
     ):
-        return "nothing: it begins anew in every execution"
+        return "nothing: it starts again in every execution"
     if node.tick is not None and node.kind in ("first", "last", "zip", "merge_ordered", "assume_ordering"):
-        return "nothing: it begins anew in every execution"
+        return "nothing: it starts again in every execution"
     if node.shape == "keyed singleton" and node.tick is None and node.kind in KEEPS:
         kept += " per key"
     return kept
@@ -56,16 +52,16 @@ def keeps(node: Node) -> str:
 
 def explain_flow(compiled: CompiledFlow) -> str:
     """Every operator: where it runs, what is promised, what it keeps, why a choice is right."""
-    flow = compiled.flow
-    lines = [f"flow {flow.name}: {len(compiled.graph.nodes)} operators"]
-    for location in flow.locations:
+    graph = compiled.graph
+    lines = [f"flow {graph.name}: {len(graph.nodes)} operators"]
+    for location in graph.locations:
         size = f", {location.size} members" if location.is_cluster else ""
         lines.append(f"{location.name}{size}")
-        nodes = [node for node in compiled.graph.nodes if node.location is location]
+        nodes = [node for node in graph.nodes if node.location is location]
         lines += [f"  {node.id:3} {_line(compiled, node)}" for node in nodes]
     units = [unit for unit in compiled.units if unit.member == 0]
     lines += [f"fires: {_unit(unit)}" for unit in units]
-    lines += [explain_point(compiled, point) for point in flow.points]
+    lines += [explain_point(compiled, point) for point in graph.points]
     return "\n".join(lines)
 
 
@@ -73,10 +69,9 @@ def _line(compiled: CompiledFlow, node: Node) -> str:
     inputs = ", ".join(str(source.id) for source in node.inputs)
     if node.id in compiled.graph.cycles:
         inputs = f"comes back from {compiled.graph.cycles[node.id].id}"
-    words = repr(wrap(node))[1:].split(";")[0]
     where = f" in {node.tick.name}" if node.tick else ""
     why = f"; chance, because: {node.reason.why}" if node.reason else ""
-    return f"{node.label}({inputs}){where} at {node.site}: {words}; keeps {keeps(node)}{why}"
+    return f"{node.label}({inputs}){where} at {node.site}: {node.promises}; keeps {keeps(node)}{why}"
 
 
 def _unit(unit: TickUnit | LooseUnit) -> str:
@@ -86,7 +81,7 @@ def _unit(unit: TickUnit | LooseUnit) -> str:
     return f"{unit.name}, when something is new in {reads}"
 
 
-def explain_point(compiled: CompiledFlow, point: AlignPoint) -> str:
+def explain_point(compiled: CompiledFlow, point: AlignToken) -> str:
     """Boundary, region, merged ticks and what is promised, in words."""
     found = next(a for a in compiled.regions.alignments if a.point is point)
     lines = [f"align point {point.name!r} on {point.location.name} ({point.site})"]
@@ -98,7 +93,7 @@ def explain_point(compiled: CompiledFlow, point: AlignPoint) -> str:
     group = next(g for g in compiled.regions.groups if found in g.alignments)
     inside = [n for n in found.region if n not in found.boundary]
     lines.append(f"  agrees on {_names(found.boundary)}: one cut of each per execution, for every use")
-    lines.append(f"  moves into the tick: {_names(inside) or 'nothing, the uses stand right behind it'}")
+    lines.append(f"  moves into the tick: {_names(inside) or 'nothing, the uses read it directly'}")
     ticks = [tick.name for tick in group.ticks]
     if len(ticks) > 1:
         lines.append(f"  runs {' and '.join(ticks)} as one tick")
@@ -111,7 +106,7 @@ def explain_point(compiled: CompiledFlow, point: AlignPoint) -> str:
     return "\n".join(lines + [f"  {r.level}: {r.text}" for r in remarks])
 
 
-def _promises(instances: list[Node], point: AlignPoint) -> list[str]:
+def _promises(instances: list[Node], point: AlignToken) -> list[str]:
     reads = [n for n in instances if n.kind in ALIGNED_READS]
     lines = [
         "  promised: a consistent snapshot: one cut for all reads of an execution, and cuts never go back"

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, cast
 
-from trueline import console
-from trueline.errors import FlowError, InputError
+from trueline.errors import InputError
+from trueline.flow.align_point import AlignPoint
+from trueline.flow.compiled import CompiledFlow, compile_graph
+from trueline.flow.explain import explain_flow
 from trueline.flow.graph import Graph, here
-from trueline.flow.locations import Cluster, Process, Tick
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from trueline.flow.align import AlignPoint
-    from trueline.flow.compiled import CompiledFlow
-    from trueline.flow.interpreter import Inputs, Interpreter
-    from trueline.flow.simulator import Exploration, Simulation
-    from trueline.flow.simulator.simulate import Mode
+from trueline.flow.interpreter import Inputs, Interpreter, run
+from trueline.flow.locations import Cluster, Process
+from trueline.flow.simulator import Exploration, Simulation
+from trueline.flow.simulator.simulate import Mode, simulate
+from trueline.flow.ticks import Tick
 
 
 class Flow:
@@ -37,56 +35,41 @@ class Flow:
     def __init__(self, name: str) -> None:
         given: object = name
         if not isinstance(given, str) or not given:
-            raise InputError(f"a flow named {name!r}", remedy="give it a name")
+            raise InputError(f"{name!r} is not a name for a flow", remedy="give a non-empty string")
         self.name = name
-        self.graph = Graph()
+        self.graph = Graph(name)
         self.locations: list[Process | Cluster] = []
-        self.ticks: list[Tick] = []
-        self.points: list[AlignPoint] = []
-        self._names: dict[tuple[str, str], str] = {}
-        self._compiled: tuple[tuple[int, int], CompiledFlow] | None = None
 
     def __repr__(self) -> str:
         return f"<Flow {self.name}: {len(self.graph.nodes)} nodes>"
 
+    @property
+    def ticks(self) -> list[Tick]:
+        """Its ticks, in the order they were written."""
+        return cast("list[Tick]", self.graph.ticks)
+
+    @property
+    def points(self) -> list[AlignPoint]:
+        """Its align points, in the order they were written."""
+        return cast("list[AlignPoint]", self.graph.points)
+
     def process(self, name: str) -> Process:
         """One machine."""
-        self.claim("location", name)
-        place = Process(self, name, here())
+        self.graph.claim("location", name)
+        place = Process(self.graph, name, here())
         self.locations.append(place)
         return place
 
     def cluster(self, name: str, size: int = 2) -> Cluster:
         """Several machines that run the same, each for itself."""
-        self.claim("location", name)
-        place = Cluster(self, name, here(), size)
+        self.graph.claim("location", name)
+        place = Cluster(self.graph, name, here(), size)
         self.locations.append(place)
         return place
 
-    def claim(self, what: str, name: str) -> None:
-        """Keep names of one sort apart."""
-        given: object = name
-        if not isinstance(given, str) or not given:
-            raise InputError(f"a {what} named {name!r}", remedy="give it a name")
-        if (what, name) in self._names:
-            raise FlowError(
-                f"{what} {name!r} at {here()} is there already, from {self._names[what, name]}",
-                remedy="give it another name",
-                name=name,
-            )
-        self._names[what, name] = str(here())
-
     def compile(self) -> CompiledFlow:
         """Check the whole graph, align what is to be aligned, and lay out how it runs."""
-        from trueline.flow.compiled import CompiledFlow
-
-        version = (len(self.graph.nodes), len(self.graph.cycles))
-        if self._compiled is None or self._compiled[0] != version:
-            self._compiled = (version, CompiledFlow(self))
-            for remark in self._compiled[1].regions.remarks:
-                if remark.level == "warning":
-                    console.current().warn(remark.text, code=remark.code)
-        return self._compiled[1]
+        return compile_graph(self.graph)
 
     def simulate(
         self, body: Callable[[Simulation], object], mode: Mode = "exhaustive", **options: Any
@@ -96,14 +79,10 @@ class Flow:
         `mode` is "exhaustive", "deviations" (few departures from the eager schedule first) or "fuzz";
         `trueline.flow.simulator.simulate` lists the options.
         """
-        from trueline.flow.simulator.simulate import simulate
-
         return simulate(self, body, mode, **options)
 
     def start(self, seed: int = 0) -> Interpreter:
         """Run it in this process, step by step; the same seed and input give the same run."""
-        from trueline.flow.interpreter import Interpreter
-
         return Interpreter(self.compile(), seed)
 
     def run(self, inputs: Inputs, seed: int = 0) -> dict[str, list[Any]]:
@@ -118,12 +97,8 @@ class Flow:
         >>> flow.run({"in": [1, 2, 3]})
         {'out': [2, 4, 6]}
         """
-        from trueline.flow.interpreter import run
-
         return run(self.compile(), inputs, seed)
 
     def explain(self) -> str:
         """Every operator, where it runs, what is promised of it, what it keeps."""
-        from trueline.flow.explain import explain_flow
-
         return explain_flow(self.compile())

@@ -1,4 +1,8 @@
-"""The graph of a flow: nodes that never change, each knowing where in the source it was written."""
+"""The core of a flow: its nodes, and the locations, clocks and align points that nodes name.
+
+It is plain data and imports no other module of `flow` but the markers. Collections build nodes; the compiler,
+the operators, the interpreter and the simulator read them.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +11,17 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
+from trueline.errors import FlowError, InputError
 from trueline.flow.markers import NonDet, Shape
-
-if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
-    from trueline.flow.locations import Location, Tick
 
 _HERE: Final = str(Path(__file__).parent)
 
 
 @dataclass(frozen=True)
 class Site:
-    """The line that made a node."""
+    """A line of source code, such as the one that made a node."""
 
     file: str
     line: int
@@ -28,11 +29,12 @@ class Site:
 
     @property
     def text(self) -> str:
-        """What stands there."""
+        """The text of the line, empty where the file cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}"
+        # The last part of the path, so that a trace does not depend on where the project lies.
+        return f"{self.file.replace(chr(92), '/').rsplit('/', 1)[-1]}:{self.line}"
 
 
 def here() -> Site:
@@ -43,6 +45,100 @@ def here() -> Site:
     return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
+# --- what nodes name ------------------------------------------------------------------
+
+
+class Location:
+    """Where nodes run: one machine, or several that run the same."""
+
+    is_cluster = False
+
+    def __init__(self, graph: Graph, name: str, site: Site, size: int = 1) -> None:
+        self.graph = graph
+        self.name = name
+        self.site = site
+        self.size = size
+        graph.locations.append(self)
+
+    @property
+    def variable(self) -> str:
+        """The name as one would write it in code."""
+        return "".join(c if c.isalnum() else "_" for c in self.name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+class ProcessLocation(Location):
+    """One machine."""
+
+
+class ClusterLocation(Location):
+    """Several machines that run the same, each for itself (A19)."""
+
+    is_cluster = True
+
+
+class Clock:
+    """The clock of a tick: nodes that have it run in the same execution."""
+
+    def __init__(self, location: Location, name: str, site: Site) -> None:
+        self.location = location
+        self.name = name
+        self.site = site
+        self.id = len(location.graph.ticks)
+        location.graph.ticks.append(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+
+@dataclass(frozen=True)
+class Use:
+    """One use of an align point (A1): what it is, of what, where."""
+
+    kind: str
+    of: str
+    file: str
+    line: int
+    function: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.of} at {Site(self.file, self.line)} in {self.function}"
+
+
+class AlignToken:
+    """What several reads and releases name, to agree on what they share."""
+
+    def __init__(self, location: Location, name: str, site: Site) -> None:
+        self.location = location
+        self.name = name
+        self.site = site
+        self.id = len(location.graph.points)
+        location.graph.points.append(self)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"
+
+    @property
+    def instances(self) -> list[Node]:
+        """Its reads and releases, in the order they were written."""
+        return [n for n in self.location.graph.nodes if n.point is self and n.kind in ALIGNED]
+
+    @property
+    def uses(self) -> list[Use]:
+        """Every place in the source that uses it, with file and line."""
+        return [
+            Use(n.kind, str(n.inputs[0]), n.site.file, n.site.line, n.site.function, n.site.text)
+            for n in self.location.graph.nodes
+            if n.point is self
+        ]
+
+
+# --- nodes ----------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
 class Node:
     """One operator: what it does, to which nodes, where it runs and what is promised of its result."""
@@ -51,7 +147,7 @@ class Node:
     kind: str
     inputs: tuple[Node, ...]
     location: Location
-    tick: Tick | None
+    tick: Clock | None
     shape: Shape
     bounded: bool
     ordered: bool
@@ -60,7 +156,7 @@ class Node:
     fn: Callable[..., Any] | None = None
     args: Mapping[str, Any] = field(default_factory=dict)
     reason: NonDet | None = None
-    point: AlignPoint | None = None
+    point: AlignToken | None = None
     name: str = ""
 
     @property
@@ -72,6 +168,15 @@ class Node:
     def constant(self) -> bool:
         """Whether it is complete from the beginning, outside every tick (A34)."""
         return self.bounded and self.tick is None
+
+    @property
+    def promises(self) -> str:
+        """Its shape and what is promised of it, such as "stream: unbounded, ordered"."""
+        words = ["bounded" if self.bounded else "unbounded"]
+        if "stream" in self.shape:
+            words += ["ordered" if self.ordered else "unordered"]
+            words += [] if self.once else ["at least once"]
+        return f"{self.shape}: {', '.join(words)}"
 
     def __str__(self) -> str:
         return f"{self.label} ({self.site})"
@@ -88,13 +193,20 @@ ALIGNED_READS: Final = frozenset({"batch_aligned", "snapshot_aligned"})
 ALIGNED: Final = ALIGNED_READS | {"release_aligned"}
 
 
-@dataclass
+@dataclass(eq=False)
 class Graph:
     """The nodes of a flow in the order they were written, and what its forward references lead to."""
 
+    name: str
     nodes: list[Node] = field(default_factory=list)
     cycles: dict[int, Node] = field(default_factory=dict)
     """Forward reference → the node that completes it."""
+    locations: list[Location] = field(default_factory=list)
+    ticks: list[Clock] = field(default_factory=list)
+    points: list[AlignToken] = field(default_factory=list)
+    memo: dict[str, Any] = field(default_factory=dict)
+    """What was derived from the graph, for those who derive it to keep."""
+    _names: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def add(self, **parts: Any) -> Node:
         """Make the next node; its site is the caller's line."""
@@ -113,3 +225,24 @@ class Graph:
     def named(self, kind: str) -> Iterator[Node]:
         """The nodes of one kind."""
         return (node for node in self.nodes if node.kind == kind)
+
+    def claim(self, what: str, name: str) -> None:
+        """Keep the names of locations, of sources and of sinks unique."""
+        given: object = name
+        if not isinstance(given, str) or not given:
+            raise InputError(f"{name!r} is not a name for a {what}", remedy="give a non-empty string")
+        if (what, name) in self._names:
+            raise FlowError(
+                f"{what} {name!r} at {here()} exists already: it was made at {self._names[what, name]}",
+                remedy="give it another name",
+                name=name,
+            )
+        self._names[what, name] = str(here())
+
+
+class HasGraph(Protocol):
+    """A flow, as those see it who only read its graph."""
+
+    @property
+    def graph(self) -> Graph:
+        """Its nodes."""

@@ -121,7 +121,7 @@ class PrefixHook(Hook):
 
 
 class SubsetHook(Hook):
-    """An unordered stream: any of the elements, their order being nobody's business."""
+    """An unordered stream: any of the elements, in whatever order."""
 
     def take(self, s: list[Any], w: list[Any], choose: Choose, force: bool) -> bool:
         taken, items = s[self.slot]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from trueline.errors import EndlessLoop, FlowError, InputError
 from trueline.flow.compiled import CompiledFlow
-from trueline.flow.semantics import Firing, Machine
+from trueline.flow.machine import Firing, Machine
 
 Inputs = Mapping[str, Iterable[Any]] | Mapping[tuple[str, int], Iterable[Any]]
 """What sources are fed with: by name, or by name and member."""
@@ -49,7 +49,7 @@ class Interpreter:
         self._waiters: list[asyncio.Future[None]] = []
 
     def __repr__(self) -> str:
-        return f"<Interpreter of {self.compiled.flow.name}, seed {self.seed}, {self.steps} steps>"
+        return f"<Interpreter of {self.compiled.graph.name}, seed {self.seed}, {self.steps} steps>"
 
     def _choose(self, ways: int, _: Any) -> int:
         return 0 if self._random.random() < 0.5 else self._random.randrange(ways)
@@ -82,8 +82,8 @@ class Interpreter:
             return limit
         names = ", ".join(unit.name for unit in self.machine.ready())
         raise EndlessLoop(
-            f"{self.compiled.flow.name} does not come to rest in {limit} steps; ready now: {names}",
-            remedy="let less come back than goes round, or give a larger limit",
+            f"flow {self.compiled.graph.name!r} still has work to do after {limit} steps; ready now: {names}",
+            remedy="feed back less than is taken, or give a larger limit",
         )
 
     def take(self, sink: str, member: int = 0) -> tuple[Any, ...]:
@@ -129,7 +129,7 @@ class Interpreter:
         if self._broken is not None:
             raise FlowError(
                 f"{self!r} has failed before: {self._broken}",
-                remedy="mend the function and start the flow anew",
+                remedy="fix the function and start the flow again",
             ) from self._broken
 
 
@@ -166,7 +166,10 @@ def run(compiled: CompiledFlow, inputs: Inputs, seed: int = 0) -> dict[str, list
 def _named(inputs: Inputs) -> Iterable[tuple[Any, Iterable[Any]]]:
     given: object = inputs
     if not isinstance(given, Mapping):
-        raise InputError(f"run is given {inputs!r}", remedy="name the sources: run({'source': values})")
+        raise InputError(
+            f"run is given {inputs!r}, which is not a mapping",
+            remedy="name the sources: run({'source': values})",
+        )
     return inputs.items()
 
 
@@ -175,5 +178,6 @@ def _each(source: Any, values: Iterable[Any]) -> Iterator[Any]:
         return iter(values)
     except TypeError:
         raise InputError(
-            f"source {source!r} is fed with {values!r}", remedy="give a list of elements, or an iterator"
+            f"source {source!r} is given {values!r}, which cannot be iterated",
+            remedy="give a list of elements, or an iterator",
         ) from None

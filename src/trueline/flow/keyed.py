@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from trueline.flow.live import Live
+from trueline.flow.collection import Collection
+from trueline.flow.graph import AlignToken, Clock
 from trueline.flow.markers import (
     AtLeastOnce,
     B_co,
@@ -20,9 +21,7 @@ from trueline.flow.markers import (
 )
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
-    from trueline.flow.locations import Tick
-    from trueline.flow.singles import Optional
+    from trueline.flow.singletons import Optional
     from trueline.flow.streams import Stream
 
 K_co = TypeVar("K_co", bound=Hashable, covariant=True)
@@ -35,7 +34,7 @@ B = TypeVar("B", bound=Unbounded)
 R = TypeVar("R", bound=AtLeastOnce)
 
 
-class KeyedStream(Live, Generic[K_co, V_co, B_co, O_co, R_co]):
+class KeyedStream(Collection, Generic[K_co, V_co, B_co, O_co, R_co]):
     """A stream per key: order is promised within a key, never between keys."""
 
     shape = "keyed stream"
@@ -119,25 +118,25 @@ class KeyedStream(Live, Generic[K_co, V_co, B_co, O_co, R_co]):
         return self._next("union", other, ordered=False)  # type: ignore[no-any-return]
 
     def batch(
-        self: KeyedStream[K, V, Unbounded, O_co, R_co], tick: Tick, reason: NonDet
+        self: KeyedStream[K, V, Unbounded, O_co, R_co], tick: Clock, reason: NonDet
     ) -> KeyedStream[K, V, Bounded, O_co, R_co]:
         """The next piece of every key's stream, in a tick; how long each is is chance."""
         return self._read("batch", tick, reason)  # type: ignore[no-any-return]
 
     def batch_aligned(
-        self: KeyedStream[K, V, Unbounded, O_co, R_co], tick: Tick, point: AlignPoint, reason: NonDet
+        self: KeyedStream[K, V, Unbounded, O_co, R_co], tick: Clock, point: AlignToken, reason: NonDet
     ) -> KeyedStream[K, V, Bounded, O_co, R_co]:
         """The next piece of every key's stream, cut where all reads of the point are cut (A8)."""
         return self._read("batch_aligned", tick, reason, point)  # type: ignore[no-any-return]
 
     def release_aligned(
-        self: KeyedStream[K, V, Unbounded, O_co, R_co], point: AlignPoint
+        self: KeyedStream[K, V, Unbounded, O_co, R_co], point: AlignToken
     ) -> KeyedStream[K, V, Unbounded, O_co, R_co]:
         """The elements, each once all later reads of the point include what it was made from (A9)."""
         return self._release(point)  # type: ignore[no-any-return]
 
     def aligned_at(
-        self: KeyedStream[K, V, Unbounded, O_co, R_co], point: AlignPoint
+        self: KeyedStream[K, V, Unbounded, O_co, R_co], point: AlignToken
     ) -> KeyedStream[K, V, Unbounded, O_co, R_co]:
         """The stream, named as what the point's uses share (A20)."""
         return self._tag(point)  # type: ignore[no-any-return]
@@ -153,7 +152,7 @@ class KeyedStream(Live, Generic[K_co, V_co, B_co, O_co, R_co]):
         return self._next("defer_tick")  # type: ignore[no-any-return]
 
 
-class KeyedSingleton(Live, Generic[K_co, V_co, B_co]):
+class KeyedSingleton(Collection, Generic[K_co, V_co, B_co]):
     """A live map: keys appear, each with a value that may change."""
 
     shape = "keyed singleton"
@@ -196,26 +195,23 @@ class KeyedSingleton(Live, Generic[K_co, V_co, B_co]):
         return self._next("join", other)  # type: ignore[no-any-return]
 
     def snapshot(
-        self: KeyedSingleton[K, V, Unbounded], tick: Tick, reason: NonDet
+        self: KeyedSingleton[K, V, Unbounded], tick: Clock, reason: NonDet
     ) -> KeyedSingleton[K, V, Bounded]:
         """Some version of every key, in a tick; never an older one than before."""
         return self._read("snapshot", tick, reason)  # type: ignore[no-any-return]
 
     def snapshot_aligned(
         self: KeyedSingleton[K, V, Unbounded],
-        tick: Tick,
-        point: AlignPoint,
+        tick: Clock,
+        point: AlignToken,
         reason: NonDet,
         side: Any = "after",
     ) -> KeyedSingleton[K, V, Bounded]:
         """The version that all reads of the point see (A8); `side="before"`: the one before it."""
-        from trueline.flow.align import AlignPoint
-
-        AlignPoint.check_side(side)
-        return self._read("snapshot_aligned", tick, reason, point, side=side)  # type: ignore[no-any-return]
+        return self._read_version(tick, point, reason, side)  # type: ignore[no-any-return]
 
     def aligned_at(
-        self: KeyedSingleton[K, V, Unbounded], point: AlignPoint
+        self: KeyedSingleton[K, V, Unbounded], point: AlignToken
     ) -> KeyedSingleton[K, V, Unbounded]:
         """The map, named as what the point's uses share (A20)."""
         return self._tag(point)  # type: ignore[no-any-return]

@@ -18,7 +18,7 @@ class Bounded(Unbounded):
 
 
 class Unordered:
-    """The order of its elements is nobody's promise."""
+    """No order of its elements is promised."""
 
 
 class Ordered(Unordered):

@@ -7,25 +7,51 @@ changes. Regions use the same operators, inside a tick and with the last version
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from trueline.errors import InputError
-from trueline.flow.claims import copied, is_fixed, order_makes_no_difference
+from trueline.flow.claims import order_makes_no_difference
+from trueline.flow.compiled import Op
 from trueline.flow.graph import Node
-from trueline.flow.hooks import updated
+from trueline.flow.hooks import Choose, updated
 from trueline.flow.markers import ABSENT, NOTHING
+from trueline.flow.values import copied, is_fixed
 
-if TYPE_CHECKING:
-    from trueline.flow.compiled import Op
-    from trueline.flow.wiring import Wiring
+Operator = Callable[[list[Any], list[Any]], None]
+"""An operator at work: called with all wires and all slots."""
 
-Run = Callable[[list[Any], list[Any]], None]
-"""`run(wires, slots)`."""
-Make = Callable[["Op", "Wiring"], Run]
+
+class Wired(Protocol):
+    """What operators ask while they are made, and the order-making ones while they work."""
+
+    intermediates: bool
+    check: bool
+    choose: Choose
+
+    def begin(self, slot: int, value: Any) -> None:
+        """Say what a slot holds at the beginning."""
+
+    def at_end(self, op: Op, run: Operator) -> None:
+        """Do something when an execution of the operator's tick is over."""
+
+    def own(self, state: dict[Any, Any]) -> dict[Any, Any]:
+        """A map that an operator may change."""
+
+    def function(self, node: Node) -> Callable[..., Any]:
+        """A node's function."""
+
+    def initial_value(self, node: Node) -> Any:
+        """The first version of a live value."""
+
+    def begun(self, node: Node) -> Any:
+        """The value of a fold before any element."""
+
+
+MakeOperator = Callable[[Op, Wired], Operator]
 
 
 def start(init: Any) -> Any:
-    """A value to begin a fold with: made anew, or a copy where it could be changed, so no two share it."""
+    """A value to begin a fold with: a new one, or a copy where it could be changed; no two share it."""
     if callable(init):
         return init()
     return init if is_fixed(init) else copied(init)
@@ -57,7 +83,7 @@ def elementwise(node: Node, fn: Callable[..., Any]) -> Callable[[tuple[Any, ...]
     }[kind]
 
 
-def _elementwise(op: Op, wiring: Wiring) -> Run:
+def _elementwise(op: Op, wiring: Wired) -> Operator:
     work = elementwise(op.node, wiring.function(op.node))
     (i,), o = op.ins, op.out
 
@@ -69,10 +95,10 @@ def _elementwise(op: Op, wiring: Wiring) -> Run:
     return run
 
 
-def _each(change: Callable[[Any], Any]) -> Make:
+def _each(change: Callable[[Any], Any]) -> MakeOperator:
     """An operator that changes every element in a fixed way."""
 
-    def make(op: Op, wiring: Wiring) -> Run:
+    def make(op: Op, wiring: Wired) -> Operator:
         (i,), o = op.ins, op.out
 
         def run(w: list[Any], s: list[Any]) -> None:
@@ -85,7 +111,7 @@ def _each(change: Callable[[Any], Any]) -> Make:
     return make
 
 
-def _same(op: Op, wiring: Wiring) -> Run:
+def _same(op: Op, wiring: Wired) -> Operator:
     (i,), o = op.ins, op.out
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -104,7 +130,7 @@ def keyed(node: Node, key: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, A
         except TypeError:
             raise InputError(
                 f"{node} gives the key {k!r}, which is not hashable",
-                remedy="make keys of text, numbers or tuples of them",
+                remedy="use strings, numbers or tuples of them as keys",
                 node=node,
             ) from None
         return (k, x)
@@ -112,7 +138,7 @@ def keyed(node: Node, key: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, A
     return change
 
 
-def _key_by(op: Op, wiring: Wiring) -> Run:
+def _key_by(op: Op, wiring: Wired) -> Operator:
     return _each(keyed(op.node, wiring.function(op.node)))(op, wiring)
 
 
@@ -122,18 +148,20 @@ def pair(node: Node) -> Callable[[Any], tuple[Any, Any]]:
 
     def change(x: Any) -> tuple[Any, Any]:
         if not isinstance(x, tuple) or len(x) != 2:
-            raise InputError(f"{node} is given {x!r}", remedy="give pairs of key and value", node=node)
+            raise InputError(
+                f"{node} is given {x!r}, which is not a pair", remedy="give pairs of key and value", node=node
+            )
         check(x)
         return x
 
     return change
 
 
-def _into_keyed(op: Op, wiring: Wiring) -> Run:
+def _into_keyed(op: Op, wiring: Wired) -> Operator:
     return _each(pair(op.node))(op, wiring)
 
 
-def _seen(op: Op, wiring: Wiring, pick: Callable[[Any], Any]) -> Run:
+def _seen(op: Op, wiring: Wired, pick: Callable[[Any], Any]) -> Operator:
     (i,), o, slot = op.ins, op.out, op.slot
     wiring.begin(slot, {})
 
@@ -150,15 +178,15 @@ def _seen(op: Op, wiring: Wiring, pick: Callable[[Any], Any]) -> Run:
     return run
 
 
-def _unique(op: Op, wiring: Wiring) -> Run:
+def _unique(op: Op, wiring: Wired) -> Operator:
     return _seen(op, wiring, lambda x: x)
 
 
-def _keys(op: Op, wiring: Wiring) -> Run:
+def _keys(op: Op, wiring: Wired) -> Operator:
     return _seen(op, wiring, lambda x: x[0])
 
 
-def _enumerate(op: Op, wiring: Wiring) -> Run:
+def _enumerate(op: Op, wiring: Wired) -> Operator:
     (i,), o, slot = op.ins, op.out, op.slot
     wiring.begin(slot, 0)
 
@@ -205,7 +233,7 @@ def check_keyed(node: Node, into: Callable[..., Any], values: dict[Any, Any], ne
         order_makes_no_difference(node, into, value, tuple(items), lambda: first_value(node))
 
 
-def _fold(op: Op, wiring: Wiring) -> Run:
+def _fold(op: Op, wiring: Wired) -> Operator:
     node = op.node
     if node.inputs[0].shape == "keyed stream":
         return _keyed_fold(op, wiring)
@@ -237,7 +265,7 @@ def _fold(op: Op, wiring: Wiring) -> Run:
     return run
 
 
-def _keyed_fold(op: Op, wiring: Wiring) -> Run:
+def _keyed_fold(op: Op, wiring: Wired) -> Operator:
     node = op.node
     into = step(node, wiring.function(node) if node.fn else None)
     (i,), o, slot = op.ins, op.out, op.slot
@@ -262,7 +290,7 @@ def _keyed_fold(op: Op, wiring: Wiring) -> Run:
     return run
 
 
-def _unwrap_or(op: Op, wiring: Wiring) -> Run:
+def _unwrap_or(op: Op, wiring: Wired) -> Operator:
     value = op.node.args["value"]
     return _each(lambda x: value if x is ABSENT else x)(op, wiring)
 
@@ -274,7 +302,7 @@ def pair_up(a: Any, b: Any) -> Any:
     return ABSENT if a is ABSENT or b is ABSENT else (a, b)
 
 
-def _zip(op: Op, wiring: Wiring) -> Run:
+def _zip(op: Op, wiring: Wired) -> Operator:
     (i, j), o, slot = op.ins, op.out, op.slot
     a, b = op.node.inputs
     wiring.begin(slot, (wiring.initial_value(a), wiring.initial_value(b)))
@@ -295,7 +323,7 @@ def _zip(op: Op, wiring: Wiring) -> Run:
 # --- two streams ----------------------------------------------------------------------
 
 
-def _union(op: Op, wiring: Wiring) -> Run:
+def _union(op: Op, wiring: Wired) -> Operator:
     (i, j), o = op.ins, op.out
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -304,7 +332,7 @@ def _union(op: Op, wiring: Wiring) -> Run:
     return run
 
 
-def _cross(op: Op, wiring: Wiring) -> Run:
+def _cross(op: Op, wiring: Wired) -> Operator:
     (i, _), o = op.ins, op.out
     value = wiring.initial_value(op.node.inputs[1])
 
@@ -316,7 +344,7 @@ def _cross(op: Op, wiring: Wiring) -> Run:
     return run
 
 
-def _join(op: Op, wiring: Wiring) -> Run:
+def _join(op: Op, wiring: Wired) -> Operator:
     (i, j), o, slot = op.ins, op.out, op.slot
     wiring.begin(slot, ({}, {}))
 
@@ -335,7 +363,7 @@ def _join(op: Op, wiring: Wiring) -> Run:
 
 
 def _kept(
-    wiring: Wiring, side: dict[Any, tuple[Any, ...]], new: tuple[tuple[Any, Any], ...]
+    wiring: Wired, side: dict[Any, tuple[Any, ...]], new: tuple[tuple[Any, Any], ...]
 ) -> dict[Any, tuple[Any, ...]]:
     if not new:
         return side
@@ -348,7 +376,7 @@ def _kept(
 # --- wirings and edges ---------------------------------------------------------------
 
 
-def _demux(op: Op, wiring: Wiring) -> Run:
+def _demux(op: Op, wiring: Wired) -> Operator:
     (i,), o, member, node = op.ins, op.out, op.member, op.node
     by, size = wiring.function(node), node.location.size
 
@@ -360,7 +388,7 @@ def _demux(op: Op, wiring: Wiring) -> Run:
                 to = by(x)
                 if not isinstance(to, int) or not 0 <= to < size:
                     raise InputError(
-                        f"{node} sends {x!r} to member {to!r} of {size}",
+                        f"{node} sends {x!r} to member {to!r}, but the cluster has {size} members",
                         remedy=f"name a member from 0 to {size - 1}",
                         node=node,
                     )
@@ -371,7 +399,7 @@ def _demux(op: Op, wiring: Wiring) -> Run:
     return run
 
 
-def _gather(op: Op, wiring: Wiring) -> Run:
+def _gather(op: Op, wiring: Wired) -> Operator:
     ins, o = op.ins, op.out
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -380,7 +408,7 @@ def _gather(op: Op, wiring: Wiring) -> Run:
     return run
 
 
-def _sink(op: Op, wiring: Wiring) -> Run:
+def _sink(op: Op, wiring: Wired) -> Operator:
     (i,), slot = op.ins, op.slot
     wiring.begin(slot, ())
 
@@ -394,7 +422,7 @@ def _sink(op: Op, wiring: Wiring) -> Run:
 # --- uses of an align point, inside their tick ----------------------------------------
 
 
-def _snapshot_aligned(op: Op, wiring: Wiring) -> Run:
+def _snapshot_aligned(op: Op, wiring: Wired) -> Operator:
     (i,), o, slot = op.ins, op.out, op.slot
     source = op.node.inputs[0]
     many = source.shape == "keyed singleton"
@@ -410,7 +438,7 @@ def _snapshot_aligned(op: Op, wiring: Wiring) -> Run:
     return run
 
 
-INCREMENTAL: dict[str, Make] = {
+INCREMENTAL: dict[str, MakeOperator] = {
     "map": _elementwise,
     "filter": _elementwise,
     "flat_map": _elementwise,

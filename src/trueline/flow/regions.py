@@ -7,7 +7,7 @@ flow gives the same words (A43).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trueline.errors import (
     AsyncEdgeInRegion,
@@ -16,12 +16,7 @@ from trueline.errors import (
     ReentrantAlignment,
     SharedOnlyBehindNetwork,
 )
-from trueline.flow.graph import ALIGNED_READS, NETWORK, READS, YIELDS, Graph, Node
-
-if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
-    from trueline.flow.flow import Flow
-    from trueline.flow.locations import Tick
+from trueline.flow.graph import ALIGNED_READS, NETWORK, READS, YIELDS, AlignToken, Clock, Graph, Node
 
 ASYNC = READS | YIELDS | ALIGNED_READS | {"release_aligned"}
 """Steps that hand over some time later."""
@@ -29,7 +24,7 @@ ASYNC = READS | YIELDS | ALIGNED_READS | {"release_aligned"}
 
 @dataclass(frozen=True)
 class Remark:
-    """Something worth knowing that stops nothing."""
+    """A warning or a note of the compiler; the flow runs all the same."""
 
     level: str
     code: str
@@ -40,7 +35,7 @@ class Remark:
 class Alignment:
     """What the compiler found for one point."""
 
-    point: AlignPoint
+    point: AlignToken
     instances: list[Node]
     boundary: list[Node] = field(default_factory=list)
     region: list[Node] = field(default_factory=list)
@@ -54,7 +49,7 @@ class Group:
     """Points and ticks that run as one (A6, A28)."""
 
     alignments: list[Alignment]
-    ticks: list[Tick]
+    ticks: list[Clock]
 
     @property
     def region(self) -> list[Node]:
@@ -137,19 +132,19 @@ class _Find:
         self.parent[high] = low
 
 
-def find_regions(flow: Flow, ignoring: frozenset[int] = frozenset()) -> Regions:
+def find_regions(graph: Graph, ignoring: frozenset[int] = frozenset()) -> Regions:
     """Work out all points of a flow; those that are ignored change nothing."""
     remarks: list[Remark] = []
     alignments = [
-        _align(flow.graph, point, remarks)
+        _align(graph, point, remarks)
         if point.id not in ignoring
         else Alignment(point, point.instances, noop="it is ignored")
-        for point in flow.points
+        for point in graph.points
     ]
-    return Regions(alignments, _groups(flow, alignments), remarks)
+    return Regions(alignments, _groups(graph, alignments), remarks)
 
 
-def _align(graph: Graph, point: AlignPoint, remarks: list[Remark]) -> Alignment:
+def _align(graph: Graph, point: AlignToken, remarks: list[Remark]) -> Alignment:
     instances = point.instances
     found = Alignment(point, instances)
     if len(instances) < 2:
@@ -198,7 +193,7 @@ def _users(instances: list[Node], above: dict[int, dict[int, Node]]) -> dict[int
 
 def _implicit(
     graph: Graph,
-    point: AlignPoint,
+    point: AlignToken,
     instances: list[Node],
     above: dict[int, dict[int, Node]],
     remarks: list[Remark],
@@ -280,7 +275,7 @@ def _at_once(node: Node) -> list[Node]:
 
 
 def _refuse_sharing_nothing(
-    graph: Graph, point: AlignPoint, instances: list[Node], far: dict[int, tuple[Node, list[int]]]
+    graph: Graph, point: AlignToken, instances: list[Node], far: dict[int, tuple[Node, list[int]]]
 ) -> None:
     if far:
         node = far[max(far)][0]
@@ -304,11 +299,11 @@ def _refuse_sharing_nothing(
     around = _users(instances, {i.id: upstream(graph, i, network=True, feedback=True) for i in instances})
     looped = [node for _, (node, used) in sorted(around.items()) if len(used) > 1]
     lines = [
-        f"\n    {i} rests on "
+        f"\n    {i} is made from "
         + (", ".join(str(n) for n in _roots(upstream(graph, i, network=True).values())) or "nothing")
         for i in instances
     ]
-    why = f"; they meet only in {looped[0]}, through a forward reference: a later cut" if looped else ""
+    why = f"; only a forward reference leads to {looped[0]}, which is a later cut" if looped else ""
     raise NoSharedUpstream(
         f"the uses of align point {point.name!r} ({point.site}) share nothing to agree on{why}:"
         f"{''.join(lines)}",
@@ -324,7 +319,7 @@ def _roots(nodes: Any) -> list[Node]:
 
 def _explicit(
     graph: Graph,
-    point: AlignPoint,
+    point: AlignToken,
     instances: list[Node],
     above: dict[int, dict[int, Node]],
     remarks: list[Remark],
@@ -350,9 +345,10 @@ def _explicit(
                 )
         if not any(tag.id in above[instance.id] for tag in tags):
             raise NotAligned(
-                f"{instance} uses align point {point.name!r}, but rests on none of what is named for it: "
-                f"{', '.join(str(tag) for tag in tags)}",
-                remedy="add .aligned_at(point) to what it rests on, or name nothing and let it be found",
+                f"{instance} uses align point {point.name!r}, but is made from none of the collections that "
+                f".aligned_at names for it: {', '.join(str(tag) for tag in tags)}",
+                remedy="add .aligned_at(point) to what it is made from, or remove every .aligned_at(point): "
+                "the compiler then finds what the uses share",
                 point=point.name,
                 node=instance,
             )
@@ -380,13 +376,13 @@ def _between(boundary: list[Node], instances: list[Node], above: dict[int, dict[
     return [region[i] for i in sorted(region)]
 
 
-def _refuse_reentrance(point: AlignPoint, instances: list[Node], above: dict[int, dict[int, Node]]) -> None:
+def _refuse_reentrance(point: AlignToken, instances: list[Node], above: dict[int, dict[int, Node]]) -> None:
     for late in instances:
         for early in instances:
             if early.id in above[late.id]:
                 way = path(early, late)
                 raise ReentrantAlignment(
-                    f"what leaves {early} comes back to {late} of the same align point {point.name!r}: "
+                    f"the output of {early} comes back to {late}, another use of align point {point.name!r}: "
                     f"{arrows(way)}",
                     remedy="stay inside the tick, or use another align point for the second part",
                     point=point.name,
@@ -395,7 +391,7 @@ def _refuse_reentrance(point: AlignPoint, instances: list[Node], above: dict[int
 
 
 def _refuse_asynchrony(
-    graph: Graph, point: AlignPoint, found: Alignment, above: dict[int, dict[int, Node]]
+    graph: Graph, point: AlignToken, found: Alignment, above: dict[int, dict[int, Node]]
 ) -> None:
     bounds, region = {n.id for n in found.boundary}, {n.id for n in found.region}
     for node in found.region:
@@ -406,8 +402,8 @@ def _refuse_asynchrony(
             way = path(start, instance)
             edge = next((n for n in way[1:-1] if n.kind in ASYNC), node)
             raise AsyncEdgeInRegion(
-                f"between {start}, which the uses of align point {point.name!r} share, and {instance} stands "
-                f"{edge}, which may lag: {arrows(way)}",
+                f"{edge} may lag, and is between {start}, shared by the uses of align point {point.name!r}, "
+                f"and {instance}: {arrows(way)}",
                 remedy="read it with the point's own .batch_aligned or .snapshot_aligned, "
                 "or fork after it instead of before",
                 point=point.name,
@@ -417,7 +413,7 @@ def _refuse_asynchrony(
 
 
 def _remark_on_groups(
-    point: AlignPoint,
+    point: AlignToken,
     instances: list[Node],
     bounds: set[int],
     above: dict[int, dict[int, Node]],
@@ -440,7 +436,7 @@ def _remark_on_groups(
         )
 
 
-def _groups(flow: Flow, alignments: list[Alignment]) -> list[Group]:
+def _groups(graph: Graph, alignments: list[Alignment]) -> list[Group]:
     """Join points that overlap, and their ticks, until nothing overlaps (A6, A28, A33)."""
     find = _Find()
     live = [a for a in alignments if not a.noop]
@@ -464,7 +460,7 @@ def _groups(flow: Flow, alignments: list[Alignment]) -> list[Group]:
     groups: dict[Any, Group] = {}
     for a in live:
         groups.setdefault(find.root(("p", a.point.id)), Group([], [])).alignments.append(a)
-    for tick in flow.ticks:
+    for tick in graph.ticks:
         root = find.root(("t", tick.id))
         if root in groups:
             groups[root].ticks.append(tick)

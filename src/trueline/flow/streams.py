@@ -6,8 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from trueline.errors import InputError, WrongLocation
-from trueline.flow.graph import here
-from trueline.flow.live import Live, other_flow
+from trueline.flow.collection import Collection, other_flow
+from trueline.flow.graph import AlignToken, Clock, ClusterLocation, Location, ProcessLocation, here
 from trueline.flow.markers import (
     AtLeastOnce,
     B_co,
@@ -22,10 +22,8 @@ from trueline.flow.markers import (
 )
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
     from trueline.flow.keyed import KeyedStream
-    from trueline.flow.locations import Cluster, Process, Tick
-    from trueline.flow.singles import Optional, Singleton
+    from trueline.flow.singletons import Optional, Singleton
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -37,7 +35,7 @@ B = TypeVar("B", bound=Unbounded)
 R = TypeVar("R", bound=AtLeastOnce)
 
 
-class Stream(Live, Generic[T_co, B_co, O_co, R_co]):
+class Stream(Collection, Generic[T_co, B_co, O_co, R_co]):
     """A growing sequence; in a tick, the piece of it that the tick was given.
 
     Operators keep nothing of what has passed, but these: `unique` keeps every element it has seen,
@@ -71,7 +69,7 @@ class Stream(Live, Generic[T_co, B_co, O_co, R_co]):
     def enumerate(
         self: Stream[T, B_co, Ordered, ExactlyOnce],
     ) -> Stream[tuple[int, T], B_co, Ordered, ExactlyOnce]:
-        """Every element with its number, from 0; in a tick the numbers begin anew."""
+        """Every element with its number, from 0; in a tick the numbers start at 0 again."""
         self._needs_ordered("enumerate")
         self._needs_once("enumerate")
         return self._next("enumerate")  # type: ignore[no-any-return]
@@ -179,7 +177,7 @@ class Stream(Live, Generic[T_co, B_co, O_co, R_co]):
         return self._next("assume_exactly_once", once=True, reason=reason)  # type: ignore[no-any-return]
 
     def batch(
-        self: Stream[T, Unbounded, O_co, R_co], tick: Tick, reason: NonDet
+        self: Stream[T, Unbounded, O_co, R_co], tick: Clock, reason: NonDet
     ) -> Stream[T, Bounded, O_co, R_co]:
         """The next piece of the stream, in a tick; pieces follow each other, how long they are is chance."""
         return self._read("batch", tick, reason)  # type: ignore[no-any-return]
@@ -187,19 +185,19 @@ class Stream(Live, Generic[T_co, B_co, O_co, R_co]):
     # --- alignment ----------------------------------------------------------------------
 
     def batch_aligned(
-        self: Stream[T, Unbounded, O_co, R_co], tick: Tick, point: AlignPoint, reason: NonDet
+        self: Stream[T, Unbounded, O_co, R_co], tick: Clock, point: AlignToken, reason: NonDet
     ) -> Stream[T, Bounded, O_co, R_co]:
         """The next piece of the stream, cut where all reads of the point are cut (A8)."""
         return self._read("batch_aligned", tick, reason, point)  # type: ignore[no-any-return]
 
     def release_aligned(
-        self: Stream[T, Unbounded, O_co, R_co], point: AlignPoint
+        self: Stream[T, Unbounded, O_co, R_co], point: AlignToken
     ) -> Stream[T, Unbounded, O_co, R_co]:
         """The elements, each once all later reads of the point include what it was made from (A9)."""
         return self._release(point)  # type: ignore[no-any-return]
 
     def aligned_at(
-        self: Stream[T, Unbounded, O_co, R_co], point: AlignPoint
+        self: Stream[T, Unbounded, O_co, R_co], point: AlignToken
     ) -> Stream[T, Unbounded, O_co, R_co]:
         """The stream, named as what the point's uses share; with one named, only named ones count (A20)."""
         return self._tag(point)  # type: ignore[no-any-return]
@@ -218,52 +216,52 @@ class Stream(Live, Generic[T_co, B_co, O_co, R_co]):
 
     # --- other machines -----------------------------------------------------------------
 
-    def send(self: Stream[T, Unbounded, O_co, R_co], to: Process) -> Stream[T, Unbounded, O_co, R_co]:
+    def send(self: Stream[T, Unbounded, O_co, R_co], to: ProcessLocation) -> Stream[T, Unbounded, O_co, R_co]:
         """The stream on another process, some time later."""
         self._sendable("send", to, from_cluster=False)
         return self._next("send", location=to)  # type: ignore[no-any-return]
 
-    def broadcast(self: Stream[T, Unbounded, O_co, R_co], to: Cluster) -> Stream[T, Unbounded, O_co, R_co]:
+    def broadcast(
+        self: Stream[T, Unbounded, O_co, R_co], to: ClusterLocation
+    ) -> Stream[T, Unbounded, O_co, R_co]:
         """The stream on every member of a cluster, some time later."""
         self._sendable("broadcast", to, from_cluster=False)
         return self._next("broadcast", location=to)  # type: ignore[no-any-return]
 
     def demux(
-        self: Stream[T, Unbounded, O_co, R_co], to: Cluster, by: Callable[[T], int]
+        self: Stream[T, Unbounded, O_co, R_co], to: ClusterLocation, by: Callable[[T], int]
     ) -> Stream[T, Unbounded, O_co, R_co]:
         """Every element on the member of a cluster that `by` names, some time later."""
         self._sendable("demux", to, from_cluster=False)
         return self._next("demux", location=to, fn=by)  # type: ignore[no-any-return]
 
     def gather(
-        self: Stream[T, Unbounded, O_co, R_co], to: Process
+        self: Stream[T, Unbounded, O_co, R_co], to: ProcessLocation
     ) -> KeyedStream[int, T, Unbounded, O_co, R_co]:
         """What every member of a cluster has, on one process, under the member's number."""
         self._sendable("gather", to, from_cluster=True)
         return self._next("gather", location=to, shape="keyed stream")  # type: ignore[no-any-return]
 
-    def _sendable(self, kind: str, to: Process | Cluster, *, from_cluster: bool) -> None:
-        from trueline.flow.locations import Location
-
+    def _sendable(self, kind: str, to: Location, *, from_cluster: bool) -> None:
         node = self.node
         here_, there = node.location, to
         given: object = to
         if not isinstance(given, Location):
             raise InputError(
-                f"{kind} at {here()} is given {to!r} for a place",
+                f"{kind} at {here()} is given {to!r}, which is not a location",
                 remedy="give a process or a cluster of this flow",
                 node=node,
             )
-        if there.flow is not here_.flow:
-            raise other_flow(kind, node, here_.flow.name, there.name, there.flow.name)
+        if there.graph is not here_.graph:
+            raise other_flow(kind, node, there.name, there)
         self._outside(kind)
         to_cluster = kind in ("broadcast", "demux")
         if here_.is_cluster != from_cluster or there.is_cluster != to_cluster:
             raise WrongLocation(
-                f"{kind} at {here()} takes {node} from {here_.name} to {there.name}",
+                f"{kind} at {here()} cannot take {node} from {here_.name} to {there.name}",
                 remedy="send goes from process to process, broadcast and demux from a process to a cluster, "
                 "gather from a cluster to a process",
                 node=node,
             )
         if node.bounded:
-            self._needs(kind, "unbounded", holds=False, remedy="constants are everywhere: make it there")
+            self._needs(kind, "unbounded", holds=False, remedy="make the constant on the other location")

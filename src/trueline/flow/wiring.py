@@ -11,7 +11,7 @@ from trueline.flow.compiled import CompiledFlow, LooseUnit, Op, TickUnit, is_loo
 from trueline.flow.graph import Node
 from trueline.flow.hooks import Choose, Hook
 from trueline.flow.markers import ABSENT, NOTHING
-from trueline.flow.operators import INCREMENTAL, Run, first_value, pair_up
+from trueline.flow.operators import INCREMENTAL, Operator, first_value, pair_up
 from trueline.flow.tick_operators import WHOLE, assume_ordering, merge_ordered
 
 
@@ -23,17 +23,17 @@ def eager(_: int, __: Any) -> int:
 _FOLDS: Final = frozenset({"fold", "count", "reduce", "first", "last"})
 
 
-class Plans(dict[int, list[Run]]):
+class Plans(dict[int, list[Operator]]):
     """Wire → what runs when something is new there; made when it is first asked for.
 
     Few wires are ever written from outside, and the plans of all wires of a chain grow with its square.
     """
 
-    def __init__(self, make: Callable[[Iterable[int]], list[Run]]) -> None:
+    def __init__(self, make: Callable[[Iterable[int]], list[Operator]]) -> None:
         super().__init__()
         self._make = make
 
-    def __missing__(self, wire: int) -> list[Run]:
+    def __missing__(self, wire: int) -> list[Operator]:
         self[wire] = plan = self._make([wire])
         return plan
 
@@ -47,17 +47,17 @@ class Wiring:
         self.check = check
         self.in_place = in_place
         self.choose: Choose = eager
-        """Who decides the order of things inside a tick; set while one runs."""
+        """Decides the order of things inside a tick; set while one runs."""
         self.slots: list[Any] = [None] * compiled.slots
         self.fed: list[tuple[int, tuple[Any, ...]]] = []
         """What goes back through a forward reference: wire and values."""
         self.op_of: dict[int, Op] = {}
         self._constants: dict[int, Any] = {}
         self._values: dict[int, Any] = {}
-        self._ends: dict[tuple[int, int], list[Run]] = {}
+        self._ends: dict[tuple[int, int], list[Operator]] = {}
         self._runs_at = self._collect()
         self.plans = Plans(self.plan)
-        self.unit_runs: dict[int, tuple[list[Run], list[Run], list[Run]]] = {}
+        self.unit_runs: dict[int, tuple[list[Operator], list[Operator], list[Operator]]] = {}
         """Unit → what runs in it, what ends it, what follows it outside."""
         self._wire_units()
         self.template = self._make_template()
@@ -68,7 +68,7 @@ class Wiring:
         """Say what a slot holds at the beginning."""
         self.slots[slot] = value
 
-    def at_end(self, op: Op, run: Run) -> None:
+    def at_end(self, op: Op, run: Operator) -> None:
         """Do something when an execution of the operator's tick is over."""
         self._ends.setdefault((op.node.tick.id if op.node.tick else -1, op.member), []).append(run)
 
@@ -126,7 +126,7 @@ class Wiring:
                 self._constants[each.id] = wires[-1]
         return self._constants[node.id]
 
-    def _guarded(self, run: Run, node: Node, wires: list[Any]) -> None:
+    def _guarded(self, run: Operator, node: Node, wires: list[Any]) -> None:
         try:
             run(wires, self.slots)
         except TruelineError:
@@ -136,10 +136,10 @@ class Wiring:
 
     # --- making -------------------------------------------------------------------------
 
-    def _collect(self) -> dict[int, list[tuple[int, int, Run, int]]]:
+    def _collect(self) -> dict[int, list[tuple[int, int, Operator, int]]]:
         """Wire of the asynchronous side → what runs when something is new there."""
         compiled, last = self.compiled, len(self.compiled.graph.nodes)
-        runs_at: dict[int, list[tuple[int, int, Run, int]]] = {}
+        runs_at: dict[int, list[tuple[int, int, Operator, int]]] = {}
         for op in compiled.ops.values():
             if op.zone == "async":
                 run = self._async_run(op)
@@ -166,7 +166,7 @@ class Wiring:
             else:
                 self._begin_loose(unit)
 
-    def _async_run(self, op: Op) -> Run:
+    def _async_run(self, op: Op) -> Operator:
         if is_loose(op.node):
             run = _merging(op) if op.node.kind == "merge_ordered" else _collecting(op)
         else:
@@ -174,7 +174,7 @@ class Wiring:
         self.op_of[id(run)] = op
         return run
 
-    def _tick_run(self, op: Op) -> Run:
+    def _tick_run(self, op: Op) -> Operator:
         kind = op.node.kind
         if op.zone == "region" and kind in ("assume_ordering", "merge_ordered"):
             run = {"assume_ordering": assume_ordering, "merge_ordered": merge_ordered}[kind](op, self)
@@ -183,9 +183,9 @@ class Wiring:
         self.op_of[id(run)] = op
         return run
 
-    def plan(self, wires: Iterable[int]) -> list[Run]:
+    def plan(self, wires: Iterable[int]) -> list[Operator]:
         """The operators that something new on some wires reaches, each after its inputs."""
-        found: dict[int, tuple[int, int, Run]] = {}
+        found: dict[int, tuple[int, int, Operator]] = {}
         todo = list(wires)
         for wire in todo:
             for order, member, run, out in self._runs_at.get(wire, ()):
@@ -234,7 +234,7 @@ def _unknown(node: Node, known: dict[int, Any], needs: Callable[[Node], tuple[No
     return [found[i] for i in sorted(found)]
 
 
-def _putting(hook: Hook, wire: int) -> Run:
+def _putting(hook: Hook, wire: int) -> Operator:
     def run(w: list[Any], s: list[Any]) -> None:
         if w[wire]:
             hook.put(s, w[wire])
@@ -242,7 +242,7 @@ def _putting(hook: Hook, wire: int) -> Run:
     return run
 
 
-def _feeding(fed: list[tuple[int, tuple[Any, ...]]], wire: int, back: int) -> Run:
+def _feeding(fed: list[tuple[int, tuple[Any, ...]]], wire: int, back: int) -> Operator:
     def run(w: list[Any], _: list[Any]) -> None:
         if w[wire]:
             fed.append((back, w[wire]))
@@ -250,7 +250,7 @@ def _feeding(fed: list[tuple[int, tuple[Any, ...]]], wire: int, back: int) -> Ru
     return run
 
 
-def _collecting(op: Op) -> Run:
+def _collecting(op: Op) -> Operator:
     (i,), slot = op.ins, op.slot
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -260,7 +260,7 @@ def _collecting(op: Op) -> Run:
     return run
 
 
-def _merging(op: Op) -> Run:
+def _merging(op: Op) -> Operator:
     (i, j), slot = op.ins, op.slot
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -271,14 +271,14 @@ def _merging(op: Op) -> Run:
 
 
 def failed(node: Node, error: Exception, values: list[Any]) -> ElementFailed:
-    """The error for a function of the user's that raised."""
+    """The error for a function of a flow that raised."""
     value = values[0] if values and values[0] is not ABSENT else None
     shown = repr(value)
     shown = shown if len(shown) <= 200 else shown[:200] + "…"
     return ElementFailed(
         f"the function of {node} on {node.location.name} raised {type(error).__name__}: {error}; "
-        f"it worked on {shown}",
-        remedy=f"mend it: {node.site.file}, line {node.site.line}",
+        f"it was given {shown}",
+        remedy=f"fix the function in {node.site.file}, line {node.site.line}",
         node=node,
         value=value,
     )

@@ -8,11 +8,16 @@ from trueline.run.events import Event, Observer, Watcher
 from trueline.run.executors import Executor, Inline, Processes, Threads
 from trueline.run.failure import Failure
 from trueline.run.journal import Journal
-from trueline.run.recording import Piece, Recording
-from trueline.run.report import Report
+from trueline.run.notify import watching
+from trueline.run.recording import Recording
+from trueline.run.report import RunReport
 from trueline.run.run import Run
 from trueline.run.step import ERASED, Step
-from trueline.run.watching import watching
+from trueline.run.timeline import RecordedBatch
+
+# Earlier names, which other rooms use for other things.
+Piece = RecordedBatch
+Report = RunReport
 
 __all__ = [
     "ERASED",
@@ -25,9 +30,11 @@ __all__ = [
     "Observer",
     "Piece",
     "Processes",
+    "RecordedBatch",
     "Recording",
     "Report",
     "Run",
+    "RunReport",
     "Step",
     "Threads",
     "Token",

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from trueline.errors import InputError
+from trueline.run.equality import same
 from trueline.run.generations import Generations
-from trueline.run.sameness import same
 from trueline.run.step import Step
 
 Entry: TypeAlias = tuple[Generations, Any]
 
 
 class Token:
-    """Tells running work that it is of no use any more; a step may poll it with `trueline.run.current()`."""
+    """Says whether running work is superseded; a step may poll it with `trueline.run.current()`."""
 
     __slots__ = ("_keys", "_whole", "touched")
 
@@ -26,7 +26,7 @@ class Token:
         self.touched = False  # a cheap look before `superseded`
 
     def supersede(self, keys: Iterable[Any] | None = None) -> None:
-        """Say that the work is of no use, for some keys or for all."""
+        """Mark the work as superseded, for some keys or for all."""
         if keys is None:
             self._whole = True
         else:
@@ -34,7 +34,7 @@ class Token:
         self.touched = True
 
     def superseded(self, key: Any = None) -> bool:
-        """Say whether work is of no use: for a key, or as a whole."""
+        """Return whether the work is superseded: for a key, or as a whole."""
         return self._whole or (key is not None and key in self._keys)
 
 
@@ -64,7 +64,7 @@ class Attempt:
 
     @property
     def is_useless(self) -> bool:
-        """Whether nobody wants any of it."""
+        """Whether all of it is superseded."""
         return len(self.stale) == len(self.items)
 
 

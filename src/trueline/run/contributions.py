@@ -3,7 +3,7 @@
 A key's newest value replaces all that the key wrote before: what it no longer
 writes is taken back. The value of a key after the step is what came in,
 overlaid by what is written to it in the order of the writing keys. A key once
-told to later steps is *owned*: from then on every change of it is told by this
+reported to later steps is *owned*: from then on every change of it is reported by this
 step, also when nothing writes it any more, so that later steps never fall back
 on something older.
 """

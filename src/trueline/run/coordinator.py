@@ -9,23 +9,22 @@ from typing import Any
 
 from trueline.run.attempt import Attempt, Entry, Outcome, Token
 from trueline.run.emission import Emission
+from trueline.run.error_policy import ErrorPolicy
 from trueline.run.events import Observer
 from trueline.run.executors import Executor
-from trueline.run.failing import Failing
 from trueline.run.failure import Failure
-from trueline.run.finality import Finality
+from trueline.run.finality import Finality, attempts_allowed, chance_through, is_worth
 from trueline.run.generations import Generations, initial, stamped
 from trueline.run.inbox import Gate, Inbox
 from trueline.run.keys import ALL, in_order
-from trueline.run.line import BATCH_SECONDS, Line
-from trueline.run.speculation import attempts_allowed, chance_through, is_worth
+from trueline.run.notify import Notifier
 from trueline.run.step import ERASED, Step
-from trueline.run.telling import Teller
+from trueline.run.step_state import BATCH_SECONDS, StepState
 
 
-def leftmost(lines: Sequence[Line]) -> Iterable[Line]:
+def leftmost(states: Sequence[StepState]) -> Iterable[StepState]:
     """Where to look for work first: what earlier steps make decides what later ones are given (run:F21)."""
-    return lines
+    return states
 
 
 class Coordinator:
@@ -40,18 +39,18 @@ class Coordinator:
         observers: Sequence[Observer] = (),
         gate: Gate | None = None,
     ) -> None:
-        self.lines = [Line(step, index) for index, step in enumerate(steps)]
-        for line in self.lines:
-            line.guarded = any(before.writes_others for before in self.lines[: line.index])
+        self.states = [StepState(step, index) for index, step in enumerate(steps)]
+        for state in self.states:
+            state.guarded = any(before.writes_others for before in self.states[: state.index])
         self.executor = executor
         self.deliberate = deliberate
         self.inbox = Inbox()
         self.gate = gate
-        self.order: Callable[[Sequence[Line]], Iterable[Line]] = leftmost
-        self.teller = Teller(observers)
-        self.emission = Emission(self.lines, self.teller, executor)
-        self.finality = Finality(self.lines, self.teller, deliberate=deliberate)
-        self.failing = Failing(self.emission, self.finality, self.teller)
+        self.order: Callable[[Sequence[StepState]], Iterable[StepState]] = leftmost
+        self.notifier = Notifier(observers)
+        self.emission = Emission(self.states, self.notifier, executor)
+        self.finality = Finality(self.states, self.notifier, deliberate=deliberate)
+        self.error_policy = ErrorPolicy(self.emission, self.finality, self.notifier)
         self.free = executor.workers
         self._batch_seconds: float = getattr(executor, "batch_seconds", BATCH_SECONDS)
         self.fed: dict[Any, None] = {}
@@ -61,19 +60,19 @@ class Coordinator:
     @property
     def failures(self) -> list[Failure]:
         """The failures that were real, in the order they were found."""
-        return self.failing.failures
+        return self.error_policy.failures
 
     def is_at(self, token: Token) -> bool:
         """Say whether a token is of work that is under way here; any thread may ask."""
-        return any(attempt.token is token for line in self.lines for attempt in tuple(line.attempts))
+        return any(attempt.token is token for state in self.states for attempt in tuple(state.attempts))
 
     # --- the loop ---------------------------------------------------------------------
 
     def run(self) -> dict[Any, Any]:
         """Run to the end; nothing runs any more when it returns or raises (run:F29)."""
-        self.executor.start([line.step for line in self.lines], self.inbox.post)
+        self.executor.start([state.step for state in self.states], self.inbox.post)
         try:
-            self.teller.begin([line.name for line in self.lines])
+            self.notifier.begin([state.name for state in self.states])
             while not self._advance():
                 self._receive()
             return self._result()
@@ -84,7 +83,7 @@ class Coordinator:
                 try:
                     self.executor.stop()
                 finally:
-                    self.teller.end()
+                    self.notifier.end()
 
     def _result(self) -> dict[Any, Any]:
         """Return the keys that are there: those that came in, in that order, then the others in theirs."""
@@ -93,21 +92,21 @@ class Coordinator:
         return {key: found[key][1] for key in (*self.fed, *others) if found[key][1] is not ERASED}
 
     def _give_up(self) -> None:
-        """Tell what still runs that nobody wants it; at the end of a run that went well nothing does."""
-        for line in self.lines:
-            for attempt in line.attempts:
+        """Supersede what still runs; at the end of a run that went well nothing does."""
+        for state in self.states:
+            for attempt in state.attempts:
                 attempt.token.supersede()
                 with suppress(Exception):
-                    self.emission.supersede(line, attempt, attempt.items)
+                    self.emission.supersede(state, attempt, attempt.items)
 
     def _advance(self) -> bool:
         """Begin what can be begun; say whether all is done."""
         while True:
             moved = self.finality.advance(self.emission.results)
             if moved is not None:
-                for line in moved:
-                    self.failing.judge(line, list(line.failed))
-                self.failing.settle_all()
+                for state in moved:
+                    self.error_policy.judge(state, list(state.failed))
+                self.error_policy.settle_all()
                 continue
             if self.finality.is_done:
                 return True
@@ -135,7 +134,7 @@ class Coordinator:
                 self._feed(items, final=final)
             case ("close",):
                 self.finality.closed = True
-                self.failing.settle_all()
+                self.error_policy.settle_all()
             case ("raise", error):
                 raise error
 
@@ -149,26 +148,26 @@ class Coordinator:
         self._handled += len(items)
         if not items:
             return
-        gens = initial(len(self.lines))
+        gens = initial(len(self.states))
         entries: dict[Any, Entry] = {key: (gens, value) for key, value in items.items()}
         known = self.fed.keys() & items.keys() if self.fed else ()
-        if known and self.lines:
-            gens = stamped(gens, 0, self.lines[0].next_generation())
+        if known and self.states:
+            gens = stamped(gens, 0, self.states[0].next_generation())
             entries.update({key: (gens, items[key]) for key in items if key in known})
-            for line in self.lines:
-                line.starts.update({key: 0 for key in known if key in line.accepted})
+            for state in self.states:
+                state.starts.update({key: 0 for key in known if key in state.accepted})
         self.fed.update(dict.fromkeys(items))
         self.emission.broadcast(-1, entries)
         if final:
             self.finality.promised.update(items)
-            self.failing.settle(-1, items)
+            self.error_policy.settle(-1, items)
 
     def _backlog(self) -> int:
         """Count the values that can be worked on, or are, at the step that has most of them."""
-        lines = self.lines[self.finality.finals :]
+        states = self.states[self.finality.finals :]
         if self.deliberate:
-            lines = lines[:1]
-        counts = (len(line.pending) + sum(len(each.items) for each in line.attempts) for line in lines)
+            states = states[:1]
+        counts = (len(state.pending) + sum(len(each.items) for each in state.attempts) for state in states)
         return max(counts, default=0)
 
     # --- beginning work ---------------------------------------------------------------
@@ -177,160 +176,160 @@ class Coordinator:
         """Begin the first work there is for a free worker; say whether there was any."""
         if self.free <= 0:
             return False
-        lines = self.lines[self.finality.finals :]
-        for line in self.order(lines[:1] if self.deliberate else lines):
-            if line.pending and self._can_begin(line):
-                self._begin(line)
+        states = self.states[self.finality.finals :]
+        for state in self.order(states[:1] if self.deliberate else states):
+            if state.pending and self._can_begin(state):
+                self._begin(state)
                 return True
         return False
 
-    def _can_begin(self, line: Line) -> bool:
-        limit = line.step.concurrency
-        if limit is not None and len(line.attempts) >= limit:
+    def _can_begin(self, state: StepState) -> bool:
+        limit = state.step.concurrency
+        if limit is not None and len(state.attempts) >= limit:
             return False
-        return self._is_ready(line)
+        return self._is_ready(state)
 
-    def _is_ready(self, line: Line) -> bool:
+    def _is_ready(self, state: StepState) -> bool:
         try:
-            return line.step.ready()
+            return state.step.ready()
         except BaseException as error:  # noqa: BLE001 (whatever a step raises)
-            self.failing.broken(line, error)
+            self.error_policy.broken(state, error)
             return False
 
-    def _begin(self, line: Line) -> None:
+    def _begin(self, state: StepState) -> None:
         """Accept a batch and hand it to a worker; keys that need none are settled here."""
-        batch = self._take(line)
-        if not line.inputs_final:
-            batch = self._capped(line, batch)
-        line.accept(batch)
-        self.teller.tell_all("accepted", line.index, batch, None)
-        work = self._to_work(line, batch)
+        batch = self._take(state)
+        if not state.inputs_final:
+            batch = self._capped(state, batch)
+        state.accept(batch)
+        self.notifier.notify_all("accepted", state.index, batch, None)
+        work = self._to_work(state, batch)
         if not work:
             return
-        if line.takes_all:
+        if state.takes_all:
             work = {key: work[key] for key in in_order(work)}
         self._number += 1
-        final = line.inputs_final or self.finality.are_final(work, line.index)
-        attempt = Attempt(self._number, line.index, line.next_generation(), work, speculative=not final)
-        attempt.started = self.teller.now()
-        line.attempts.append(attempt)
-        line.calls += len(work)
+        final = state.inputs_final or self.finality.are_final(work, state.index)
+        attempt = Attempt(self._number, state.index, state.next_generation(), work, speculative=not final)
+        attempt.started = self.notifier.now()
+        state.attempts.append(attempt)
+        state.calls += len(work)
         self.free -= 1
-        self.teller.tell_all("started", line.index, work, attempt)
-        self.executor.submit(line.step, attempt, [(key, value) for key, (_, value) in work.items()])
+        self.notifier.notify_all("started", state.index, work, attempt)
+        self.executor.submit(state.step, attempt, [(key, value) for key, (_, value) in work.items()])
 
-    def _take(self, line: Line) -> dict[Any, Entry]:
+    def _take(self, state: StepState) -> dict[Any, Entry]:
         """Take as many keys as a batch has; where values rarely stay, those that are not due are set aside.
 
         Only keys that are taken are looked at, so that each is set aside once, however many there are.
         """
-        size = line.size(self.executor.workers, self._batch_seconds)
-        before = self.lines[self.finality.finals : line.index]
-        if line.inputs_final or is_worth(chance_through(before)):
-            return line.take(size)
+        size = state.size(self.executor.workers, self._batch_seconds)
+        before = self.states[self.finality.finals : state.index]
+        if state.inputs_final or is_worth(chance_through(before)):
+            return state.take(size)
         batch: dict[Any, Entry] = {}
-        while line.pending and len(batch) < size:
-            taken = line.take(size - len(batch))
-            due = {key: taken.pop(key) for key in self.finality.due(line, taken)}
-            line.waiting.update(taken)
+        while state.pending and len(batch) < size:
+            taken = state.take(size - len(batch))
+            due = {key: taken.pop(key) for key in self.finality.due(state, taken)}
+            state.waiting.update(taken)
             batch.update(due)
         return batch
 
-    def _capped(self, line: Line, batch: dict[Any, Entry]) -> dict[Any, Entry]:
+    def _capped(self, state: StepState, batch: dict[Any, Entry]) -> dict[Any, Entry]:
         """Let keys that were begun too often wait until their input is final (run:F21)."""
-        if line.accepted.keys().isdisjoint(batch):
+        if state.accepted.keys().isdisjoint(batch):
             return batch
-        for key in [key for key in batch if key in line.accepted]:
-            line.starts[key] = line.starts.get(key, 1) + 1
-            if line.starts[key] > attempts_allowed(line) and not self.finality.is_final(key, line.index):
-                line.waiting[key] = batch.pop(key)
+        for key in [key for key in batch if key in state.accepted]:
+            state.starts[key] = state.starts.get(key, 1) + 1
+            if state.starts[key] > attempts_allowed(state) and not self.finality.is_final(key, state.index):
+                state.waiting[key] = batch.pop(key)
         return batch
 
-    def _to_work(self, line: Line, batch: dict[Any, Entry]) -> dict[Any, Entry]:
+    def _to_work(self, state: StepState, batch: dict[Any, Entry]) -> dict[Any, Entry]:
         """Return what needs a worker; settle keys that are erased, do not match, or could not be asked."""
         idle = {key: entry for key, entry in batch.items() if entry[1] is ERASED}
-        if line.writes_others and not line.step.matches_all:
-            idle.update({k: e for k, e in batch.items() if k not in idle and not line.matches(k)})
-        raised = [key for key in batch if key in line.raised and key not in idle] if line.raised else []
+        if state.writes_others and not state.step.matches_all:
+            idle.update({k: e for k, e in batch.items() if k not in idle and not state.matches(k)})
+        raised = [key for key in batch if key in state.raised and key not in idle] if state.raised else []
         if not idle and not raised:
             return batch
-        line.has_idle |= bool(idle)
-        if line.writes_others:
+        state.has_idle |= bool(idle)
+        if state.writes_others:
             touched: dict[Any, None] = {}
             for key in (*idle, *raised):
-                touched |= {**line.contributions.replace(key, {}), key: None}
-            told = self.emission.written(line, touched)
-            if told:
-                self.emission.broadcast(line.index, told)
+                touched |= {**state.contributions.replace(key, {}), key: None}
+            changes = self.emission.written(state, touched)
+            if changes:
+                self.emission.broadcast(state.index, changes)
         else:
             for key in (*idle, *raised):
-                line.changed.pop(key, None)
+                state.changed.pop(key, None)
         for key in raised:
-            self.failing.failed(line, key, batch[key], line.raised[key])
-        if line.cancelled:
+            self.error_policy.failed(state, key, batch[key], state.raised[key])
+        if state.cancelled:
             return {}
-        self.failing.settle(line.index, [*idle, *raised])
+        self.error_policy.settle(state.index, [*idle, *raised])
         return {key: entry for key, entry in batch.items() if key not in idle and key not in raised}
 
     # --- ending work ------------------------------------------------------------------
 
     def _done(self, attempt: Attempt, outcome: Outcome | BaseException) -> None:
-        line = self.lines[attempt.index]
-        line.attempts.remove(attempt)
+        state = self.states[attempt.index]
+        state.attempts.remove(attempt)
         self.free += 1
         if isinstance(outcome, BaseException):
-            self.failing.broken(line, outcome, attempt)
+            self.error_policy.broken(state, outcome, attempt)
             return
         attempt.seconds, attempt.worker = outcome.seconds, outcome.worker
-        line.calls -= outcome.known
-        line.reused += outcome.known
-        line.wasted += len(attempt.stale)
-        line.kept += len(attempt.items) - len(attempt.stale)
-        if attempt.stale and self.teller:
+        state.calls -= outcome.known
+        state.reused += outcome.known
+        state.wasted += len(attempt.stale)
+        state.kept += len(attempt.items) - len(attempt.stale)
+        if attempt.stale and self.notifier:
             stale = {key: attempt.items[key] for key in attempt.items if key in attempt.stale}
-            self.teller.tell_all("superseded", line.index, stale, attempt)
-        if line.cancelled:
+            self.notifier.notify_all("superseded", state.index, stale, attempt)
+        if state.cancelled:
             return
         failed = dict(outcome.errors)
-        if line.writes_others:
-            self._wrote(line, attempt, outcome, failed)
+        if state.writes_others:
+            self._wrote(state, attempt, outcome, failed)
         else:
-            self._mapped(line, attempt, outcome, failed)
+            self._mapped(state, attempt, outcome, failed)
         for key, error in failed.items():
             if key not in attempt.stale or not isinstance(error, Exception):
-                self.failing.failed(line, key, attempt.items[key], error, attempt)
-        if not line.cancelled:
-            self.failing.settle(line.index, attempt.items)
+                self.error_policy.failed(state, key, attempt.items[key], error, attempt)
+        if not state.cancelled:
+            self.error_policy.settle(state.index, attempt.items)
 
-    def _mapped(self, line: Line, attempt: Attempt, outcome: Outcome, failed: dict[Any, Any]) -> None:
+    def _mapped(self, state: StepState, attempt: Attempt, outcome: Outcome, failed: dict[Any, Any]) -> None:
         """Hand on what changed; where nothing did, later steps have the value already (run:F10)."""
         index, items, stale = attempt.index, attempt.items, attempt.stale
         changed = outcome.changed
         if stale:
             changed = [each for each in changed if each[0] not in stale]
-        line.learn(len(items) - len(stale), len(changed), outcome.seconds)
-        if line.changed:
-            for key in [key for key in items if key in line.changed and key not in stale]:
-                del line.changed[key]
+        state.learn(len(items) - len(stale), len(changed), outcome.seconds)
+        if state.changed:
+            for key in [key for key in items if key in state.changed and key not in stale]:
+                del state.changed[key]
         emitted: dict[Any, Entry] = {}
         if changed:
             # What came in newer on the way may have a generation of this step, by a feed (`_feed`).
-            generation = line.next_generation() if attempt.restamped else attempt.generation
+            generation = state.next_generation() if attempt.restamped else attempt.generation
             last: Generations | None = None
             for key, value in changed:
                 came = items[key][0]
                 if came is not last:  # most keys of a batch come from one batch of the step before
                     last, gens = came, stamped(came, index, generation)
                 emitted[key] = (gens, value)
-            line.changed.update(changed)
-        if self.teller:
+            state.changed.update(changed)
+        if self.notifier:
             quiet = {k: e for k, e in items.items() if not (k in emitted or k in stale or k in failed)}
-            self.teller.tell_all("changed", index, emitted, attempt)
-            self.teller.tell_all("unchanged", index, quiet, attempt)
+            self.notifier.notify_all("changed", index, emitted, attempt)
+            self.notifier.notify_all("unchanged", index, quiet, attempt)
         if emitted:
             self.emission.broadcast(index, emitted)
 
-    def _wrote(self, line: Line, attempt: Attempt, outcome: Outcome, failed: dict[Any, Any]) -> None:
+    def _wrote(self, state: StepState, attempt: Attempt, outcome: Outcome, failed: dict[Any, Any]) -> None:
         """Replace what the keys of a batch write, and hand on what that changes (run:F27)."""
         made: dict[Any, dict[Any, Any]] = {
             key: {} for key in attempt.items if key not in attempt.stale and key not in failed
@@ -341,24 +340,24 @@ class Coordinator:
                 made[source][dst] = value
             elif source not in attempt.items:
                 whole[dst] = value
-        line.learn(len(made), sum(map(bool, made.values())), outcome.seconds)
+        state.learn(len(made), sum(map(bool, made.values())), outcome.seconds)
         touched: dict[Any, None] = {}
         for source, writes in made.items():
-            touched |= {**line.contributions.replace(source, writes), source: None}
+            touched |= {**state.contributions.replace(source, writes), source: None}
         for key in failed:
             if key not in attempt.stale:
-                touched |= {**line.contributions.replace(key, {}), key: None}
+                touched |= {**state.contributions.replace(key, {}), key: None}
         if whole:
-            line.accepted[ALL] = (max(entry[0] for entry in attempt.items.values()), None)
-            touched |= line.contributions.replace(ALL, whole)
-        if self.teller:
+            state.accepted[ALL] = (max(entry[0] for entry in attempt.items.values()), None)
+            touched |= state.contributions.replace(ALL, whole)
+        if self.notifier:
             stamps = {
-                k: (stamped(e[0], line.index, attempt.generation), e[1]) for k, e in attempt.items.items()
+                k: (stamped(e[0], state.index, attempt.generation), e[1]) for k, e in attempt.items.items()
             }
             wrote = {k: (stamps[k][0], tuple(w.items())) for k, w in made.items() if w or whole}
             quiet = {k: stamps[k] for k, w in made.items() if not (w or whole)}
-            self.teller.tell_all("changed", line.index, wrote, attempt)
-            self.teller.tell_all("unchanged", line.index, quiet, attempt)
-        told = self.emission.written(line, touched)
-        if told:
-            self.emission.broadcast(line.index, told)
+            self.notifier.notify_all("changed", state.index, wrote, attempt)
+            self.notifier.notify_all("unchanged", state.index, quiet, attempt)
+        changes = self.emission.written(state, touched)
+        if changes:
+            self.emission.broadcast(state.index, changes)

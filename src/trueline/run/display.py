@@ -43,7 +43,7 @@ class Display:
         self._expected = 0
         self._drawn = 0.0
 
-    # --- told by the run --------------------------------------------------------------
+    # --- called by the run --------------------------------------------------------------
 
     def begin(self, steps: Sequence[str]) -> None:
         """Draw the bar."""

@@ -45,7 +45,7 @@ class Event:
 
 
 class Observer(Protocol):
-    """Told of every event, in order, by the coordinator's thread; it must return soon and raise nothing."""
+    """Called with every event, in order, in the coordinator's thread: return soon, and raise nothing."""
 
     def event(self, event: Event) -> None:
         """Learn what happened."""
@@ -53,7 +53,7 @@ class Observer(Protocol):
 
 @runtime_checkable
 class Watcher(Observer, Protocol):
-    """An observer that is also told when a run begins, and that it has ended."""
+    """An observer that is also called when a run begins and when it has ended."""
 
     def begin(self, steps: Sequence[str]) -> None:
         """Learn the names of the steps; nothing has happened yet."""

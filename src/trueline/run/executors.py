@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeAlias
 from trueline.errors import InputError
 from trueline.run.attempt import Attempt, Outcome, work
 from trueline.run.keys import named
+from trueline.run.purity import checked
 from trueline.run.step import Step
 
 Post: TypeAlias = Callable[[Attempt, Outcome | BaseException], None]
@@ -42,10 +43,10 @@ class Executor(Protocol):
         """Work on a batch, now or soon."""
 
     def superseded(self, attempt: Attempt) -> None:
-        """Learn that nobody wants a batch any more; stopping it is a courtesy."""
+        """Learn that a batch is superseded; stopping it is optional."""
 
     def pump(self) -> bool:
-        """Do some work in the coordinator's thread, if this executor works there; say whether it did."""
+        """Do some work in the coordinator's thread, if this executor works there; return whether it did."""
 
     def stop(self) -> None:
         """End: when it returns nothing runs any more."""
@@ -148,12 +149,7 @@ class Inline:
         place = self._random.randrange(len(self._waiting)) if self._random else 0
         step, attempt, items = self._waiting.pop(place)
         start = time.perf_counter()
-        if self._check:
-            from trueline.run.checking import checked
-
-            outcome = checked(step, items, attempt.token)
-        else:
-            outcome = work(step, items, attempt.token)
+        outcome = checked(step, items, attempt.token) if self._check else work(step, items, attempt.token)
         outcome.seconds = time.perf_counter() - start if self._random is None else 0.001 * len(items)
         self._post(attempt, outcome)
         return True
@@ -216,20 +212,20 @@ class Processes:
 
 
 def free(busy: Post | None, post: Post) -> Post:
-    """Return whom to tell, if nobody else is told: an executor works for one run at a time."""
+    """Return where to post results, if the executor is free: it works for one run at a time."""
     if busy is not None:
         raise InputError("the executor works for another run", remedy="give each run an executor of its own")
     return post
 
 
 def _returned(outcome: Outcome, attempt: Attempt) -> Outcome | BaseException:
-    """What came back from a process; keys that are others after the journey cannot be told apart."""
-    told = {key for key, _ in (*outcome.changed, *outcome.errors)} | {write[0] for write in outcome.writes}
-    strange = [key for key in told if key is not None and key not in attempt.items]
+    """What came back from a process; a key that is not equal to its copy cannot be matched."""
+    named_in = {key for key, _ in (*outcome.changed, *outcome.errors)} | {each[0] for each in outcome.writes}
+    strange = [key for key in named_in if key is not None and key not in attempt.items]
     if not strange:
         return outcome
     return InputError(
-        f"the key {named(strange[0])} is not equal to itself when it comes from another process",
+        f"key {named(strange[0])} is not equal to its copy that comes back from another process",
         remedy="use keys that compare by what they hold, or threads",
     )
 
@@ -243,7 +239,7 @@ def _arrive(sent: bytes) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         _steps[:] = pickle.loads(sent)  # noqa: S301 (sent by the process that started this one)
-    except Exception as error:  # noqa: BLE001 (whatever a step's module raises; told when work comes)
+    except Exception as error:  # noqa: BLE001 (whatever a step's module raises; reported when work comes)
         _unread.append(f"{type(error).__name__}: {error}")
 
 
@@ -260,7 +256,7 @@ def _elsewhere(index: int, items: list[tuple[Any, Any]]) -> Outcome:
 
 
 def sendable(error: BaseException) -> BaseException:
-    """An error as it arrives on the other side; one that would not is told in words."""
+    """An error as it arrives in the other process; one that cannot be pickled is sent as text."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 (made in the line itself)
     except Exception:  # noqa: BLE001 (whatever an error's own pickling raises)

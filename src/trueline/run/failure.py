@@ -31,7 +31,7 @@ class Failure:
         where = "" if self.key is None else f" on key {named(self.key)}"
         return RunFailed(
             f"step {self.step} ({self.name}) failed{where}: {said(self.cause)}",
-            remedy="mend the step or the value; on_error='skip_key' or 'skip_step' goes on without it",
+            remedy="fix the step or the value; on_error='skip_key' or 'skip_step' continues without it",
             step=self.step,
             name=self.name,
             key=self.key,

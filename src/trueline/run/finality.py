@@ -1,18 +1,49 @@
-"""What will not change any more: step by step and, where keys do not touch each other, key by key."""
+"""What will not change any more, step by step and key by key; and when to work ahead on what still may."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from trueline.run.line import Line
-from trueline.run.speculation import attempts_allowed, is_worth
-from trueline.run.telling import Teller
+from trueline.run.notify import Notifier
+from trueline.run.step_state import StepState
+
+# Work on input that may still change is begun at most so many times for a key; then it waits.
+ATTEMPTS: Final = 3
+# Below this chance that nothing will change, a step waits for its input instead of working ahead.
+WORTH: Final = 0.25
+
+
+def attempts_allowed(state: StepState) -> int:
+    """Return how often a step may begin a key before its input is final (run:F21).
+
+    A step has as many as there are steps before it: with the last one, on the final value, that makes at
+    most S (S + 1) / 2 calls for a key in S steps, and never more than four for each.
+    """
+    return min(ATTEMPTS, max(1, state.index))
+
+
+def is_worth(chance: float) -> bool:
+    """Say whether to work ahead on a value that stays with this chance."""
+    return chance >= WORTH
+
+
+def chance_through(before: Iterable[StepState]) -> float:
+    """Return the chance that whatever comes through these steps stays, by how often each changed a value.
+
+    For one key only the steps count that may still change it (`Finality.due`): a file that was parsed is
+    worth working ahead on, though parsing changes all of them and others are not parsed yet.
+    """
+    chance = 1.0
+    for state in before:
+        if not state.cancelled:
+            chance *= 1.0 - state.change_rate
+    return chance
 
 
 @dataclass(slots=True)
-class Ahead:
+class Outlook:
     """What lies before keys on their way to a step."""
 
     is_certain: bool  # there is no step on the way at which keys touch each other
@@ -23,22 +54,22 @@ class Ahead:
 class Finality:
     """Sets the final bits from the left, and knows which keys are final ahead of them."""
 
-    def __init__(self, lines: Sequence[Line], teller: Teller, *, deliberate: bool = False) -> None:
-        self.lines = lines
+    def __init__(self, states: Sequence[StepState], notifier: Notifier, *, deliberate: bool = False) -> None:
+        self.states = states
         self.closed = False
         self.promised: set[Any] = set()  # keys that will not be revised, before all is closed
         self.finals = 0  # so many steps from the left are output-final
         self._reach = 0
         self._deliberate = deliberate
-        self._teller = teller
-        self._told: dict[Any, int] = {}  # up to which step a key was told to be final
+        self._notifier = notifier
+        self._notified: dict[Any, int] = {}  # up to which step observers know a key to be final
         self.measure()
 
     def measure(self) -> None:
         """Find how far keys can be final one by one: up to the first step where they touch each other."""
         reach = self.finals
         if not self._deliberate:
-            while reach < len(self.lines) and not self.lines[reach].is_whole:
+            while reach < len(self.states) and not self.states[reach].is_whole:
                 reach += 1
         self._reach = reach
 
@@ -48,7 +79,7 @@ class Finality:
             return self.closed or (index == 0 and key in self.promised)
         if index > self._reach or not (self.closed or key in self.promised):
             return False
-        return not any(line.is_busy_with(key) for line in self.lines[self.finals : index])
+        return not any(state.is_busy_with(key) for state in self.states[self.finals : index])
 
     def are_final(self, keys: Iterable[Any], index: int) -> bool:
         """Say whether all of some keys are."""
@@ -57,54 +88,54 @@ class Finality:
             return False
         if not self.closed and not self.promised.issuperset(keys):
             return False
-        return not any(line.busy_with(keys) for line in self.lines[self.finals : index])
+        return not any(state.busy_with(keys) for state in self.states[self.finals : index])
 
-    def due(self, line: Line, keys: Iterable[Any]) -> list[Any]:
+    def due(self, state: StepState, keys: Iterable[Any]) -> list[Any]:
         """Return the keys that may be begun at a step: their values will stay, or probably will."""
         keys = list(keys)
-        return next(self._due(each, keys, ahead) for each, ahead in self._ahead(keys) if each is line)
+        return next(self._due(each, keys, ahead) for each, ahead in self._ahead(keys) if each is state)
 
-    def released(self, after: int, keys: Iterable[Any]) -> list[tuple[Line, list[Any]]]:
+    def released(self, after: int, keys: Iterable[Any]) -> list[tuple[StepState, list[Any]]]:
         """Let later steps begin what waited for these keys; return where failures can be judged now."""
-        judged: list[tuple[Line, list[Any]]] = []
+        judged: list[tuple[StepState, list[Any]]] = []
         first = max(after + 1, self.finals)
-        if any(line.waiting or line.failed for line in self.lines[first:]):
+        if any(state.waiting or state.failed for state in self.states[first:]):
             keys = list(keys)
-            for line, ahead in self._ahead(keys):
-                if line.index < first:
+            for state, ahead in self._ahead(keys):
+                if state.index < first:
                     continue
-                if line.waiting and not line.takes_all:
-                    for key in self._due(line, [key for key in keys if key in line.waiting], ahead):
-                        line.pending[key] = line.waiting.pop(key)
-                failed = [key for key in keys if key in line.failed and self._stays(key, ahead)]
+                if state.waiting and not state.takes_all:
+                    for key in self._due(state, [key for key in keys if key in state.waiting], ahead):
+                        state.pending[key] = state.waiting.pop(key)
+                failed = [key for key in keys if key in state.failed and self._stays(key, ahead)]
                 if failed:
-                    judged.append((line, failed))
-        if self._teller:
-            self._tell_keys(keys)
+                    judged.append((state, failed))
+        if self._notifier:
+            self._notify_keys(keys)
         return judged
 
-    def _ahead(self, keys: list[Any]) -> Iterator[tuple[Line, Ahead]]:
+    def _ahead(self, keys: list[Any]) -> Iterator[tuple[StepState, Outlook]]:
         """Yield each step that is not final, and what may still happen to keys before they reach it.
 
-        One walk over the steps serves all keys; `Ahead` is the same object, brought up to date on the way.
+        One walk over the steps serves all keys; `Outlook` is the same object, brought up to date on the way.
         """
-        ahead = Ahead(not self._deliberate)
-        for line in self.lines[self.finals :]:
-            yield line, ahead
-            if line.is_whole:
+        ahead = Outlook(not self._deliberate)
+        for state in self.states[self.finals :]:
+            yield state, ahead
+            if state.is_whole:
                 ahead.is_certain = False
-                ahead.chance *= 1.0 - line.change_rate
+                ahead.chance *= 1.0 - state.change_rate
             else:
-                stays = 1.0 - line.change_rate
-                for key in line.busy_with(keys):
+                stays = 1.0 - state.change_rate
+                for key in state.busy_with(keys):
                     ahead.odds[key] = ahead.odds.get(key, 1.0) * stays
 
-    def _stays(self, key: Any, ahead: Ahead) -> bool:
+    def _stays(self, key: Any, ahead: Outlook) -> bool:
         return ahead.is_certain and key not in ahead.odds and (self.closed or key in self.promised)
 
-    def _due(self, line: Line, keys: list[Any], ahead: Ahead) -> list[Any]:
-        eager = line.step.eager and not self._deliberate
-        allowed, starts = attempts_allowed(line), line.starts
+    def _due(self, state: StepState, keys: list[Any], ahead: Outlook) -> list[Any]:
+        eager = state.step.eager and not self._deliberate
+        allowed, starts = attempts_allowed(state), state.starts
         return [
             key
             for key in keys
@@ -112,58 +143,58 @@ class Finality:
             or (eager and is_worth(ahead.chance * ahead.odds.get(key, 1.0)) and starts.get(key, 0) <= allowed)
         ]
 
-    def released_all(self) -> list[tuple[Line, list[Any]]]:
+    def released_all(self) -> list[tuple[StepState, list[Any]]]:
         """Do so for every key that waits or failed anywhere: a step was skipped, or all is closed."""
-        lines = self.lines[self.finals :]
-        keys = dict.fromkeys(key for line in lines for key in (*line.waiting, *line.failed))
+        states = self.states[self.finals :]
+        keys = dict.fromkeys(key for state in states for key in (*state.waiting, *state.failed))
         return self.released(-1, keys)
 
-    def advance(self, known: Mapping[Any, Any]) -> list[Line] | None:
+    def advance(self, known: Mapping[Any, Any]) -> list[StepState] | None:
         """Set the final bits that can be set, each once (run:F13, run:F15); None if there were none.
 
         Returns the steps whose input became final and on which work has failed: that was no mistake.
         """
         if not self.closed:
             return None
-        moved: list[Line] | None = None
-        while self.finals < len(self.lines):
-            line = self.lines[self.finals]
-            if not line.inputs_final:
-                line.inputs_final = True
-                line.pending.update(line.waiting)
-                line.waiting = {}
+        moved: list[StepState] | None = None
+        while self.finals < len(self.states):
+            state = self.states[self.finals]
+            if not state.inputs_final:
+                state.inputs_final = True
+                state.pending.update(state.waiting)
+                state.waiting = {}
                 moved = moved or []
-                if line.failed:
-                    moved.append(line)
-            if not line.is_idle:
+                if state.failed:
+                    moved.append(state)
+            if not state.is_idle:
                 break
-            line.outputs_final = True
-            line.tally()
-            line.forget()
+            state.outputs_final = True
+            state.tally()
+            state.forget()
             self.finals += 1
             self.measure()
-            if self._teller:
-                self._tell_step(line, known)
+            if self._notifier:
+                self._notify_step(state, known)
         return moved
 
     @property
     def is_done(self) -> bool:
         """Whether every step is output-final."""
-        return self.closed and self.finals == len(self.lines)
+        return self.closed and self.finals == len(self.states)
 
-    # --- telling ----------------------------------------------------------------------
+    # --- notifying ---------------------------------------------------------------------
 
-    def _tell_keys(self, keys: Iterable[Any]) -> None:
+    def _notify_keys(self, keys: Iterable[Any]) -> None:
         for key in keys:
-            index = max(self._told.get(key, 0), self.finals)
+            index = max(self._notified.get(key, 0), self.finals)
             while index < self._reach and self.is_final(key, index + 1):
-                self._teller.tell("key final", index, key)
+                self._notifier.notify("key final", index, key)
                 index += 1
-                self._told[key] = index
+                self._notified[key] = index
 
-    def _tell_step(self, line: Line, known: Mapping[Any, Any]) -> None:
+    def _notify_step(self, state: StepState, known: Mapping[Any, Any]) -> None:
         for key in known:
-            if self._told.get(key, 0) <= line.index:
-                self._teller.tell("key final", line.index, key)
-                self._told[key] = line.index + 1
-        self._teller.tell("step final", line.index)
+            if self._notified.get(key, 0) <= state.index:
+                self._notifier.notify("key final", state.index, key)
+                self._notified[key] = state.index + 1
+        self._notifier.notify("step final", state.index)

@@ -13,12 +13,12 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from trueline.errors import InputError
-from trueline.run.plain import digest_of, text_of
+from trueline.run.json_values import digest_of, text_of
 from trueline.run.step import Step
 
 
 def fingerprint(step: Step, index: int) -> str:
-    """Return what tells a step from others, and from itself after a change.
+    """Return a digest of what a step is: another one for another step, and after a change.
 
     >>> one, two = Step(map=lambda key, value: value + 1), Step(map=lambda key, value: value + 2)
     >>> fingerprint(one, 0) == fingerprint(two, 0)
@@ -28,8 +28,28 @@ def fingerprint(step: Step, index: int) -> str:
     return digest_of(*about, *_of_class(type(step)), *_of_attributes(step))
 
 
+def names_in(step: Step) -> list[str]:
+    """Return the classes that a fingerprint holds by module and name: renaming one makes another step.
+
+    >>> names_in(Step(map=lambda key, value: value))
+    ['trueline.run.step.Step']
+    """
+    parts = (*_of_class(type(step)), *_of_attributes(step))
+    return list(dict.fromkeys(str(each) for each in parts if isinstance(each, _ClassName)))
+
+
+class _ClassName(str):
+    """A part of a fingerprint that is the name of a class."""
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, kind: type) -> _ClassName:
+        return cls(f"{kind.__module__}.{kind.__qualname__}")
+
+
 def _of_class(kind: type) -> Iterator[str]:
-    yield f"{kind.__module__}.{kind.__qualname__}"
+    yield _ClassName.of(kind)
     for each in kind.__mro__:
         if each in (Step, object):
             continue
@@ -86,4 +106,4 @@ def _plain(value: Any) -> Iterator[str]:
     try:
         yield text_of(value)
     except (InputError, RecursionError):
-        yield f"{type(value).__module__}.{type(value).__qualname__}"
+        yield _ClassName.of(type(value))

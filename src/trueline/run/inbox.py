@@ -71,7 +71,7 @@ class Gate:
                 self._condition.notify_all()
 
     def open(self) -> None:
-        """Hold nobody back any more: the run is over."""
+        """Let everyone pass: the run is over."""
         with self._condition:
             self._is_over = True
             self._condition.notify_all()

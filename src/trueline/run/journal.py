@@ -1,16 +1,13 @@
 """The journal of a run: what each step made of each value, so that an interrupted run goes on where it was.
 
-A file of JSON lines that only grows. Each line ends with a checksum; a line
-that was torn when the process died is dropped. What was begun and did not end
-is not in it.
+A SQLite database. Values are JSON text in it, looked up one by one and never read all at once. Each entry
+has a checksum. What was begun and did not end is not in it.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import stat
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Sequence
@@ -21,34 +18,22 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
-from trueline.errors import InputError, JournalBusy, JournalDamaged, StoreError, TruelineError
-from trueline.run.fingerprint import fingerprint
+from trueline.errors import InputError, TruelineError
+from trueline.run.fingerprint import fingerprint, names_in
 from trueline.run.generations import Generations
-from trueline.run.plain import digest_of, text_of, value_of
+from trueline.run.journal_file import JournalFile, damaged, errors_of
+from trueline.run.json_values import digest_of, text_of, value_of
 from trueline.run.step import ERASED, Step
 
-VERSION: Final = 1
-_SUM: Final = b',"sum":"'
-# What one line may take; more is not read, and not written.
-LONGEST_LINE: Final = 256 << 20
-# A named pipe in the place of the journal must not stop whoever opens it.
-_AT_ONCE: Final = os.O_NONBLOCK | os.O_NOCTTY
-# What reading text that was made by somebody else can raise: missing names, other types, numbers of
-# thousands of digits, brackets a thousand deep, days that do not exist.
-_DISBELIEF: Final = (
-    LookupError,
-    TypeError,
-    ValueError,
-    AttributeError,
-    ArithmeticError,
-    OSError,
-    RecursionError,
-)
+# Entries are inserted so many by one statement: each statement hands the interpreter to other threads.
+_TOGETHER: Final = (256, 16, 1)
+_ROW: Final = "(?,?,?,?,?,?,?,?)"
+_INSERT: Final = "INSERT INTO entry (run, step, identity, key, gens, given, made, sum) VALUES "
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One line: a step's work on a key that ended. `out` equals `given` where nothing changed."""
+class JournalEntry:
+    """A step's work on a key that ended. `out` equals `given` where nothing changed."""
 
     run: str
     step: int
@@ -59,7 +44,7 @@ class Entry:
 
 
 @dataclass
-class Session:
+class JournalSession:
     """One run that wrote into a journal: its steps, and how many pieces of work of each it finished."""
 
     run: str
@@ -97,136 +82,141 @@ class Journal:
         decode: Callable[[Any], Any] | None = None,
     ) -> None:
         if (encode is None) != (decode is None):
-            raise InputError("encode= or decode= alone", remedy="give both")
+            raise InputError("only one of encode= and decode= is given", remedy="give both")
         self.path = Path(path)
         self.encode = encode
         self.decode = decode
-        self.sessions: list[Session] = []
-        self.torn = 0  # bytes of a torn end that were dropped
-        self._known: dict[str, str | None] = {}
-        self._identities: tuple[str, ...] = ()
-        self._familiar: set[str] = set()  # the steps of which anything is known
-        self._file: int | None = None
+        self.sessions: list[JournalSession] = []
+        self.notes: tuple[str, ...] = ()
+        """What the journal holds for these steps and cannot be used, and why."""
+        self._file: JournalFile | None = None
         self._lock = threading.Lock()
-        self._run = ""
+        self._run = 0
+        self._identities: list[int] = []
+        self._familiar: set[int] = set()  # the identities of which anything is known
+        self._is_whole = True  # nothing that was to be written is missing
 
     # --- looking ----------------------------------------------------------------------
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[JournalEntry]:
         """Yield what is in the file, oldest first."""
-        place = 0
-        for line, end in _lines(self.path):
-            if "key" in line:
-                with self.believing(place):
-                    key = value_of(json.dumps(line["key"]))
-                    gens = tuple(line["gens"])
-                    entry = Entry(line["run"], line["step"], key, gens, line["in"], line["out"])
+        for file in self._looking():
+            runs = dict(file.sql.execute("SELECT id, name FROM run"))
+            rows = file.sql.execute(
+                "SELECT id, run, step, identity, key, gens, given, made, sum FROM entry ORDER BY id"
+            )
+            for place, *row, found in rows:
+                with self._reading(place):
+                    run, step, identity, key, gens, given, made = row
+                    if found != _sum((run, step, identity), key, gens, given, made):
+                        raise ValueError("its checksum differs")
+                    out = given if made is None else digest_of(made)
+                    entry = JournalEntry(runs[run], step, value_of(key), tuple(json.loads(gens)), given, out)
                 yield entry
-            place = end
 
     def read(self) -> Journal:
-        """Read the file, if it is there; a torn end is left out and counted."""
-        self.sessions, self._known, self._familiar = [], {}, set()
-        sessions: dict[str, Session] = {}
-        end = 0
-        for line, following in _lines(self.path):
-            with self.believing(end):
-                if "steps" in line:
-                    self._session(line, sessions)
-                elif "key" in line:
-                    self._entry(line, sessions[line["run"]])
-                else:
-                    sessions[line["run"]].ended = True
-            end = following
-        self.torn = self.path.stat().st_size - end if self.path.exists() else 0
+        """Read which runs wrote the file, and how much each of them finished, if the file is there."""
+        self.sessions = []
+        for file in self._looking():
+            sql = file.sql
+            with self._reading():
+                found: dict[int, JournalSession] = {}
+                for run, name, at, ended in sql.execute("SELECT id, name, at, ended FROM run ORDER BY id"):
+                    found[run] = JournalSession(str(name), str(at), (), (), ended=bool(ended))
+                steps = sql.execute(
+                    "SELECT run, name, digest FROM step JOIN identity ON identity.id = step.identity "
+                    "ORDER BY run, step"
+                )
+                for run, name, identity in steps:
+                    session = found[run]
+                    session.steps += (str(name),)
+                    session.identities += (str(identity),)
+                    session.finished.append(0)
+                    session.changed.append(0)
+                counts = sql.execute("SELECT run, step, count(*), count(made) FROM entry GROUP BY run, step")
+                for run, step, finished, changed in counts:
+                    found[run].finished[step], found[run].changed[step] = finished, changed
+                self.sessions = list(found.values())
         return self
 
-    def _session(self, line: dict[str, Any], sessions: dict[str, Session]) -> None:
-        if line["journal"] != VERSION:
-            raise InputError(
-                f"{self.path} is a journal of version {line['journal']!s:.40}",
-                remedy="name another file, or remove this one: the run then begins anew",
-            )
-        count = len(line["steps"])
-        identities = tuple(line["identities"])
-        texts = (line["run"], line["at"], *line["steps"], *identities)
-        if len(identities) != count or not all(isinstance(text, str) for text in texts):
-            raise TypeError("a beginning of a run that was not written here")
-        session = Session(line["run"], line["at"], tuple(line["steps"]), identities, [0] * count, [0] * count)
-        self.sessions.append(session)
-        sessions[session.run] = session
+    def _looking(self) -> Iterator[JournalFile]:
+        """Yield the file, if it is there, open to be looked at."""
+        if self._file is not None:
+            raise InputError(f"{self.path} is being written", remedy="look at it when the run has ended")
+        if not os.path.lexists(self.path):
+            return
+        file = JournalFile.open(self.path, write=False)
+        try:
+            with errors_of(self.path):
+                # An empty file is the beginning of a journal.
+                if file.sql.execute("SELECT 1 FROM sqlite_master").fetchone():
+                    yield file
+        finally:
+            file.drop()
 
-    def _entry(self, line: dict[str, Any], session: Session) -> None:
-        index = line["step"]
-        if type(index) is not int or index < 0:
-            raise TypeError("a step that is not a number")
-        session.finished[index] += 1
-        session.changed[index] += line["in"] != line["out"]
-        identity = session.identities[index]
-        self._familiar.add(identity)
-        made = json.dumps(line["made"], separators=(",", ":")) if "made" in line else None
-        key = json.dumps(line["key"], separators=(",", ":"))
-        self._known[digest_of(identity, key, line["in"])] = made
+    @contextmanager
+    def _reading(self, place: int = 0) -> Iterator[None]:
+        """Whatever cannot be read of what the file holds is damage."""
+        try:
+            yield
+        except (TruelineError, OSError):
+            raise
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+            where = f"entry {place}" if place else "the table of runs"
+            raise damaged(self.path, f"{where} cannot be read, {error}", place) from error
 
     # --- while a run goes on ----------------------------------------------------------
 
     def open(self, steps: Sequence[Step]) -> None:
-        """Begin a run: read what is known, drop a torn end, write down who goes on."""
+        """Begin a run: lock the file, find out what is known, write down who goes on."""
         if self._file is not None:
             raise InputError(f"{self.path} is in use by another run", remedy="give each run its own journal")
+        self._file = JournalFile.open(self.path, write=True)
+        self._is_whole = True
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(
-                self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | _AT_ONCE, 0o644
-            )
-        except OSError as error:
-            raise self._refused(error) from error
-        try:
-            _check_regular(self.path, self._file)
-            self._begin(steps)
+            with errors_of(self.path), self._reading():
+                self._begin(self._file, steps)
         except BaseException:
             self._release()
             raise
 
-    def _begin(self, steps: Sequence[Step]) -> None:
-        assert self._file is not None
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise JournalBusy(
-                f"another run writes {self.path}", remedy="wait for its end, or name another journal"
-            ) from None
-        except OSError as error:
-            raise self._refused(error) from error
-        self.read()
-        if self.torn:
-            os.ftruncate(self._file, self.path.stat().st_size - self.torn)
-        self._run = uuid4().hex[:16]
-        self._identities = tuple(fingerprint(step, index) for index, step in enumerate(steps))
-        header = {
-            "journal": VERSION,
-            "run": self._run,
-            "at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "steps": [step.name or type(step).__name__ for step in steps],
-            "identities": list(self._identities),
-        }
-        self._write([_line(json.dumps(header, separators=(",", ":")))])
+    def _begin(self, file: JournalFile, steps: Sequence[Step]) -> None:
+        sql = file.sql
+        names = [step.name or type(step).__name__ for step in steps]
+        digests = [fingerprint(step, index) for index, step in enumerate(steps)]
+        self.notes = tuple(dict.fromkeys(_renamed(file, steps, names, digests)))
+        sql.execute("BEGIN IMMEDIATE")
+        made = (uuid4().hex[:16], datetime.now(UTC).isoformat(timespec="seconds"))
+        self._run = sql.execute("INSERT INTO run (name, at, ended) VALUES (?, ?, 0)", made).lastrowid or 0
+        self._identities = []
+        for index, (step, name, digest) in enumerate(zip(steps, names, digests, strict=True)):
+            known = sql.execute("SELECT id FROM identity WHERE digest = ?", (digest,)).fetchone()
+            if known is None:
+                about = (digest, json.dumps(names_in(step)))
+                known = (sql.execute("INSERT INTO identity (digest, names) VALUES (?, ?)", about).lastrowid,)
+            self._identities.append(known[0])
+            sql.execute("INSERT INTO step VALUES (?, ?, ?, ?)", (self._run, index, name, known[0]))
+        sql.execute("COMMIT")
+        some = "SELECT 1 FROM entry WHERE identity = ? LIMIT 1"
+        self._familiar = {each for each in self._identities if sql.execute(some, (each,)).fetchone()}
 
     def close(self) -> None:
         """End a run; everything is on the disk when it returns."""
-        if self._file is None:
+        file = self._file
+        if file is None:
             return
         try:
-            self._write([_line(json.dumps({"run": self._run, "ended": True}, separators=(",", ":")))])
-            os.fsync(self._file)
-        except OSError as error:
-            raise self._refused(error) from error
+            # Where there was no room for an entry there is none for the rest; what was committed stays.
+            if self._is_whole:
+                with errors_of(self.path):
+                    file.sql.execute("UPDATE run SET ended = 1 WHERE id = ?", (self._run,))
+                file.close()
         finally:
             self._release()
 
     def _release(self) -> None:
         if self._file is not None:
-            os.close(self._file)
+            self._file.drop()
             self._file = None
 
     def knows(self, step: int) -> bool:
@@ -239,123 +229,100 @@ class Journal:
 
     def value(self, text: str) -> Any:
         """Read a value the journal has kept."""
-        with self.believing():
+        with self._reading():
             value = value_of(text)
         return value if self.decode is None or value is ERASED else self.decode(value)
 
-    @contextmanager
-    def believing(self, place: int | None = None) -> Iterator[None]:
-        """Whatever a line that was not written here leads to is damage: its checksum anybody can make."""
-        try:
-            yield
-        except TruelineError:
-            raise
-        except _DISBELIEF:
-            raise _damaged(self.path, place) from None
+    def writes(self, made: str) -> list[tuple[Any, Any, Any]]:
+        """Read writes back that the journal has kept: (source or None, key, value)."""
+        with self._reading():
+            parts = [(source, dst, json.dumps(value)) for source, dst, value in json.loads(made)]
+            keys = [(value_of(json.dumps(source)), value_of(json.dumps(dst))) for source, dst, _ in parts]
+        return [(*key, self.value(text)) for key, (_, _, text) in zip(keys, parts, strict=True)]
 
     def find(self, step: int, key: str, given: str) -> tuple[bool, str | None]:
-        """Look up what a step made of a key's value, by text and digest; None stands for no change."""
-        place = digest_of(self._identities[step], key, given)
-        return place in self._known, self._known.get(place)
+        """Look up what a step made of a key's value, by text and digest; None means no change."""
+        assert self._file is not None
+        identity = self._identities[step]
+        with self._lock, errors_of(self.path):
+            row = self._file.sql.execute(
+                "SELECT id, run, step, gens, made, sum FROM entry WHERE identity = ? AND key = ? "
+                "AND given = ? AND run < ? ORDER BY id DESC LIMIT 1",
+                (identity, key, given, self._run),
+            ).fetchone()
+        if row is None:
+            return False, None
+        place, run, index, gens, made, found = row
+        with self._reading(place):
+            if found != _sum((run, index, identity), key, gens, given, made):
+                raise ValueError("its checksum differs")
+        return True, made
 
     def keep(self, step: int, made: Sequence[tuple[str, Generations, str, str | None]]) -> None:
-        """Write down what a step made: (key, generations, digest of what was given, text or no change)."""
-        lines = []
-        for key, gens, given, text in made:
-            body = f'{{"run":"{self._run}","step":{step},"key":{key},"gens":{list(gens)},"in":"{given}"'
-            if text is None:
-                lines.append(_line(f'{body},"out":"{given}"}}'))
-            else:
-                lines.append(_line(f'{body},"out":"{digest_of(text)}","made":{text}}}'))
-            if len(lines[-1]) > LONGEST_LINE:
-                raise InputError(
-                    f"a value of step {step} takes {len(lines[-1]):,} bytes, more than a line may",
-                    remedy="let the value be the place of the data and its digest",
-                    code="TooLarge",
-                )
-        with self._lock:
-            self._write(lines)
+        """Write down what a step made: (key, generations, digest of what was given, text or no change).
 
-    def _write(self, lines: list[bytes]) -> None:
-        """Append in one piece, so that a process that dies tears at most the last line.
-
-        Where there is no room for all of it nothing stays: behind a torn line no other may stand.
+        All of it or nothing: where there is no room nothing stays.
         """
+        owner = (self._run, step, self._identities[step])
+        values: list[Any] = []
+        last: Generations | None = None
+        stamp = ""
+        for key, gens, given, text in made:
+            if gens is not last:  # most keys of a batch have those of one batch of the step before
+                last, stamp = gens, str(list(gens))
+            values += (*owner, key, stamp, given, text, _sum(owner, key, stamp, given, text))
+        with self._lock:
+            self._write(values)
+
+    def _write(self, values: list[Any]) -> None:
         if self._file is None:
             return
-        left = memoryview(b"".join(lines))
-        end = os.fstat(self._file).st_size
-        try:
-            while left:
-                left = left[os.write(self._file, left) :]
-        except OSError as error:
-            os.ftruncate(self._file, end)
-            raise self._refused(error) from error
-
-    def _refused(self, error: OSError) -> StoreError:
-        return StoreError(
-            f"the journal {self.path} cannot be written: {error.strerror}",
-            remedy="make room or name another place; what is in it stays good",
-        )
-
-
-def _line(body: str) -> bytes:
-    raw = body[:-1].encode()
-    return raw + _SUM + f'{zlib.crc32(raw):08x}"}}\n'.encode()
-
-
-def _checked(raw: bytes) -> dict[str, Any] | None:
-    """Return what a line says, None if it is not whole."""
-    body, found, rest = raw.rpartition(_SUM)
-    if not found or rest != f'{zlib.crc32(body):08x}"}}\n'.encode():
-        return None
-    line = json.loads(body + b"}")
-    if not isinstance(line, dict):
-        raise TypeError("a line that holds no names")
-    return line
-
-
-def _check_regular(path: Path, file: int) -> None:
-    if not stat.S_ISREG(os.fstat(file).st_mode):
-        raise InputError(f"{path} is not a file", remedy="name another place for the journal", path=str(path))
-
-
-def _damaged(path: Path, place: int | None) -> JournalDamaged:
-    at = "" if place is None else f" at byte {place:,}"
-    return JournalDamaged(
-        f"{path} is damaged{at}", remedy="remove it: the run then begins anew", path=str(path), place=place
-    )
-
-
-def _lines(path: Path) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield the lines of a journal and where each ends; stop at a torn end, refuse damage before it."""
-    try:
-        opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _AT_ONCE)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise StoreError(
-            f"the journal {path} cannot be read: {error.strerror}", remedy="check its place and its rights"
-        ) from error
-    torn_at: int | None = None
-    place = 0
-    try:
-        _check_regular(path, opened)
-    except InputError:
-        os.close(opened)
-        raise
-    with os.fdopen(opened, "rb") as file:
-        while raw := file.readline(LONGEST_LINE + 1):
-            place += len(raw)
+        sql = self._file.sql
+        width, start = _ROW.count("?"), 0
+        with errors_of(self.path):
             try:
-                line = _checked(raw)
-            except _DISBELIEF:
-                raise _damaged(path, place - len(raw)) from None
-            if len(raw) > LONGEST_LINE:
-                raise _damaged(path, place - len(raw))
-            if line is None:
-                torn_at = place - len(raw) if torn_at is None else torn_at
-            elif torn_at is not None:
-                raise _damaged(path, torn_at)
-            else:
-                yield line, place
+                sql.execute("BEGIN IMMEDIATE")
+                for size in _TOGETHER:
+                    while len(values) - start >= size * width:
+                        sql.execute(_STATEMENTS[size], values[start : start + size * width])
+                        start += size * width
+                sql.execute("COMMIT")
+                self._file.save_if_long()
+            except BaseException:
+                self._is_whole = False
+                if sql.in_transaction:
+                    sql.execute("ROLLBACK")
+                raise
+
+
+_STATEMENTS: Final = {size: _INSERT + ",".join([_ROW] * size) for size in _TOGETHER}
+
+
+def _sum(owner: tuple[int, int, int], key: str, gens: str, given: str, made: str | None) -> int:
+    """Return the checksum of an entry; its owner is a run, a step and the identity of that."""
+    return zlib.crc32(f"{owner},{key},{gens},{given},{made}".encode())
+
+
+def _renamed(
+    file: JournalFile, steps: Sequence[Step], names: Sequence[str], digests: Sequence[str]
+) -> Iterator[str]:
+    """Say which steps the journal knows under classes and modules of other names: their work is not found.
+
+    Nothing is imported to find out: the names are compared with those of the steps as they are now.
+    """
+    known = set(digests)
+    rows = file.sql.execute(
+        "SELECT DISTINCT step.step, step.name, digest, names FROM step "
+        "JOIN identity ON identity.id = step.identity ORDER BY step.step"
+    ).fetchall()
+    found = {digest for _, _, digest, _ in rows}
+    for index, name, digest, before in rows:
+        if digest in known or index >= len(steps) or names[index] != name or digests[index] in found:
+            continue
+        now = names_in(steps[index])
+        gone = [each for each in json.loads(before) if each not in now]
+        if gone:
+            yield (
+                f"step {name!r}: {file.path} holds work of {', '.join(map(str, gone))}, which the step does "
+                f"not use under this name any more (now {', '.join(now)}); that work is done again"
+            )

@@ -2,63 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final
 
 from trueline.run.events import Event
-
-Fate: TypeAlias = Literal["kept", "thrown away"]
+from trueline.run.timeline import RecordedBatch, Timeline, lanes, svg_of, text_of
 
 # A run of a million batches is recorded to here and counted from there on: some 500 bytes for each.
 MOST_PIECES: Final = 100_000
-
-
-@dataclass(slots=True)
-class Piece:
-    """One batch: `kept` of its keys count in the end; `ahead` of them were begun before they were final.
-
-    A key is begun ahead when some earlier step ended its last work on the key after this one began.
-    From `start` to `end` it was out of the coordinator's hands; for `worked` seconds a worker was at it.
-    """
-
-    number: int
-    step: int
-    name: str
-    start: float
-    end: float
-    worker: int
-    keys: list[Any] = field(default_factory=list)
-    gens: tuple[int, ...] = ()
-    changed: int = 0
-    kept: int = 0
-    ahead: int = 0
-    worked: float = 0.0
-    ended: bool = False
-
-    @property
-    def fate(self) -> Fate:
-        """What became of it: it was kept if any of its keys was."""
-        return "kept" if self.kept else "thrown away"
-
-    @property
-    def seconds(self) -> float:
-        """How long it took from being handed out to being taken back."""
-        return self.end - self.start
+# Names of colours that the viewers know.
+_COLOURS: Final = {"kept": "thread_state_running", "ahead": "rail_response", "thrown away": "terrible"}
+_MOST_KEYS: Final = 20
 
 
 class Seat:
-    """Watches one run for a recording: its steps stand below those of the runs before it."""
+    """Watches one run for a recording: its steps are shown below those of the runs before it."""
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
         self.first = 0  # of the steps of this run
         self.offset = 0.0  # when it began
-        self.pieces: dict[int, Piece] = {}  # by the number of the batch
-        self.last: dict[tuple[int, Any], Piece] = {}  # the work on a key at a step that counts, so far
+        self.pieces: dict[int, RecordedBatch] = {}  # by the number of the batch
+        self.last: dict[tuple[int, Any], RecordedBatch] = {}  # the work on a key that counts, so far
         self.skipped: set[int] = set()
         self.left_out = 0  # the newest batch that was
 
@@ -68,7 +37,7 @@ class Seat:
 
     def event(self, event: Event) -> None:
         """Keep what happened."""
-        self.recording.told(self, event)
+        self.recording.note(self, event)
 
     def end(self) -> None:
         """Nothing more will happen."""
@@ -90,7 +59,7 @@ class Recording:
         self.left_out = 0  # pieces beyond the limit
         self.steps: list[str] = []
         self._runs: list[Seat] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[RecordedBatch] = []
         self._zero = 0.0
         self._now = 0.0
         self._judged = True
@@ -108,7 +77,7 @@ class Recording:
 
     def event(self, event: Event) -> None:
         """Keep what happened."""
-        self.told(self._runs[-1], event)
+        self.note(self._runs[-1], event)
 
     def end(self) -> None:
         """Learn that nothing more will happen."""
@@ -122,7 +91,7 @@ class Recording:
             run.first, run.offset = len(self.steps), now - self._zero
             self.steps.extend(steps)
 
-    def told(self, run: Seat, event: Event) -> None:
+    def note(self, run: Seat, event: Event) -> None:
         """Keep what happened in one of the runs."""
         step, at = run.first + event.step, run.offset + event.at
         with self._lock:
@@ -147,7 +116,7 @@ class Recording:
                 self.left_out += event.attempt != run.left_out
                 run.left_out = event.attempt
                 return
-            piece = Piece(number, step, self.steps[step], at, at, event.worker, gens=event.gens)
+            piece = RecordedBatch(number, step, self.steps[step], at, at, event.worker, gens=event.gens)
             run.pieces[event.attempt] = piece
             self._pieces.append(piece)
         piece.keys.append(event.key)
@@ -155,7 +124,7 @@ class Recording:
     # --- afterwards -------------------------------------------------------------------
 
     @property
-    def pieces(self) -> list[Piece]:
+    def pieces(self) -> list[RecordedBatch]:
         """All batches in the order they were begun, judged by what is known now."""
         with self._lock:
             if not self._judged:
@@ -187,23 +156,22 @@ class Recording:
 
     # --- to be looked at --------------------------------------------------------------
 
+    @property
+    def timeline(self) -> Timeline:
+        """What there is to draw."""
+        return Timeline(tuple(self.steps), self.pieces, self.seconds, self.left_out)
+
     def trace(self) -> dict[str, Any]:
         """Return a document in the trace format of Chrome, for `chrome://tracing` or Perfetto."""
-        from trueline.run.trace import trace_of
-
-        return trace_of(self)
+        return trace_of(self.timeline)
 
     def write_trace(self, path: str | Path) -> None:
         """Write the document of `trace` to a file."""
-        import json
-
         Path(path).write_text(json.dumps(self.trace(), ensure_ascii=False) + "\n", encoding="utf-8")
 
     def svg(self, title: str = "") -> str:
         """Return a drawing of the time line."""
-        from trueline.run.timeline import svg_of
-
-        return svg_of(self, title)
+        return svg_of(self.timeline, title)
 
     def write_timeline(self, path: str | Path, title: str = "") -> None:
         """Write the drawing of `svg` to a file."""
@@ -211,15 +179,13 @@ class Recording:
 
     def text(self, width: int = 72) -> str:
         """Return the time line as lines of text."""
-        from trueline.run.timeline import text_of
-
-        return text_of(self, width)
+        return text_of(self.timeline, width)
 
     def _repr_svg_(self) -> str:
         return self.svg()
 
 
-def _ended(run: Seat, piece: Piece, at: float, event: Event) -> None:
+def _ended(run: Seat, piece: RecordedBatch, at: float, event: Event) -> None:
     if not piece.ended:
         piece.ended, piece.end, piece.worker, piece.worked = True, at, event.worker, event.seconds
     if event.what != "superseded":
@@ -227,18 +193,50 @@ def _ended(run: Seat, piece: Piece, at: float, event: Event) -> None:
         run.last[(piece.step, event.key)] = piece
 
 
-def lanes(pieces: Iterable[Piece]) -> dict[int, int]:
-    """Give each piece, by number, the first lane that is free when it starts.
+# --- for Chrome's viewer and Perfetto --------------------------------------------------
 
-    >>> lanes([Piece(1, 0, "a", 0, 2, 0), Piece(2, 0, "a", 1, 3, 0), Piece(3, 0, "a", 2, 4, 0)])
-    {1: 0, 2: 1, 3: 0}
+
+def trace_of(timeline: Timeline) -> dict[str, Any]:
+    """Write each batch as a complete event, times in microseconds.
+
+    Its category is `kept` or `thrown away`, with `ahead` where it began before its input was final.
     """
-    busy: list[float] = []
-    found: dict[int, int] = {}
-    for piece in sorted(pieces, key=lambda each: (each.start, each.number)):
-        lane = next((index for index, until in enumerate(busy) if until <= piece.start), len(busy))
-        if lane == len(busy):
-            busy.append(0.0)
-        busy[lane] = piece.end
-        found[piece.number] = lane
-    return found
+    pieces = timeline.batches
+    rows = lanes(pieces)
+    events: list[dict[str, Any]] = [_named("process_name", 0, "run")]
+    events += [_named("thread_name", lane, f"worker {lane}") for lane in sorted(set(rows.values()))]
+    events += [_event(piece, rows[piece.number]) for piece in pieces]
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {"steps": list(timeline.steps), "left_out": timeline.left_out},
+    }
+
+
+def _named(what: str, lane: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": 1, "tid": lane, "args": {"name": name}}
+
+
+def _event(piece: RecordedBatch, lane: int) -> dict[str, Any]:
+    kept = piece.fate == "kept"
+    return {
+        "ph": "X",
+        "name": piece.name,
+        "cat": ",".join([piece.fate, *(["ahead"] if piece.ahead else [])]),
+        "cname": _COLOURS["ahead" if kept and piece.ahead else piece.fate],
+        "pid": 1,
+        "tid": lane,
+        "ts": round(piece.start * 1e6, 1),
+        "dur": round(piece.seconds * 1e6, 1),
+        "args": {
+            "step": piece.step,
+            "batch": piece.number,
+            "keys": len(piece.keys),
+            "kept": piece.kept,
+            "ahead": piece.ahead,
+            "changed": piece.changed,
+            "worked ms": round(piece.worked * 1e3, 3),
+            "generations": list(piece.gens),
+            "first keys": [str(key) for key in piece.keys[:_MOST_KEYS]],
+        },
+    }

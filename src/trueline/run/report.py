@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -27,20 +28,23 @@ class StepReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """All steps, and what failed."""
 
     steps: tuple[StepReport, ...]
     failures: tuple[Failure, ...]
+    notes: tuple[str, ...] = ()
+    """What a journal held for the steps and could not be used, and why."""
 
     @classmethod
-    def of(cls, coordinator: Coordinator) -> Report:
+    def of(cls, coordinator: Coordinator) -> RunReport:
         """Look at a coordinator."""
         steps = tuple(
-            StepReport(line.name, line.calls, line.kept, line.wasted, line.cancelled, line.reused)
-            for line in coordinator.lines
+            StepReport(state.name, state.calls, state.kept, state.wasted, state.cancelled, state.reused)
+            for state in coordinator.states
         )
-        return cls(steps, tuple(coordinator.failures))
+        notes: tuple[str, ...] = getattr(coordinator.executor, "notes", ())
+        return cls(steps, tuple(coordinator.failures), notes)
 
     @property
     def quarantine(self) -> dict[object, Failure]:
@@ -63,7 +67,7 @@ class Report:
         )
 
     def __str__(self) -> str:
-        return as_text(self.table)
+        return "\n".join([as_text(self.table), *self.notes])
 
     def _repr_html_(self) -> str:
-        return as_html(self.table)
+        return as_html(self.table) + "".join(f"<p>{escape(note)}</p>" for note in self.notes)

@@ -16,11 +16,11 @@ from trueline.run.executors import Executor, Threads
 from trueline.run.failure import Failure
 from trueline.run.inbox import Gate
 from trueline.run.journal import Journal
-from trueline.run.journaling import Journaling
+from trueline.run.journal_executor import JournalExecutor
 from trueline.run.keys import named
-from trueline.run.report import Report
+from trueline.run.notify import watchers
+from trueline.run.report import RunReport
 from trueline.run.step import Step
-from trueline.run.watching import watchers
 
 
 class Run:
@@ -50,12 +50,14 @@ class Run:
         _check_count("queue", queue)
         for step in steps:
             if not isinstance(step, Step):
-                raise InputError(f"{step!r} is no step", remedy="give Step(map=…), or a subclass of Step")
+                raise InputError(f"{step!r} is not a step", remedy="give Step(map=…), or a subclass of Step")
             step.check()
         self.steps = tuple(steps)
         executor = executor or Threads(workers)
         if journal is not None:
-            executor = Journaling(executor, journal if isinstance(journal, Journal) else Journal(journal))
+            executor = JournalExecutor(
+                executor, journal if isinstance(journal, Journal) else Journal(journal)
+            )
         self._gate = Gate(queue)
         self._coordinator = Coordinator(
             self.steps,
@@ -74,7 +76,7 @@ class Run:
         self._closed = False
         self._result: dict[Any, Any] = {}
         self._error: BaseException | None = None
-        self._told = False
+        self._raised = False
 
     # --- all at once ------------------------------------------------------------------
 
@@ -82,7 +84,7 @@ class Run:
         """Run over these values in this thread; return the values of the keys that are there in the end."""
         with self._lock:
             if self._begun:
-                raise InputError("a run runs once", remedy="make another")
+                raise InputError("this run was started before", remedy="make another Run: each runs once")
             self._begun = self._closed = True
         self._coordinator.inbox.feed(inputs)
         self._coordinator.inbox.close()
@@ -110,7 +112,8 @@ class Run:
             self._check_open()
             if self._final.get(key, False):
                 raise InputError(
-                    f"{named(key)} was said to be final", remedy="feed it without final=True first"
+                    f"key {named(key)} was fed with final=True and cannot be revised",
+                    remedy="feed a key without final=True while it may still change",
                 )
             self._final[key] = final
             if not self._begun:
@@ -121,10 +124,13 @@ class Run:
             self._coordinator.inbox.feed({key: value}, final=final)
 
     def revise(self, key: Any, value: Any, *, final: bool = False) -> None:
-        """Give a key that was fed another value; what was made of the old one is of no use any more."""
+        """Give a key that was fed another value; what was made of the old one is dropped."""
         with self._lock:
             if key not in self._final:
-                raise InputError(f"{named(key)} was not fed", remedy="feed it; feeding it again revises it")
+                raise InputError(
+                    f"key {named(key)} was not fed, so it cannot be revised",
+                    remedy="use feed: it adds a key, and revises one that was fed",
+                )
         self.feed(key, value, final=final)
 
     def close(self) -> dict[Any, Any]:
@@ -164,7 +170,7 @@ class Run:
         token = current()
         if token is not None and self._coordinator.is_at(token):
             raise InputError(
-                "a step feeds or closes the run it works for",
+                "a step called feed or close of its own run",
                 remedy="yield other keys from flat_map or process instead",
             )
 
@@ -174,16 +180,18 @@ class Run:
             raise InputError("the run is closed", remedy="make another run for what comes later")
 
     def _raise(self) -> None:
-        """Raise what ended the run, once; whoever asks again is told that it has failed."""
+        """Raise what ended the run, once; after that, that it has failed."""
         if self._error is None:
             return
-        if self._told:
-            raise InputError("the run has failed", remedy="see its failures; make another") from self._error
-        self._told = True
+        if self._raised:
+            raise InputError(
+                "the run has failed", remedy="see run.failures, and make another Run"
+            ) from self._error
+        self._raised = True
         raise self._error
 
     def _abort(self, thread: threading.Thread, error: BaseException) -> None:
-        self._told = True
+        self._raised = True
         self._coordinator.inbox.abort(error)
         self._over.wait()
         thread.join()
@@ -210,11 +218,11 @@ class Run:
         return tuple(self._coordinator.failures)
 
     @property
-    def report(self) -> Report:
+    def report(self) -> RunReport:
         """What was done, kept and thrown away, step by step."""
-        return Report.of(self._coordinator)
+        return RunReport.of(self._coordinator)
 
 
 def _check_count(name: str, count: object) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError(f"{name}={count!r}", remedy="give a whole number from 1 on")
+        raise InputError(f"{name}={count!r}", remedy="give an integer of at least 1")

@@ -58,8 +58,8 @@ class Step:
         for key, value in given.items():
             if key not in (*self._functions, *self._settings):
                 raise InputError(
-                    f"a step has no {key!r}",
-                    remedy=f"a step may be given {', '.join((*self._functions, *self._settings))}",
+                    f"{key!r} is not an argument of a step",
+                    remedy=f"give one of {', '.join((*self._functions, *self._settings))}",
                 )
             setattr(self, key, value)
         self.check()
@@ -80,7 +80,7 @@ class Step:
         ]
         if len(found) != 1:
             raise InputError(
-                f"{self!r} has {' and '.join(found) or 'nothing'} to do",
+                f"{self!r} defines {' and '.join(found) or 'none of map, flat_map, process'}",
                 remedy="define exactly one of map, flat_map, process",
             )
         return found[0]
@@ -90,11 +90,11 @@ class Step:
         self.__dict__["_kind"] = self._found()
         for name in self._functions:
             if not callable(function := getattr(self, name)):
-                raise InputError(f"{name}={function!r}", remedy="give a function")
+                raise InputError(f"{name}={function!r} is not a function", remedy="give a function")
         if inspect.iscoroutinefunction(getattr(self, self.kind)):
             raise InputError(f"{self.kind} of {self!r} is asynchronous", remedy="define it without async")
         if not isinstance(self.name, str):
-            raise InputError(f"name={self.name!r}", remedy="give a text")
+            raise InputError(f"name={self.name!r} is not a string", remedy="give a string")
         rate: Any = self.change_rate
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
             raise InputError(f"change_rate={rate!r}", remedy="give a number from 0 to 1")
@@ -104,10 +104,10 @@ class Step:
         for name in ("concurrency", "batch_size"):
             limit = getattr(self, name)
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit == 0):
-                raise InputError(f"{name}={limit!r}", remedy="give a whole number from 1 on, or None")
+                raise InputError(f"{name}={limit!r}", remedy="give an integer of at least 1, or None")
         if self.concurrency is not None and self.concurrency < 0:
             raise InputError(
-                f"concurrency={self.concurrency}", remedy="give a whole number from 1 on, or None"
+                f"concurrency={self.concurrency}", remedy="give an integer of at least 1, or None"
             )
         if self.on_error not in ("fail_run", "skip_step", "skip_key"):
             raise InputError(f"on_error={self.on_error!r}", remedy="give fail_run, skip_step or skip_key")
@@ -137,11 +137,11 @@ class Step:
         return True
 
     def digest(self, value: Any) -> Any:
-        """Return what tells values apart; equal digests are equal values."""
+        """Return what values are compared by: equal digests mean equal values."""
         return value
 
     def superseded(self, key: Any) -> None:
-        """Learn that running work for a key is of no use any more."""
+        """Learn that running work for a key is superseded: its result will be dropped."""
 
     # --- for the engine -----------------------------------------------------------------
 
@@ -167,7 +167,7 @@ class Step:
 
     @property
     def hears_superseded(self) -> bool:
-        """Whether it wants to learn that running work is of no use."""
+        """Whether it wants to learn that running work is superseded."""
         return "superseded" in self.__dict__ or type(self).superseded is not Step.superseded
 
     def __repr__(self) -> str:

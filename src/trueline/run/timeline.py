@@ -1,22 +1,21 @@
 """A recording as a drawing: time to the right, steps from the top, a bar for each batch.
 
-Later steps that work ahead lie below bars of earlier ones. Three looks tell
+Later steps that work ahead lie below bars of earlier ones. Three looks show
 what became of the work: kept, begun on input that was final; kept, begun
 ahead; thrown away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from trueline.console.items import safe
 
-if TYPE_CHECKING:
-    from trueline.run.recording import Piece, Recording
-
+Fate: TypeAlias = Literal["kept", "thrown away"]
 Look: TypeAlias = Literal["kept", "ahead", "thrown"]
 
 _WORDS: Final[dict[Look, str]] = {
@@ -52,7 +51,73 @@ _HATCH: Final = (
 )
 
 
-def look_of(piece: Piece) -> Look:
+@dataclass(slots=True)
+class RecordedBatch:
+    """One batch: `kept` of its keys count in the end; `ahead` of them were begun before they were final.
+
+    A key is begun ahead when some earlier step ended its last work on the key after this one began.
+    From `start` to `end` it was out of the coordinator's hands; for `worked` seconds a worker was at it.
+    """
+
+    number: int
+    step: int
+    name: str
+    start: float
+    end: float
+    worker: int
+    keys: list[Any] = field(default_factory=list)
+    gens: tuple[int, ...] = ()
+    changed: int = 0
+    kept: int = 0
+    ahead: int = 0
+    worked: float = 0.0
+    ended: bool = False
+
+    @property
+    def fate(self) -> Fate:
+        """What became of it: it was kept if any of its keys was."""
+        return "kept" if self.kept else "thrown away"
+
+    @property
+    def seconds(self) -> float:
+        """How long it took from being handed out to being taken back."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """What is drawn of a timeline."""
+
+    steps: tuple[str, ...]
+    batches: list[RecordedBatch]
+    seconds: float
+    left_out: int = 0
+
+
+def lanes(pieces: Iterable[RecordedBatch]) -> dict[int, int]:
+    """Give each piece, by number, the first lane that is free when it starts.
+
+    >>> lanes(
+    ...     [
+    ...         RecordedBatch(1, 0, "a", 0, 2, 0),
+    ...         RecordedBatch(2, 0, "a", 1, 3, 0),
+    ...         RecordedBatch(3, 0, "a", 2, 4, 0),
+    ...     ]
+    ... )
+    {1: 0, 2: 1, 3: 0}
+    """
+    busy: list[float] = []
+    found: dict[int, int] = {}
+    for piece in sorted(pieces, key=lambda each: (each.start, each.number)):
+        lane = next((index for index, until in enumerate(busy) if until <= piece.start), len(busy))
+        if lane == len(busy):
+            busy.append(0.0)
+        busy[lane] = piece.end
+        found[piece.number] = lane
+    return found
+
+
+def look_of(piece: RecordedBatch) -> Look:
     """Say how a piece is drawn."""
     if piece.fate == "thrown away":
         return "thrown"
@@ -62,10 +127,10 @@ def look_of(piece: Piece) -> Look:
 # --- the drawing --------------------------------------------------------------
 
 
-def svg_of(recording: Recording, title: str = "") -> str:
+def svg_of(timeline: Timeline, title: str = "") -> str:
     """Draw a recording as an SVG of its own: no script, no font, nothing loaded."""
-    rows = _rows(recording)
-    seconds = max(recording.seconds, 1e-9)
+    rows = _rows(timeline)
+    seconds = max(timeline.seconds, 1e-9)
     scale = (_WIDTH - _LEFT - _RIGHT) / seconds
     parts: list[str] = []
     top = float(_TOP)
@@ -87,32 +152,30 @@ def svg_of(recording: Recording, title: str = "") -> str:
         *_legend(),
         *_axis(seconds, scale, top),
     ]
-    if recording.left_out:
-        parts.append(f'<text class="tick" x="10" y="{top + 28:g}">{recording.left_out:,} batches more</text>')
+    if timeline.left_out:
+        parts.append(f'<text class="tick" x="10" y="{top + 28:g}">{timeline.left_out:,} batches more</text>')
     return "\n".join([*head, *parts, "</svg>"]) + "\n"
 
 
-def _rows(recording: Recording) -> list[tuple[str, list[list[Piece]]]]:
+def _rows(timeline: Timeline) -> list[tuple[str, list[list[RecordedBatch]]]]:
     """The lanes of each step, each with its pieces from left to right."""
-    from trueline.run.recording import lanes
-
-    found: list[tuple[str, list[list[Piece]]]] = []
-    by_step: dict[int, list[Piece]] = {}
-    for piece in recording.pieces:
+    found: list[tuple[str, list[list[RecordedBatch]]]] = []
+    by_step: dict[int, list[RecordedBatch]] = {}
+    for piece in timeline.batches:
         by_step.setdefault(piece.step, []).append(piece)
-    for step, name in enumerate(recording.steps):
+    for step, name in enumerate(timeline.steps):
         pieces = sorted(by_step.get(step, []), key=lambda each: (each.start, each.number))
         places = lanes(pieces)
-        tracks: list[list[Piece]] = [[] for _ in range(max(places.values(), default=0) + 1)]
+        tracks: list[list[RecordedBatch]] = [[] for _ in range(max(places.values(), default=0) + 1)]
         for piece in pieces:
             tracks[places[piece.number]].append(piece)
         found.append((name, tracks))
     return found
 
 
-def _bars(track: list[Piece], top: float, scale: float) -> Iterator[str]:
+def _bars(track: list[RecordedBatch], top: float, scale: float) -> Iterator[str]:
     """Draw one lane; a batch of which some keys were thrown away is drawn in two heights."""
-    group: list[Piece] = []
+    group: list[RecordedBatch] = []
     for piece in track:
         apart = group and (
             look_of(piece) != look_of(group[-1])
@@ -127,7 +190,7 @@ def _bars(track: list[Piece], top: float, scale: float) -> Iterator[str]:
         yield _bar(group, top, scale)
 
 
-def _bar(group: list[Piece], top: float, scale: float) -> str:
+def _bar(group: list[RecordedBatch], top: float, scale: float) -> str:
     first, last = group[0], group[-1]
     left = _LEFT + first.start * scale
     width = max(0.6, (last.end - first.start) * scale - 0.4)
@@ -138,7 +201,7 @@ def _bar(group: list[Piece], top: float, scale: float) -> str:
     bar = (
         f'<rect class="{look_of(first)}" x="{left:.2f}" y="{top:g}" width="{width:.2f}" height="{full:.3g}">'
     )
-    drawn = f"{bar}<title>{_xml(_told(group, keys, kept))}</title></rect>"
+    drawn = f"{bar}<title>{_xml(_title(group, keys, kept))}</title></rect>"
     if full < height:
         drawn += (
             f'<rect class="thrown" x="{left:.2f}" y="{top + full:.4g}" width="{width:.2f}" '
@@ -147,7 +210,7 @@ def _bar(group: list[Piece], top: float, scale: float) -> str:
     return drawn
 
 
-def _told(group: list[Piece], keys: int, kept: int) -> str:
+def _title(group: list[RecordedBatch], keys: int, kept: int) -> str:
     first = group[0]
     which = ", ".join(str(key) for key in first.keys[:5]) + (" …" if keys > 5 else "")
     spent = sum(piece.seconds for piece in group)
@@ -198,25 +261,25 @@ def _xml(text: str) -> str:
 # --- as text ------------------------------------------------------------------
 
 
-def text_of(recording: Recording, width: int = 72) -> str:
+def text_of(timeline: Timeline, width: int = 72) -> str:
     """Draw a recording with characters: a line for each lane of each step, and what the marks mean."""
-    rows = _rows(recording)
+    rows = _rows(timeline)
     label = min(_MOST_NAME, max((len(name) for name, _ in rows), default=0))
     room = max(10, width - label - 2)
-    scale = room / max(recording.seconds, 1e-9)
+    scale = room / max(timeline.seconds, 1e-9)
     lines = []
     for name, tracks in rows:
         for number, track in enumerate(tracks):
             shown = safe(name)[:label] if number == 0 else ""
             lines.append(f"{shown:<{label}}  {_marks(track, room, scale)}".rstrip())
-    last = f"{recording.seconds:.2f} s"
+    last = f"{timeline.seconds:.2f} s"
     lines.append(f"{'':<{label}}  0{last:>{room - 1}}")
-    used = {look_of(piece) for piece in recording.pieces}
+    used = {look_of(piece) for piece in timeline.batches}
     lines.append("  ".join(f"{mark} {_WORDS[look]}" for look, mark in _MARKS.items() if look in used))
     return "\n".join(lines)
 
 
-def _marks(track: list[Piece], room: int, scale: float) -> str:
+def _marks(track: list[RecordedBatch], room: int, scale: float) -> str:
     """Fill the cells of a lane; in each the look wins that fills most of it."""
     cells: list[dict[Look, float]] = [{} for _ in range(room)]
     for look, group in groupby(track, key=look_of):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from unittest import mock
 
-from trueline.flow import compiled, operators, regions, semantics
+from trueline.flow import compiled, machine, operators, regions
 from trueline.flow.compiled import TickUnit
 from trueline.flow.regions import Group
 
@@ -196,5 +196,5 @@ BUGS = {
     "a fold in a region begins anew": lambda: mock.patch.dict(
         operators.INCREMENTAL, {"fold": _begins_anew(operators.INCREMENTAL["fold"])}
     ),
-    "a tick waits for everything it reads": _patched(semantics.Machine, "ready", _waits_for_all),
+    "a tick waits for everything it reads": _patched(machine.Machine, "ready", _waits_for_all),
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.flow.oracle.meanings import chance_above
 from trueline.flow import nondet
-from trueline.flow.live import wrap
+from trueline.flow.collection import wrap
 
 WHY = nondet("the oracle looks at every choice")
 
@@ -89,7 +89,7 @@ def _relay(x: Any) -> Any:
 def _configured(x: Any) -> Any:
     """With the constant of the place: nothing is shared by that (A34)."""
     place = x.node.location
-    known = [n for n in place.flow.graph.named("constant") if n.location is place]
+    known = [n for n in place.graph.named("constant") if n.location is place]
     return x.cross_singleton(wrap(known[0]) if known else place.singleton("config"))
 
 

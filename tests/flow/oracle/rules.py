@@ -149,7 +149,9 @@ def _tagged(program: Program) -> bool:
 
 def _fed_back(program: Program) -> bool:
     return any(
-        n.kind == "forward_ref" and n.tick is None and Walks(program.flow).reach(n, network=False) & _ids(g)
+        n.kind == "forward_ref"
+        and n.tick is None
+        and Walks(program.flow.graph).reach(n, network=False) & _ids(g)
         for n in program.flow.graph.nodes
         for g in program.groups
     )
@@ -161,8 +163,8 @@ def _ids(group: Shared) -> set[int]:
 
 def _third_reader(group: Shared) -> bool:
     """Someone reads, without the point, what the point's uses share (A37)."""
-    flow = group.instances[0].location.flow
-    consumers = Walks(flow).consumers
+    graph = group.instances[0].location.graph
+    consumers = Walks(graph).consumers
     within = {n.id for n in group.inside} | _ids(group)
     return any(m.id not in within for n in group.boundary for m in consumers[n.id])
 

@@ -17,7 +17,7 @@ from trueline.errors import (
     SharedOnlyBehindNetwork,
 )
 from trueline.flow import AlignPoint, Flow
-from trueline.flow.graph import NETWORK, Node
+from trueline.flow.graph import NETWORK, Graph, Node
 
 LATER = frozenset(
     ["batch", "snapshot", "batch_aligned", "snapshot_aligned", "release_aligned", "all_ticks", "latest"]
@@ -28,8 +28,8 @@ READS = frozenset(["batch_aligned", "snapshot_aligned"])
 class Walks:
     """Forward walks over a flow's graph; feedback is never walked."""
 
-    def __init__(self, flow: Flow) -> None:
-        self.nodes = flow.graph.nodes
+    def __init__(self, graph: Graph) -> None:
+        self.nodes = graph.nodes
         self.consumers: dict[int, list[Node]] = {n.id: [] for n in self.nodes}
         for node in self.nodes:
             for source in node.inputs:
@@ -88,7 +88,7 @@ class Shared:
 
 def shared(flow: Flow, point: AlignPoint) -> Shared:
     """Instances, boundary and what is between of one point (A1, A2, A4, A5, A20)."""
-    walks = Walks(flow)
+    walks = Walks(flow.graph)
     instances = [n for n in flow.graph.nodes if n.point is point and n.kind != "aligned_at"]
     ids = {n.id for n in instances}
     users = {n.id: walks.reach(n, network=False) & ids for n in flow.graph.nodes}
@@ -119,7 +119,7 @@ def _torn(walks: Walks, found: Shared) -> list[Node]:
 
 def expected(flow: Flow) -> type[FlowError] | None:
     """Which error the rules ask for, if any; of several, that of the first point."""
-    walks = Walks(flow)
+    walks = Walks(flow.graph)
     for point in flow.points:
         found = shared(flow, point)
         if len(found.instances) > 1:

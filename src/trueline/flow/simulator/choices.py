@@ -1,7 +1,7 @@
 """One execution is a line of small numbers: who picks them, and how the next line follows from the last.
 
 0 is always the eager choice (everything released, the newest version, the first tick that is ready), so a
-line of noughts is the benign schedule and each other number is one deviation from it. A choice among one is
+line of zeros is the benign schedule and each other number is one deviation from it. A choice among one is
 none and is not written down.
 """
 
@@ -14,7 +14,7 @@ from trueline.errors import SimulationError
 
 
 class Picker(Protocol):
-    """Whoever decides: asked at every point where a flow may go on in more than one way."""
+    """Decides at every point where a flow may go on in more than one way."""
 
     values: list[int]
     """What was picked so far, the choices among one left out."""
@@ -106,8 +106,8 @@ class Follow:
         if not 0 <= value < arity:
             if not self.lenient:
                 raise SimulationError(
-                    f"choice {position + 1} of the line is {value}, but there are only {arity}",
-                    remedy="the flow or the test has changed since the line was printed: simulate it anew",
+                    f"choice {position + 1} of the line is {value}, but there are only {arity} ways to go on",
+                    remedy="simulate it again: the flow or the test has changed since the line was printed",
                     code="LineDoesNotFit",
                     position=position,
                     arity=arity,
@@ -119,7 +119,7 @@ class Follow:
 
 
 class Draw:
-    """Ask somebody else for every number: a random source, or Hypothesis."""
+    """Ask another source for every number: a random source, or Hypothesis."""
 
     def __init__(self, draw: Callable[[int], int]) -> None:
         self._draw = draw
@@ -142,8 +142,8 @@ class Draw:
 def not_repeatable(position: int, before: int, now: int) -> SimulationError:
     """Say that the same choices led somewhere else this time."""
     return SimulationError(
-        f"choice {position + 1} was among {before} the first time and is among {now} now: the same choices "
-        "did not lead to the same state",
+        f"choice {position + 1} had {before} ways to go on the first time and has {now} now: the same "
+        "choices did not lead to the same state",
         remedy="the test body and the functions of the flow must depend on their arguments only: no clock, "
         "no random numbers, no state outside, no changing of a value that was handed in",
         code="NotRepeatable",
@@ -152,7 +152,7 @@ def not_repeatable(position: int, before: int, now: int) -> SimulationError:
 
 
 def trimmed(line: Iterable[int]) -> tuple[int, ...]:
-    """Leave out the noughts at the end: they are picked anyway.
+    """Leave out the zeros at the end: they are picked anyway.
 
     >>> trimmed([0, 1, 0, 0])
     (0, 1)

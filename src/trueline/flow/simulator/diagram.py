@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
-from trueline.flow.simulator.trace import Event, Execution, Noted, Received, Sent, Trace, clipped, shown
+from trueline.flow.simulator.events import Execution, Noted, Received, Sent, TraceEvent, clipped, shown
 
 COLUMN = 300
 LEFT = 130
@@ -15,26 +16,26 @@ FONT = "font-family='ui-monospace, Menlo, Consolas, monospace' font-size='12'"
 INK, FAINT, TICK, ODD, WRONG = "#1f2933", "#7b8794", "#e6f0fa", "#fdf0d5", "#b00020"
 
 
-def drawn(trace: Trace) -> str:
-    """Draw a trace as SVG."""
-    actors = ["the test", *dict.fromkeys(event.actor for event in trace.executions)]
+def drawn(flow: str, events: Sequence[TraceEvent], failure: str = "") -> str:
+    """Draw the events of one execution as SVG, and what failed at their end."""
+    actors = ["the test", *dict.fromkeys(e.actor for e in events if isinstance(e, Execution))]
+    said = failure.splitlines()[0] if failure else ""
     place = {actor: LEFT + number * COLUMN for number, actor in enumerate(actors)}
     body: list[str] = []
     top = TOP
-    for number, event in enumerate(trace.events, 1):
+    for number, event in enumerate(events, 1):
         height = _height(event)
         body += _event(number, event, place, top)
         top += height + GAP
-    if trace.failure:
-        body += [
-            _text(LEFT - 110, top + LINE, f"✗ {clipped(trace.failure.splitlines()[0], 76)}", WRONG, bold=True)
-        ]
+    if said:
+        body += [_text(LEFT - 110, top + LINE, f"✗ {clipped(said, 76)}", WRONG, bold=True)]
         top += 2 * LINE
+    label = escape(f"flow {flow}: {said or 'no failure'}", quote=True)
     width = max(LEFT + len(actors) * COLUMN, 2 * COLUMN)
     head = [
         (
             f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {width} {top + 10}' width='{width}' "
-            f"height='{top + 10}' {FONT} role='img' aria-label='{escape(_label(trace), quote=True)}'>"
+            f"height='{top + 10}' {FONT} role='img' aria-label='{label}'>"
         ),
         (
             "<defs><marker id='head' viewBox='0 0 8 8' refX='8' refY='4' markerWidth='8' markerHeight='8' "
@@ -50,15 +51,6 @@ def drawn(trace: Trace) -> str:
     return "".join([*head, *body, "</svg>"])
 
 
-def page(trace: Trace) -> str:
-    """Show a trace in a notebook: the picture, the text under it."""
-    return f"<div>{drawn(trace)}<pre style='margin-top:1em'>{escape(trace.text())}</pre></div>"
-
-
-def _label(trace: Trace) -> str:
-    return f"flow {trace.flow}: {trace.failure.splitlines()[0] if trace.failure else 'no failure'}"
-
-
 def _lines(event: Execution) -> list[str]:
     lines = [f"{release.operator}: {release.note}" for release in event.releases]
     if event.cut:
@@ -67,11 +59,11 @@ def _lines(event: Execution) -> list[str]:
     return [clipped(line, 38) for line in lines]
 
 
-def _height(event: Event) -> int:
+def _height(event: TraceEvent) -> int:
     return LINE * (1 + len(_lines(event))) + 8 if isinstance(event, Execution) else LINE + 4
 
 
-def _event(number: int, event: Event, place: dict[str, int], top: int) -> list[str]:
+def _event(number: int, event: TraceEvent, place: dict[str, int], top: int) -> list[str]:
     first = next(iter(place.values()))
     far = list(place.values())[1] if len(place) > 1 else first + COLUMN
     if isinstance(event, Execution):

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trueline.errors import InputError, SimulationError
-
-if TYPE_CHECKING:
-    from trueline.flow.flow import Flow
-    from trueline.flow.simulator.runner import Runner
+from trueline.flow.graph import Graph
+from trueline.flow.simulator.execution import Running
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,24 +60,24 @@ def drift(*points: str) -> Drift:
 
 def _whole(limit: Any) -> int:
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise InputError(f"a fault with limit={limit!r}", remedy="give a whole number from 1 on")
+        raise InputError(f"limit={limit!r} is not a number of faults", remedy="give an integer of at least 1")
     return limit
 
 
 class Faults:
     """The faults of one search, and how many of them are left in this execution."""
 
-    def __init__(self, faults: Iterable[Fault], flow: Flow) -> None:
+    def __init__(self, faults: Iterable[Fault], graph: Graph) -> None:
         self.faults = tuple(faults)
         for fault in self.faults:
             if not isinstance(fault, Fault):
                 raise InputError(
-                    f"{fault!r} is no fault",
+                    f"{fault!r} is not a fault",
                     remedy="give redelivery(…), crash(…) or drift(…) of trueline.flow.simulator",
                 )
         self._redeliver = next((f for f in self.faults if isinstance(f, Redelivery)), None)
         self._crash = next((f for f in self.faults if isinstance(f, Crash)), None)
-        self._known(flow)
+        self._known(graph)
         self._counts: dict[tuple[str, int], int] = {}
         self._sent: tuple[tuple[str, Any, int], ...] = ()
         self.reset()
@@ -87,9 +85,9 @@ class Faults:
     def __bool__(self) -> bool:
         return self._redeliver is not None or self._crash is not None
 
-    def _known(self, flow: Flow) -> None:
-        sources = {node.name for node in flow.graph.named("source")}
-        points = {point.name for point in flow.points}
+    def _known(self, graph: Graph) -> None:
+        sources = {node.name for node in graph.named("source")}
+        points = {point.name for point in graph.points}
         for fault in self.faults:
             names: tuple[str, ...] = ()
             known: set[str] = set()
@@ -100,15 +98,15 @@ class Faults:
             for name in names:
                 if name not in known:
                     raise SimulationError(
-                        f"{fault!r} names {name!r}, which flow {flow.name!r} does not have",
-                        remedy=f"it has: {', '.join(sorted(known)) or 'none'}",
+                        f"{fault!r} names {name!r}, which flow {graph.name!r} does not have",
+                        remedy=f"give one of: {', '.join(sorted(known)) or 'none'}",
                         code="UnknownName",
                     )
 
-    def drifting(self, flow: Flow) -> frozenset[int]:
+    def drifting(self, graph: Graph) -> frozenset[int]:
         """The points that are not honoured, by number."""
         names = [f.points for f in self.faults if isinstance(f, Drift)]
-        return frozenset(p.id for p in flow.points for chosen in names if not chosen or p.name in chosen)
+        return frozenset(p.id for p in graph.points for chosen in names if not chosen or p.name in chosen)
 
     # --- in an execution ----------------------------------------------------------------
 
@@ -122,7 +120,7 @@ class Faults:
         self._redeliveries, self._crashes, self._sent = state
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Start again."""
         self._redeliveries = self._redeliver.limit if self._redeliver else 0
         self._crashes = self._crash.limit if self._crash else 0
         self._sent = ()
@@ -132,14 +130,14 @@ class Faults:
         if self._redeliver is not None and (not self._redeliver.sources or source in self._redeliver.sources):
             self._sent += tuple((source, value, member) for value in values)
 
-    def before(self, runner: Runner) -> None:
+    def before(self, runner: Running) -> None:
         """Before an execution an element may arrive again."""
         self._arrives_again(runner)
         if self._crashes:
             machine = runner.machine
             self._counts = {at: len(machine.outputs(*at)) for at in runner.compiled.sinks}
 
-    def at_rest(self, runner: Runner) -> bool:
+    def at_rest(self, runner: Running) -> bool:
         """When nothing is left to happen an element may arrive again; says whether one did."""
         return (
             bool(self._redeliveries and self._sent)
@@ -147,7 +145,7 @@ class Faults:
             and self._arrives_again(runner, 0)
         )
 
-    def _arrives_again(self, runner: Runner, held: int = 1) -> bool:
+    def _arrives_again(self, runner: Running, held: int = 1) -> bool:
         if not self._redeliveries or not self._sent:
             return False
         ways = len(self._sent) + held
@@ -156,12 +154,12 @@ class Faults:
             return False
         source, value, member = self._sent[chosen - held]
         self._redeliveries -= 1
-        if runner.teller is not None:
-            runner.teller.noted(f"{source!r} delivers {value!r} again")
+        if runner.tracer is not None:
+            runner.tracer.noted(f"{source!r} delivers {value!r} again")
         runner.machine.send(source, value, member=member)
         return True
 
-    def after(self, runner: Runner) -> None:
+    def after(self, runner: Running) -> None:
         """After an execution it may turn out that it crashed: what was out by then comes out twice."""
         if not self._crashes:
             return
@@ -171,8 +169,8 @@ class Faults:
         if not total or not (out := runner.pick(total + 1)):
             return
         self._crashes -= 1
-        if runner.teller is not None:
-            runner.teller.noted(
+        if runner.tracer is not None:
+            runner.tracer.noted(
                 f"a crash after {out} of {total} outputs: the execution is run again on its cut"
             )
         for at, values in new.items():

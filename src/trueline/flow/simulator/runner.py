@@ -1,6 +1,6 @@
 """Runs a test once, as a picker says, and remembers enough to run the next schedule from where it differs.
 
-The body is an ordinary function, so every execution calls it anew. But what it does is a function of the
+The body is an ordinary function, so every execution calls it again. But what it does is a function of the
 answers it was given: up to the last choice two schedules share, its calls are answered from the log of the
 execution before, and the machine is put back to the state it had there. So a search
 pays only for what is new.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trueline.errors import (
     ClaimBroken,
@@ -20,38 +20,19 @@ from trueline.errors import (
     InputError,
     SimulationError,
 )
-from trueline.flow.freezing import frozen
-from trueline.flow.semantics import Machine
+from trueline.flow.compiled import CompiledFlow
+from trueline.flow.machine import Machine
 from trueline.flow.simulator.choices import Picker, Walk
+from trueline.flow.simulator.execution import Ended, Pruned
 from trueline.flow.simulator.faults import Faults
-from trueline.flow.simulator.script import Script
-from trueline.flow.simulator.search import Attempt
+from trueline.flow.simulator.script import Script, ScriptedOperator
+from trueline.flow.simulator.search import Ending
 from trueline.flow.simulator.simulation import Simulation
-from trueline.flow.simulator.telling import Teller, where
-
-if TYPE_CHECKING:
-    from trueline.flow.compiled import CompiledFlow
+from trueline.flow.simulator.tracer import Tracer, where
+from trueline.flow.values import frozen
 
 Body = Callable[[Simulation], object]
 FINDINGS = (ElementFailed, ClaimBroken, EndlessLoop)  # of a flow, not of how it is tested
-
-
-class Ended(BaseException):
-    """This execution has seen what it was made for; no `except Exception` of a body's stops it."""
-
-    outcome = "passed"
-
-
-class Discarded(Ended):
-    """This execution is not one of those the test is about."""
-
-    outcome = "discarded"
-
-
-class Pruned(Ended):
-    """From here on everything was seen."""
-
-    outcome = "pruned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +64,7 @@ class Runner:
         self.picker: Picker = Walk()
         self.pick = self.picker.pick
         self.script: Script | None = None
-        self.teller: Teller | None = None
+        self.tracer: Tracer | None = None
         self.reads = 0
         self._log: list[tuple[str, str, Any, int]] = []
         self._known = 0
@@ -100,7 +81,7 @@ class Runner:
 
     # --- one execution ------------------------------------------------------------------
 
-    def execute(self, picker: Picker) -> Attempt:
+    def execute(self, picker: Picker) -> Ending:
         """Run the body once."""
         self.picker, self.pick = picker, picker.pick
         self._begin(picker)
@@ -205,7 +186,7 @@ class Runner:
         if self.script is not None:
             self.script.fire(self, units)
         else:
-            machine.fire(self.pick if self.teller is None else self.teller.choosing(self.pick))
+            machine.fire(self.pick if self.tracer is None else self.tracer.choosing(self.pick))
         if self.faults:
             self.faults.after(self)
         return True
@@ -214,8 +195,8 @@ class Runner:
         self._steps += 1
         if self._steps > self.limit:
             raise EndlessLoop(
-                f"after {self.limit:,} steps the flow has still not come to rest",
-                remedy="look for what feeds itself; steps= allows more",
+                f"the flow still has work to do after {self.limit:,} steps",
+                remedy="look for a loop that feeds itself, or allow more with max_steps=",
                 steps=self.limit,
             )
 
@@ -260,19 +241,28 @@ class Runner:
         """Whether the order of a sink's elements is promised."""
         return self._ordered.get(sink, True)
 
-    def start_script(self) -> Script:
+    def sent(self, source: str, values: tuple[Any, ...], member: int) -> None:
+        """Let faults know what may be delivered again."""
+        if self.faults:
+            self.faults.sent(source, values, member)
+
+    def disturb(self) -> bool:
+        """At rest, let a fault happen; says whether one did."""
+        return bool(self.faults) and self.faults.at_rest(self)
+
+    def scripted(self, what: str) -> ScriptedOperator:
         """Let the body prescribe decisions; what it prescribes is not part of the states that are kept."""
         if self.script is None:
             self.resumes = False
             self._marks.clear()
             self.script = Script(self.compiled)
-        return self.script
+        return self.script.handle(what)
 
 
 _ENDINGS = {
-    "passed": Attempt("passed"),
-    "discarded": Attempt("discarded"),
-    "pruned": Attempt("pruned"),
+    "passed": Ending("passed"),
+    "discarded": Ending("discarded"),
+    "pruned": Ending("pruned"),
 }
 
 
@@ -286,11 +276,11 @@ def _other_calls(before: tuple[str, str], now: str) -> SimulationError:
 
 
 def _is_failed_test(error: BaseException) -> bool:
-    """Whether it is what pytest.fail and pytest.raises raise, which is no Exception."""
+    """Whether it is what pytest.fail and pytest.raises raise, which is not an Exception."""
     outcomes = sys.modules.get("_pytest.outcomes")
     return outcomes is not None and isinstance(error, outcomes.fail.Exception)
 
 
-def _failure(error: BaseException) -> Attempt:
+def _failure(error: BaseException) -> Ending:
     place = where(error)
-    return Attempt("failed", error, (type(error), place.file, place.line) if place else (type(error),))
+    return Ending("failed", error, (type(error), place.file, place.line) if place else (type(error),))

@@ -8,18 +8,15 @@ holds something without a decision is an error, unless it is paused.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from trueline.errors import SimulationError
-from trueline.flow.compiled import TickUnit, Unit
+from trueline.flow.compiled import CompiledFlow, TickUnit, Unit
+from trueline.flow.graph import Site
 from trueline.flow.hooks import Hook, KeyedHook, KeyedValueHook, PrefixHook, SubsetHook, ValueHook
-from trueline.flow.simulator.telling import caller
-from trueline.flow.simulator.trace import Place
-
-if TYPE_CHECKING:
-    from trueline.flow.compiled import CompiledFlow
-    from trueline.flow.semantics import Machine
-    from trueline.flow.simulator.runner import Runner
+from trueline.flow.machine import Machine
+from trueline.flow.simulator.execution import Discarded, Running
+from trueline.flow.simulator.tracer import caller
 
 
 @dataclass(frozen=True)
@@ -28,7 +25,7 @@ class Decision:
 
     kind: Literal["release", "reveal", "hold"]
     values: tuple[Any, ...]
-    place: Place | None
+    place: Site | None
 
     def __str__(self) -> str:
         return f"{self.kind}({', '.join(map(repr, self.values))}) at {self.place}"
@@ -41,36 +38,38 @@ class Plan:
     executions: list[dict[int, Decision]] = field(default_factory=list)
 
 
-class Handle:
+class ScriptedOperator:
     """One operator whose decisions the test makes."""
 
     def __init__(self, script: Script, hook: Hook) -> None:
         self._script = script
         self._hook = hook
 
-    def release(self, *values: Any) -> Handle:
+    def release(self, *values: Any) -> ScriptedOperator:
         """Let these elements through in the next execution."""
         return self._decide("release", values)
 
-    def reveal(self, value: Any) -> Handle:
+    def reveal(self, value: Any) -> ScriptedOperator:
         """Show this version in the next execution."""
         return self._decide("reveal", (value,))
 
-    def hold(self) -> Handle:
+    def hold(self) -> ScriptedOperator:
         """Let nothing new through in the next execution."""
         return self._decide("hold", ())
 
-    def pause(self) -> Handle:
+    def pause(self) -> ScriptedOperator:
         """Let nothing new through until `resume`."""
         self._script.paused.add(self._hook.slot)
         return self
 
-    def resume(self) -> Handle:
+    def resume(self) -> ScriptedOperator:
         """Go on after `pause`."""
         self._script.paused.discard(self._hook.slot)
         return self
 
-    def _decide(self, kind: Literal["release", "reveal", "hold"], values: tuple[Any, ...]) -> Handle:
+    def _decide(
+        self, kind: Literal["release", "reveal", "hold"], values: tuple[Any, ...]
+    ) -> ScriptedOperator:
         self._script.add(self._hook, Decision(kind, values, caller()))
         return self
 
@@ -90,11 +89,11 @@ class Script:
 
     @property
     def state(self) -> tuple[Any, ...]:
-        """What is still to be done, for telling states apart."""
+        """What is still to be done, so that states can be compared."""
         left = tuple((key, len(plan.executions)) for key, plan in sorted(self._plans.items()))
         return (left, tuple(sorted(self.paused)))
 
-    def handle(self, what: str) -> Handle:
+    def handle(self, what: str) -> ScriptedOperator:
         """Find the one operator that words name."""
         found = [hook for hook in self._compiled.hooks if what in _words(hook)]
         exact = [hook for hook in found if hook.node.reason is not None and hook.node.reason.why == what]
@@ -105,13 +104,13 @@ class Script:
                 or "none"
             )
             raise SimulationError(
-                f"{what!r} names {len(found)} of the points where this flow chooses, not one",
+                f"{what!r} matches {len(found)} of the operators at which this flow chooses, not one",
                 remedy="use words of its nondet reason or its source line; "
                 f"{'these' if found else 'there'} are: {known}",
                 code="UnknownName",
             )
         self._hooks[found[0].slot] = found[0]
-        return Handle(self, found[0])
+        return ScriptedOperator(self, found[0])
 
     def add(self, hook: Hook, decision: Decision) -> None:
         """Prescribe one more decision."""
@@ -138,14 +137,14 @@ class Script:
         for hook in scripted:
             if hook.active(state) and hook.slot not in self.paused:
                 raise SimulationError(
-                    f"{hook.node} holds {list(hook.waiting(state))!r}, and the script does not say what then",
+                    f"{hook.node} holds {list(hook.waiting(state))!r}, and the script has no decision for it",
                     remedy="prescribe a decision, or .pause() it",
                     code="NoDecision",
                     node=hook.node,
                 )
         return any(hook.active(state) and hook.slot not in self.paused for hook in unit.hooks)
 
-    def fire(self, runner: Runner, units: list[Unit]) -> None:
+    def fire(self, runner: Running, units: list[Unit]) -> None:
         """Let one of the units fire as prescribed."""
         machine = runner.machine
         unit = units[runner.pick(len(units)) if len(units) > 1 else 0]
@@ -167,8 +166,6 @@ class Script:
         number = _number(hook, wanted, state)
         if decision is None and number is not None and number >= ways:
             # What was explored held everything back, and so does this operator: no such execution.
-            from trueline.flow.simulator.runner import Discarded
-
             raise Discarded
         if number is None or number >= ways:
             raise self._cannot(hook, wanted, state)

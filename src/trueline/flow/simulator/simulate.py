@@ -4,27 +4,34 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from trueline.errors import Counterexample, InputError, SimulationError
-from trueline.flow.compiled import CompiledFlow
+from trueline.flow.compiled import CompiledFlow, compile_graph
+from trueline.flow.graph import Graph, HasGraph
 from trueline.flow.simulator.choices import Follow, deviations, parsed, trimmed, written
-from trueline.flow.simulator.exploration import Exploration, NotExhaustive
 from trueline.flow.simulator.faults import Fault, Faults
 from trueline.flow.simulator.runner import Body, Runner
-from trueline.flow.simulator.search import Attempt, Budget, Found, bounded, exhaustive, fuzz, smallest
-from trueline.flow.simulator.telling import Teller, where
+from trueline.flow.simulator.search import (
+    Budget,
+    Ending,
+    Exploration,
+    Found,
+    NotExhaustive,
+    bounded,
+    exhaustive,
+    fuzz,
+    smallest,
+)
 from trueline.flow.simulator.trace import Trace
-
-if TYPE_CHECKING:
-    from trueline.flow.flow import Flow
+from trueline.flow.simulator.tracer import Tracer, where
 
 Mode = Literal["exhaustive", "deviations", "fuzz"]
 EXECUTIONS = {"exhaustive": 200_000, "deviations": 200_000, "fuzz": 1_000}
 
 
 def simulate(
-    flow: Flow,
+    flow: HasGraph,
     body: Body,
     mode: Mode = "exhaustive",
     *,
@@ -54,23 +61,24 @@ def simulate(
     """
     if not callable(body):
         raise InputError(
-            f"{body!r} is no test body", remedy="give a function of one argument, the simulation"
+            f"{body!r} is not a test body", remedy="give a function of one argument, the simulation"
         )
     if mode not in EXECUTIONS:
-        raise InputError(f"mode={mode!r}", remedy=f"give one of {', '.join(EXECUTIONS)}")
+        raise InputError(f"mode={mode!r} is not a mode", remedy=f"give one of {', '.join(EXECUTIONS)}")
     _refuse_counts(
         max_executions=max_executions,
         max_deviations=max_deviations,
         max_steps=max_steps,
         shrink=shrink,
     )
-    trouble = Faults(faults, flow)
-    drifting = trouble.drifting(flow)
-    compiled = CompiledFlow(flow, ignoring=drifting) if drifting else flow.compile()
+    graph = flow.graph
+    trouble = Faults(faults, graph)
+    drifting = trouble.drifting(graph)
+    compiled = CompiledFlow(graph, ignoring=drifting) if drifting else compile_graph(graph)
     runner = Runner(compiled, body, trouble, steps=max_steps, check=check)
     if replay is not None:
-        return _replayed(flow, runner, parsed(replay))
-    # A fuzzer would have to keep every state it has ever seen, to be told that this one is not new.
+        return _replayed(graph, runner, parsed(replay))
+    # A fuzzer would have to keep every state it has ever seen, to find out that this one is not new.
     runner.states = set() if hashing and mode != "fuzz" else None
     limit = EXECUTIONS[mode] if max_executions is None else max_executions
     budget = Budget(limit, max_seconds, max_deviations if mode == "deviations" else None)
@@ -81,9 +89,9 @@ def simulate(
             found = (exhaustive if mode == "exhaustive" else bounded)(runner, budget)
     except Found as failing:
         line = smallest(runner, failing, shrink)
-        attempt, trace, _ = _told(flow, runner, line)
-        raise _counterexample(runner, flow, line, attempt, trace) from attempt.error
-    _be_loud(flow, runner, found, mode)
+        ending, trace, _ = _told(graph, runner, line)
+        raise _counterexample(runner, graph, line, ending, trace) from ending.error
+    _be_loud(graph, runner, found, mode)
     return found
 
 
@@ -91,75 +99,73 @@ LEAST = {"max_executions": 1, "max_deviations": 0, "max_steps": 1, "shrink": 0}
 
 
 def _refuse_counts(**counts: int | None) -> None:
-    """Refuse budgets that are none: nothing looked at would pass for nothing found."""
+    """Refuse budgets of nothing: a search that looks at nothing finds nothing."""
     for name, count in counts.items():
         given: object = count
         whole = isinstance(given, int) and not isinstance(given, bool)
         if given is not None and (not whole or given < LEAST[name]):  # type: ignore[operator]
-            raise InputError(f"{name}={count!r}", remedy=f"give a whole number from {LEAST[name]} on")
+            raise InputError(f"{name}={count!r}", remedy=f"give an integer of at least {LEAST[name]}")
 
 
-def _be_loud(flow: Flow, runner: Runner, found: Exploration, mode: Mode) -> None:
+def _be_loud(graph: Graph, runner: Runner, found: Exploration, mode: Mode) -> None:
     if not runner.reads:
         raise SimulationError(
-            f"the body reads nothing of flow {flow.name!r}, so there was nothing to explore",
+            f"the body reads nothing of flow {graph.name!r}, so there was nothing to explore",
             remedy="read what comes out: sim.next, sim.collect, or sim.quiesce to let everything happen",
             code="NothingRead",
         )
     if not found.executions and found.discarded:
-        text = f"flow {flow.name!r}: assume set every one of {found.discarded:,} executions aside"
+        text = f"flow {graph.name!r}: assume set every one of {found.discarded:,} executions aside"
         warnings.warn(text, NotExhaustive, stacklevel=4)
     if found.stopped.startswith("stopped") and mode != "fuzz":
-        text = f"flow {flow.name!r}: {found}; max_executions, max_seconds or mode='deviations' reach further"
+        text = f"flow {graph.name!r}: {found}; max_executions, max_seconds or mode='deviations' reach further"
         warnings.warn(text, NotExhaustive, stacklevel=4)
 
 
-def _replayed(flow: Flow, runner: Runner, line: tuple[int, ...]) -> Exploration:
+def _replayed(graph: Graph, runner: Runner, line: tuple[int, ...]) -> Exploration:
     """Run one line; it fails as it failed, or passes."""
-    attempt, trace, asked = _told(flow, runner, line)
-    if attempt.outcome == "failed":
-        raise _counterexample(runner, flow, line, attempt, trace) from attempt.error
+    ending, trace, asked = _told(graph, runner, line)
+    if ending.outcome == "failed":
+        raise _counterexample(runner, graph, line, ending, trace) from ending.error
     if len(trimmed(line)) > asked:
         raise SimulationError(
-            f"the line has {len(trimmed(line))} choices, but the test came to its end after {asked}",
-            remedy="the flow or the test has changed since the line was printed: simulate it anew",
+            f"the line has {len(trimmed(line))} choices, but the test ended after {asked}",
+            remedy="simulate it again: the flow or the test has changed since the line was printed",
             code="LineDoesNotFit",
         )
-    return Exploration(
-        "replay", int(attempt.outcome == "passed"), 0, exhaustive=False, stopped="one schedule"
-    )
+    return Exploration("replay", int(ending.outcome == "passed"), 0, exhaustive=False, stopped="one schedule")
 
 
-def _told(flow: Flow, runner: Runner, line: Sequence[int]) -> tuple[Attempt, Trace, int]:
+def _told(graph: Graph, runner: Runner, line: Sequence[int]) -> tuple[Ending, Trace, int]:
     """Run a line and write down what happens, and how many choices there were."""
-    teller = runner.teller = Teller(runner.machine)
-    runner.machine.observer = teller.fired
+    tracer = runner.tracer = Tracer(runner.machine)
+    runner.machine.observer = tracer.fired
     follow = Follow(line)
     try:
-        attempt = runner.execute(follow)
+        ending = runner.execute(follow)
     finally:
-        runner.teller = runner.machine.observer = None
-    error = attempt.error
+        runner.tracer = runner.machine.observer = None
+    error = ending.error
     failure = f"{type(error).__name__}: {error}" if error is not None else ""
     taken = trimmed(follow.values)
     trace = Trace(
-        flow.name,
-        tuple(teller.events),
+        graph.name,
+        tuple(tracer.events),
         failure,
         where(error) if error is not None else None,
         written(taken),
         deviations(taken),
     )
-    return attempt, trace, len(follow.values)
+    return ending, trace, len(follow.values)
 
 
 def _counterexample(
-    runner: Runner, flow: Flow, line: tuple[int, ...], attempt: Attempt, trace: Trace
+    runner: Runner, graph: Graph, line: tuple[int, ...], ending: Ending, trace: Trace
 ) -> Counterexample:
-    if attempt.outcome != "failed":
+    if ending.outcome != "failed":
         return Counterexample(
-            f"flow {flow.name!r} failed under the schedule {written(line)!r}, but not when it was run again",
-            remedy="the body or a function of the flow depends on more than its arguments",
+            f"flow {graph.name!r} failed under the schedule {written(line)!r}, but not when it was run again",
+            remedy="let the body and the functions of the flow depend on their arguments only",
             code="NotRepeatable",
             choices=line,
             trace=trace,
@@ -167,6 +173,6 @@ def _counterexample(
         )
 
     def again() -> None:
-        _replayed(flow, runner, line)
+        _replayed(graph, runner, line)
 
     return Counterexample(trace.text(), choices=line, trace=trace, again=again)

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from trueline.errors import SimulationError
-from trueline.flow.claims import copied, is_fixed
-
-if TYPE_CHECKING:
-    from trueline.flow.simulator.runner import Runner
-    from trueline.flow.simulator.script import Handle
+from trueline.flow.simulator.execution import Discarded, Driven, Ended
+from trueline.flow.simulator.script import ScriptedOperator
+from trueline.flow.values import copied, is_fixed
 
 _NOTHING: Any = object()
+
+
+class Scriptable(Driven, Protocol):
+    """An execution whose decisions a test may also prescribe."""
+
+    def scripted(self, what: str) -> ScriptedOperator:
+        """Take over the decisions of one operator."""
 
 
 class Simulation:
@@ -26,7 +31,7 @@ class Simulation:
 
     __slots__ = ("_runner",)
 
-    def __init__(self, runner: Runner) -> None:
+    def __init__(self, runner: Scriptable) -> None:
         self._runner = runner
 
     # --- in -----------------------------------------------------------------------------
@@ -39,11 +44,10 @@ class Simulation:
             return
         if runner.tainted:
             runner.poisoned = True
-        if runner.teller is not None:
-            runner.teller.sent(source, values, member)
+        if runner.tracer is not None:
+            runner.tracer.sent(source, values, member)
         runner.machine.send(source, *map(_own, values), member=member)
-        if runner.faults:
-            runner.faults.sent(source, values, member)
+        runner.sent(source, values, member)
         runner.record("send", source, values)
 
     # --- out ----------------------------------------------------------------------------
@@ -114,11 +118,11 @@ class Simulation:
         if known:
             return
         runner.reads += 1
-        while runner.step() or (runner.faults and runner.faults.at_rest(runner)):
+        while runner.step() or runner.disturb():
             pass
         runner.tainted = runner.poisoned = False
-        if runner.teller is not None:
-            runner.teller.noted("the test waits until nothing more can happen")
+        if runner.tracer is not None:
+            runner.tracer.noted("the test waits until nothing more can happen")
         runner.record("quiesce", "", None)
 
     def settle(self) -> bool:
@@ -144,14 +148,12 @@ class Simulation:
         known, goes_on = runner.recall("fork", "")
         if not known:
             goes_on = runner.decide(2) == 1
-            if runner.teller is not None:
-                runner.teller.noted(
+            if runner.tracer is not None:
+                runner.tracer.noted(
                     "the test goes on without the check" if goes_on else "the test checks, and ends"
                 )
             runner.record("fork", "", goes_on)
         if not goes_on:
-            from trueline.flow.simulator.runner import Ended
-
             check()
             raise Ended
 
@@ -173,15 +175,13 @@ class Simulation:
     def assume(self, condition: object) -> None:
         """Go on only where this holds; other executions are set aside, and counted."""
         if not condition:
-            from trueline.flow.simulator.runner import Discarded
-
             raise Discarded
 
     # --- scripts ------------------------------------------------------------------------
 
-    def at(self, what: str) -> Handle:
+    def at(self, what: str) -> ScriptedOperator:
         """Take over the decisions of one operator, named by words of its reason, kind or source line."""
-        return self._runner.start_script().handle(what)
+        return self._runner.scripted(what)
 
     # --- inside -------------------------------------------------------------------------
 
@@ -199,8 +199,8 @@ class Simulation:
 
     def _answered(self, call: str, sink: str, answer: Any, values: tuple[Any, ...]) -> Any:
         runner = self._runner
-        if runner.teller is not None:
-            runner.teller.received(sink, values)
+        if runner.tracer is not None:
+            runner.tracer.received(sink, values)
         runner.record(call, sink, answer)
         return answer
 

@@ -79,7 +79,7 @@ def test_an_error_stays_when_the_same_value_comes_again(between):
     coordinator._feed({"a": "a"}, final=False)
     assert coordinator._dispatch()
     coordinator._receive()
-    assert list(coordinator.lines[0].failed) == ["a"]
+    assert list(coordinator.states[0].failed) == ["a"]
     for value in (*between, "a"):
         coordinator._feed({"a": value}, final=False)
     coordinator.inbox.close()

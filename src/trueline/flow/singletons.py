@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, overload
 
-from trueline.flow.live import Live
+from trueline.flow.collection import Collection
+from trueline.flow.graph import AlignToken, Clock
 from trueline.flow.markers import B_co, Bounded, ExactlyOnce, NonDet, Ordered, Shape, Unbounded
 
 if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
-    from trueline.flow.locations import Tick
     from trueline.flow.streams import Stream
 
 T_co = TypeVar("T_co", covariant=True)
@@ -19,12 +18,12 @@ U = TypeVar("U")
 B = TypeVar("B", bound=Unbounded)
 
 
-class Single(Live):
+class Single(Collection):
     """What singletons and optionals do alike."""
 
     shape: ClassVar[Shape] = "singleton"
 
-    def _zip(self, other: Live, shape: Any) -> Any:
+    def _zip(self, other: Collection, shape: Any) -> Any:
         """Two values of one moment; of live ones, only between a boundary and an aligned read (A42)."""
         both = {self.node.shape, getattr(other, "shape", shape)}
         return self._next("zip", other, shape="optional" if "optional" in both else shape)
@@ -40,12 +39,6 @@ class Single(Live):
     def _into_stream(self) -> Any:
         self._needs_bounded("into_stream")
         return self._next("into_stream", shape="stream", ordered=True, once=True)
-
-    def _snapshot_aligned(self, tick: Tick, point: AlignPoint, reason: NonDet, side: str) -> Any:
-        from trueline.flow.align import AlignPoint
-
-        AlignPoint.check_side(side)
-        return self._read("snapshot_aligned", tick, reason, point, side=side)
 
 
 class Singleton(Single, Generic[T_co, B_co]):
@@ -76,17 +69,17 @@ class Singleton(Single, Generic[T_co, B_co]):
         self._needs_bounded("cross_singleton")
         return self._zip(other, "singleton")  # type: ignore[no-any-return]
 
-    def snapshot(self: Singleton[T, Unbounded], tick: Tick, reason: NonDet) -> Singleton[T, Bounded]:
+    def snapshot(self: Singleton[T, Unbounded], tick: Clock, reason: NonDet) -> Singleton[T, Bounded]:
         """Some version of the value, in a tick; never an older one than before, and it may lag."""
         return self._read("snapshot", tick, reason)  # type: ignore[no-any-return]
 
     def snapshot_aligned(
-        self: Singleton[T, Unbounded], tick: Tick, point: AlignPoint, reason: NonDet, side: str = "after"
+        self: Singleton[T, Unbounded], tick: Clock, point: AlignToken, reason: NonDet, side: str = "after"
     ) -> Singleton[T, Bounded]:
         """The version that all reads of the point see (A8); `side="before"`: the one before it."""
-        return self._snapshot_aligned(tick, point, reason, side)  # type: ignore[no-any-return]
+        return self._read_version(tick, point, reason, side)  # type: ignore[no-any-return]
 
-    def aligned_at(self: Singleton[T, Unbounded], point: AlignPoint) -> Singleton[T, Unbounded]:
+    def aligned_at(self: Singleton[T, Unbounded], point: AlignToken) -> Singleton[T, Unbounded]:
         """The value, named as what the point's uses share (A20)."""
         return self._tag(point)  # type: ignore[no-any-return]
 
@@ -129,17 +122,17 @@ class Optional(Single, Generic[T_co, B_co]):
         """Both values at one moment, absent where one is (A42)."""
         return self._zip(other, "optional")  # type: ignore[no-any-return]
 
-    def snapshot(self: Optional[T, Unbounded], tick: Tick, reason: NonDet) -> Optional[T, Bounded]:
+    def snapshot(self: Optional[T, Unbounded], tick: Clock, reason: NonDet) -> Optional[T, Bounded]:
         """Some version of the value, in a tick; never an older one than before."""
         return self._read("snapshot", tick, reason)  # type: ignore[no-any-return]
 
     def snapshot_aligned(
-        self: Optional[T, Unbounded], tick: Tick, point: AlignPoint, reason: NonDet, side: str = "after"
+        self: Optional[T, Unbounded], tick: Clock, point: AlignToken, reason: NonDet, side: str = "after"
     ) -> Optional[T, Bounded]:
         """The version that all reads of the point see (A8)."""
-        return self._snapshot_aligned(tick, point, reason, side)  # type: ignore[no-any-return]
+        return self._read_version(tick, point, reason, side)  # type: ignore[no-any-return]
 
-    def aligned_at(self: Optional[T, Unbounded], point: AlignPoint) -> Optional[T, Unbounded]:
+    def aligned_at(self: Optional[T, Unbounded], point: AlignToken) -> Optional[T, Unbounded]:
         """The value, named as what the point's uses share (A20)."""
         return self._tag(point)  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""Whether two values are the same to a step: if so, nothing has changed and nothing is told."""
+"""Whether two values are the same to a step: if so, nothing has changed and later steps are not notified."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LOOSE_LIBRARIES: Final = frozenset({"numpy", "pandas", "polars", "pyarrow"})
 
 
 def same(step: Step, one: Any, other: Any) -> bool:
-    """Say whether two values are equal to a step; where that cannot be told they are not."""
+    """Say whether two values are equal to a step; where comparing fails they are not."""
     if one is other:
         return True
     if one is ERASED or other is ERASED:

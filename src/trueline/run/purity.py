@@ -8,14 +8,14 @@ from typing import Any, Final
 
 from trueline.errors import InputError
 from trueline.run.attempt import Outcome, Token, work
-from trueline.run.sameness import same
+from trueline.run.equality import same
 from trueline.run.step import ERASED, Step
 
 _UNKNOWN: Final = object()
 
 
 def checked(step: Step, items: list[tuple[Any, Any]], token: Token | None) -> Outcome:
-    """Do a batch twice; a step that is no function of its input fails on the keys that show it."""
+    """Do a batch twice; a step that is not a function of its input fails on the keys that show it."""
     copies = [(key, _copy(value)) for key, value in items]
     before = [_image(value) for _, value in items]
     first = work(step, items, token)

@@ -5,37 +5,33 @@ from __future__ import annotations
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trueline.flow.compiled import LooseUnit, TickUnit
-from trueline.flow.graph import Node
+from trueline.flow.graph import Node, Site
+from trueline.flow.hooks import Choose
+from trueline.flow.machine import Firing, Machine, Release
 from trueline.flow.markers import ABSENT
-from trueline.flow.simulator.trace import (
-    Event,
+from trueline.flow.simulator.events import (
     Execution,
     Noted,
-    Place,
     Received,
-    Release,
+    Released,
     Sent,
+    TraceEvent,
     clipped,
     shown,
 )
 
-if TYPE_CHECKING:
-    from trueline.flow.hooks import Choose
-    from trueline.flow.semantics import Firing, Machine
-    from trueline.flow.semantics import Release as Handed
-
 _HERE = str(Path(__file__).parents[1])
 
 
-class Teller:
+class Tracer:
     """Writes down what happens in one execution."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.events: list[Event] = []
+        self.events: list[TraceEvent] = []
         self.executions = 0
         self._orders: dict[int, tuple[Node, list[str]]] = {}
 
@@ -66,7 +62,7 @@ class Teller:
         """Note an execution."""
         self.executions += 1
         orders = [
-            Release(node.label, f"takes next: {', '.join(picked)}", _reason(node), _site(node))
+            Released(node.label, f"takes next: {', '.join(picked)}", _reason(node), node.site)
             for node, picked in self._orders.values()
         ]
         self._orders.clear()
@@ -93,34 +89,30 @@ def _name(node: Node) -> str:
     return node.label if node.name else str(node)
 
 
-def _site(node: Node) -> Place:
-    return Place(node.site.file, node.site.line)
-
-
 def _reason(node: Node) -> str:
     return node.reason.why if node.reason is not None else ""
 
 
-def _release(firing: Firing, handed: Handed) -> Release:
+def _release(firing: Firing, handed: Release) -> Released:
     node = handed.node
-    place, reason = _site(node), _reason(node)
+    place, reason = node.site, _reason(node)
     if isinstance(firing.unit, LooseUnit):
-        return Release(node.label, _loose(node.kind, handed), reason, place)
+        return Released(node.label, _loose(node.kind, handed), reason, place)
     if not reason and firing.unit.group is not None:
         # Where a region begins the choice is made for all reads behind it: theirs are the reasons.
         reads = [_reason(use) for use in firing.unit.group.instances]
         reason = "; ".join(dict.fromkeys(each for each in reads if each))
-    return Release(node.label, _note(node.shape, handed), reason, place)
+    return Released(node.label, _note(node.shape, handed), reason, place)
 
 
-def _loose(kind: str, handed: Handed) -> str:
+def _loose(kind: str, handed: Release) -> str:
     left = f" ({handed.waiting} still to come)" if handed.waiting else ""
     if kind in ("fold", "reduce"):
         return f"so much has arrived: {shown(handed.values)}{left}"
     return f"next: {shown(handed.values)[1:-1]}{left}"
 
 
-def _note(shape: str, handed: Handed) -> str:
+def _note(shape: str, handed: Release) -> str:
     left = f" ({handed.waiting} held back)" if handed.waiting else ""
     if "stream" in shape:
         if not handed.values:
@@ -138,18 +130,18 @@ def _member(name: str, member: int) -> str:
     return f"{name}[{member}]" if member else name
 
 
-def caller() -> Place | None:
+def caller() -> Site | None:
     """The nearest line of the test."""
     frame: Any = sys._getframe(1)  # noqa: SLF001 (the documented way to a caller's line without a traceback)
     while frame is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
+    return Site(frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
 
 
-def where(error: BaseException) -> Place | None:
+def where(error: BaseException) -> Site | None:
     """The line of the test (or of a function of the flow) that an error comes from."""
     found = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         if not frame.f_code.co_filename.startswith(_HERE):
-            found = Place(frame.f_code.co_filename, line)
+            found = Site(frame.f_code.co_filename, line)
     return found

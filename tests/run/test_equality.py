@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from trueline.run import Inline, Run, Step
-from trueline.run.sameness import same
+from trueline.run.equality import same
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 Pair = namedtuple("Pair", "left right")  # noqa: PYI024 (a tuple of one's own)

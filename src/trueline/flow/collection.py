@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from trueline.errors import InputError, NotPromised, WrongLocation
-from trueline.flow.graph import Node, here
+from trueline.flow.graph import AlignToken, Clock, Location, Node, here
 from trueline.flow.markers import NonDet, Shape
 
-if TYPE_CHECKING:
-    from trueline.flow.align import AlignPoint
-    from trueline.flow.locations import Tick
-
-_CLASSES: dict[str, type[Live]] = {}
+_CLASSES: dict[str, type[Collection]] = {}
 
 
 def wrap(node: Node) -> Any:
-    """The collection of a node's shape; typed by whoever calls."""
+    """The collection of a node's shape; the caller gives it its type."""
     return _CLASSES[node.shape](node)
 
 
-def other_flow(kind: str, node: Node, flow: str, place: str, other: str) -> WrongLocation:
+def begin(location: Location, kind: str, **parts: Any) -> Any:
+    """The collection of a node that has no inputs; the caller gives it its type."""
+    defaults: dict[str, Any] = {
+        "inputs": (),
+        "location": location,
+        "tick": None,
+        "shape": "stream",
+        "bounded": False,
+        "ordered": True,
+        "once": True,
+    }
+    return wrap(location.graph.add(kind=kind, **{**defaults, **parts}))
+
+
+def other_flow(kind: str, node: Node, place: str, there: Location) -> WrongLocation:
     """The error for what belongs to two flows."""
+    flow, other = node.location.graph.name, there.graph.name
     return WrongLocation(
         f"{kind} at {here()} mixes {node} of flow {flow!r} with {place} of flow {other!r}",
         remedy="make both in one flow; between flows, send what a sink of one gives to a source of the other",
@@ -30,7 +41,7 @@ def other_flow(kind: str, node: Node, flow: str, place: str, other: str) -> Wron
     )
 
 
-class Live:
+class Collection:
     """A collection whose elements arrive or whose value changes while the flow runs."""
 
     shape: ClassVar[Shape]
@@ -43,17 +54,12 @@ class Live:
         _CLASSES[cls.shape] = cls
 
     def __repr__(self) -> str:
-        node = self.node
-        words = ["bounded" if node.bounded else "unbounded"]
-        if "stream" in node.shape:
-            words += ["ordered" if node.ordered else "unordered"]
-            words += [] if node.once else ["at least once"]
-        return f"<{node.shape}: {', '.join(words)}; {node} on {node.location.name}>"
+        return f"<{self.node.promises}; {self.node} on {self.node.location.name}>"
 
     def _next(
         self,
         kind: str,
-        *others: Live,
+        *others: Collection,
         shape: Shape | None = None,
         fn: Callable[..., Any] | None = None,
         args: Mapping[str, Any] | None = None,
@@ -64,7 +70,9 @@ class Live:
         node = self.node
         if fn is not None and not callable(fn):
             raise InputError(
-                f"{kind} at {here()} is given {fn!r}", remedy="give a function of the element", node=kind
+                f"{kind} at {here()} is given {fn!r}, which is not a function",
+                remedy="give a function of the element",
+                node=kind,
             )
         for other in others:
             self._same_place(kind, other)
@@ -76,7 +84,7 @@ class Live:
             "once": all(each.node.once for each in (self, *others) if "stream" in each.shape),
         }
         return wrap(
-            node.location.flow.graph.add(
+            node.location.graph.add(
                 kind=kind,
                 inputs=(node, *(other.node for other in others)),
                 shape=shape or node.shape,
@@ -89,19 +97,20 @@ class Live:
 
     # --- checks -------------------------------------------------------------------------
 
-    def _same_place(self, kind: str, other: Live) -> None:
+    def _same_place(self, kind: str, other: Collection) -> None:
         given: object = other
-        if not isinstance(given, Live):
+        if not isinstance(given, Collection):
             raise InputError(
-                f"{kind} at {here()} is given {other!r}", remedy="give a collection of this flow"
+                f"{kind} at {here()} is given {other!r}, which is not a collection",
+                remedy="give a collection of this flow",
             )
         a, b = self.node, other.node
-        if a.location.flow is not b.location.flow:
-            raise other_flow(kind, a, a.location.flow.name, str(b), b.location.flow.name)
+        if a.location.graph is not b.location.graph:
+            raise other_flow(kind, a, str(b), b.location)
         if a.location is not b.location:
             raise WrongLocation(
                 f"{kind} at {here()} joins {a} on {a.location.name} with {b} on {b.location.name}: "
-                "both must be at one place",
+                "both must be on one location",
                 remedy=f"send one of them first, for example .send({a.location.variable})",
                 nodes=(a, b),
             )
@@ -116,14 +125,14 @@ class Live:
     def _needs(self, kind: str, promise: str, *, holds: bool, remedy: str) -> None:
         if not holds:
             node = self.node
-            was = {
-                "bounded": "it may still grow or change",
-                "unbounded": "it is bounded",
-                "ordered": "the order of its elements is not promised",
-                "exactly once": "its elements may be delivered again",
+            needed, but = {
+                "bounded": ("a bounded {}", "may still grow or change"),
+                "unbounded": ("an unbounded {}", "is bounded"),
+                "ordered": ("an ordered {}", "does not promise an order of its elements"),
+                "exactly once": ("a {} that is delivered exactly once", "may deliver an element again"),
             }[promise]
             raise NotPromised(
-                f"{kind} at {here()} needs its {node.shape} to be {promise}, but of {node} {was}",
+                f"{kind} at {here()} needs {needed.format(node.shape)}, but {node} {but}",
                 remedy=remedy,
                 node=node,
                 rule=promise,
@@ -154,11 +163,11 @@ class Live:
             remedy=f"{instead}.unique() drops repeated elements",
         )
 
-    def _needs_tick(self, kind: str) -> Tick:
+    def _needs_tick(self, kind: str) -> Clock:
         tick = self.node.tick
         if tick is None:
             raise WrongLocation(
-                f"{kind} at {here()} is for what is inside a tick, but {self.node} is outside",
+                f"{kind} at {here()} needs a collection in a tick, but {self.node} is outside every tick",
                 remedy="read it in a tick first with .batch or .snapshot",
                 node=self.node,
             )
@@ -167,20 +176,19 @@ class Live:
     def _needs_reason(self, kind: str, reason: NonDet) -> None:
         if not isinstance(reason, NonDet):
             raise InputError(
-                f"{kind} at {here()} depends on timing, and is given {reason!r} instead of a reason",
+                f"{kind} at {here()} depends on timing and needs a reason, but is given {reason!r}",
                 remedy="give nondet('why any choice is right here')",
             )
 
     def _read(
-        self, kind: str, tick: Tick, reason: NonDet, point: AlignPoint | None = None, **args: Any
+        self, kind: str, tick: Clock, reason: NonDet, point: AlignToken | None = None, **args: Any
     ) -> Any:
         """The read of a prefix or a version into a tick."""
-        from trueline.flow.align import AlignPoint
-        from trueline.flow.locations import Tick
-
         node = self.node
-        if not isinstance(tick, Tick):
-            raise InputError(f"{kind} at {here()} is given {tick!r} for a tick", remedy="give process.tick()")
+        if not isinstance(tick, Clock):
+            raise InputError(
+                f"{kind} at {here()} is given {tick!r}, which is not a tick", remedy="give process.tick()"
+            )
         self._needs_reason(kind, reason)
         if node.tick is not None:
             raise WrongLocation(
@@ -188,8 +196,8 @@ class Live:
                 remedy="use it as it is, or leave the tick first with .all_ticks() or .latest()",
                 node=node,
             )
-        if tick.location.flow is not node.location.flow:
-            raise other_flow(kind, node, node.location.flow.name, tick.name, tick.location.flow.name)
+        if tick.location.graph is not node.location.graph:
+            raise other_flow(kind, node, tick.name, tick.location)
         if tick.location is not node.location:
             raise WrongLocation(
                 f"{kind} at {here()} reads {node} on {node.location.name} in a tick of {tick.location.name}",
@@ -204,27 +212,52 @@ class Live:
                 rule="unbounded",
             )
         if point is not None:
-            AlignPoint.check(point, kind, node)
+            self._needs_point(kind, point)
         return self._next(kind, reason=reason, tick=tick, bounded=True, point=point, args=args)
 
-    def _release(self, point: AlignPoint) -> Any:
-        from trueline.flow.align import AlignPoint
+    def _read_version(self, tick: Clock, point: AlignToken, reason: NonDet, side: str) -> Any:
+        """The aligned read of a live value, on one side of the cut (A27)."""
+        if side not in ("after", "before"):
+            raise InputError(
+                f"side={side!r} is not a side of the cut",
+                remedy="give 'after' (includes what this execution takes) or 'before'",
+            )
+        return self._read("snapshot_aligned", tick, reason, point, side=side)
 
-        AlignPoint.check(point, "release_aligned", self.node)
+    def _release(self, point: AlignToken) -> Any:
+        self._needs_point("release_aligned", point)
         self._outside("release_aligned")
         return self._next("release_aligned", point=point)
 
-    def _tag(self, point: AlignPoint) -> Any:
-        from trueline.flow.align import AlignPoint
-
-        AlignPoint.check(point, "aligned_at", self.node)
+    def _tag(self, point: AlignToken) -> Any:
+        self._needs_point("aligned_at", point)
         self._outside("aligned_at")
         return self._next("aligned_at", point=point)
+
+    def _needs_point(self, kind: str, point: AlignToken) -> None:
+        """Refuse what is not an align point, or one of another place (A16)."""
+        node = self.node
+        given: object = point
+        if not isinstance(given, AlignToken):
+            raise InputError(
+                f"{kind} at {here()} is given {point!r}, which is not an align point",
+                remedy="give process.local_align_point()",
+            )
+        if point.location.graph is not node.location.graph:
+            raise other_flow(kind, node, point.name, point.location)
+        if point.location is not node.location:
+            raise WrongLocation(
+                f"{kind} at {here()} uses align point {point.name!r} of {point.location.name} ({point.site}) "
+                f"on {node}, which is on {node.location.name}: an align point holds on one machine",
+                remedy=f"make one there: {node.location.variable}.local_align_point()",
+                node=node,
+                rule="align:A16",
+            )
 
     def _outside(self, kind: str) -> None:
         if self.node.tick is not None:
             raise WrongLocation(
                 f"{kind} at {here()} is given {self.node}, which is inside {self.node.tick.name}",
-                remedy="align what is outside ticks; inside one, everything is of one moment already",
+                remedy="use it on a collection outside ticks; in a tick all reads are of one moment already",
                 node=self.node,
             )

@@ -1,4 +1,4 @@
-"""What the coordinator knows of one step: what waits, what was accepted, what it made of it."""
+"""What the coordinator knows of one step: what waits, what was accepted, what the step made of it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from trueline.run.attempt import Attempt, Entry
 from trueline.run.contributions import Contributions
+from trueline.run.equality import same
 from trueline.run.generations import stamped
 from trueline.run.keys import ALL
-from trueline.run.sameness import same
 from trueline.run.step import ERASED, Step
 
 # How long a batch should take: long enough that handing it over costs little, short enough to be revised.
@@ -27,13 +27,13 @@ class Delivery:
     """What newer values did to a step that had worked on older ones."""
 
     restamped: dict[Any, Entry] = field(default_factory=dict)  # the value is the same, its generations new
-    again: dict[Any, Entry] = field(default_factory=dict)  # to be told again, with the new generations
+    again: dict[Any, Entry] = field(default_factory=dict)  # to be sent again, with the new generations
     touched: dict[Any, None] = field(default_factory=dict)  # keys whose writers have new generations
-    lost: list[tuple[Attempt, list[Any]]] = field(default_factory=list)  # running work of no use any more
+    lost: list[tuple[Attempt, list[Any]]] = field(default_factory=list)  # running work that is superseded
 
 
-class Line:
-    """A step in the line: its queues, its state, its final bits."""
+class StepState:
+    """The state of one step: its queues, what it accepted and made, its final bits."""
 
     def __init__(self, step: Step, index: int) -> None:
         self.step = step

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from trueline.run.attempt import Attempt, Outcome
 from trueline.run.executors import Executor, Post
 from trueline.run.journal import Journal
-from trueline.run.plain import digest_of, text_of, value_of
+from trueline.run.json_values import digest_of, text_of
 from trueline.run.step import Step
 
 
@@ -24,7 +23,7 @@ class _Begun:
     texts: dict[Any, tuple[str, str]] = field(default_factory=dict)  # key → its text, the value's digest
 
 
-class Journaling:
+class JournalExecutor:
     """Looks every value up before it is worked on, and writes down what was made of it.
 
     What is written does not depend on whether the work was still wanted when it ended: a step is a
@@ -36,6 +35,11 @@ class Journaling:
         self.journal = journal
         self._begun: dict[int, _Begun] = {}
         self._post: Post | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the journal holds for these steps and cannot be used, and why."""
+        return self.journal.notes
 
     @property
     def workers(self) -> int:
@@ -99,7 +103,7 @@ class Journaling:
             if begun.step.kind == "map":
                 begun.known.changed.append((key, self.journal.value(made)))
             else:
-                begun.known.writes += [(key, dst, value) for _, dst, value in self._writes(made)]
+                begun.known.writes += [(key, dst, value) for _, dst, value in self.journal.writes(made)]
         begun.items = unknown
 
     def _find_whole(self, begun: _Begun, attempt: Attempt) -> None:
@@ -107,7 +111,7 @@ class Journaling:
         found, made = self.journal.find(attempt.index, *self._whole(begun))
         if found:
             begun.known.known = len(begun.items)
-            begun.known.writes = self._writes(made) if made is not None else []
+            begun.known.writes = self.journal.writes(made) if made is not None else []
             begun.items = []
 
     def _texts(self, key: Any, value: Any) -> tuple[str, str]:
@@ -117,19 +121,10 @@ class Journaling:
         texts = sorted(self._texts(key, value) for key, value in begun.items)
         return "null", digest_of(*(text for pair in texts for text in pair))
 
-    def _writes(self, made: str) -> list[tuple[Any, Any, Any]]:
-        """Read writes back: (source or None, key, value)."""
-        with self.journal.believing():
-            triples = [
-                (value_of(json.dumps(source)), value_of(json.dumps(dst)), json.dumps(value))
-                for source, dst, value in json.loads(made)
-            ]
-        return [(source, dst, self.journal.value(text)) for source, dst, text in triples]
-
     # --- writing down -----------------------------------------------------------------
 
     def _ended(self, attempt: Attempt, outcome: Outcome | BaseException) -> None:
-        """Write down what ended, then tell the coordinator; called by whoever did the work."""
+        """Write down what ended, then post it to the coordinator; called in the worker's thread."""
         assert self._post is not None
         begun = self._begun.pop(attempt.number)
         if not isinstance(outcome, BaseException):

@@ -11,7 +11,7 @@ from tests.flow.simulator import counters
 from trueline.errors import Counterexample, SimulationError
 from trueline.flow import Flow, nondet
 from trueline.flow.simulator.choices import deviations, trimmed
-from trueline.flow.simulator.shrinking import plainness, shrink
+from trueline.flow.simulator.search import plainness, shrink
 
 
 def failing(make=counters.naive, body=counters.write_then_read, **options):
@@ -145,7 +145,7 @@ def test_a_function_that_raises_is_a_counterexample_that_names_it():
 
     error = failing(lambda: flow, body)
     assert "ZeroDivisionError" in str(error)
-    assert "test_telling.py" in str(error)
+    assert "test_trace.py" in str(error)
     assert deviations(error.choices) == 1
 
 

@@ -15,15 +15,15 @@ from typing import Any, Final
 from trueline.errors import EndlessLoop, InputError, TruelineError
 from trueline.flow.claims import order_makes_no_difference
 from trueline.flow.compiled import CompiledFlow, LooseUnit, TickUnit, Unit
-from trueline.flow.freezing import frozen
 from trueline.flow.graph import Node
 from trueline.flow.hooks import Choose, Hook, ValueHook, take_parts
 from trueline.flow.markers import NOTHING
-from trueline.flow.operators import Run, check_keyed, first_value, step
+from trueline.flow.operators import Operator, check_keyed, first_value, step
+from trueline.flow.values import frozen
 from trueline.flow.wiring import Wiring, eager, failed
 
 ROUNDS: Final = 10_000
-"""How often data may come round through a forward reference before a flow is called endless."""
+"""How often data may be fed back through a forward reference before a flow is called endless."""
 
 State = tuple[Any, ...]
 
@@ -186,7 +186,7 @@ class Machine:
         self._fires = 0
 
     def key(self) -> Any:
-        """The state as a hashable value: equal where two states cannot be told apart."""
+        """The state as a hashable value: equal where nothing distinguishes two states."""
         return frozen(tuple(self._slots))
 
     def outputs(self, sink: str, member: int = 0) -> tuple[Any, ...]:
@@ -256,9 +256,9 @@ class Machine:
 
     # --- running ------------------------------------------------------------------------
 
-    def _run(self, runs: list[Run]) -> None:
+    def _run(self, runs: list[Operator]) -> None:
         w, s = self._wires, self._slots
-        run: Run | None = None
+        run: Operator | None = None
         try:
             for run in runs:
                 run(w, s)
@@ -270,7 +270,7 @@ class Machine:
                 raise
             raise failed(op.node, error, [w[i] for i in op.ins]) from error
 
-    def _pass(self, runs: list[Run]) -> None:
+    def _pass(self, runs: list[Operator]) -> None:
         """Deterministic work, until it rests."""
         try:
             self._run(runs)
@@ -339,7 +339,7 @@ class Machine:
         return [Release(unit.node, unit.member, new, True, left)]
 
     def _arrived(self, unit: LooseUnit, taken: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Fold what has arrived, in the order it stands: the order is claimed to make no difference."""
+        """Fold what has arrived, in the order of arrival: the order is claimed to make no difference."""
         node, s = unit.node, self._slots
         into = step(node, self._wiring.function(node))
         keyed = node.shape == "keyed singleton"
@@ -380,7 +380,9 @@ class Machine:
         slot = self.compiled.sinks.get((sink, member))
         if slot is None:
             known = ", ".join(sorted({name for name, _ in self.compiled.sinks})) or "none"
-            raise InputError(f"no sink {sink!r} (member {member})", remedy=f"the flow has: {known}")
+            raise InputError(
+                f"no sink {sink!r} (member {member})", remedy=f"give one of the flow's sinks: {known}"
+            )
         return slot
 
     def _refuse_source(self, source: str, member: int) -> None:
@@ -390,14 +392,16 @@ class Machine:
             if node.name == source and 0 <= member < node.location.size:
                 return
         known = ", ".join(node.name for node in nodes) or "none"
-        raise InputError(f"no source {source!r} (member {member})", remedy=f"the flow has: {known}")
+        raise InputError(
+            f"no source {source!r} (member {member})", remedy=f"give one of the flow's sources: {known}"
+        )
 
     def _refuse_endless(self, wire: int) -> None:
         i = next(i for (zone, i, _), each in self.compiled.wires.items() if each == wire and zone == "async")
         node = self.compiled.graph.nodes[i]
         raise EndlessLoop(
-            f"what goes round through {node} has come round {ROUNDS} times and does not end",
-            remedy="let fewer come back: filter what is done, or drop repeats with .unique()",
+            f"elements are fed back through {node} without end: {ROUNDS} times so far",
+            remedy="feed back fewer: filter what is done, or drop repeats with .unique()",
             node=node,
         )
 
@@ -412,7 +416,8 @@ def _listed(choices: Sequence[int]) -> Choose:
         choice = next(left, 0)
         if not 0 <= choice < ways:
             raise InputError(
-                f"choice {choice} of {ways}", remedy="replay the flow and the inputs it was made with"
+                f"choice {choice} where there are {ways} ways to go on",
+                remedy="replay it on the flow and the inputs that the choices were made with",
             )
         return choice
 
