@@ -195,7 +195,7 @@ def test_where_the_index_cannot_be_written(ws, sales, monkeypatch):
     connect = Index._connect
 
     def refused(index):
-        if index.path is not None:
+        if index.place is not None:
             raise Unusable("read only")
         return connect(index)
 

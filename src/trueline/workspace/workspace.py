@@ -268,6 +268,8 @@ class Workspace:
                 raise
             # Another process made it first.
             return self._same(name, plan)
+        # What an index has seen of an earlier creation that a power cut took back is of no account.
+        chain.forget_heads()
         return self._dataset(name)
 
     def unborn(self, name: str) -> Dataset:
