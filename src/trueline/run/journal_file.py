@@ -182,6 +182,8 @@ def errors_of(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise refused(path, error.strerror or str(error)) from error
+    except UnicodeError as error:
+        raise damaged(path, "it holds text that is not UTF-8") from error
     except sqlite3.Error as error:
         raise _typed(path, error) from error
 
