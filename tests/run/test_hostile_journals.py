@@ -22,6 +22,8 @@ from trueline.errors import InputError, JournalDamaged, TruelineError, Unsupport
 from trueline.run import Journal, Run, Step
 from trueline.run import journal as journals
 
+pytestmark = pytest.mark.contract("guard:G3")
+
 
 def refused(path: Path) -> TruelineError:
     """What both a run and someone who looks are refused with."""
