@@ -525,7 +525,7 @@ def test_unfinished_references_are_refused_with_their_line():
 def test_a_reference_is_completed_once_and_with_what_it_promised():
     flow, p = place()
     handle, _ = p.forward_ref()
-    with pytest.raises(InputError, match="ordered=…"):
+    with pytest.raises(InputError, match="ordered=False"):
         handle.complete(p.source("u", ordered=False))
     with pytest.raises(WrongLocation):
         handle.complete(flow.process("q").source("s"))

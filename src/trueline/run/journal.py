@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import uuid4
 
+from trueline.console.items import safe
 from trueline.errors import InputError, TruelineError
 from trueline.run.fingerprint import fingerprint, names_in
 from trueline.run.generations import Generations
-from trueline.run.journal_file import JournalFile, damaged, errors_of
+from trueline.run.journal_file import LARGEST, JournalFile, damaged, errors_of
 from trueline.run.json_values import digest_of, text_of, value_of
 from trueline.run.step import ERASED, Step
 
@@ -29,6 +30,23 @@ from trueline.run.step import ERASED, Step
 _TOGETHER: Final = (256, 16, 1)
 _ROW: Final = "(?,?,?,?,?,?,?,?)"
 _INSERT: Final = "INSERT INTO entry (run, step, identity, key, gens, given, made, sum) VALUES "
+
+
+# What reading text that somebody else made can raise: missing names, other types, numbers of thousands of
+# digits, brackets a thousand deep, days and time zones that do not exist. Checksums anybody can make.
+_NOT_OURS: Final = (
+    LookupError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    OSError,
+    RecursionError,
+)
+
+
+class _Unlike(ValueError):
+    """Something that this module would not have written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +118,9 @@ class Journal:
 
     def entries(self) -> Iterator[JournalEntry]:
         """Yield what is in the file, oldest first."""
-        for file in self._looking():
+        with self._looking() as file:
+            if file is None:
+                return
             runs = dict(file.sql.execute("SELECT id, name FROM run"))
             rows = file.sql.execute(
                 "SELECT id, run, step, identity, key, gens, given, made, sum FROM entry ORDER BY id"
@@ -108,8 +128,9 @@ class Journal:
             for place, *row, found in rows:
                 with self._reading(place):
                     run, step, identity, key, gens, given, made = row
-                    if found != _sum((run, step, identity), key, gens, given, made):
-                        raise ValueError("its checksum differs")
+                    owner = (run, step, identity)
+                    _check(found == _sum(owner, key, gens, given, made), "its checksum differs")
+                    _check(type(step) is int and isinstance(given, str), "a step or a digest is another type")
                     out = given if made is None else digest_of(made)
                     entry = JournalEntry(runs[run], step, value_of(key), tuple(json.loads(gens)), given, out)
                 yield entry
@@ -117,40 +138,23 @@ class Journal:
     def read(self) -> Journal:
         """Read which runs wrote the file, and how much each of them finished, if the file is there."""
         self.sessions = []
-        for file in self._looking():
-            sql = file.sql
-            with self._reading():
-                found: dict[int, JournalSession] = {}
-                for run, name, at, ended in sql.execute("SELECT id, name, at, ended FROM run ORDER BY id"):
-                    found[run] = JournalSession(str(name), str(at), (), (), ended=bool(ended))
-                steps = sql.execute(
-                    "SELECT run, name, digest FROM step JOIN identity ON identity.id = step.identity "
-                    "ORDER BY run, step"
-                )
-                for run, name, identity in steps:
-                    session = found[run]
-                    session.steps += (str(name),)
-                    session.identities += (str(identity),)
-                    session.finished.append(0)
-                    session.changed.append(0)
-                counts = sql.execute("SELECT run, step, count(*), count(made) FROM entry GROUP BY run, step")
-                for run, step, finished, changed in counts:
-                    found[run].finished[step], found[run].changed[step] = finished, changed
-                self.sessions = list(found.values())
+        with self._looking() as file, self._reading():
+            if file is not None:
+                self.sessions = _sessions(file)
         return self
 
-    def _looking(self) -> Iterator[JournalFile]:
-        """Yield the file, if it is there, open to be looked at."""
+    @contextmanager
+    def _looking(self) -> Iterator[JournalFile | None]:
+        """Open the file to be looked at; None if it is not there, or is the beginning of a journal."""
         if self._file is not None:
             raise InputError(f"{self.path} is being written", remedy="look at it when the run has ended")
         if not os.path.lexists(self.path):
+            yield None
             return
         file = JournalFile.open(self.path, write=False)
         try:
             with errors_of(self.path):
-                # An empty file is the beginning of a journal.
-                if file.sql.execute("SELECT 1 FROM sqlite_master").fetchone():
-                    yield file
+                yield file if file.sql.execute("SELECT 1 FROM sqlite_master").fetchone() else None
         finally:
             file.drop()
 
@@ -159,11 +163,12 @@ class Journal:
         """Whatever cannot be read of what the file holds is damage."""
         try:
             yield
-        except (TruelineError, OSError):
+        except TruelineError:
             raise
-        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
-            where = f"entry {place}" if place else "the table of runs"
-            raise damaged(self.path, f"{where} cannot be read, {error}", place) from error
+        except _NOT_OURS as error:
+            where = f"entry {place}" if place else "what it says of its runs"
+            why = str(error) if isinstance(error, _Unlike) else type(error).__name__
+            raise damaged(self.path, f"{where} cannot be read: {why}", place) from None
 
     # --- while a run goes on ----------------------------------------------------------
 
@@ -171,28 +176,31 @@ class Journal:
         """Begin a run: lock the file, find out what is known, write down who goes on."""
         if self._file is not None:
             raise InputError(f"{self.path} is in use by another run", remedy="give each run its own journal")
+        names = [step.name or type(step).__name__ for step in steps]
+        digests = [fingerprint(step, index) for index, step in enumerate(steps)]
+        classes = [names_in(step) for step in steps]
         self._file = JournalFile.open(self.path, write=True)
         self._is_whole = True
         try:
             with errors_of(self.path), self._reading():
-                self._begin(self._file, steps)
+                self._begin(self._file, names, digests, classes)
         except BaseException:
             self._release()
             raise
 
-    def _begin(self, file: JournalFile, steps: Sequence[Step]) -> None:
+    def _begin(
+        self, file: JournalFile, names: list[str], digests: list[str], classes: list[list[str]]
+    ) -> None:
         sql = file.sql
-        names = [step.name or type(step).__name__ for step in steps]
-        digests = [fingerprint(step, index) for index, step in enumerate(steps)]
-        self.notes = tuple(dict.fromkeys(_renamed(file, steps, names, digests)))
+        self.notes = tuple(dict.fromkeys(_renamed(file, names, digests, classes)))
         sql.execute("BEGIN IMMEDIATE")
         made = (uuid4().hex[:16], datetime.now(UTC).isoformat(timespec="seconds"))
         self._run = sql.execute("INSERT INTO run (name, at, ended) VALUES (?, ?, 0)", made).lastrowid or 0
         self._identities = []
-        for index, (step, name, digest) in enumerate(zip(steps, names, digests, strict=True)):
+        for index, (name, digest) in enumerate(zip(names, digests, strict=True)):
             known = sql.execute("SELECT id FROM identity WHERE digest = ?", (digest,)).fetchone()
             if known is None:
-                about = (digest, json.dumps(names_in(step)))
+                about = (digest, json.dumps(classes[index]))
                 known = (sql.execute("INSERT INTO identity (digest, names) VALUES (?, ?)", about).lastrowid,)
             self._identities.append(known[0])
             sql.execute("INSERT INTO step VALUES (?, ?, ?, ?)", (self._run, index, name, known[0]))
@@ -254,8 +262,8 @@ class Journal:
             return False, None
         place, run, index, gens, made, found = row
         with self._reading(place):
-            if found != _sum((run, index, identity), key, gens, given, made):
-                raise ValueError("its checksum differs")
+            _check(found == _sum((run, index, identity), key, gens, given, made), "its checksum differs")
+            _check(made is None or isinstance(made, str), "a value is another type")
         return True, made
 
     def keep(self, step: int, made: Sequence[tuple[str, Generations, str, str | None]]) -> None:
@@ -270,6 +278,12 @@ class Journal:
         for key, gens, given, text in made:
             if gens is not last:  # most keys of a batch have those of one batch of the step before
                 last, stamp = gens, str(list(gens))
+            if text is not None and len(text) > LARGEST:
+                raise InputError(
+                    f"a value of step {step} takes {len(text):,} bytes, more than a journal keeps",
+                    remedy="let the value be a reference to the data: its path and its digest",
+                    code="TooLarge",
+                )
             values += (*owner, key, stamp, given, text, _sum(owner, key, stamp, given, text))
         with self._lock:
             self._write(values)
@@ -303,8 +317,36 @@ def _sum(owner: tuple[int, int, int], key: str, gens: str, given: str, made: str
     return zlib.crc32(f"{owner},{key},{gens},{given},{made}".encode())
 
 
+def _sessions(file: JournalFile) -> list[JournalSession]:
+    """Read the runs, their steps, and how many entries each has."""
+    found: dict[int, JournalSession] = {}
+    for run, name, at, ended in file.sql.execute("SELECT id, name, at, ended FROM run ORDER BY id"):
+        _check(isinstance(name, str) and isinstance(at, str), "a run without a name or a time")
+        found[run] = JournalSession(name, at, (), (), ended=bool(ended))
+    steps = file.sql.execute(
+        "SELECT run, name, digest FROM step JOIN identity ON identity.id = step.identity ORDER BY run, step"
+    )
+    for run, name, identity in steps:
+        _check(isinstance(name, str) and isinstance(identity, str), "a step without a name")
+        session = found[run]
+        session.steps += (name,)
+        session.identities += (identity,)
+        session.finished.append(0)
+        session.changed.append(0)
+    counts = file.sql.execute("SELECT run, step, count(*), count(made) FROM entry GROUP BY run, step")
+    for run, step, finished, changed in counts:
+        _check(type(step) is int and step >= 0, "a step that is not a number")
+        found[run].finished[step], found[run].changed[step] = finished, changed
+    return list(found.values())
+
+
+def _check(fits: bool, what: str) -> None:
+    if not fits:
+        raise _Unlike(what)
+
+
 def _renamed(
-    file: JournalFile, steps: Sequence[Step], names: Sequence[str], digests: Sequence[str]
+    file: JournalFile, names: list[str], digests: list[str], classes: list[list[str]]
 ) -> Iterator[str]:
     """Say which steps the journal knows under classes and modules of other names: their work is not found.
 
@@ -317,12 +359,13 @@ def _renamed(
     ).fetchall()
     found = {digest for _, _, digest, _ in rows}
     for index, name, digest, before in rows:
-        if digest in known or index >= len(steps) or names[index] != name or digests[index] in found:
+        _check(type(index) is int and index >= 0, "a step that is not a number")
+        if digest in known or index >= len(names) or names[index] != name or digests[index] in found:
             continue
-        now = names_in(steps[index])
-        gone = [each for each in json.loads(before) if each not in now]
+        now = classes[index]
+        gone = ", ".join(str(each) for each in json.loads(before) if each not in now)
         if gone:
             yield (
-                f"step {name!r}: {file.path} holds work of {', '.join(map(str, gone))}, which the step does "
-                f"not use under this name any more (now {', '.join(now)}); that work is done again"
+                f"step {name!r}: {file.path} holds work of {safe(gone):.300}, which the step does not use "
+                f"under this name any more (now {', '.join(now)}); that work is done again"
             )

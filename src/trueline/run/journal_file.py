@@ -40,6 +40,9 @@ INDEX: Final = "CREATE INDEX entry_by_value ON entry (identity, key, given)"
 # Bytes of the write-ahead log after which it is copied into the file.
 LONG: Final = 64 << 20
 
+# What one value may take; more is not written, and not read.
+LARGEST: Final = 256 << 20
+
 _ANEW: Final = "remove it, or name another file: the run then starts from the beginning"
 _MAGIC: Final = b"SQLite format 3\x00"
 _JSON_LINES: Final = b'{"journal":'
@@ -56,7 +59,8 @@ class JournalFile:
     @classmethod
     def open(cls, path: Path, *, write: bool) -> JournalFile:
         """Open the file; to write it is made if it is missing, and locked until it is closed."""
-        _check_kind(path)
+        for each in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-journal"))):
+            _check_kind(each)
         with errors_of(path):
             if write:
                 path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,6 +82,7 @@ class JournalFile:
 
     def _begin(self, *, write: bool) -> None:
         sql = self.sql
+        sql.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LARGEST + (1 << 20))
         sql.execute("PRAGMA trusted_schema = OFF")  # what a schema that is not ours would run
         if not write:
             self._check()
@@ -112,7 +117,9 @@ class JournalFile:
             return True
         if application != APPLICATION:
             raise InputError(
-                f"{self.path} is a SQLite database, but not the journal of a run", remedy="name another file"
+                f"{self.path} is a SQLite database, but not the journal of a run",
+                remedy="name another file",
+                path=str(self.path),
             )
         if version != VERSION:
             raise UnsupportedVersion(
@@ -175,6 +182,8 @@ def errors_of(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise refused(path, error.strerror or str(error)) from error
+    except UnicodeError as error:
+        raise damaged(path, "it holds text that is not UTF-8") from error
     except sqlite3.Error as error:
         raise _typed(path, error) from error
 
@@ -211,7 +220,7 @@ def _not_a_journal(path: Path) -> InputError:
                 remedy=_ANEW,
                 version=1,
             )
-    return InputError(f"{path} is not the journal of a run", remedy="name another file")
+    return InputError(f"{path} is not the journal of a run", remedy="name another file", path=str(path))
 
 
 def _check_kind(path: Path) -> None:
@@ -225,7 +234,9 @@ def _check_kind(path: Path) -> None:
     except ValueError as error:  # a NUL in the name
         raise InputError(f"{str(path)!r} is not the name of a file", remedy="name another file") from error
     if stat.S_ISLNK(mode):
-        raise InputError(f"{path} is a symbolic link", remedy="name the file that it leads to")
+        raise InputError(
+            f"{path} is a symbolic link", remedy="name the file that it leads to", path=str(path)
+        )
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket"
-        raise InputError(f"{path} is {kind}, not the journal of a run", remedy="name a file")
+        raise InputError(f"{path} is {kind}, not the journal of a run", remedy="name a file", path=str(path))
