@@ -82,6 +82,7 @@ class Index:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._carried: list[SeenHead] = []
+        self._boot = ""
         self._pid = os.getpid()
 
     # --- reading --------------------------------------------------------------
@@ -255,16 +256,20 @@ class Index:
             tip = self.tip()
             if (tip.hash if tip else None) != after:
                 return
+            first = tip.sequence_number + 1 if tip else 0
             for block in blocks:
                 tip = self._insert(connection, block, tip)
+            # It is added while the head's move is being made durable: a power cut may take that back.
+            connection.execute("INSERT OR REPLACE INTO meta VALUES ('last', ?)", (f"{first} {self._boot}",))
 
     def truncate(self, after: int, *, if_still: Callable[[], bool]) -> None:
         """Forget what follows a sequence number (-1: all), if that is still right once nobody else writes."""
         with self._writing() as connection:
             if not if_still():
                 return
-            if (tip := self.tip()) is not None and tip.sequence_number > after:
-                write_seen(connection, [*read_seen(connection), self._seen_head(tip)])
+            known = self._known_tip()
+            if known is not None and known.sequence_number > after:
+                write_seen(connection, [*read_seen(connection), self._seen_head(known)])
             for table in ("event", "rare", "slice", "taken", "token", "file"):
                 connection.execute(f"DELETE FROM {table} WHERE seq > ?", (after,))
             connection.execute("DELETE FROM slice_time WHERE block NOT IN (SELECT hash FROM event)")
@@ -285,9 +290,9 @@ class Index:
         with self._lock:
             if self.place is None or self.place.exists():
                 with suppress(Damaged, Unusable, sqlite3.Error):
-                    tip = self.tip()
+                    known = self._known_tip()
                     self._carried += read_seen(self._open())
-                    self._carried += [self._seen_head(tip)] if tip is not None else []
+                    self._carried += [self._seen_head(known)] if known is not None else []
             self.close()
             if self.place is not None:
                 remove_database(self.place)
@@ -362,6 +367,17 @@ class Index:
             connection.execute("INSERT OR IGNORE INTO file VALUES (?,?,?)", (content, name, seq))
         return entry
 
+    def _known_tip(self) -> Entry | None:
+        """Return the newest block that the head was at for sure.
+
+        What was added last before the machine was started anew may have been in flight at a power cut.
+        """
+        last = self._rows("SELECT value FROM meta WHERE key = 'last'")
+        first, _, boot = str(last[0][0]).partition(" ") if last else ("", "", self._boot)
+        if boot == self._boot or not first.isdecimal():
+            return self.tip()
+        return self._one(f"SELECT {_COLUMNS} FROM event WHERE seq = ?", int(first) - 1)
+
     def _seen_head(self, tip: Entry) -> SeenHead:
         first = self.at(0)
         return SeenHead(tip.hash, tip.sequence_number, first.hash if first is not None else None)
@@ -403,7 +419,7 @@ class Index:
 
     def _check_after_a_crash(self, connection: sqlite3.Connection) -> None:
         """Look through the file once after each start of the machine: being unsynced, a crash may tear it."""
-        boot = _boot()
+        self._boot = boot = _boot()
         row = connection.execute("SELECT value FROM meta WHERE key = 'boot'").fetchone()
         if row is not None and row[0] == boot and boot:
             return
