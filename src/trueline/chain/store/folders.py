@@ -110,7 +110,7 @@ class Inside:
             return None
 
     def exists(self) -> bool:
-        """Say whether anything is there, a link that leads nowhere included."""
+        """Say whether anything is there, a dangling link included."""
         return self.stat() is not None
 
     def check(self, *, folder: bool = False) -> None:

@@ -40,7 +40,7 @@ class Scratch(Protocol):
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadName(
-            f"{name!r} cannot name a file", remedy="use letters, digits, dots and dashes", name=name
+            f"{name!r} is not a valid file name", remedy="use letters, digits, dots and dashes", name=name
         )
     return name
 
