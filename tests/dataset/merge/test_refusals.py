@@ -121,7 +121,7 @@ def test_current_rows_of_another_type_or_with_a_key_twice_are_refused():
 
 
 def test_ranks_are_unique_numbers():
-    with pytest.raises(InputError, match="one rank"):
+    with pytest.raises(InputError, match="same rank"):
         merge_batch(merge.append(), batch([1, 2]).append_column("_rank", pa.array([1, 1])))
     with pytest.raises(InputError, match="not a rank"):
         merge_batch(merge.append(), batch([1]).append_column("_rank", pa.array(["x"])))

@@ -1,4 +1,4 @@
-"""New rows meet what is there: the merge strategies over pieces, with their state."""
+"""New rows are merged with what is there: the merge strategies over pieces, with their state."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _merge(strategy: Keyed, incoming: Incoming, state: State, first: int, means:
         means = replace(means, tasks=Inline())
     if rows <= (ROWS_AT_ONCE if isinstance(means.tasks, Inline) else FEW_ROWS):
         return _at_once(meeting, incoming.pieces, first, means.tasks)
-    # What could be merged at once is one range, so that the state is the same whoever does it.
+    # What could be merged at once is one range, so that the state is the same whichever way it is merged.
     parts = 1 if rows <= ROWS_AT_ONCE else -(-rows // means.rows_of_a_run)
     return _in_ranges(meeting, incoming.pieces, first, parts, means)
 

@@ -59,7 +59,7 @@ class SortTask:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """A run; or, where keys are missing, how many and some ranks of them."""
+    """A run; or, where keys are null, how many and some ranks of them."""
 
     run: Run | None
     without_key: int = 0

@@ -108,7 +108,7 @@ class Difference:
         """Where the row is that each key had before, −1 if none.
 
         A retraction or correction repeats the row it cancels. A changelog says
-        what it was told, so there the rows themselves are looked up.
+        what it was given, so there the rows themselves are looked up.
         """
         if not isinstance(self.after.merge, MergeChangelogStream):
             cancels = (ops[starts] == Op.RETRACT) | (ops[starts] == Op.CORRECT_FROM)

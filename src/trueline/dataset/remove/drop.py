@@ -80,7 +80,7 @@ def drop_data(
     between leaves bytes that `gc` clears and that nothing reads any more.
     """
     if (upto is None) == (where is None):
-        raise InputError("drop_data takes upto or where, one of them", remedy="say which records are to go")
+        raise InputError("drop_data takes upto or where, one of them", remedy="say which records to remove")
     if not 0 < len(str(reason).strip()) <= MAX_REASON:
         raise InputError(
             f"the reason is {reason!r:.80}",
@@ -270,7 +270,7 @@ class _Plan:
         if found is None:
             raise InputError(
                 f"the checkpoint {name} of dataset {self.name!r} is another engine's, or damaged",
-                remedy="a removal would take its place: verify the dataset first",
+                remedy="a removal would replace it: verify the dataset first",
                 code="ForeignCheckpoint",
                 checkpoint=name,
             )
