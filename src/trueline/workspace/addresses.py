@@ -1,8 +1,8 @@
-"""Which addresses a reader of the web may connect to, whoever answers there and by whatever transport.
+"""Which addresses an HTTP reader may connect to, whichever server answers there and by whatever transport.
 
-The host a user has named may be any. Where a server leads on, or a name is
-looked up anew, only public addresses count, and those the named host had at
-first: else a stranger's server could have us ask the services of this machine
+The host a user has named may be any. Where a server redirects, or a name is
+looked up again, only public addresses count, and those the named host had at
+first: otherwise a stranger's server could have us ask the services of this machine
 and of the network it is in (guard:G10).
 """
 
