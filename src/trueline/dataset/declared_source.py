@@ -69,7 +69,9 @@ def source(
         from trueline.readers import Reader as Kind
 
         if not isinstance(reader, Kind):
-            raise InputError(f"reader is {reader!r:.80}", remedy="give trueline.csv(...), .json(...) …")
+            raise InputError(
+                f"reader is {reader!r:.80}, not a reader", remedy="give trueline.csv(...), .json(...) …"
+            )
     return DeclaredSource(os.fspath(location), reader, max_bad, max_bytes)
 
 
@@ -222,7 +224,7 @@ def _stem(path: str) -> str:
 
 
 def placed(path: str, base: Path | None) -> Path:
-    """Return where a recorded path leads."""
+    """Return the path that a recorded one means here."""
     if Path(path).is_absolute():
         return Path(path)
     if base is None:

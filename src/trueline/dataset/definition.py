@@ -92,7 +92,9 @@ class Definition:
             )
         for what, value in (("event_time", event_time), ("description", description)):
             if value is not None and (not isinstance(value, str) or not value.strip()):
-                raise InputError(f"{what} is {value!r}", remedy="give text, or leave it out")
+                raise InputError(
+                    f"{what} is {value!r}, which is empty or not text", remedy="give text, or leave it out"
+                )
         assert event_time is None or isinstance(event_time, str)
         assert description is None or isinstance(description, str)
         _not_a_system_column(event_time)

@@ -5,7 +5,7 @@ a struct for each row: `size`, `indices` in rising order, and as many `values`;
 a row whose `indices` are null is dense within it (view:C105). Entries that
 are not listed have the item's default: 0, false, the empty text (view:C106).
 
-What a source hands over is looked at once, as it comes in: a vector that is
+What a source gives is looked at once, as it comes in: a vector that is
 malformed or of the wrong length is null, like any cell that cannot be
 read, whichever columns are read (view:C37, view:C108). From there on every
 vector is well formed; a kernel that makes another one is wrong, which is reported

@@ -86,7 +86,7 @@ class Addresses:
         if self._allow_private:
             return found
         if self._known is None and host.lower() == self._home:
-            # Where the user's own address leads at first is the user's choice.
+            # What the user's own address resolves to at first is the user's choice.
             self._known = frozenset(each.ip for each in found)
         allowed = [each for each in found if is_public(each.ip) or each.ip in (self._known or ())]
         if found and not allowed:

@@ -72,7 +72,7 @@ _FEW = 64
 
 
 class Dataset:
-    """A dataset, by its name in a workspace; it always speaks of the newest commit."""
+    """A dataset, by its name in a workspace; it always shows the newest commit."""
 
     def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Inside) -> None:
         self.name = name

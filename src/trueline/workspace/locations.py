@@ -419,4 +419,4 @@ class UrlPlace:
 def _home(variable: str, default: str) -> Path:
     given = os.environ.get(variable, "")
     # The rule of the XDG specification: a relative path there counts as not set.
-    return Path(given) if os.path.isabs(given) else Path.home() / default  # noqa: PTH117 ("" is no path)
+    return Path(given) if os.path.isabs(given) else Path.home() / default  # noqa: PTH117 ("" is not a path)

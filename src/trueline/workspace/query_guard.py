@@ -240,7 +240,7 @@ def check_words(text: str) -> None:
 def check_query(text: str, tables: Collection[str]) -> None:
     """Refuse a query that may run programs, call Java, read paths, or reach other tables than `tables`.
 
-    It is for where Spark's own parser is out of reach; what cannot be parsed here is refused.
+    It is for where Spark's own parser is not available; what cannot be parsed here is refused.
 
     >>> check_query("select max(price) from sales", ["sales"])
     >>> check_query("select * from text.`/etc/passwd`", ["sales"])

@@ -72,7 +72,7 @@ def head_problems(dataset: Dataset, expected: Multihash | None = None) -> tuple[
 
 
 def refuse_rollback(dataset: Dataset) -> None:
-    """Raise `RolledBack` if a newer head was seen here: what it leads to must not be deleted."""
+    """Raise `RolledBack` if a newer head was seen here: what it refers to must not be deleted."""
     found = head_problems(dataset)
     if found:
         raise RolledBack(

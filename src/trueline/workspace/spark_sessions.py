@@ -1,4 +1,4 @@
-"""Where Spark works for a workspace: one room, made when it is first needed, left on close."""
+"""Where Spark works for a workspace: one session, made when it is first needed, left on close."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Room(Protocol):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether its Spark was stopped, by whomever."""
+        """Whether its Spark was stopped, here or elsewhere."""
 
     def new_session(self) -> Any:
         """Return another session of ours; `release` gives it back."""

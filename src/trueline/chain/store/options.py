@@ -20,7 +20,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, None: 1.0}
 
 
 def nested(given: Iterable[tuple[str, str]], prefix: str = "") -> dict[str, Any]:
-    """Return options that were given as text under flat names, where a dot leads to a group.
+    """Return options that were given as text under flat names, where a dot names a group.
 
     Errors show names with the prefix they were given under.
 

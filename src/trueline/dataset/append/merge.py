@@ -133,7 +133,7 @@ def _merge(strategy: Keyed, incoming: Incoming, state: State, first: int, means:
         # Nothing was handed in; that is not the same as a snapshot of nothing.
         return Outcome((), state)
     meeting = Meeting(strategy, incoming.vocab, incoming.columns, state)
-    # A snapshot is held against all current rows.
+    # A snapshot is compared with all current rows.
     rows = incoming.rows + (_rows_of(state) if isinstance(strategy, Snapshot) else 0)
     if _is_here(incoming.pieces) and not isinstance(means.tasks, Inline):
         # Rows in this process are not sent to others.
@@ -183,7 +183,7 @@ def _in_ranges(meeting: Meeting, pieces: Sequence[Piece], first: int, parts: int
 
 
 def _extended(state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks) -> State:
-    """Add a generation; what there is becomes fewer files before, so that none is written in vain."""
+    """Add a generation; what there is becomes fewer files before, so that none is written for nothing."""
     return compacted(state, tasks).apply_parts(parts)
 
 

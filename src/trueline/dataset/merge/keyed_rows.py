@@ -137,9 +137,7 @@ def current(old: pa.Table | None, rows: pa.Table, key: Sequence[str]) -> tuple[p
     if order is not None:
         keys, old = keys.take(pa.array(order)), old.take(pa.array(order))
     if repeats(keys).any():
-        raise InputError(
-            "a key occurs twice among the current rows", remedy="hand over current rows, not events"
-        )
+        raise InputError("a key occurs twice among the current rows", remedy="give current rows, not events")
     return unified(old, rows.schema), keys
 
 

@@ -41,7 +41,7 @@ class Difference:
 
     @property
     def row_count(self) -> int | None:
-        """Not known without looking, unless nothing happened."""
+        """Not known without reading, unless nothing happened."""
         return 0 if self.before.last_offset == self.after.last_offset else None
 
     @property

@@ -69,7 +69,7 @@ class SliceFile:
 
     @contextmanager
     def open(self, offset: str) -> Iterator[BoundedFile]:
-        """Open the file and hold it against its block: as many records as offsets, and the same ones.
+        """Open the file and compare it with its block: as many records as offsets, and the same ones.
 
         Whole files are hashed by `verify`; this looks at the footer only, the first time.
         """

@@ -60,7 +60,7 @@ class Removed:
 
 
 def on_removal(listener: Listener) -> Listener:
-    """Have a function told of every removal, after its bytes are gone: name, chain and record."""
+    """Have a function called for every removal, after its bytes are gone: name, chain and record."""
     _LISTENERS.append(listener)
     return listener
 
@@ -248,7 +248,7 @@ class _Plan:
         return Removed(self.name, head, self.reason, removal.rows, self._touched(removal), count)
 
     def _number(self) -> int:
-        """The number of this removal: the next whose key nobody has."""
+        """The number of this removal: the next whose key is not used."""
         number = len(self.before.all) + 1
         while self.chain.token(token(number)) is not None:
             number += 1
@@ -279,7 +279,7 @@ class _Plan:
     def _checkpoint(
         self, before: CheckpointFile | None, removal: Removal, states: list[StateFile]
     ) -> Checkpoint:
-        """Stage the checkpoint: what is carried, the states anew, the record and its replacements."""
+        """Stage the checkpoint: what is carried, the new states, the record and its replacements."""
         notes = {key: value for key, value in (before.notes if before else {}).items() if key != "commit"}
         numbers = [each.sequence_number for each in (*self.before.all, removal)]
         notes |= {NOTE: removal.to_note(), NUMBERS: numbers}
