@@ -156,7 +156,7 @@ class FolderPlace:
         if real.parent == self.path.resolve() / DATASETS and is_name(real.name):
             return self._datasets / real.name
         raise BadName(
-            f"{place}, the folder of dataset {name!r}, is a link to outside the workspace or to what "
+            f"{place}, the folder of dataset {name!r}, is a link that leads out of the workspace or to what "
             f"is not a dataset of it: {real}",
             remedy=f"move the dataset into {self.path / DATASETS}, or remove the link",
             name=name,
@@ -317,7 +317,7 @@ class UrlPlace:
         except (BaseError, OSError) as error:
             raise StoreError(
                 f"cannot {doing} {self.location}: {first_line(error)}",
-                remedy="check the address, the permissions, the network and the endpoint, then try again",
+                remedy="check address, permissions, the network and the option endpoint, then try again",
                 path=self.location,
             ) from error
 
