@@ -1,4 +1,4 @@
-"""Credentials in addresses and options: found, and masked wherever an address is shown."""
+"""Credentials in addresses and options: found, and masked where an address is shown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DEEPEST: Final = 3
 
 
 def is_secret_name(name: str) -> bool:
-    """Say whether what stands under a name is secret by that name.
+    """Say whether a value is secret by the name it is under.
 
     >>> [is_secret_name(name) for name in ("token", "X-Amz-Signature", "access_key_id", "region")]
     [True, True, False, False]
@@ -96,7 +96,7 @@ def _masked(address: str, depth: int) -> str:
 
 
 def _is_host(address: str) -> bool:
-    """Say whether what stands before the path can be a host and its port."""
+    """Say whether what is before the path can be a host and its port."""
     try:
         _ = urlsplit(address).port
     except ValueError:
@@ -108,7 +108,7 @@ def _user(scheme: str, user: str) -> str:
     name, colon, password = user.partition(":")
     if colon:
         return f"{name}:{MASK}" if password else user
-    # Where a name stands alone it is the key itself in most addresses of the web.
+    # Where a name is alone it is the key itself in most addresses of the web.
     return user if scheme.lower() in _NAMED or not name else MASK
 
 

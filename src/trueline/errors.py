@@ -27,7 +27,7 @@ _SHOWN_IN_LINES: Final = {code: text for code, text in _SHOWN.items() if code no
 
 
 def visible(text: str, *, lines: bool = True) -> str:
-    r"""Return text that is harmless to whoever shows it; without `lines` it stays on one line.
+    r"""Return text that is harmless to show; without `lines` it stays on one line.
 
     >>> visible("a\x1b[31mb\u202ec"), visible("a\nb", lines=False)
     ('a\\x1b[31mb\\u202ec', 'a\\x0ab')
@@ -112,15 +112,15 @@ class UnsupportedVersion(InputError):
 
 
 class ManifestError(InputError):
-    """A YAML or JSON manifest that cannot be understood, with its place."""
+    """A YAML or JSON manifest that cannot be read, with its place."""
 
 
 class SchemaError(InputError):
-    """Data that does not fit the schema it meets."""
+    """Data that does not fit the schema."""
 
 
 class CheckFailed(InputError):
-    """Rows that break a condition they are held to; `condition`, `rows` and `first` say which."""
+    """Rows that break a condition they must meet; `condition`, `rows` and `first` say which."""
 
 
 class BrokenFile(InputError):
@@ -202,7 +202,7 @@ class WrongLocation(FlowError, TypeError):
 
 
 class Unfinished(FlowError):
-    """A forward reference or a cycle that nothing completes, or a flow that leads nowhere."""
+    """A forward reference or a cycle that is not completed, or is completed twice."""
 
 
 class SynchronousCycle(FlowError):
@@ -234,7 +234,7 @@ class ReentrantAlignment(FlowError):
 
 
 class AsyncEdgeInRegion(FlowError):
-    """A step that may lag stands between what is shared and a use of the align point (rule align:A26)."""
+    """A step that may lag is between what is shared and a use of the align point (rule align:A26)."""
 
     rule = "align:A26"
 
@@ -256,13 +256,13 @@ class SimulationError(FlowError):
 
 
 class Counterexample(FlowError, AssertionError):
-    """A schedule under which a test of a flow fails: `trace` tells it, `choices` is the line to replay."""
+    """A schedule under which a test of a flow fails: `trace` shows it, `choices` is the line to replay."""
 
     trace: Any
     choices: tuple[int, ...]
 
     def replay(self) -> None:
-        """Run the same schedule again: raises the same counterexample, unless what it shows was mended."""
+        """Run the same schedule again: raises the same counterexample, unless what it shows was fixed."""
         self.fields["again"]()  # type: ignore[operator]
 
     def _repr_html_(self) -> str:
@@ -274,7 +274,7 @@ class Counterexample(FlowError, AssertionError):
 
 
 class Diverged(InputError):
-    """Two copies of a dataset each have blocks the other has not; `common` is the last they share."""
+    """Two copies of a dataset each have blocks that the other lacks; `common` is the last they share."""
 
 
 class DestinationAhead(InputError):
@@ -282,7 +282,7 @@ class DestinationAhead(InputError):
 
 
 class SourceNotConfirmed(InputError):
-    """A source that somebody else declared and nobody here has confirmed; `name` and `source` say which."""
+    """A source that somebody else declared and that was not confirmed here; `name` and `source` say which."""
 
 
 # --- retry ------------------------------------------------------------------
@@ -301,7 +301,7 @@ class StoreError(RetryError, OSError):
 
 
 class OutOfMemory(RetryError, MemoryError):
-    """There was no memory for what was asked; nothing was changed, and nothing is said about the data."""
+    """Memory ran out; nothing was changed, and the data is not to blame."""
 
     __str__ = TruelineError.__str__
 
@@ -348,7 +348,7 @@ def check_memory(error: BaseException, doing: str) -> None:
     >>> check_memory(ValueError("not a number"), "reading the file")
     >>> check_memory(MemoryError(), "reading the file")
     Traceback (most recent call last):
-    trueline.errors.OutOfMemory: there was no memory for reading the file
+    trueline.errors.OutOfMemory: out of memory while reading the file
       → give this process more memory, or read or append less at a time
     """
     if isinstance(error, OutOfMemory):
@@ -359,7 +359,7 @@ def check_memory(error: BaseException, doing: str) -> None:
     if isinstance(error, MemoryError) or refused:
         said = str(error).splitlines()[0][:200] if str(error) else ""
         raise OutOfMemory(
-            f"there was no memory for {doing}" + (f": {said}" if said else ""),
+            f"out of memory while {doing}" + (f": {said}" if said else ""),
             remedy="give this process more memory, or read or append less at a time",
         ) from error
 

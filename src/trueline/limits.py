@@ -16,7 +16,7 @@ GIB: Final = 1 << 30
 COLUMNS: Final = 10_000
 RECORD_BYTES: Final = 16 * MIB
 BATCH_BYTES: Final = 128 * MIB
-# Cells that are made at once: rows that are short of many cells would else fill the memory with nulls.
+# Cells that are made at once: rows that lack many cells would otherwise fill the memory with nulls.
 CELLS: Final = 1 << 22
 # Levels of structs and lists inside each other.
 DEPTH: Final = 100
@@ -42,7 +42,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if min(self.columns, self.record_bytes, self.batch_bytes) < 1:
-            raise InputError("a limit is too small", remedy="give larger numbers")
+            raise InputError("a limit is less than 1", remedy="give numbers from 1 on")
 
     def check_columns(self, path: str, found: int, line: int | None = None) -> None:
         """Refuse a file with too many columns."""

@@ -1,4 +1,4 @@
-"""How what is appended joins what is there: the merge strategies."""
+"""How appended rows are merged with those that are there: the merge strategies."""
 
 from __future__ import annotations
 
@@ -121,7 +121,9 @@ def upsert(key: str | Iterable[str]) -> Upsert:
 def _names(given: str | Iterable[str], what: str) -> tuple[str, ...]:
     names: tuple[Any, ...] = (given,) if isinstance(given, str) else tuple(given)
     if not names or any(not isinstance(name, str) or not name for name in names):
-        raise InputError(f"{what} is {given!r}", remedy="name a column, or a list of columns")
+        raise InputError(
+            f"{what} is {given!r}, which names no column", remedy="name a column, or a list of columns"
+        )
     if len(set(names)) != len(names):
         raise InputError(f"{what} names a column twice: {', '.join(names)}", remedy="name each column once")
     return names

@@ -485,9 +485,9 @@ def test_a_slice_that_there_is_no_memory_for_is_not_damaged(tmp_path, monkeypatc
         dataset = ws.create("good")
         dataset.append(pa.table({"x": np.arange(100_000)}))
         monkeypatch.setattr(type(dataset.chain.store), "open", lambda *_: Full(_bytes_of(dataset)))
-        with pytest.raises(OutOfMemory, match="no memory for reading"):
+        with pytest.raises(OutOfMemory, match="out of memory while reading"):
             dataset.view().to_arrow()
-        with pytest.raises(OutOfMemory, match="no memory for verifying"):
+        with pytest.raises(OutOfMemory, match="out of memory while verifying"):
             dataset.verify()
 
 

@@ -116,9 +116,9 @@ def test_a_request_is_tried_again_for_15_seconds_unless_something_else_is_said()
             "retry_config": {"max_retries": 3, "retry_timeout": timedelta(seconds=seconds)},
         }
     for wrong in ("soon", True, None, "-1s", ""):
-        with pytest.raises(InputError, match=r"retry_config\.retry_timeout is no time"):
+        with pytest.raises(InputError, match=r"retry_config\.retry_timeout is not a duration"):
             with_retries({"retry_config": {"retry_timeout": wrong}})
-    with pytest.raises(InputError, match="no group"):
+    with pytest.raises(InputError, match="not a group"):
         with_retries({"retry_config": "2m"})
 
 

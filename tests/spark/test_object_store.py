@@ -169,7 +169,7 @@ def test_who_has_no_key_is_told_so(lake, url, server, session):
     lake.create("x").append(pa.table({"n": [1]}))
     options = flat(server.options) | {"store.access_key_id": "another"}
     reader = session.read.format("trueline").options(**options).option("workspace", url)
-    with pytest.raises(StoreError, match="check the address, the rights") as caught, translated():
+    with pytest.raises(StoreError, match="check address, permissions") as caught, translated():
         reader.option("dataset", "x").load()
     assert SECRET not in str(caught.value)
 

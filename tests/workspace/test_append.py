@@ -140,7 +140,7 @@ def test_required_columns_must_be_there_and_full(ws):
     ds = ws.create("x", schema=pa.schema([pa.field("a", pa.int64(), nullable=False)]))
     with pytest.raises(SchemaError, match="- a: Int64 is missing"):
         ds.append(pa.table({"b": [1]}))
-    with pytest.raises(SchemaError, match="1 missing values"):
+    with pytest.raises(SchemaError, match="1 null values"):
         ds.append(pa.table({"a": [1, None]}))
     assert ds.append(pa.table({"a": [1]})).rows == 1
 
@@ -155,7 +155,7 @@ def test_a_column_named_like_a_system_column_is_refused_with_the_remedy(ds, name
 
 
 def test_a_column_without_a_type_cannot_define_a_dataset(ds):
-    with pytest.raises(SchemaError, match="every value is missing"):
+    with pytest.raises(SchemaError, match="every value is null"):
         ds.append([{"x": None}])
 
 

@@ -100,7 +100,7 @@ def test_a_commit_is_named_by_its_hash_or_by_enough_of_it(ds):
 
 @pytest.mark.parametrize("name", ["", "abc", "zzzz", "f1620", "0" * 64, "f1620" + "0" * 64, None, 7])
 def test_what_names_no_commit_is_refused(ds, name):
-    with pytest.raises(InputError, match=r"hash|block|names no commit|fits"):
+    with pytest.raises(InputError, match=r"hash|block|does not name a commit|matches"):
         ds.commit(name)
 
 
@@ -108,7 +108,7 @@ def test_a_name_that_fits_several_blocks_is_refused(ds, monkeypatch):
     ds.append(pa.table({"x": [1]}))
     # Two hashes of which four characters are equal would take 256 blocks, on average.
     monkeypatch.setattr(ds.chain, "entries_like", lambda **_: list(ds.chain.entries()))
-    with pytest.raises(InputError, match="fits 4 blocks") as caught:
+    with pytest.raises(InputError, match="matches 4 blocks") as caught:
         ds.commit("abcd")
     assert caught.value.code == "AmbiguousPosition"
 

@@ -109,7 +109,7 @@ def test_errors_are_ours_and_say_where(shop):
     assert (caught.value.line, caught.value.column) == (2, 3)
     with pytest.raises(QueryError, match="nowhere"):
         shop.sql("select * from nowhere")
-    with pytest.raises(InputError, match="names no commit"):
+    with pytest.raises(InputError, match="does not name a commit"):
         shop.sql("select * from `sales@zzzz`")
     with pytest.raises(InputError, match="no dataset 'nowhere'"):
         shop.sql("select * from `nowhere@2026-01-01`")

@@ -300,7 +300,7 @@ class CommitRecord:
 
     @property
     def files(self) -> list[tuple[str, str]]:
-        """The name and hash of each file the commit took in; what is not of that form is passed over."""
+        """The name and hash of each file the commit appended; what is not of that form is passed over."""
         listed = (self.notes or {}).get("files")
         if not isinstance(listed, list):
             return []

@@ -84,7 +84,7 @@ class Chain:
         self._lock = threading.RLock()
         self._tail: Tail | None = None
 
-    # --- where it stands --------------------------------------------------------
+    # --- where it is now --------------------------------------------------------
 
     @property
     def head(self) -> Multihash | None:
@@ -243,14 +243,14 @@ class Chain:
         return self.block(entry.hash) if entry else None
 
     def file(self, content: Multihash) -> Entry | None:
-        """Return the newest block that took in a file with these bytes."""
+        """Return the newest block that appended a file with these bytes."""
         if self.tail() is None:
             return None
         number = self._guarded(lambda: self._index.file(content))
         return self.entry_number(number) if number is not None else None
 
     def file_named(self, name: str) -> tuple[Multihash, Entry] | None:
-        """Return the hash of the newest file of a name that was taken in, and the block that did."""
+        """Return the hash of the newest file of a name that was appended, and the block that did."""
         if self.tail() is None:
             return None
         found = self._guarded(lambda: self._index.file_named(name))
@@ -258,7 +258,7 @@ class Chain:
         return (Multihash(found[0]), entry) if found is not None and entry is not None else None
 
     def at_time(self, time_us: int) -> Entry | None:
-        """Return the last commit end recorded at or before a moment (microseconds from 1970)."""
+        """Return the last commit end recorded at or before a time (microseconds from 1970)."""
         if self.tail() is None:
             return None
         return self._guarded(lambda: self._index.at_time(time_us))
@@ -332,7 +332,7 @@ class Chain:
         self._guarded(lambda: self._index.forget_seen(*heads))
 
     def rebuild_index(self) -> int:
-        """Throw the index away and make it anew; returns how many blocks it holds."""
+        """Delete the index and rebuild it; returns how many blocks it holds."""
         with self._lock:
             self._index.discard()
             self._tail = None
@@ -384,7 +384,7 @@ class Chain:
         return entry
 
     def _guarded(self, ask: Callable[[], T]) -> T:
-        """Ask the index; if it is damaged make it anew, if its place is unusable keep it in memory."""
+        """Ask the index; if it is damaged rebuild it, if its folder is unusable keep it in memory."""
         problem: Exception | None = None
         for _ in range(4):
             try:
@@ -396,7 +396,7 @@ class Chain:
                 self._index.discard()
             except Unusable as error:
                 problem, self._index = error, self._index.in_memory()
-        remedy = "see that its folder can be written and has room, then try again"
+        remedy = "check that its folder is writable and has free space, then try again"
         raise StoreError(f"the index of {self.store.location} cannot be kept: {problem}", remedy=remedy)
 
     def _load(self, head: Multihash | None) -> Tail | None:

@@ -50,7 +50,7 @@ class Extra(Record):
         try:
             value = json.loads(self.entries, parse_constant=_no_constant, parse_float=_finite)
             if "\\u" in self.entries:
-                # An escape can name half a character, which no text can hold.
+                # An escape can name half of a surrogate pair, which no text can hold.
                 json.dumps(value, ensure_ascii=False).encode()
             _bounded(self.entries, value)
         except (ValueError, RecursionError) as error:
@@ -238,7 +238,7 @@ class Map(Record):
 
 
 class Null(Plain):
-    """Nothing."""
+    """A column of nulls only."""
 
     __slots__ = ()
     KIND: ClassVar[str] = "Null"
@@ -246,7 +246,7 @@ class Null(Plain):
 
 @dataclass(frozen=True, slots=True)
 class Option(Record):
-    """A value of a type, or missing."""
+    """A value of a type, or null."""
 
     KIND: ClassVar[str] = "Option"
     inner: DataType
@@ -270,7 +270,7 @@ class Time(Record):
 
 @dataclass(frozen=True, slots=True)
 class Timestamp(Record):
-    """A moment, shown in a time zone."""
+    """A point in time, shown in a time zone."""
 
     KIND: ClassVar[str] = "Timestamp"
     unit: TimeUnit = TimeUnit.Millisecond

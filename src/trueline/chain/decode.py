@@ -122,7 +122,7 @@ def _text(raw: bytes, start: int, stop: int) -> str:
 def _moment(raw: bytes, start: int, stop: int) -> Instant:  # noqa: ARG001
     year, ordinal, _, seconds, nanoseconds = _parts(raw, start)
     if not Instant.parts_are_valid(year, ordinal, seconds, nanoseconds):
-        raise malformed(f"the time at {start} is not a moment")
+        raise malformed(f"the time at {start} is not a valid time")
     return Instant.from_parts(year, ordinal, seconds, nanoseconds)
 
 
@@ -208,7 +208,7 @@ class Reader:
         """Count what is handed out."""
         self.budget -= amount
         if self.budget < 0:
-            self.fail("its parts overlap so often that it unfolds beyond its size")
+            self.fail("its parts overlap so often that it decodes to more than its size")
 
     def word(self, at: int) -> int:
         """Read a length, count or offset."""
@@ -221,7 +221,7 @@ class Reader:
         """Follow the offset stored at a place."""
         target = at + self.word(at)
         if target + 4 > self.end:
-            self.fail(f"an offset at {at} points outside")
+            self.fail(f"an offset at {at} points outside the block")
         return target
 
     def tag(self, at: int) -> int:
@@ -233,11 +233,11 @@ class Reader:
         raw = self.raw
         vtable: int = at - _i32(raw, at)[0]
         if vtable < self.begin or vtable + 4 > self.end:
-            self.fail(f"the table at {at} has its layout outside")
+            self.fail(f"the table at {at} has its vtable outside the block")
         length: int = _u16(raw, vtable)[0]
         size: int = _u16(raw, vtable + 2)[0]
         if length < 4 or length & 1 or vtable + length > self.end or size < 4 or at + size > self.end:
-            self.fail(f"the table at {at} has an impossible layout")
+            self.fail(f"the table at {at} has an impossible vtable")
         count = (length - 4) >> 1
         if count >= 64:
             self.fail(f"the table at {at} has {count} fields")
@@ -297,7 +297,7 @@ class Reader:
         return self.make(plan.of, values)
 
     def union(self, kind: OneOf, at: int, slots: tuple[int, int], size: int, depth: int) -> Any:
-        """Read a union: a tag and the record it tells."""
+        """Read a union: a tag and the record it names."""
         tag_slot, value_slot = slots
         if not tag_slot and not value_slot:
             return None

@@ -84,7 +84,7 @@ class Tail(NamedTuple):
 
     @property
     def position(self) -> Position:
-        """Where a reader of the whole chain stands."""
+        """The position of a reader of the whole chain."""
         return Position(self.head, self.last_offset)
 
     @property
@@ -163,7 +163,7 @@ def next_add_data(tail: Tail, **new: Any) -> AddData:
 
 
 def next_inputs(tail: Tail, positions: Mapping[DatasetId, Position]) -> tuple[ExecuteTransformInput, ...]:
-    """Return the half-open intervals from where each declared input stood to where it is now."""
+    """Return the half-open intervals from where each declared input was to where it is now."""
     if tail.transform is None:
         raise InputError("the dataset has no transform", remedy="append SetTransform first")
     taken = tail.taken

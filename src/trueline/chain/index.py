@@ -1,4 +1,4 @@
-"""A private map of one chain: finds blocks without walking, and can always be made anew.
+"""A private map of one chain: finds blocks without walking, and can always be rebuilt.
 
 It only says where things are. What they are is read from the blocks, whose
 hashes prove them; a row that does not check out means the file is damaged.
@@ -44,7 +44,7 @@ TYPE_NUMBERS: dict[type, int] = {event: number for number, event in enumerate(_T
 _DATA_TYPES = frozenset({TYPE_NUMBERS[AddData], TYPE_NUMBERS[ExecuteTransform]})
 # `before` links a row to the one before it of the same type, `data` to the newest data event, `rare` to
 # the newest other event, whose own row in `rare` lists the newest of every type. So whatever is asked for is
-# found by sequence number, and a row that was lost is missed.
+# found by sequence number, and a row that was lost is noticed.
 # The last digits of a digest, the very last first: people see the end of a hash and write it, or some of it.
 _SHORT = 8
 _BACKWARDS = "||".join(f"substr(hex(substr(hash,29,4)),{_SHORT - i},1)" for i in range(_SHORT))
@@ -180,7 +180,7 @@ class Index:
         return self._rows(query, after, upto, size)
 
     def at_time(self, time_us: int) -> Entry | None:
-        """Return the last commit end recorded at or before a moment; times do not go back along a chain."""
+        """Return the last commit end recorded at or before a time; times do not go back along a chain."""
         low, high = -1, (tip.sequence_number if (tip := self.tip()) else -1)
         while low < high:
             middle = (low + high + 1) // 2
@@ -239,7 +239,7 @@ class Index:
         return rows[0][0] if (rows := self._rows("SELECT seq FROM token WHERE key = ?", key)) else None
 
     def file(self, content: str) -> int | None:
-        """Return the sequence number of the newest block that took in a file with these bytes."""
+        """Return the sequence number of the newest block that appended a file with these bytes."""
         rows = self._rows("SELECT max(seq) FROM file WHERE hash = ?", content)
         return rows[0][0] if rows else None
 
@@ -263,7 +263,7 @@ class Index:
             connection.execute("INSERT OR REPLACE INTO meta VALUES ('last', ?)", (f"{first} {self._boot}",))
 
     def truncate(self, after: int, *, if_still: Callable[[], bool]) -> None:
-        """Forget what follows a sequence number (-1: all), if that is still right once nobody else writes."""
+        """Forget what follows a sequence number (-1: all), if it is still right once nothing else writes."""
         with self._writing() as connection:
             if not if_still():
                 return
@@ -286,7 +286,7 @@ class Index:
             write_seen(connection, [each for each in others if self.find(each.head) is None])
 
     def discard(self) -> None:
-        """Throw the index away, file and all; what it still knows of heads goes into the next one."""
+        """Delete the index with its file; what it still knows of heads goes into the next one."""
         with self._lock:
             if self.place is None or self.place.exists():
                 with suppress(Damaged, Unusable, sqlite3.Error):
@@ -401,7 +401,7 @@ class Index:
         return connection
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        # It can be made anew, so it need not be durable; the chain is.
+        # It can be rebuilt, so it need not be durable; the chain is.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = OFF")
         connection.execute("BEGIN IMMEDIATE")
@@ -469,7 +469,7 @@ def _as_damage() -> Iterator[None]:
 
 
 def _boot() -> str:
-    """Tell one start of this machine from the next, empty where the system does not say."""
+    """Return an identifier of this boot of the machine, empty where the system does not say."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:

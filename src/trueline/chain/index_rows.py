@@ -17,7 +17,7 @@ _MOST_SEEN: Final = 64
 
 
 class Damaged(Exception):
-    """The index does not hold what it should; it is thrown away and made anew."""
+    """The index does not hold what it should; it is deleted and rebuilt."""
 
 
 class Unusable(Exception):

@@ -1,4 +1,4 @@
-"""A moment in time to the nanosecond, as blocks carry it."""
+"""A point in time to the nanosecond, as blocks carry it."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Instant(int):
         if not _MIN_NS <= nanoseconds <= _MAX_NS:
             raise InputError(
                 f"{nanoseconds} ns from 1970 is outside the years 1 to 9999",
-                remedy="give a moment between 0001-01-01 and 9999-12-31",
+                remedy="give a time between 0001-01-01 and 9999-12-31",
             )
         return int.__new__(cls, nanoseconds)
 
     @classmethod
     def now(cls) -> Instant:
-        """Return the present moment of the system clock."""
+        """Return the current time of the system clock."""
         return int.__new__(cls, time.time_ns())
 
     @classmethod
@@ -82,7 +82,7 @@ class Instant(int):
             )
         except (ValueError, OverflowError) as error:
             raise InputError(
-                f"{text!r} is not a moment: {error}", remedy="check day and hour", text=text
+                f"{text!r} is not a valid time: {error}", remedy="check day and hour", text=text
             ) from None
         return cls(whole + int((match[7] or "").ljust(9, "0")))
 
@@ -95,7 +95,7 @@ class Instant(int):
 
     @staticmethod
     def parts_are_valid(year: int, ordinal: int, seconds: int, nanoseconds: int) -> bool:
-        """Say whether year, day of the year (from 1), second of the day and nanosecond make a moment."""
+        """Say whether year, day of the year (from 1), second of the day and nanosecond make a valid time."""
         if not 1 <= year <= 9999 or seconds >= 86_400 or nanoseconds >= 1_000_000_000:
             return False
         leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)

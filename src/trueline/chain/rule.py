@@ -43,7 +43,7 @@ CODES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that a block breaks: which, how, and what would mend it."""
+    """A rule that a block breaks: which, how, and what would fix it."""
 
     rule: str
     problem: str
@@ -68,7 +68,7 @@ class InputChain(Protocol):
     """What the rules ask of the chain of an input."""
 
     def sequence_of(self, block: Multihash) -> int | None:
-        """Return where a block stands on the present branch, None if it is not on it."""
+        """Return the number of a block on the present branch, None if it is not on it."""
 
     def last_offset_at(self, block: Multihash) -> int | None:
         """Return the dataset's last offset at a block of the present branch."""
@@ -95,7 +95,7 @@ def breaks(rule: str, problem: str, remedy: str) -> Finding:
     return Finding(f"chain:{rule}", problem, remedy)
 
 
-# A tuple: a union would be made anew for every block that is checked.
+# A tuple: a union would be built again for every block that is checked.
 _OF_DERIVATIVES = (SetTransform, ExecuteTransform)
 
 
@@ -157,13 +157,13 @@ def r6_events_fit_the_kind(step: Step, event: Any) -> Findings:
         assert step.kind is not None
         yield breaks(
             "R6",
-            f"{event.KIND} belongs into a {fitting.name} dataset, this one is {step.kind.name}",
+            f"{event.KIND} belongs in a {fitting.name} dataset, this one is {step.kind.name}",
             f"append it to a {fitting.name} dataset",
         )
 
 
 def check_link(store: Store, tail: Tail | None, block: Block) -> None:
-    """Tell a block that continues something unknown (C5) from one that comes too late (C8)."""
+    """Distinguish a block that continues something unknown (C5) from one that comes too late (C8)."""
     previous = block.prev_block_hash
     if tail is None or previous is None or previous == tail.head or isinstance(block.event, Seed):
         return

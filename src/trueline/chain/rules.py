@@ -189,12 +189,12 @@ def t2_inputs_are_in_declared_order(step: Step, event: ExecuteTransform) -> Find
         yield breaks(
             "T2",
             f"inputs must be listed in the order of SetTransform: {declared}, not {given}",
-            "list every declared input once, in declared order, also those without news",
+            "list every declared input once, in declared order, also those with nothing new",
         )
 
 
 def t4_to_t8_inputs_continue(step: Step, event: ExecuteTransform) -> Findings:
-    """T4 to T8 with R2, R3 and R7: each input, found by its id, goes on where it stood."""
+    """T4 to T8 with R2, R3 and R7: each input, found by its id, continues where it was."""
     assert step.tail
     first = not isinstance(step.tail.data, ExecuteTransform)
     before = step.tail.taken
@@ -312,14 +312,14 @@ def check(
     alone, placed = _RULES[type(event)]
     for rule in alone:
         yield from rule(step, event)
-    # Without a place in the chain the other rules have nothing to hold it against.
+    # Without a place in the chain the other rules have nothing to compare it with.
     if tail is not None and not isinstance(event, Seed):
         for rule in placed:
             yield from rule(step, event)
 
 
 def not_checked(block: Block, inputs: Mapping[DatasetId, InputChain] | None) -> tuple[str, ...]:
-    """Name the rules that could not be checked because an input's chain is not at hand."""
+    """Name the rules that could not be checked because an input's chain is not available."""
     if not isinstance(block.event, ExecuteTransform):
         return ()
     known = inputs or {}

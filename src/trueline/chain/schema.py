@@ -60,7 +60,7 @@ def from_arrow(schema: pa.Schema) -> t.DataSchema:
 
 
 def _members(fields: list[pa.Field], path: str) -> tuple[t.DataField, ...]:
-    """Describe columns, or members of a struct, which are told apart by their names."""
+    """Describe columns, or members of a struct, which are distinguished by their names."""
     seen: set[str] = set()
     for field in fields:
         if field.name in seen:
@@ -126,7 +126,7 @@ def to_arrow(schema: t.DataSchema, *, annotated: bool = False) -> pa.Schema:
         except (pa.ArrowException, ValueError, OverflowError) as error:
             check_memory(error, "reading the schema")
             raise SchemaError(
-                f"column {field.name!r} cannot be held by Arrow: {error}",
+                f"column {field.name!r} cannot be represented in Arrow: {error}",
                 remedy="use a type within Arrow's limits",
                 column=field.name,
             ) from None
@@ -184,7 +184,7 @@ def _arrow_type(kind: Any) -> pa.DataType:
             return pa.map_(_arrow_type(key), _arrow_field("value", value), keys_sorted=bool(keys_sorted))
         case t.Option(inner):
             return _arrow_type(inner)
-    raise SchemaError(f"the type {kind} has no Arrow form", remedy="use another type")
+    raise SchemaError(f"the type {kind} has no Arrow equivalent", remedy="use another type")
 
 
 def read_raw(raw: bytes) -> t.DataSchema:
@@ -299,7 +299,7 @@ def _type_with_annotations(kind: Any, given: Any) -> Any:
 
 
 def repeated(fields: tuple[t.DataField, ...], path: str) -> Iterator[str]:
-    """Yield the names that stand for more than one column, or more than one member of a struct."""
+    """Yield the names of more than one column, or more than one member of a struct."""
     seen: set[str] = set()
     for field in fields:
         if field.name in seen:

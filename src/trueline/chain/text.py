@@ -249,7 +249,7 @@ def _utf8(item: str) -> str:
         item.encode()
     except UnicodeEncodeError as error:
         raise InputError(
-            f"text that is not Unicode: {error.reason}", remedy="remove the half character"
+            f"text that is not Unicode: {error.reason}", remedy="remove the unpaired surrogate"
         ) from None
     return item
 

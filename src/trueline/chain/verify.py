@@ -53,7 +53,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a verification found; `findings` are stricter rules a foreign chain breaks, which is no fault."""
+    """What a verification found; `findings` are stricter rules a foreign chain breaks, not faults."""
 
     blocks: int = 0
     objects: int = 0
@@ -105,7 +105,7 @@ def verify_blocks(
 
 
 class _IndexIsWrong(Exception):
-    """A block does not continue the one before it, so the index sent us astray."""
+    """A block does not continue the one before it, so the index is wrong."""
 
 
 def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progress: Progress | None) -> Report:
@@ -215,7 +215,7 @@ def _problem(error: Exception, block: Multihash | None, number: int | None) -> P
 
 
 class Pinned:
-    """Answers where blocks stand from pages of the index, read ahead; what is not in them is looked up.
+    """Finds the numbers of blocks in pages of the index, read ahead; what is not in them is looked up.
 
     A derivative takes its inputs forward, so its questions come in order and a
     page serves thousands of them; one by one each costs 20 µs.
@@ -229,7 +229,7 @@ class Pinned:
         self._pages: list[dict[Multihash, tuple[int, int | None]]] = [{}, {}]
 
     def sequence_of(self, block: Multihash) -> int | None:
-        """Return where a block stands, None if it is not on the branch."""
+        """Return the number of a block, None if it is not on the branch."""
         found = self._find(block)
         return found[0] if found is not None else self._chain.sequence_of(block)
 

@@ -95,7 +95,7 @@ class Nested:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """A record of one of several types, told by its tag (position from 1)."""
+    """A record of one of several types, known by its tag (position from 1)."""
 
     of: tuple[type[Record], ...]
 

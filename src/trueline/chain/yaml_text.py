@@ -132,7 +132,7 @@ def _loader() -> Any:
                 key = self.construct_object(key_node, deep=True)
                 if not isinstance(key, str | int | float | bool | None):
                     raise yaml.constructor.ConstructorError(
-                        None, None, "a key is not plain", key_node.start_mark
+                        None, None, "a key is not a plain scalar", key_node.start_mark
                     )
                 if key in seen:
                     raise yaml.constructor.ConstructorError(

@@ -179,7 +179,7 @@ def _unexpected(console: consoles.Console, error: Exception) -> int:
     if type(error).__name__ == "Abort":
         return INTERRUPTED
     try:
-        check_memory(error, "the command")
+        check_memory(error, "running the command")
     except OutOfMemory as lacking:
         tell(console, lacking.code, lacking.problem, lacking.remedy, {})
         return FAILED

@@ -1,6 +1,6 @@
-"""Positions as people give them: a commit, a hash, a moment, a day, a tag, an offset.
+"""Positions as people give them: a commit, a hash, a time, a date, a tag, an offset.
 
-Whatever is given, the answer is the end of a commit. Readers never stand
+Whatever is given, the answer is the end of a commit. Readers are never
 inside one: a commit of several parts is seen whole or not at all.
 """
 
@@ -24,7 +24,7 @@ Tags: TypeAlias = Callable[[str], Multihash | None]
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ].*")
 _OFFSET: Final = re.compile(r"offset:(\d{1,19})")
-_HELP: Final = "give a commit, a hash, a tag, a day (2026-11-13), a moment with its zone, or offset:N"
+_HELP: Final = "give a commit, a hash, a tag, a date (2026-11-13), a time with its zone, or offset:N"
 HEAD: Final = "head"
 
 
@@ -63,7 +63,7 @@ def _by_text(chain: Chain, text: str, tags: Tags | None) -> Position:
         try:
             day = date.fromisoformat(text)
         except ValueError:
-            raise InputError(f"{text!r} is not a day", remedy=_HELP, code="BadPosition") from None
+            raise InputError(f"{text!r} is not a date", remedy=_HELP, code="BadPosition") from None
         return _by_time(chain, _end_of(day), text)
     if _MOMENT.fullmatch(text):
         return _by_time(chain, Instant.parse(text), text)
@@ -95,7 +95,7 @@ def _by_time(chain: Chain, moment: Instant, given: object) -> Position:
         began = chain.block(first.hash).system_time if first else None
         raise InputError(
             f"the dataset in {chain.store.location} did not exist at {given}: it began at {began}",
-            remedy="give a later moment",
+            remedy="give a later time",
             code="BeforeTheBeginning",
         )
     return _standing(entry)
@@ -194,14 +194,16 @@ def position(chain: Chain, text: str | Commit) -> Multihash:
     if isinstance(text, Multihash):
         return _on_branch(chain, text)
     if not isinstance(text, str):
-        raise InputError(f"{text!r} names no commit", remedy="give a hash from the log", code="BadPosition")
+        raise InputError(
+            f"{text!r} does not name a commit", remedy="give a hash from the log", code="BadPosition"
+        )
     given = text.strip().lower()
     if len(given) == len(_PREFIX) + 64:
         return _on_branch(chain, Multihash(given))
     part = given.removeprefix(_PREFIX)
     if not _HEX.fullmatch(part):
         raise InputError(
-            f"{text[:80]!r} names no commit",
+            f"{text[:80]!r} does not name a commit",
             remedy="give a hash from the log, or four or more of its characters",
             code="BadPosition",
         )
@@ -217,8 +219,8 @@ def position(chain: Chain, text: str | Commit) -> Multihash:
             code="BadPosition",
         )
     raise InputError(
-        f"{text!r} fits {len(found)} blocks: {', '.join(name.short for name in found[:5])} …",
-        remedy="give more of the hash",
+        f"{text!r} matches {len(found)} blocks: {', '.join(name.short for name in found[:5])} …",
+        remedy="give more characters of the hash",
         code="AmbiguousPosition",
         found=tuple(found),
     )

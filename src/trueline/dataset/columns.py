@@ -10,7 +10,7 @@ from trueline.chain.schema import show
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column by name and type; `optional` where a value may be missing."""
+    """A column by name and type; `optional` where a value may be null."""
 
     name: str
     type: str

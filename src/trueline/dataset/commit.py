@@ -296,7 +296,7 @@ RESERVED = "trueline/"
 
 
 def is_text(value: str) -> bool:
-    """Say whether a value can be stored as text: names of files may hold bytes that are none."""
+    """Say whether a value can be stored as text: names of files may hold bytes that are not text."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""A dataset as it stands at the end of a commit: columns, key, and what is named there."""
+"""A dataset as it is at the end of a commit: columns, key, and what is named there."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Standing:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that tell rows apart, none for append."""
+        """The columns that identify a row, none for append."""
         return tuple(getattr(self.merge, "primary_key", ()))
 
     @property
@@ -108,7 +108,7 @@ class Standing:
     def state(self) -> State | None:
         """The state kept at this commit; None if there is none, or not all of it is there.
 
-        State is a cache: whoever finds it gone computes the rows from the events.
+        State is a cache: a reader that finds it gone computes the rows from the events.
         """
         if self.tail.checkpoint is None:
             return None

@@ -60,16 +60,18 @@ def source(
     """
     given: object = location
     if not isinstance(given, str | os.PathLike) or not os.fspath(given).strip():
-        raise InputError(f"a source is {location!r:.80}", remedy="give a path, a pattern or a URL")
+        raise InputError(f"{location!r:.80} is not a source", remedy="give a path, a pattern or a URL")
     limits: tuple[tuple[str, object], ...] = (("max_bad", max_bad), ("max_bytes", max_bytes))
     for what, limit in limits:
         if limit is not None and (not isinstance(limit, int | float) or not 0 <= limit < 1 << 63):
-            raise InputError(f"{what} is {limit!r:.80}", remedy="give a number")
+            raise InputError(f"{what} is {limit!r:.80}, not a number from 0 on", remedy="give a number")
     if reader is not None:
         from trueline.readers import Reader as Kind
 
         if not isinstance(reader, Kind):
-            raise InputError(f"reader is {reader!r:.80}", remedy="give trueline.csv(...), .json(...) …")
+            raise InputError(
+                f"reader is {reader!r:.80}, not a reader", remedy="give trueline.csv(...), .json(...) …"
+            )
     return DeclaredSource(os.fspath(location), reader, max_bad, max_bytes)
 
 
@@ -197,7 +199,10 @@ def matching(fetch: FetchFilesGlob, base: Path | None) -> list[Source]:
     folder = placed(_stem(path), base)
     if not folder.is_dir():
         raise InputError(
-            f"there is no folder {folder}", remedy="make it, or mend the source", code="NoSuchFile", path=path
+            f"there is no folder {folder}",
+            remedy="create it, or fix the path of the source",
+            code="NoSuchFile",
+            path=path,
         )
     names = glob(path, root_dir=root, recursive=True)  # noqa: PTH207 (absolute or not)
     found = sorted(Path(name).as_posix() for name in names if placed(name, base).is_file())
@@ -219,7 +224,7 @@ def _stem(path: str) -> str:
 
 
 def placed(path: str, base: Path | None) -> Path:
-    """Return where a recorded path leads."""
+    """Return the path that a recorded one means here."""
     if Path(path).is_absolute():
         return Path(path)
     if base is None:
@@ -235,7 +240,7 @@ def placed(path: str, base: Path | None) -> Path:
 
 
 def reader_for_source(asked: DeclaredSource, fetch: FetchUrl | FetchFilesGlob, base: Path | None) -> Reader:
-    """Return the reader of a new source: the one given, or the one the names' ending tells."""
+    """Return the reader of a new source: the one given, or the one for the ending of the names."""
     if asked.reader is not None:
         return asked.reader
     from trueline.dataset.append.files import reader_for
@@ -249,7 +254,7 @@ def reader_for_source(asked: DeclaredSource, fetch: FetchUrl | FetchFilesGlob, b
         names = [tells] if Path(fetch.path).suffix not in ("", ".*") else matching(fetch, base)
     if not names:
         raise InputError(
-            f"how to read {asked.location} is not known: nothing is there yet",
+            f"how to read {asked.location} is not known: no file is there yet",
             remedy="give trueline.source(path, reader=trueline.csv(...))",
             code="UnknownFormat",
         )

@@ -86,13 +86,15 @@ class Definition:
         """Check what was asked for; paths of a source below the folder `base` are kept relative to it."""
         if not isinstance(merge, Append | Ledger | Snapshot | Changelog | Upsert):
             raise InputError(
-                f"merge is {merge!r}",
+                f"merge is {merge!r}, not a merge strategy",
                 remedy="use trueline.merge.append(), or ledger, snapshot, changelog or upsert with a key",
                 code="UnknownMergeStrategy",
             )
         for what, value in (("event_time", event_time), ("description", description)):
             if value is not None and (not isinstance(value, str) or not value.strip()):
-                raise InputError(f"{what} is {value!r}", remedy="give text, or leave it out")
+                raise InputError(
+                    f"{what} is {value!r}, which is empty or not text", remedy="give text, or leave it out"
+                )
         assert event_time is None or isinstance(event_time, str)
         assert description is None or isinstance(description, str)
         _not_a_system_column(event_time)
@@ -215,7 +217,7 @@ def check_options(checks: Sequence[object], on_change: object) -> None:
         raise InputError("checks are not run by this version", remedy="leave checks out", code="NoChecks")
     if on_change != "error":
         raise InputError(
-            f"on_change is {on_change!r}: a root holds what was recorded and cannot be made anew",
+            f"on_change is {on_change!r}: a root holds what was recorded and cannot be rebuilt",
             remedy='leave it at "error", and choose another name for another definition',
         )
 
@@ -225,7 +227,7 @@ def exists_otherwise(name: str, differences: list[str]) -> DatasetExists:
     return DatasetExists(
         f"dataset {name!r} exists with another definition\n"
         + "\n".join(f"    {line}" for line in differences),
-        remedy=f"use ws[{name!r}] to have it as it is, or choose another name",
+        remedy=f"use ws[{name!r}] to open it as it is, or choose another name",
         name=name,
         differences=tuple(differences),
     )
@@ -343,7 +345,7 @@ class Addendum:
 
     @classmethod
     def from_text(cls, text: str) -> Addendum:
-        """Read the document; what is not understood is an error, for rows would be taken in wrongly."""
+        """Read the document; what is not understood is an error, for rows would be read wrongly."""
         try:
             value = json.loads(text)
         except (ValueError, RecursionError):
@@ -393,7 +395,7 @@ def addendum_at(tail: Tail) -> Addendum:
 
 
 def lateness_shown(chain: Chain) -> str | None:
-    """Say how late rows may come, as it is written ("2h"); None if nothing was said, or not so that we know.
+    """Say how late rows may come, as it is written ("2h"); None if that is not said or not known here.
 
     Looking at a dataset must not fail for a document that only adding to it needs.
     """
@@ -410,7 +412,7 @@ def _items(event: SetAttachments | None) -> tuple[AttachmentEmbedded, ...]:
 
 def _damaged(why: str) -> InputError:
     return InputError(
-        f"the attachment {PATH} cannot be understood: {why}",
+        f"the attachment {PATH} cannot be read: {why}",
         remedy="it was not written by this software; replace the attachment",
         code="BadAddendum",
     )

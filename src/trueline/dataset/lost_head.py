@@ -1,4 +1,4 @@
-"""A dataset whose head is gone: told from the leftovers of a creation that never finished."""
+"""A dataset whose head is gone, as opposed to the leftovers of a creation that never finished."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class DatasetKey:
         return cls(DatasetId.from_bytes(_ED25519 + public), bytes(private))
 
     def private_bytes(self) -> bytes:
-        """The 32 private bytes; whoever holds them can speak for the dataset."""
+        """The 32 private bytes; who holds them can sign for the dataset."""
         return self._private
 
 

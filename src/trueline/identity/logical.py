@@ -3,7 +3,7 @@
 It depends on column names, order, nesting, types and values, and on the order
 of rows. It does not depend on nullability flags, metadata, encodings, how
 rows are split into batches, or whether text is Utf8, LargeUtf8 or Utf8View.
-Bytes are hashed as they are: whoever writes a slice gives NaN one bit pattern first; -0.0 stays.
+Bytes are hashed as they are: the writer of a slice gives NaN one bit pattern first; -0.0 stays.
 
 Each leaf column has its own sha3-256, over its type and then one byte form
 per value; `elements` builds those forms for a whole array at a time.
@@ -414,7 +414,7 @@ def _cut(data: pa.Buffer, width: int, count: int, valid: Bits | None) -> Element
 
 
 def _with_headers(numbers: Ints, valid: Bits | None, values: Elements) -> Elements:
-    """Put each number in front of its value; where a value is null a zero byte stands for both."""
+    """Put each number in front of its value; where a value is null there is one zero byte instead of both."""
     count = len(numbers)
     headers = _cut(pa.py_buffer(numbers), 8, count, valid)
     # Header, value, header, value …: both sides have an empty string where the other one is taken.

@@ -27,7 +27,7 @@ _5, _A1, _A2, _C1, _C2, _FORK = (np.uint64(value) for value in (5, A1, A2, C1, C
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RowIds:
-    """A column of row ids as two arrays of unsigned words, which nobody may change.
+    """A column of row ids as two arrays of unsigned words, which are read only.
 
     >>> ids = RowIds.range(0, 3)
     >>> ids.fork()[1] == RowId(1).fork(), len(ids[1:]), ids.combine(RowId(7))[2]
@@ -53,7 +53,7 @@ class RowIds:
         """Return `n` consecutive ids, as the rows of a source have them (view:C78)."""
         first = start if isinstance(start, RowId) else RowId(start)
         if n < 0 or (first.high << 64 | first.low) + n > 1 << 128:
-            raise _refused(f"there are no {n} ids from {first} on")
+            raise _refused(f"there are not {n} ids from {first} on: ids have 128 bits")
         low = np.arange(n, dtype=np.uint64)
         low += np.uint64(first.low)
         high = np.full(n, first.high, dtype=np.uint64)
@@ -89,7 +89,7 @@ class RowIds:
         if array.type != pa.binary(16):
             raise _refused(f"row ids are stored as fixed_size_binary[16], not {array.type}")
         if array.null_count:
-            raise _refused(f"{array.null_count} of {len(array)} row ids are missing")
+            raise _refused(f"{array.null_count} of {len(array)} row ids are null")
         if isinstance(array, pa.ChunkedArray):
             return cls.concat([cls.from_arrow(chunk) for chunk in array.chunks])
         if len(array) == 0:

@@ -1,1 +1,1 @@
-"""What touches arrays and rows, and knows nobody above it."""
+"""Work on arrays and rows; it imports nothing of the rooms above it."""

@@ -222,7 +222,7 @@ def _of_spans(words: Words, spans: Spans, better: np.ufunc) -> Words:
 
 
 def _from_words(words: Words, none: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
-    """Turn words of an order into the values they stand for."""
+    """Turn words of an order into the values they encode."""
     if pa.types.is_floating(kind.arrow):
         bits = np.where(words & _SIGN, words ^ _SIGN, ~words)
         return pa.array(bits.view(np.float64), mask=none).cast(kind.arrow)

@@ -1,6 +1,6 @@
 """Rows on their way: chunks of them in memory, and pieces that one reader reads chunk by chunk.
 
-A view put after itself forty times has 2**40 pieces; whoever reads the first rows needs one of them. So long
+A view put after itself forty times has 2**40 pieces; a reader of the first rows needs one of them. So long
 sequences of pieces make what they are asked for.
 """
 
@@ -61,7 +61,7 @@ class Chunk:
         return Chunk(kept, tuple(array.filter(chosen) for array in self.arrays), ids)
 
     def select(self, places: Sequence[int], *, ids: bool = True) -> Chunk:
-        """Return some of the arrays, by where they stand here."""
+        """Return some of the arrays, by their positions here."""
         return Chunk(self.rows, tuple(self.arrays[place] for place in places), self.ids if ids else None)
 
 

@@ -134,7 +134,7 @@ def normal(limbs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def rounded(limbs: npt.NDArray[np.int64], unit: int) -> Numbers:
     """Return numbers of 32-bit limbs, lowest first, times 2 to the power of `unit`, as nearest doubles."""
     negative = normal(limbs)[-1] < 0
-    # Two more limbs, so that three can be looked at wherever the highest one is.
+    # Two more limbs, so that three can be looked at whichever is the highest one.
     size = normal(np.where(negative, -limbs, limbs)).astype(np.uint64)
     size = np.concatenate([np.zeros((2, size.shape[1]), np.uint64), size])
     used = size != 0
@@ -143,7 +143,7 @@ def rounded(limbs: npt.NDArray[np.int64], unit: int) -> Numbers:
     a, b, c = (size[top - down, columns] for down in (0, 1, 2))
     bits = np.frexp(a.astype(np.float64))[1].astype(np.uint64)
     word = (a << (np.uint64(64) - bits) % np.uint64(64)) | (b << (np.uint64(32) - bits)) | (c >> bits)
-    # What is below the word only matters as being there or not: one bit stands for it.
+    # What is below the word only matters as being there or not: one bit says that.
     below = np.cumsum(used, axis=0)
     rest = (c & ((np.uint64(1) << bits) - np.uint64(1))) != 0
     rest |= np.where(top >= 3, below[np.maximum(top - 3, 0), columns] > 0, False)

@@ -29,7 +29,7 @@ from trueline.kernel.value_hash import Salt, hash_ids, hash_values
 _STRETCHES: Final = 4
 # Rows are written and put together so many bytes at a time at least, however small the budget.
 _LEAST: Final = 512
-# Pieces for each thread, where a reader has no wish.
+# Pieces for each thread, where a reader does not say how many.
 _PIECES: Final = 2
 # Bytes of rows that are put together at a time.
 _BYTES: Final = 64 << 20
@@ -95,8 +95,8 @@ def memory_budget() -> int:
         return _DEFAULT_MB << 20
     if not given.isdecimal() or not int(given):
         raise InputError(
-            f"{MEMORY_VARIABLE} is {given!r}",
-            remedy="give a number of megabytes from 1 on",
+            f"{MEMORY_VARIABLE} is {given!r}, which is not a number of megabytes",
+            remedy="give a whole number, 1 or more",
             code="ConfigError",
         )
     return min(int(given), _MOST_MB) << 20
@@ -369,7 +369,7 @@ def in_order_again(
 class Once(Generic[T]):
     """Something that is made when it is first asked for, by one thread, for all who ask.
 
-    It can be pickled before: whoever gets it makes it anew.
+    It can be pickled before: the receiver makes its own.
     """
 
     def __init__(self, make: Callable[[], T]) -> None:
@@ -401,7 +401,7 @@ class Once(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class SharedPiece:
-    """One part of what is made once; whoever reads the first part makes all of them."""
+    """One part of what is made once; the first reader of a part makes all of them."""
 
     shared: Once[Any]
     number: int

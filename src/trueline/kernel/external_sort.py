@@ -20,7 +20,7 @@ from trueline.kernel.spill import SpilledChunk, SpillFolder, store
 
 # A row's position is the number of its stretch of the input and its number there.
 _STRETCH: Final = 40
-# Rows of a run that stand for the others when the runs are cut.
+# Rows of a run that are sampled when the runs are cut.
 _SAMPLES: Final = 256
 
 

@@ -32,7 +32,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Keys from `first` on, before `end`; None is no bound.
+    """Keys from `first` on, before `end`; None is unbounded.
 
     >>> b"b" in KeyRange(b"a", b"c"), b"c" in KeyRange(b"a", b"c"), b"x" in KeyRange(b"a")
     (True, False, True)
@@ -72,7 +72,7 @@ def splitters_by_rank(keys: Sequence[bytes], parts: int) -> list[bytes]:
 def encode_keys(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pa.BinaryArray:
     r"""Return each row's key: order-preserving and injective for the types of the columns.
 
-    A missing value is refused with the rows that lack it; −0.0 and 0.0 are two
+    A null is refused with the rows that have it; −0.0 and 0.0 are two
     keys, all NaN are one, after every number.
 
     >>> keys = encode_keys(pa.table({"n": [-1, 0, 258]}), ["n"])
@@ -83,7 +83,7 @@ def encode_keys(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pa.
     """
     arrays = [_plain(table, name) for name in columns]
     if not arrays:
-        raise InputError("a key of no columns", remedy="name at least one column")
+        raise InputError("the key has no columns", remedy="name at least one column")
     missing = null_rows(arrays)
     if missing.any():
         raise null_key(columns, np.flatnonzero(missing))
@@ -96,7 +96,7 @@ def encode_keys(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pa.
 
 
 def null_rows(arrays: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
-    """Say which rows lack a value in any of the columns."""
+    """Say which rows have a null in any of the columns."""
     found = np.zeros(len(arrays[0]), dtype=bool)
     for array in arrays:
         if array.null_count:
@@ -105,7 +105,7 @@ def null_rows(arrays: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
 
 
 def rows_without_key(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Say which rows have no key, because a column of it is missing there."""
+    """Say which rows have no key, because a column of it is null there."""
     return null_rows([_plain(table, name) for name in columns])
 
 
@@ -117,8 +117,8 @@ def null_key(
     count = len(rows) if count is None else count
     more = f" and {count - len(shown):,} more" if count > len(shown) else ""
     return InputError(
-        f"{count:,} rows have no value in the key ({', '.join(columns)}): rows {shown}{more}",
-        remedy="mend these rows, or set them aside with null_keys='quarantine'",
+        f"{count:,} rows have a null in the key ({', '.join(columns)}): rows {shown}{more}",
+        remedy="fix these rows, or leave them out",
         code="NullKey",
         rows=shown,
         count=count,
@@ -210,7 +210,7 @@ def _floats(array: pa.Array) -> Bytes:
 
 
 def canonical_bits(array: pa.Array) -> npt.NDArray[Any]:
-    """The bits of floats, every NaN the same; what stands where a value is missing is not looked at."""
+    """The bits of floats, every NaN the same; what lies under a null is not looked at."""
     width = array.type.bit_width // 8
     bits = _raw(array, width).reshape(-1).view(f"u{width}")
     quiet = {2: 0x7E00, 4: 0x7FC0_0000, 8: 0x7FF8_0000_0000_0000}[width]

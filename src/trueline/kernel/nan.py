@@ -41,7 +41,7 @@ def _holds_floats(kind: pa.DataType) -> bool:
 def _chunk(array: pa.Array) -> pa.Array:
     if not _leaf_is_odd(array):
         return array
-    # Taking every row lays the values out anew from the start of their buffers, which can then be replaced.
+    # Taking every row copies the values to the start of their buffers, which can then be replaced.
     return _mended(array.take(pa.array(np.arange(len(array)))))
 
 

@@ -63,7 +63,7 @@ class PartialSums:
     nan: Whole
     up: Whole
     down: Whole
-    # How many values the largest limb may stand for since limbs were carried.
+    # How many values the largest limb may have summed since limbs were carried.
     pending: int = field(default=0)
 
     # --- making -----------------------------------------------------------------------

@@ -130,7 +130,7 @@ class ReadAhead(Generic[T]):
             return number
 
     def _fill(self, number: int) -> bool:
-        """Read a stream to its end, or until nobody wants it any more."""
+        """Read a stream to its end, or until it is no longer wanted."""
         stream = self._stream(number)
         try:
             return all(self._put(number, item) for item in stream)
@@ -149,4 +149,4 @@ class ReadAhead(Generic[T]):
 
 
 class _End:
-    """Stands in a line where its stream ends."""
+    """Marks in a queue where its stream ends."""

@@ -1,7 +1,7 @@
 """What rows are, whatever their order and however they are cut: for retries of what comes from Spark.
 
 A frame that is computed again has the same rows, but a shuffle may give them in another order. So each
-row is hashed to 64 bits and the hashes are added up. This tells accidents apart, not forgeries: whoever
+row is hashed to 64 bits and the hashes are added up. This tells accidents apart, not forgeries: who
 sends a key twice decides what is sent with it.
 """
 

@@ -202,7 +202,7 @@ def _two(older: pa.BinaryArray, newer: pa.BinaryArray) -> Ints:
 
 
 def unified(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return the columns of a schema in its order; columns the table lacks are missing in every row."""
+    """Return the columns of a schema in its order; columns the table lacks are null in every row."""
     columns: list[Any] = []
     for field in schema:
         if field.name in table.schema.names:

@@ -1,4 +1,4 @@
-"""Rows that do not fit in memory: files in a folder of their own, gone with whoever holds it."""
+"""Rows that do not fit in memory: files in a folder of their own, removed with its owner."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MEMORY_VARIABLE: Final = "TRUELINE_VIEW_MEMORY_MB"
 
 
 class SpillFolder:
-    """A temporary folder: made when something is first put there, removed when nobody holds it any more."""
+    """A temporary folder: made when something is first put there, removed when it is no longer referenced."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

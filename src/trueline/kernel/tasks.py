@@ -46,7 +46,7 @@ class Inline:
 
     def __init__(self, workers: int = 1) -> None:
         if workers < 1:
-            raise InputError(f"{workers} workers cannot work", remedy="give 1 or more")
+            raise InputError(f"{workers} workers are too few", remedy="give 1 or more")
         self.workers = workers
 
     def map(

@@ -1,7 +1,7 @@
 """Folders for rows that do not fit in memory: each goes with its owner, also one that was killed.
 
 A folder holds a file that its owner keeps locked for as long as it lives, and the system lets go of the lock
-however the owner ends. So whoever can lock it knows that the owner is gone, and removes the folder: each
+however the owner ends. So who can lock it knows that the owner is gone, and removes the folder: each
 process looks once, when it makes its first. A folder whose lock file is not there is left alone.
 """
 

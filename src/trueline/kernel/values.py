@@ -96,7 +96,7 @@ def _strange(ticks: npt.NDArray[np.int64], kind: Any, unit: str) -> npt.NDArray[
 
 
 class VectorValue:
-    """Values in a row of their own: nobody can change them, and how they are encoded makes no difference.
+    """The values of one cell: they cannot be changed, and how they are encoded makes no difference.
 
     Two are equal if they have the same items; null
     equals null, NaN equals NaN, and a list is equal to one of the same items.
@@ -187,7 +187,7 @@ class VectorValue:
             return tuple(self.to_list()[index])
         place = index + self._size if index < 0 else index
         if not 0 <= place < self._size:
-            raise IndexError(f"value {index} of a vector of {self._size}")
+            raise IndexError(f"index {index} is out of range for a vector of size {self._size}")
         if self._indices is None:
             return python(self._type.item)(self._values.slice(place, 1))[0]
         at = int(np.searchsorted(self._indices, place))

@@ -5,10 +5,10 @@ a struct for each row: `size`, `indices` in rising order, and as many `values`;
 a row whose `indices` are null is dense within it (view:C105). Entries that
 are not listed have the item's default: 0, false, the empty text (view:C106).
 
-What a source hands over is looked at once, as it comes in: a vector that is
+What a source gives is looked at once, as it comes in: a vector that is
 malformed or of the wrong length is null, like any cell that cannot be
 read, whichever columns are read (view:C37, view:C108). From there on every
-vector is well formed; a kernel that makes another one is wrong, and told so
+vector is well formed; a kernel that makes another one is wrong, which is reported
 by `checked`.
 """
 
@@ -216,7 +216,7 @@ def items_at(array: Array, kind: t.Vector, places: Ints) -> Array:
     """Return one value of each row, by its place; null where there is none."""
     found = apart(array)
     inside = found.valid & (places >= 0) & (places < found.sizes)
-    # The values stand in order of row and place: one search finds them all.
+    # The values are in order of row and place: one search finds them all.
     step = int(found.sizes.max(initial=0)) + 1
     keys = found.rows * step + found.indices
     wanted = np.arange(len(places)) * step + np.where(inside, places, 0)
@@ -306,14 +306,14 @@ def checked(array: Array, kind: t.Vector, who: str) -> Array:
     if len(wrong):
         raise SchemaError(
             f"{who} made a vector that is not {kind}: {array[int(wrong[0])].as_py()!r:.200}",
-            remedy="indices rise and stay below the size, values are as many, and every length is the type's",
+            remedy="indices ascend below the size, with one value each, and the length is that of the type",
             code="BadVector",
         )
     return array
 
 
 def malformed(array: Array, kind: t.Vector) -> Flags:
-    """Say which rows are no vectors of the type (view:C105, view:C108)."""
+    """Say which rows are not vectors of the type (view:C105, view:C108)."""
     valid = np.asarray(pc.is_valid(array))
     if not is_sparse(array):
         return valid & _wrong_size(_lengths(array), kind)

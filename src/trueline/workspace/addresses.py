@@ -1,8 +1,8 @@
-"""Which addresses a reader of the web may connect to, whoever answers there and by whatever transport.
+"""Which addresses an HTTP reader may connect to, whichever server answers there and by whatever transport.
 
-The host a user has named may be any. Where a server leads on, or a name is
-looked up anew, only public addresses count, and those the named host had at
-first: else a stranger's server could have us ask the services of this machine
+The host a user has named may be any. Where a server redirects, or a name is
+looked up again, only public addresses count, and those the named host had at
+first: otherwise a stranger's server could have us ask the services of this machine
 and of the network it is in (guard:G10).
 """
 
@@ -86,7 +86,7 @@ class Addresses:
         if self._allow_private:
             return found
         if self._known is None and host.lower() == self._home:
-            # Where the user's own address leads at first is the user's choice.
+            # What the user's own address resolves to at first is the user's choice.
             self._known = frozenset(each.ip for each in found)
         allowed = [each for each in found if is_public(each.ip) or each.ip in (self._known or ())]
         if found and not allowed:

@@ -62,7 +62,7 @@ class Config(Mapping[str, Any]):
         self._user = user
         self._text = text
         self._values = self._parse(text)
-        # What whoever holds it does when a setting was changed here.
+        # What its holder does when a setting was changed here.
         self.on_change: Callable[[], None] = lambda: None
 
     def __getitem__(self, name: str) -> Any:
@@ -154,14 +154,14 @@ class Config(Mapping[str, Any]):
         return value
 
     def confirmed(self, name: str) -> Any:
-        """Return a value that may be used: a proposal is asked about, and an error where nobody answers."""
+        """Return a value that may be used: a proposal is asked about, an error without an answer."""
         if self.is_open(name):
             shown = visible(masked_text(str(self.proposed(name))), lines=False)
             folder = shlex.quote(self._location.removesuffix(f"/{FILE}"))
             question = f"{self._location} sends work of this workspace to {shown} ({name}). Use it?"
             if not consoles.current().confirm(question):
                 raise SettingNotConfirmed(
-                    f"{self._location} proposes {name} = {shown}, which nobody has confirmed here",
+                    f"{self._location} proposes {name} = {shown}, which was not confirmed here",
                     remedy=f"`trueline -C {folder} config trust {name}` or ws.config.trust({name!r}) "
                     "confirms it; to work elsewhere give tl.open(..., spark=...), or set "
                     f"{variable('spark.master')}=local[*]",
@@ -193,7 +193,7 @@ class Config(Mapping[str, Any]):
                 f"{self._location} says format {version}; this software reads format {FORMAT}",
                 remedy="install a version of trueline that knows it"
                 if version > FORMAT
-                else "export it anew",
+                else "export it again",
                 version=version,
             )
         for name in document:
@@ -258,7 +258,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def parsed(text: str, broken: Callable[[str], ConfigError]) -> dict[str, Any]:
-    """Return the values of TOML text by dotted name; whatever is wrong with it is told by `broken`."""
+    """Return the values of TOML text by dotted name; whatever is wrong with it is reported by `broken`."""
     if text.count(".") > _MAX_DOTS:
         raise broken("is too large for a configuration")
     try:

@@ -72,7 +72,7 @@ _FEW = 64
 
 
 class Dataset:
-    """A dataset, by its name in a workspace; it always speaks of the newest commit."""
+    """A dataset, by its name in a workspace; it always shows the newest commit."""
 
     def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Inside) -> None:
         self.name = name
@@ -95,7 +95,7 @@ class Dataset:
 
     @property
     def head(self) -> Multihash:
-        """The newest block; it stands for everything before it."""
+        """The newest block; its hash covers everything before it."""
         return self._tail.head
 
     @property
@@ -133,7 +133,7 @@ class Dataset:
 
     @property
     def info(self) -> Info:
-        """Where it stands, found by a few block reads whatever the length of the chain."""
+        """Its head, rows, schema and more, found by a few block reads whatever the length of the chain."""
         tail = self._tail
         seed = self.chain.entry_number(0)
         described = self.chain.newest(SetInfo)
@@ -161,7 +161,7 @@ class Dataset:
         )
 
     def health(self) -> Health:
-        """Say how the index stands against the head, and whether a commit is in flight."""
+        """Say whether the index is at the head, and whether a commit is in flight."""
         try:
             since = self.chain.store.oldest_lease()
         except StoreError:
@@ -204,9 +204,9 @@ class Dataset:
         pass the driver), or files: a path, a glob, or a list of them, read by
         `reader` (by default chosen by their ending).
         The first rows decide the columns; later ones may leave out optional
-        columns and bring new ones. A file whose bytes were taken in before is
+        columns and bring new ones. A file whose bytes were appended before is
         passed over; a known name with other bytes is refused unless `resend`.
-        Cells that cannot be read are missing and counted; more than `max_bad`
+        Cells that cannot be read are null and counted; more than `max_bad`
         of them (a number, or below 1 a share of the rows) refuse the whole.
         `watermark` says that nothing older is expected (by default the newest
         event time less the dataset's lateness). With `idempotency_key` the same append again returns the
@@ -256,7 +256,7 @@ class Dataset:
     def view(self, at: At = None, system: bool = False) -> View:
         """View the current rows: all records, or for keyed datasets the newest of each key, in key order.
 
-        `at` is a commit, a hash or part of one, an aware datetime, a day (its
+        `at` is a commit, a hash or part of one, an aware datetime, a date (its
         end, UTC), a tag, or the offset a commit ends at; None is the newest
         commit. The view stays at that commit. With `system` the columns of the
         system are shown too.
@@ -332,7 +332,7 @@ class Dataset:
 
         The head is compared with those that were seen here before, and with
         `expected_head` for those who keep one elsewhere. `replay` computes
-        derived rows again, where there are some. `progress` is told how many
+        derived rows again, where there are some. `progress` gets how many
         blocks, then how many files, are done.
         """
         from trueline.workspace.rollback import given_head, head_problems
@@ -417,7 +417,7 @@ class Dataset:
     def push(self, url: str | os.PathLike[str], *, force: bool = False, **options: Any) -> Transferred:
         """Send it, or what is new of it, to a folder or an object store, byte for byte.
 
-        Refused where the copy there has blocks this one has not, unless `force`.
+        Refused where the copy there has blocks that this one lacks, unless `force`.
         """
         from trueline.workspace.transfer.push import push
 

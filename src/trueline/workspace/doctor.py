@@ -1,4 +1,4 @@
-"""Looking at this machine: what is there, what is missing, and how to mend it."""
+"""Looking at this machine: what is there, what is missing, and how to fix it."""
 
 from __future__ import annotations
 
@@ -99,11 +99,11 @@ def _java() -> Iterator[Check]:
 
 def _pyspark() -> Iterator[Check]:
     found = _installed("pyspark")
-    mend = "pip install 'trueline[spark]'"
+    fix = "pip install 'trueline[spark]'"
     if found is None:
-        yield Check("pyspark", Verdict.FAIL, "not installed", mend)
+        yield Check("pyspark", Verdict.FAIL, "not installed", fix)
     elif _numbers(found)[:2] != _SPARK:
-        yield Check("pyspark", Verdict.FAIL, f"{found}, but 4.3 is needed", mend)
+        yield Check("pyspark", Verdict.FAIL, f"{found}, but 4.3 is needed", fix)
     else:
         yield Check("pyspark", Verdict.OK, found)
 
@@ -112,7 +112,7 @@ def _pandas() -> Iterator[Check]:
     found = _installed("pandas")
     if found is None:
         yield Check(
-            "pandas", Verdict.WARN, "not installed; frames of pandas cannot be made", "pip install 'pandas<3'"
+            "pandas", Verdict.WARN, "not installed; pandas frames cannot be made", "pip install 'pandas<3'"
         )
     elif _numbers(found)[0] >= 3:
         yield Check(
@@ -128,13 +128,13 @@ def _pandas() -> Iterator[Check]:
 def _memory() -> Iterator[Check]:
     size = available_memory()
     if size is None:
-        yield Check("memory", Verdict.WARN, "cannot be found out on this system")
+        yield Check("memory", Verdict.WARN, "cannot be determined on this system")
     elif size < 2 * _GIB:
         yield Check(
             "memory",
             Verdict.WARN,
             f"{size / _GIB:.1f} GiB available",
-            "Spark wants 2 GiB or more: close something",
+            "Spark needs 2 GiB or more: close other programs",
         )
     else:
         yield Check("memory", Verdict.OK, f"{size / _GIB:.1f} GiB available")
@@ -189,7 +189,7 @@ def _writable(path: Path) -> Iterator[Check]:
             "folder",
             Verdict.FAIL,
             f"{place} cannot be written: {error.strerror}",
-            "choose another folder, or its rights",
+            "choose another folder, or change its permissions",
         )
     else:
         yield Check("folder", Verdict.OK, f"{place} can be written")
@@ -210,7 +210,7 @@ def _links(path: Path) -> Iterator[Check]:
             "links",
             Verdict.WARN,
             f"{found[0]} is a symbolic link" + (f", and {len(found) - 1:,} more" if found[1:] else ""),
-            "it is not followed: move what it leads to into its place, or remove it",
+            "it is not followed: replace it with what it points to, or remove it",
         )
 
 

@@ -96,7 +96,7 @@ class Answer:
 
 
 class HttpReader:
-    """Reads from one host, and from those it leads to.
+    """Reads from one host, and from those it redirects to.
 
     Redirects are followed to HTTP(S) only, never from HTTPS to HTTP, and to
     private addresses only where the user's setting `http.allow_private` says
@@ -177,7 +177,7 @@ class HttpReader:
     # --- going on -------------------------------------------------------------
 
     def _following(self, answer: Answer, received: int, total: int | None, unchanging: bool) -> int | None:
-        """Ask for the rest of a body; returns the size of the whole, None if it cannot be had."""
+        """Ask for the rest of a body; returns the size of the whole, None if the server does not give it."""
         version = _version(answer.headers)
         if (version is None and not unchanging) or answer.headers.get("Accept-Ranges", "") == "none":
             return None
@@ -210,7 +210,7 @@ class HttpReader:
                 if isinstance(failed, InputError):
                     raise _leading(name, failed) from None
                 raise InputError(
-                    f"cannot ask {name}: {_said(failed)}", remedy="check the address and its host"
+                    f"cannot request {name}: {_said(failed)}", remedy="check the address and its host"
                 ) from failed
             except (http.client.HTTPException, OSError) as failed:
                 error = failed
@@ -232,12 +232,13 @@ class HttpReader:
             there = _target(url, location, name)
             if there.scheme not in ("http", "https") or (url.scheme == "https" and there.scheme == "http"):
                 raise _bad_redirect(
-                    f"{name} leads on to a {visible(there.scheme)}: address",
+                    f"{name} redirects to {visible(there.scheme)}://…; "
                     "only http and https are followed, and never from https to http",
+                    "give the address of the file itself",
                 )
             url = there
         raise _bad_redirect(
-            f"{name} leads on more than {_REDIRECTS} times", "give the address it leads to in the end"
+            f"{name} redirects more than {_REDIRECTS} times", "give the address it redirects to in the end"
         )
 
     def _sent(self, url: SplitResult, name: str, more: Mapping[str, str]) -> Answer:
@@ -283,7 +284,7 @@ class HttpReader:
 
 
 def refused(answer: Answer) -> InputError | StoreError:
-    """Return the error of an answer that is none: whether trying again may help is its kind."""
+    """Return the error of an answer that is not a success: whether trying again may help is its kind."""
     reason = visible(answer.response.reason[:_REASON], lines=False)
     problem = f"{answer.name} answers {answer.status} {reason}".rstrip()
     if answer.status in LATER:
@@ -316,7 +317,7 @@ def parsed(url: str) -> SplitResult:
         host = None
     if not host or parts.scheme.lower() not in ("http", "https"):
         raise InputError(
-            f"{masked(url)!r:.300} is not an address", remedy="give one like https://host/path", code="BadUrl"
+            f"{masked(url)!r:.300} is not a URL", remedy="give one like https://host/path", code="BadUrl"
         )
     path, query = quote(parts.path, safe=_OF_A_PATH), quote(parts.query, safe=_OF_A_QUERY)
     return parts._replace(scheme=parts.scheme.lower(), path=path, query=query, fragment="")
@@ -447,8 +448,8 @@ class _ThroughProxy(http.client.HTTPConnection):
 
 
 def _target(url: SplitResult, location: str, name: str) -> SplitResult:
-    """Return where a redirect leads."""
-    problem = _bad_redirect(f"{name} leads on to what is not an address", "ask whoever runs the server")
+    """Return the target of a redirect."""
+    problem = _bad_redirect(f"{name} redirects to what is not a URL", "ask the operator of the server")
     try:
         there = urlsplit(urljoin(urlunsplit(url), location))
         is_good = there.port != 0 and (there.hostname or there.scheme not in ("http", "https"))
@@ -467,8 +468,8 @@ def _check_length(answer: Answer) -> None:
     if len(said) > 1 or (said and not _SIZE.fullmatch(next(iter(said)))):
         answer.connection.close()
         raise InputError(
-            f"{answer.name} answers with a Content-Length that is not one",
-            remedy="ask whoever runs the server, or fetch it by other means",
+            f"{answer.name} answers with an invalid Content-Length",
+            remedy="ask the operator of the server, or fetch it by other means",
             code="BadAnswer",
             url=answer.name,
         )
@@ -481,10 +482,10 @@ def _said(error: object) -> str:
 
 
 def _leading(name: str, refused: InputError) -> InputError:
-    """Say which address has led to a refusal."""
+    """Say which address redirected to what is refused."""
     if refused.code != "BadRedirect" or "host" not in refused.fields:
         return refused
-    problem = f"{name} leads on to a private address: {refused.problem}"
+    problem = f"{name} redirects to a private address: {refused.problem}"
     return InputError(problem, remedy=refused.remedy, code=refused.code, **refused.fields)
 
 

@@ -1,4 +1,4 @@
-"""Where a dataset stands, for people and programs that ask."""
+"""What a dataset is and holds now, for people and programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from trueline.identity.multihash import Multihash
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """Where a dataset stands."""
+    """What a dataset is and holds now."""
 
     name: str
     kind: str

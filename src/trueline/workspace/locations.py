@@ -28,7 +28,7 @@ from trueline.workspace.names import check_name, is_name
 T = TypeVar("T")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
-# Names of `open` and `clone` that are no options of a provider.
+# Names of `open` and `clone` that are not options of a provider.
 _OURS: Final = frozenset({"path", "create", "spark", "trusted_sql", "url", "name", "force", "expected_head"})
 DATASETS: Final = "datasets"
 PRIVATE: Final = ".trueline"
@@ -40,7 +40,7 @@ class Place(Protocol):
     """What a workspace asks of the place it is in."""
 
     location: str
-    private: Path  # a local folder for what can be made anew: indexes
+    private: Path  # a local folder for what can be rebuilt: indexes
     keys: Path  # a local folder for what cannot: private keys
 
     def inside(self, path: Path) -> Inside:
@@ -65,7 +65,7 @@ class Place(Protocol):
         """Say whether there is anything under a dataset's name."""
 
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
-        """Remove what a creation that died left before a moment; True if there was such."""
+        """Remove what a creation that died left before a time; True if there was such."""
 
     def read_origin(self, name: str) -> bytes | None:
         """Return what is kept of where a dataset came from, None if nothing is."""
@@ -182,7 +182,7 @@ class FolderPlace:
             if max(found.values()) >= before or _is_busy(FileStore(folder)):
                 return False
             if not dry_run:
-                # Moved aside first: a creation that begins at this moment is seen there, and put back.
+                # Renamed first: a creation that begins at this moment is seen there, and put back.
                 aside = f".{name}.{os.urandom(4).hex()}"
                 os.rename(name, aside, src_dir_fd=datasets, dst_dir_fd=datasets)
                 if _is_busy(FileStore(self._datasets / aside)):
@@ -283,7 +283,7 @@ def keep_key(place: Place, key: DatasetKey) -> Inside:
 class UrlPlace:
     """A workspace in an object store; what is private stays on this machine.
 
-    Indexes can be made anew and lie under `XDG_CACHE_HOME`; keys cannot and
+    Indexes can be rebuilt and lie under `XDG_CACHE_HOME`; keys cannot and
     lie under `XDG_DATA_HOME`.
     """
 
@@ -317,7 +317,7 @@ class UrlPlace:
         except (BaseError, OSError) as error:
             raise StoreError(
                 f"cannot {doing} {self.location}: {first_line(error)}",
-                remedy="check the address, the rights, the network and the option endpoint, then try again",
+                remedy="check address, permissions, the network and the option endpoint, then try again",
                 path=self.location,
             ) from error
 
@@ -381,7 +381,7 @@ class UrlPlace:
         within = self._key(DATASETS, check_name(name))
         found = self._asked("list", lambda: [m for page in obstore.list(self._client, within) for m in page])
         paths = [meta["path"].removeprefix(f"{within}/") for meta in found]
-        # Nobody else puts objects below `private/`: there are no links there, and no folders to be kept.
+        # Nothing else puts objects below `private/`: there are no links there, and no folders to be kept.
         if not all(path.startswith("private/") or is_ours(path) for path in paths):
             return False
         store = self.store(name, durable=True)
@@ -419,4 +419,4 @@ class UrlPlace:
 def _home(variable: str, default: str) -> Path:
     given = os.environ.get(variable, "")
     # The rule of the XDG specification: a relative path there counts as not set.
-    return Path(given) if os.path.isabs(given) else Path.home() / default  # noqa: PTH117 ("" is no path)
+    return Path(given) if os.path.isabs(given) else Path.home() / default  # noqa: PTH117 ("" is not a path)

@@ -52,7 +52,7 @@ def same_but_for_case(name: str, others: Iterable[str]) -> str | None:
 
 
 def not_found(name: str, others: Iterable[str], location: str) -> DatasetNotFound:
-    """The error of a name nobody has, with the one that may have been meant."""
+    """The error of a name that is not there, with the one that may have been meant."""
     known = sorted(others)
     close = get_close_matches(name, known, n=1)
     if close:

@@ -134,10 +134,10 @@ def refused(text: str, construct: str, why: str, at: int | None = None, remedy: 
 
 
 def check_function(text: str, name: str) -> None:
-    """Refuse a function by its name as the query has it; a name of several parts is nobody's we know."""
+    """Refuse a function by its name as the query has it; a name of several parts is not known."""
     known = name.lower()
     if known not in FUNCTIONS:
-        why = REFUSED_FUNCTIONS.get(known, "is not a function that Spark has built in")
+        why = REFUSED_FUNCTIONS.get(known, "is not a built-in function of Spark")
         raise refused(text, f"{name}()", why, _find(text, name))
 
 
@@ -155,7 +155,7 @@ def check_relation(text: str, name: str, tables: Collection[str]) -> None:
 
 
 def _find(text: str, name: str) -> int | None:
-    """Return where a name of one part, or the last of several, stands in a query."""
+    """Return where a name of one part, or the last of several, is in a query."""
     whole = f".{name.lower()}"
     found = (token for token in tokens(text) if token.kind != "other")
     return next((token.at for token in found if whole.endswith(f".{token.name}")), None)
@@ -163,7 +163,7 @@ def _find(text: str, name: str) -> int | None:
 
 # --- words ------------------------------------------------------------------------------------
 
-# As Spark's lexer has them. A hint is no comment, so `/*+` is not skipped.
+# As Spark's lexer has them. A hint is not a comment, so `/*+` is not skipped.
 _TOKEN: Final = re.compile(
     r"""(?P<skip>\s+|--(?:\\\n|[^\r\n])*)
     |(?P<comment>/\*(?!\+))
@@ -240,7 +240,7 @@ def check_words(text: str) -> None:
 def check_query(text: str, tables: Collection[str]) -> None:
     """Refuse a query that may run programs, call Java, read paths, or reach other tables than `tables`.
 
-    It is for where Spark's own parser is out of reach; what cannot be understood here is refused.
+    It is for where Spark's own parser is not available; what cannot be parsed here is refused.
 
     >>> check_query("select max(price) from sales", ["sales"])
     >>> check_query("select * from text.`/etc/passwd`", ["sales"])
@@ -260,7 +260,7 @@ trusted_sql=True (`trueline sql --trusted-sql`)
     except (SqlglotError, RecursionError):
         found = []
     if len(found) != 1 or not isinstance(found[0], exp.Query | exp.Values):
-        raise refused(text, "this query", "cannot be understood without Spark's own parser")
+        raise refused(text, "this query", "cannot be parsed without Spark's own parser")
     for node in found[0].walk():
         if isinstance(node, exp.QueryTransform | exp.Command | exp.DDL | exp.DML | exp.Version):
             raise refused(text, type(node).__name__, "is not part of a query")
@@ -284,7 +284,7 @@ def _check_table_words(text: str) -> None:
 
 
 def _visible(table: Any) -> set[str]:
-    """Return the names that the query gives to its own parts, where a table stands."""
+    """Return the names that the query gives to its own parts, in the place of tables."""
     from sqlglot import exp
 
     names: set[str] = set()

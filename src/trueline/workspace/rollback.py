@@ -1,4 +1,4 @@
-"""Heads that went back: where a dataset stands, compared with what was seen of it here (guard:G6).
+"""Heads that went back: where a dataset's head is, compared with what was seen of it here (guard:G6).
 
 The index remembers the heads it had to leave, an origin the head a clone was
 brought up to. Neither is believed for what a dataset holds; that a newer head
@@ -72,7 +72,7 @@ def head_problems(dataset: Dataset, expected: Multihash | None = None) -> tuple[
 
 
 def refuse_rollback(dataset: Dataset) -> None:
-    """Raise `RolledBack` if a newer head was seen here: what it leads to must not be deleted."""
+    """Raise `RolledBack` if a newer head was seen here: what it refers to must not be deleted."""
     found = head_problems(dataset)
     if found:
         raise RolledBack(
@@ -193,7 +193,7 @@ def _remedy(name: str, seen: _Seen, way: _Way) -> str:
         again = f"ws[{name!r}].restore_head({str(seen.head)!r})"
         back = f"put it back: `trueline verify {name} --restore-head {seen.head}`, {again}"
     meant = f"; if it was meant: `trueline verify {name} --accept-head`, ws[{name!r}].accept_head()"
-    return back + (meant if seen.kept_here else "; or ask whoever kept that head")
+    return back + (meant if seen.kept_here else "; or ask who recorded that head")
 
 
 def _blocks(count: int) -> str:

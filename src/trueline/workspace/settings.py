@@ -16,7 +16,7 @@ from trueline.limits import size_of
 
 
 class Decides(StrEnum):
-    """Who decides about a setting: anyone, the user whom a workspace may propose a value, the user alone."""
+    """Who decides about a setting: anyone, the user (a workspace may propose a value), or the user alone."""
 
     ANYONE = "anyone"
     PROPOSED = "proposed"
@@ -68,7 +68,7 @@ def _text(pattern: str, example: str) -> Callable[[Any], str]:
 
     def read(value: Any) -> str:
         if not isinstance(value, str) or not re.fullmatch(pattern, value):
-            raise InputError(f"{value!r} is not understood", remedy=f"write it like {example}")
+            raise InputError(f"{value!r} is not valid", remedy=f"write it like {example}")
         return value
 
     return read
@@ -96,10 +96,10 @@ def _count(value: Any) -> int:
 
 
 SETTINGS: Final[Mapping[str, Setting]] = {
-    "gc.older_than": Setting("1h", "how long gc spares what nothing refers to", _duration),
+    "gc.older_than": Setting("1h", "how long gc keeps what nothing refers to", _duration),
     "http.allow_private": Setting(
         False,
-        "true lets redirects lead to loopback and private addresses",
+        "true lets redirects go to loopback and private addresses",
         _flag,
         Decides.USER,
     ),
@@ -169,5 +169,5 @@ def checked(name: str, value: Any) -> Any:
         raise ConfigError(f"{name}: {error.problem}", remedy=error.remedy, name=name) from None
     except (ValueError, OverflowError):
         raise ConfigError(
-            f"{name} is not understood", remedy="`trueline config list` says what it means", name=name
+            f"{name} is not valid", remedy="`trueline config list` says what it means", name=name
         ) from None

@@ -1,4 +1,4 @@
-"""Where Spark works for a workspace: one room, made when it is first needed, left on close."""
+"""Where Spark works for a workspace: one session, made when it is first needed, left on close."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Room(Protocol):
 
     @property
     def is_stopped(self) -> bool:
-        """Whether its Spark was stopped, by whomever."""
+        """Whether its Spark was stopped, here or elsewhere."""
 
     def new_session(self) -> Any:
         """Return another session of ours; `release` gives it back."""
@@ -84,7 +84,7 @@ class Rooms:
     def of(self, session: Any) -> Room:
         """Return the room in the Spark of a session; a workspace without one makes that its own."""
         with self._lock:
-            # A proposal that nobody has confirmed does not keep frames out of the Spark they are in.
+            # A proposal that was not confirmed does not keep frames out of the Spark they are in.
             is_set = self._has_remote and not self._config.is_open("spark.remote")
             if self.asked is not None or is_set:
                 _ = self.first
@@ -101,7 +101,7 @@ class Rooms:
         return self.of(frame.sparkSession).tasks()
 
     def leave(self) -> None:
-        """Give all of them back; they are made anew when they are needed."""
+        """Give all of them back; they are made again when they are needed."""
         with self._lock:
             rooms, self._rooms = self._rooms, []
         for room in rooms:
@@ -109,18 +109,18 @@ class Rooms:
 
 
 def _checked(asked: Any) -> Any:
-    """Refuse what can be no Spark, before it is needed."""
+    """Refuse what cannot be a Spark, before it is needed."""
     if isinstance(asked, str):
         name = "spark.remote" if asked.startswith(_REMOTE) else "spark.master"
         try:
             SETTINGS[name].read(asked)
         except InputError as error:
             raise InputError(
-                f"spark is {masked(asked)!r:.80}", remedy=error.remedy, code="BadSpark"
+                f"spark is {masked(asked)!r:.80}, not an address", remedy=error.remedy, code="BadSpark"
             ) from None
     elif asked is not None and not hasattr(asked, "newSession"):
         raise InputError(
-            f"spark is a {type(asked).__name__}",
+            f"spark is a {type(asked).__name__}, not a session or an address",
             remedy='give a SparkSession, "local[4]" or "sc://host:15002"',
             code="BadSpark",
         )

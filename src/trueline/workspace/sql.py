@@ -23,7 +23,7 @@ _LONGEST: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of a query: its name there, the dataset, and what stands behind the `@`."""
+    """A table of a query: its name there, the dataset, and what follows the `@`."""
 
     name: str
     dataset: str
@@ -60,9 +60,9 @@ def _view(workspace: Workspace, table: Table, at: Any) -> View:
 
 
 def tables_of(text: str, datasets: list[str]) -> Iterator[Table]:
-    """Find the datasets a query speaks of: by name, or in back-ticks as `name@commit`.
+    """Find the datasets a query refers to: by name, or in back-ticks as `name@commit`.
 
-    A word that is a dataset's name counts wherever it stands; a table that is
+    A word that is a dataset's name counts wherever it is; a table that is
     not used costs a look at its head, nothing more.
 
     >>> [table.name for table in tables_of("select * from sales join `x@ab12` using (k)", ["sales", "x"])]
@@ -82,7 +82,7 @@ def tables_of(text: str, datasets: list[str]) -> Iterator[Table]:
 
 
 def _words(text: object) -> Iterator[str]:
-    """Yield the names in a query; refuse what is no query."""
+    """Yield the names in a query; refuse what is not a query."""
     from sqlglot import TokenType, tokenize
     from sqlglot.errors import SqlglotError
 
@@ -92,7 +92,7 @@ def _words(text: object) -> Iterator[str]:
         tokens = tokenize(text, read="spark")
     except (SqlglotError, RecursionError) as error:
         raise InputError(
-            f"cannot read the query: {error}", remedy="close what is open", code="BadQuery"
+            f"cannot parse the query: {error}", remedy="close its quotes and comments", code="BadQuery"
         ) from None
     words = [token.text.upper() for token in tokens]
     is_changing = any(

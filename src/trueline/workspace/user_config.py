@@ -104,7 +104,7 @@ class UserConfig:
         self._write(text, self._values, [*kept, entry])
 
     def _write(self, text: str, values: dict[str, Any], trust: list[dict[str, str]]) -> None:
-        """Write the text if it says what it should, else the file anew."""
+        """Write the text if it says what it should, else the whole file again."""
         try:
             document = parsed(text, self._broken)
             found = document.pop(_TRUST, [])
@@ -150,7 +150,7 @@ def _parts(folder: Path) -> list[Path]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Say whether a file is this user's, or that of whoever became root by sudo; links and their ends."""
+    """Say whether a file is this user's, or of the user who became root by sudo; links and their ends."""
     if not hasattr(os, "geteuid"):
         return True
     us = {os.geteuid()}

@@ -300,7 +300,7 @@ class Workspace:
 
         It is called `name`, or as it is there. Nothing is visible before all
         of it is here and proven. Done again it brings what is new; `force`
-        throws away blocks the source does not have. A source that has no block
+        discards blocks the source does not have. A source that has no block
         `expected_head`, which you keep elsewhere, is refused. `options` are
         for the provider of an object store.
         """
@@ -351,8 +351,8 @@ class Workspace:
         """Answer a query over the current rows of datasets, by Spark.
 
         Datasets are tables by their names; `` `name@commit` `` in back-ticks reads
-        one as it was, `at` all of them (a moment, a day, a tag, or a dictionary by
-        name). `:name` stands for a parameter. The view is computed when it is
+        one as it was, `at` all of them (a time, a date, a tag, or a dictionary by
+        name). `:name` is a parameter. The view is computed when it is
         first read.
         """
         from trueline.workspace.sql import query as answer

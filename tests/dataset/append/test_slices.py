@@ -211,7 +211,7 @@ def test_a_lack_of_memory_is_told_as_one():
     store = MemoryStore()
     layout = writing.SliceLayout(fit(pa.table({"x": [1]}), Empty).schema, SetVocab(), NOW)
     with pytest.raises(
-        OutOfMemory, match=r"no memory for writing a slice.*\n.*append less at a time"
+        OutOfMemory, match=r"out of memory while writing a slice.*\n.*append less at a time"
     ) as caught:
         writing.write_slice(store, tables(), layout, 0)
     assert isinstance(caught.value, MemoryError)

@@ -55,7 +55,7 @@ def test_a_tag_is_a_ref_of_the_dataset_beside_its_head(ws):
         assert resolve(ds.chain, tag) == Position(first.block, 0)
         assert ds.view(tag).count() == 1
         assert ds.changes(tag).count() == 1
-    with pytest.raises(InputError, match="names no commit"):
+    with pytest.raises(InputError, match="does not name a commit"):
         ds.view("release-2")
     with pytest.raises(InputError):
         ds.view("head")

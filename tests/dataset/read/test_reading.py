@@ -377,5 +377,5 @@ def test_the_newest_row_with_given_values_is_found_from_the_back(history):
         history.get("c3")
     with pytest.raises(SchemaError, match="no column 'nothing'"):
         history.get({"nothing": 1})
-    with pytest.raises(InputError, match="no value of the key column 'x'"):
+    with pytest.raises(InputError, match="not a value of the key column 'x'"):
         history.get({"x": "one"})

@@ -254,8 +254,8 @@ def test_a_column_that_is_lost_or_changed_is_refused():
         (lambda t: t.drop_columns(["_key"]), "needs the column '_key'"),
         (lambda t: t.set_column(1, "_gone", pa.array([0, 0])), "needs the column '_gone'"),
         (lambda t: t.set_column(0, "_key", pa.array([b"x", None])), "without '_key'"),
-        (lambda t: t.set_column(0, "_key", pa.array([b"x", b"x"])), "come twice"),
-        (lambda t: t.append_column("v", t["v"]), "comes twice"),
+        (lambda t: t.set_column(0, "_key", pa.array([b"x", b"x"])), "occur twice"),
+        (lambda t: t.append_column("v", t["v"]), "occurs twice"),
     ],
 )
 def test_an_update_that_is_no_update_is_refused(change, message):

@@ -207,7 +207,7 @@ def test_a_missing_value_in_a_required_column_is_corrupt(ws):
     optional = rows.set_column(4, pa.field("x", pa.int64()), pa.array([4, None]))
     add(ds, optional, time)
     found = problem(ds.verify())
-    assert "1 missing values in column 'x'" in found.message
+    assert "1 null values in column 'x'" in found.message
 
 
 def test_a_file_with_optional_columns_where_they_are_required_is_sound(ws):

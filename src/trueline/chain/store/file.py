@@ -184,7 +184,7 @@ class FileStore:
                 return False
             with self._leases.locked(GC_LOCK, exclusive=True):
                 try:
-                    # Not earlier counts as after: a file system's clock stands still within a tick.
+                    # Not earlier counts as after: a file system's clock does not advance within a tick.
                     if unless_after is not None and self._files.modified(name, within) >= unless_after:
                         return False
                     self._files.unlink(name, within)
@@ -343,7 +343,7 @@ class FileStore:
                     self._alone = None
 
     def _moving(self) -> AbstractContextManager[None]:
-        """Keep others from moving a head; who is alone does so already."""
+        """Keep others from moving a head; a writer whose turn is `alone` does so already."""
         if self._alone == threading.get_ident():
             return nullcontext()
         return self._leases.locked(HEAD_LOCK, exclusive=True)

@@ -31,7 +31,7 @@ class Files:
 
     A store does everything that changes the disk through one of these
     methods, so a test can count them, or fail or kill the process at the n-th.
-    Errors are plain `OSError`s; `refusal` makes them speak. A link in the
+    Errors are plain `OSError`s; `refusal` turns them into ours. A link in the
     place of a file, or of a folder inside another, is not followed: ELOOP.
     """
 
@@ -42,7 +42,7 @@ class Files:
         try:
             return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
         except NotADirectoryError:
-            # With O_DIRECTORY a link is told as something that is not a folder.
+            # With O_DIRECTORY a link is reported as something that is not a folder.
             if stat.S_ISLNK(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode):
                 raise OSError(errno.ELOOP, "a symbolic link", name) from None
             raise
@@ -98,7 +98,7 @@ class Files:
             os.fsync(fd)
 
     def syncfs(self, fd: int) -> bool:
-        """Do the same for everything on the file system of `fd`; False where that is not to be had."""
+        """Do the same for everything on the file system of `fd`; False where that is not supported."""
         # Only bulk loads come here; ctypes is not imported for the others.
 
         return syncfs(fd)
@@ -194,8 +194,8 @@ _KINDS: Final = {
 }
 _REMEDIES: Final = {
     errno.EXDEV: "keep all folders of a dataset on one file system",
-    errno.ENOTDIR: "a file stands where a folder should be: move it away",
-    errno.ENOLCK: "use a file system that has locks",
+    errno.ENOTDIR: "a file is in the place of a folder: move it away",
+    errno.ENOLCK: "use a file system that supports locks",
     errno.EMFILE: "close some datasets, or raise the limit of open files (ulimit -n)",
     errno.EIO: "check the disk, then try again",
 }
@@ -206,7 +206,7 @@ def link_refused(path: str, found: os.stat_result | None = None) -> LinkRefused:
     kind = "a symbolic link" if found is None else _KINDS.get(stat.S_IFMT(found.st_mode), "a special file")
     return LinkRefused(
         f"{path} is {kind}, which is not followed inside a workspace or dataset",
-        remedy="look at it with `ls -l`; move what it leads to into its place, or remove it",
+        remedy="look at it with `ls -l`; replace it with what it points to, or remove it",
         path=path,
     )
 
@@ -221,7 +221,7 @@ def refusal(error: OSError, doing: str, path: str) -> StoreError | LinkRefused:
     if error.errno == errno.ELOOP:
         return link_refused(path)
     kind: type[StoreError] = StoreError
-    remedy = _REMEDIES.get(error.errno or 0, "nothing was changed; mend the cause, then try again")
+    remedy = _REMEDIES.get(error.errno or 0, "nothing was changed; fix the cause, then try again")
     if error.errno in _FULL:
         kind = StorageFull
         remedy = "free some space there (`trueline gc` removes what nothing refers to), then try again"
@@ -248,7 +248,7 @@ _TRUSTED: Final = {
 
 
 def syncfs(fd: int) -> bool:
-    """Sync the file system that holds `fd`; False, with nothing done, where that is not to be had.
+    """Sync the file system that holds `fd`; False, with nothing done, where that is not supported.
 
     A write that failed since `fd` was opened is reported (Linux 5.8 and later).
     """

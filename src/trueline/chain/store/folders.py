@@ -102,7 +102,7 @@ class Inside:
             raise
 
     def stat(self) -> os.stat_result | None:
-        """Return what is known of it, not of what a link there leads to; None if nothing is there."""
+        """Return what is known of it, not of what a link there points to; None if nothing is there."""
         try:
             with self.parent.folder() as above:
                 return os.stat(self.name, dir_fd=above, follow_symlinks=False)
@@ -110,7 +110,7 @@ class Inside:
             return None
 
     def exists(self) -> bool:
-        """Say whether anything is there, a link that leads nowhere included."""
+        """Say whether anything is there, a dangling link included."""
         return self.stat() is not None
 
     def check(self, *, folder: bool = False) -> None:

@@ -40,13 +40,13 @@ def collect(
     A commit that ends before that call is reached; one that ends later held a
     lease when the limit was fixed, or began after it, so its objects are younger.
 
-    Ages are told by the store's clock, which stamps objects and leases, and not
+    Ages are measured by the store's clock, which stamps objects and leases, and not
     by this machine's. A commit whose lease is gone, or was given up for its age,
     can no longer move a head once `fence` has returned, which is before the head
     is read here (rule guard:G5).
 
     A store without a head loses nothing: whether its first commit is in flight
-    or its head was lost cannot be told. What dead writers had staged is cleared
+    or its head was lost cannot be known. What dead writers had staged is cleared
     in any case, but for a `dry_run`, which removes nothing.
     """
     if not older_than >= 0:
@@ -81,7 +81,7 @@ def _by_folder(reachable: Reachable) -> Mapping[Folder, Container[Multihash]]:
         if missing:
             # Taken as "nothing is reached" it would empty the folder.
             raise InputError(
-                f"what is reached is not told for {', '.join(missing)}",
+                f"the reachable objects are not given for {', '.join(missing)}",
                 remedy="give a container for every folder, an empty one where nothing is reached",
                 code="ReachableIncomplete",
             )

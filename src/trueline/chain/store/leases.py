@@ -41,7 +41,7 @@ class Leases:
     """The leases of one dataset.
 
     A lease is a file that its writer keeps locked while a commit is in flight;
-    the lock goes with the process, so a lease nobody holds is one whose writer
+    the lock goes with the process, so a lease that is not held is one whose writer
     has finished or died. Its time is when the commit began. Taking a lease and
     clearing dead ones exclude each other by `private/gc.lock`: without it a
     lease just made but not yet locked would look dead.
@@ -56,7 +56,7 @@ class Leases:
     def locked(self, name: str, *, exclusive: bool) -> Iterator[None]:
         """Hold one of the locks in `private/`.
 
-        The file is opened anew each time: a lock belongs to the open file, so
+        The file is opened again each time: a lock belongs to the open file, so
         a descriptor kept for reuse would not exclude another thread, nor a forked child.
         """
         fd = self._files.open_lock(name, self._folders.make(PRIVATE))
@@ -101,7 +101,7 @@ class Leases:
         return True
 
     def confirm(self, lease: Lease, since: float) -> None:
-        """See that a lease was there for whoever looked since it began; `since` is the time now.
+        """Check that a lease was there for any process that looked since it began; `since` is the time now.
 
         A file that was removed never gets a name again, so one look is enough. A clock that
         was set back has stamped objects as if they were older than the lease that spares them.
@@ -191,7 +191,7 @@ class Leases:
         except FileNotFoundError:
             return None
         except PermissionError:
-            # Another user's: nobody can say that it is dead.
+            # Another user's: it cannot be known to be dead.
             return self._files.modified(name, leases)
         try:
             if self._files.lock(fd, exclusive=True, wait=False):

@@ -164,7 +164,7 @@ class MemoryStore:
         return min(held, default=None)
 
     def clock(self) -> float:
-        """Return the time; it does not go back, whoever sets the machine's."""
+        """Return the time; it does not go back, even if the machine's clock is set back."""
         with self._mutex:
             self._latest = max(self._latest, time.time())
             return self._latest

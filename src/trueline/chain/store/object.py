@@ -206,7 +206,7 @@ class ObjectStore:
         return True
 
     def sync(self) -> None:
-        """See that `gc` has not removed, and does not remove, an object that was there and was put again."""
+        """Check that `gc` neither has removed nor removes an object that was there and was put again."""
         with self._mutex:
             relied = list(self._relied)
             if relied:
@@ -330,7 +330,7 @@ class ObjectStore:
             raise self._unknown(sent, ref, new) from sent
 
     def _confirm_lease(self, sent: Exception | None, ref: str, new: Multihash) -> None:
-        """See, after the head was read and before it moves, that the commit's lease was never given up."""
+        """Check, after the head was read and before it moves, that the commit's lease was never given up."""
         from obstore.exceptions import AlreadyExistsError, PreconditionError
 
         try:
@@ -370,7 +370,7 @@ class ObjectStore:
                         self._leases.end()
 
     def _keep_lease(self, keep: Callable[[], None]) -> None:
-        """Renew or confirm the lease; where it is lost, and nobody else is under it, the next one is new."""
+        """Renew or confirm the lease; where it is lost, and no other writer uses it, the next one is new."""
         try:
             keep()
         except StoreError as error:
@@ -475,7 +475,7 @@ class ObjectStore:
         problem = f"cannot {doing} {path}: {first_line(error)}"
         if is_refusal(error):
             remedy = (
-                "check the credentials and what they allow; for writing, the store must have conditional puts"
+                "check the credentials and their permissions; writing needs a store with conditional puts"
             )
             return StorageReadOnly(problem, remedy=remedy, path=path)
         return StoreError(problem, remedy="check the connection to the store, then try again", path=path)

@@ -59,7 +59,7 @@ _COLLECTING: Final = "private/collecting"
 
 
 def elapsed() -> float:
-    """Return seconds on a clock that nobody sets and that goes on while the machine is suspended."""
+    """Return seconds on a clock that cannot be set and that continues while the machine is suspended."""
     clock = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -142,7 +142,7 @@ class ObjectLeases:
 
         held, self._held, lost, self._lost = self._held, None, self._lost, False
         if held is not None and not lost:
-            # Where it cannot be removed it ages away; the commit it stood for is done.
+            # Where it cannot be removed it expires; the commit it was for is done.
             with suppress(BaseError, OSError):
                 obstore.delete(self._client, held.key)
 

@@ -1,4 +1,4 @@
-"""Whose turn it is to commit to an object store, and who keeps off meanwhile."""
+"""Whose turn it is to commit to an object store, and who waits meanwhile."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LONGEST_PAUSE: Final = 1.0
 
 
 class ObjectTurn:
-    """The object `private/turn`: it holds a token of whose turn it is, and `alone` if others keep off."""
+    """The object `private/turn`: it holds a token of whose turn it is, and `alone` if others have to wait."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class ObjectTurn:
             if obstore.get(self._client, self._key).bytes().to_bytes() == mine:
                 obstore.delete(self._client, self._key)
         except (BaseError, OSError):
-            return  # it ages away
+            return  # it expires
 
     def _is_old(self, meta: ObjectMeta) -> bool:
         """Whether a turn was forgotten, by the clock that stamped it."""

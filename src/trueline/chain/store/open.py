@@ -34,7 +34,7 @@ def open_store(location: str | os.PathLike[str], **options: Any) -> Store:
     if parts.scheme.lower() == "file":
         if parts.netloc not in ("", "localhost"):
             raise InputError(
-                f"{text} names the machine {parts.netloc!r}",
+                f"{text} names the host {parts.netloc!r}",
                 remedy="write file:///path, with three slashes",
                 code="BadStoreUrl",
                 url=text,

@@ -20,7 +20,7 @@ _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, None: 1.0}
 
 
 def nested(given: Iterable[tuple[str, str]], prefix: str = "") -> dict[str, Any]:
-    """Return options that were given as text under flat names, where a dot leads to a group.
+    """Return options that were given as text under flat names, where a dot names a group.
 
     Errors show names with the prefix they were given under.
 
@@ -53,7 +53,7 @@ def with_retries(options: Mapping[str, Any]) -> dict[str, Any]:
     given = options.get(_RETRY) or {}
     if not isinstance(given, Mapping):
         raise InputError(
-            f"{_RETRY} is no group of options", remedy=f"give {_RETRY}.{_TIMEOUT}", code="BadOption"
+            f"{_RETRY} is not a group of options", remedy=f"give {_RETRY}.{_TIMEOUT}", code="BadOption"
         )
     return {**options, _RETRY: {**given, _TIMEOUT: _time(given.get(_TIMEOUT, RETRY_SECONDS))}}
 
@@ -64,13 +64,13 @@ def _time(value: Any) -> timedelta:
     found = None if isinstance(value, bool) else _TIME.fullmatch(str(value))
     if found is None:
         raise InputError(
-            f"{_RETRY}.{_TIMEOUT} is no time", remedy="write it like 30s or 2m", code="BadOption"
+            f"{_RETRY}.{_TIMEOUT} is not a duration", remedy="write it like 30s or 2m", code="BadOption"
         )
     return timedelta(seconds=float(found[1]) * _SECONDS[found[2]])
 
 
 def without_secrets(text: str, options: Mapping[str, Any]) -> str:
-    """Return text in which no secret among the options stands, nor what follows the `?` of an address.
+    """Return text that contains no secret of the options, nor what follows the `?` of an address.
 
     >>> without_secrets("no https://host/x?sig=abc for hunter2", {"password": "hunter2", "region": "x"})
     'no https://host/x?… for …'

@@ -40,7 +40,7 @@ class Scratch(Protocol):
 def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise BadName(
-            f"{name!r} cannot name a file", remedy="use letters, digits, dots and dashes", name=name
+            f"{name!r} is not a valid file name", remedy="use letters, digits, dots and dashes", name=name
         )
     return name
 
@@ -48,7 +48,7 @@ def _checked(name: str) -> str:
 class Kept:
     """What knows its own key: other processes are sent copies and name it by the key when they answer.
 
-    So an answer leads to a place that this process made, whatever the answer says.
+    So an answer means a place that this process made, whatever the answer says.
     """
 
     _by_key: ClassVar[WeakValueDictionary[str, Kept]] = WeakValueDictionary()

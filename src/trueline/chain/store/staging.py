@@ -148,7 +148,7 @@ class Staging:
                 self._end_if_idle()
 
     def lease_name(self) -> str:
-        """Return the name of the lease that is held, for what else it stands for."""
+        """Return the name of the lease that is held, for what else it covers."""
         with self._mutex:
             return self._begin().name
 
@@ -349,7 +349,7 @@ class Staging:
         except IsADirectoryError:
             path = self._folders.shown(folder, name)
             raise CorruptionError(
-                f"{path} stands where an object should be, and is not a file",
+                f"{path} is in the place of an object but is not a file",
                 remedy="move it away, then try again",
                 path=path,
             ) from None

@@ -80,7 +80,7 @@ class Store(Protocol):
         """Start an object of unknown length; `finish` or `abandon` it."""
 
     def renew(self, folder: Folder, name: Multihash) -> bool:
-        """Put an object again that is there, without its bytes; False if it is not to be had.
+        """Put an object again that is there, without its bytes; False if it is not there.
 
         A commit may rely on it from then on, as on one that it has put itself.
         """
@@ -204,7 +204,7 @@ def check_ref(ref: str) -> None:
     """Refuse a ref whose name could lead out of the folder of refs."""
     if not _REF.fullmatch(ref):
         raise InputError(
-            f"{ref!r} cannot name a ref", remedy="use letters, digits, - and _", code="BadRef", ref=ref
+            f"{ref!r} is not a ref name", remedy="use letters, digits, - and _", code="BadRef", ref=ref
         )
 
 
@@ -222,7 +222,7 @@ def head_moved(ref: str, expected: Multihash | None, found: Multihash | None, lo
 
 
 def object_missing(folder: Folder, name: Multihash, location: str) -> ObjectMissing:
-    """The error of a reference that leads nowhere."""
+    """The error of a reference to an object that is not there."""
     return ObjectMissing(
         f"{folder}/{name} is not in {location}",
         remedy="restore it from a copy of the dataset; if it was just written, put it again",

@@ -79,7 +79,7 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
         return replace(taken, source_state=state, retake=retake)
     if is_frame(data) and preparation is not None:
         raise InputError(
-            "steps prepare files and tables; the rows of a frame do not pass here",
+            "steps apply to files and tables, not to Spark frames",
             remedy="transform the frame before it is appended",
             code="StepsOnFrame",
         )
@@ -111,17 +111,17 @@ def _typed_errors(place: str) -> Iterator[None]:
         yield
     except TaskFailed as error:
         if isinstance(cause := error.__cause__, OSError):
-            check_memory(cause, "taking the rows in")
-            raise refusal(cause, "take rows into", place) from error
+            check_memory(cause, "reading the rows")
+            raise refusal(cause, "write rows to", place) from error
         raise
     except TruelineError:
         raise
     except MemoryError as error:
-        check_memory(error, "taking the rows in")
+        check_memory(error, "reading the rows")
         raise
     except OSError as error:
-        check_memory(error, "taking the rows in")
-        raise refusal(error, "take rows into", place) from error
+        check_memory(error, "reading the rows")
+        raise refusal(error, "write rows to", place) from error
 
 
 def _are_files(data: object) -> bool:

@@ -33,7 +33,7 @@ LOST_RACES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be committed, and on what terms; `clock` says what time it is, if not the system's does."""
+    """What is to be committed, and on what terms; `clock` says what time it is, if not the system's clock."""
 
     name: str
     strategy: Strategy
@@ -63,7 +63,7 @@ def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit
     again. Writers take turns; a large commit is first prepared without its
     turn, and prepared again, within it, only if others came in between. Who
     takes no turns may come in between again; after `LOST_RACES` of these
-    nobody moves the head but we.
+    only this writer moves the head.
     """
     if (before := earlier(order.name, chain, order.key, order.incoming.digest)) is not None:
         return before
@@ -184,7 +184,7 @@ def _bad_cells(store: Store, cells: pa.Table) -> dict[str, Any]:
 
 
 def _blocks(store: Store, prepared: Prepared, notes: Mapping[str, Any]) -> list[Block]:
-    """Definitions first, then one AddData per slice; what is said of the whole stands in the last."""
+    """Definitions first, then one AddData per slice; what is said of the whole is in the last."""
     tail = prepared.tail
     blocks: list[Block] = []
     for event in _definitions(prepared):
@@ -210,7 +210,7 @@ def _blocks(store: Store, prepared: Prepared, notes: Mapping[str, Any]) -> list[
 
 
 def _checkpoint(store: Store, prepared: Prepared, notes: Mapping[str, Any]) -> Any:
-    """Return a new checkpoint if the state moved, or if the commit would else record nothing (D9)."""
+    """Return a new checkpoint if the state moved, or if the commit would otherwise record nothing (D9)."""
     state = prepared.outcome.state
     if prepared.written:
         return write_checkpoint(store, state, {}) if state is not None else None
@@ -236,7 +236,7 @@ FIRST = Instant.parse("0001-01-01T00:00:00Z")
 
 
 def as_instant(moment: object) -> Instant:
-    """Read a moment: an aware datetime, a date (its beginning, UTC), or RFC 3339 text.
+    """Read a point in time: an aware datetime, a date (its beginning, UTC), or RFC 3339 text.
 
     >>> as_instant("2026-11-13T12:00:00+01:00"), as_instant(date(2026, 11, 13))
     (Instant('2026-11-13T11:00:00Z'), Instant('2026-11-13T00:00:00Z'))
@@ -249,7 +249,7 @@ def as_instant(moment: object) -> Instant:
         return Instant.parse(f"{moment.isoformat()}T00:00:00Z")
     if isinstance(moment, str):
         return Instant.parse(f"{moment}T00:00:00Z" if len(moment) == 10 else moment)
-    raise InputError(f"{moment!r} is not a moment", remedy="give an aware datetime or RFC 3339 text")
+    raise InputError(f"{moment!r} is not a time", remedy="give an aware datetime or RFC 3339 text")
 
 
 def watermark_after(

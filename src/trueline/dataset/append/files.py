@@ -65,7 +65,7 @@ def reader_for(sources: Sequence[Source]) -> Reader:
         return reader
     shown = ", ".join(sorted(ending or "(none)" for ending in endings))
     raise InputError(
-        f"how to read files ending in {shown} is not known",
+        f"no reader is known for files ending in {shown}",
         remedy="give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)",
         code="UnknownFormat",
     )
@@ -79,7 +79,7 @@ def _ending(path: str) -> str:
 def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, tasks: Tasks) -> Incoming:
     """Read the files that are new, each as one piece, in the given order.
 
-    A preparation has its say on the rows before they are fitted to the dataset.
+    A preparation changes the rows before they are fitted to the dataset.
     """
     reader, preparation = request.reader, request.preparation
     sources = readers.find(request.data)
@@ -173,8 +173,8 @@ def _refuse_incomplete(strategy: Strategy, taken: ReadFiles | None) -> None:
     if taken is not None and taken.left_out and isinstance(strategy, Snapshot):
         path, reason = next(iter(taken.left_out.items()))
         raise InputError(
-            f"a snapshot is all of its files, and {path} cannot be taken in: {reason}",
-            remedy="mend the file",
+            f"a snapshot needs all of its files, and {path} cannot be read: {reason}",
+            remedy="fix the file",
             code="IncompleteSnapshot",
             path=path,
         )
@@ -189,7 +189,7 @@ def _nothing(tail: Tail, files: Sequence[FileNote], skipped: Sequence[str], dige
     if isinstance(strategy_of(tail), Snapshot):
         raise InputError(
             f"{files[0].name} is empty, and as a snapshot it would retract every row",
-            remedy="remove the file, or append([]) if there is nothing left indeed",
+            remedy="remove the file, or append([]) if there really are no rows left",
             code="EmptySnapshot",
             path=files[0].name,
         )
@@ -236,7 +236,7 @@ def _refuse_many(sources: Sequence[Source]) -> None:
 def _sort_out(
     chain: Chain, sources: Sequence[Source], hashes: Sequence[tuple[Multihash, int]], *, resend: bool
 ) -> tuple[list[int], list[str]]:
-    """Tell files that are new from those that were taken in before.
+    """Separate files that are new from those that were appended before.
 
     Known bytes are passed over. A known name with other bytes is refused
     unless it is sent again on purpose: it may be a correction or an accident.
@@ -252,7 +252,7 @@ def _sort_out(
         # A file that was empty gave no row, so nothing can come twice: somebody was about to write it.
         if before is not None and before[0] != NO_BYTES and not resend:
             raise InputError(
-                f"{source.path} was taken in before with other bytes, in commit {before[1].hash.short}",
+                f"{source.path} was appended before with other content, in commit {before[1].hash.short}",
                 remedy="give resend=True if the new content is to be added as well",
                 code="FileChanged",
                 path=source.path,
@@ -266,7 +266,7 @@ def _sort_out(
 def _next_versions(
     chain: Chain, sources: Sequence[Source], hashes: Sequence[tuple[Multihash, int]]
 ) -> tuple[list[int], list[str]]:
-    """Tell names whose content changed since it was last taken in from those that have it still."""
+    """Separate names whose content changed since it was last appended from those that still have it."""
     new: list[int] = []
     skipped: list[str] = []
     for index, (source, (content, _)) in enumerate(zip(sources, hashes, strict=True)):
@@ -288,7 +288,7 @@ def _refuse_garbage(reads: Sequence[FileRead], max_bad: float | None) -> dict[st
         if suspicious and (reason := readers.looks_wrong(read.stats.counts)) is not None:
             raise InputError(
                 f"the files are mostly unreadable: {reason}",
-                remedy="mend the reader's options, or allow it with max_bad",
+                remedy="fix the reader's options, or allow it with max_bad",
                 code="TooManyBadCells",
                 bad=dict(bad),
             )

@@ -1,6 +1,6 @@
 """Taking Spark frames in: spooled once in their order, then read by the tasks that write the slices.
 
-No row of a frame passes the driver: it hears of files, counts and times.
+No row of a frame passes the driver: it gets files, counts and times only.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ Held: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
 
 @dataclass(frozen=True, slots=True)
 class FileNote:
-    """A file that was taken in: its name, its bytes by hash, how many rows it gave."""
+    """A file that was appended: its name, its bytes by hash, how many rows it gave."""
 
     name: str
     hash: Multihash
@@ -84,7 +84,7 @@ class Incoming:
         return pa.schema([*fields, pa.field(self.vocab.op, pa.int32())] if self.with_op else fields)
 
     def with_digest(self, tasks: Tasks) -> Incoming:
-        """Tell what was handed in, for retries; columns that others added since do not show in it."""
+        """Fingerprint what was handed in, for retries; columns that others added since do not show in it."""
         if self.digest is not None:
             return self
         if self.unordered:
@@ -95,7 +95,7 @@ class Incoming:
         return replace(self, digest=str(logical_hash(rows.select(names))))
 
     def is_overtaken(self, chain: Chain, tail: Tail) -> bool:
-        """Say whether others took in one of the files meanwhile, or declared another event time."""
+        """Say whether others appended one of the files meanwhile, or declared another event time."""
         taken = self.taken_at
         if taken is None or self.retake is None or taken.head == tail.head:
             return False
@@ -109,7 +109,7 @@ class Incoming:
         return False
 
     def for_tail(self, tail: Tail) -> Incoming:
-        """Meet what others did to the schema since the rows were typed: they may have added columns."""
+        """Adapt to what others did to the schema since the rows were typed: they may have added columns."""
         if tail.schema is None or tail.schema == self.typed_for:
             return self
         if self.again is not None:
@@ -165,7 +165,7 @@ def fit_rows(held: Held, tail: Tail, *, with_op: bool) -> Fitted:
 
 
 def _ops(read: Callable[[], Any], name: str) -> Any:
-    """Read operations as numbers; text and truth values, which would also become some, are refused."""
+    """Read operations as numbers; text and booleans, which would also become some, are refused."""
     try:
         column = read()
         wrong = pa.types.is_boolean(column.type) or pa.types.is_string(column.type)
@@ -208,7 +208,7 @@ def newest_event(fitted: Fitted) -> Instant | None:
 
 
 def latest(moments: Sequence[Instant | None]) -> Instant | None:
-    """Return the latest of some moments."""
+    """Return the latest of some times."""
     return max((moment for moment in moments if moment is not None), default=None)
 
 
@@ -264,13 +264,13 @@ class ReadFiles:
 
 
 def read_file(task: FileTask) -> FileRead:
-    """Read one file, or a part of it, into a piece; runs wherever there is room for it."""
+    """Read one file, or a part of it, into a piece; runs where there is room for it."""
     try:
         return _read(task)
     except InputError:
         if task.part == WHOLE:
             raise
-        # The cut may have been wrong; and if the file is broken, reading all of it tells on which line.
+        # The cut may have been wrong; and if the file is broken, reading all of it shows on which line.
         return FileRead((), None, 0, ReadStats(), None, failed=True)
 
 

@@ -1,4 +1,4 @@
-"""From what people hand in to a table that fits the dataset it is for."""
+"""From what is appended to a table that fits the dataset."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Fitted:
 
 
 def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
-    """Take what was handed in, so that it can be looked at more than once.
+    """Hold what was handed in, so that it can be read more than once.
 
     >>> hold({"x": [1, 2]}).num_rows
     2
@@ -90,7 +90,10 @@ def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
         wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
         if wrong is None:
             return rows
-        raise InputError(f"a row is a {type(wrong).__name__}", remedy="give dictionaries, or an Arrow table")
+        raise InputError(
+            f"a row is a {type(wrong).__name__}, not a dictionary",
+            remedy="give dictionaries, or an Arrow table",
+        )
     raise InputError(
         f"cannot append a {type(data).__name__}",
         remedy="give an Arrow table, a pandas or polars frame, or a list of dictionaries",
@@ -104,7 +107,7 @@ def _converted(make: Any) -> pa.Table:
     except (pa.ArrowException, MemoryError, TypeError, ValueError) as error:
         check_memory(error, "making a table of what was given")
         raise InputError(
-            f"this is no table: {error}", remedy="give columns of equal length and one type each"
+            f"this is not a table: {error}", remedy="give columns of equal length and one type each"
         ) from None
 
 
@@ -144,7 +147,7 @@ class _Way:
     """How tables of one Arrow schema are brought into the shape of one dataset, once that is allowed.
 
     `columns` are those of the dataset without the system's, event time first, each with its place in
-    the table, -1 if it is not there; those at the places `required` must not have missing values.
+    the table, -1 if it is not there; those at the places `required` must not have nulls.
     """
 
     wanted: SetDataSchema | None
@@ -200,15 +203,18 @@ def whole_schema(schema: pa.Schema | t.DataSchema, vocab: SetVocab) -> t.DataSch
     if isinstance(schema, pa.Schema):
         schema = from_arrow(schema)
     elif not isinstance(schema, t.DataSchema):
-        raise InputError(f"schema is a {type(schema).__name__}", remedy="give a pyarrow.schema([...])")
+        raise InputError(
+            f"schema is a {type(schema).__name__}, not a pyarrow.Schema",
+            remedy="give a pyarrow.schema([...])",
+        )
     if not schema.fields:
-        raise SchemaError("there is no column", remedy="give at least one")
+        raise SchemaError("the schema has no columns", remedy="give at least one")
     _no_system_columns(schema.names, vocab)
     fields = [t.DataField(field.name, _storable(field.type), field.extra) for field in schema.fields]
     untyped = [field.name for field in fields if isinstance(field.type, t.Null)]
     if untyped:
         raise SchemaError(
-            f"column {untyped[0]!r} has no type: every value is missing",
+            f"column {untyped[0]!r} has no type: every value is null",
             remedy="cast it to the type it will have, or create the dataset with a schema",
             column=untyped[0],
         )
@@ -278,13 +284,13 @@ def _event_time_type(field: t.DataField) -> Any:
     return t.Option(inner) if isinstance(field.type, t.Option) else inner
 
 
-# --- rows that meet a schema ----------------------------------------------------
+# --- rows that are fitted to a schema ----------------------------------------------------
 
 
 def _from_rows(
     rows: list[Mapping[str, Any]], fields: tuple[t.DataField, ...] | None, vocab: SetVocab
 ) -> pa.Table:
-    """Make columns of dictionaries; keys that some rows lack are missing there."""
+    """Make columns of dictionaries; keys that some rows lack are null there."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     types = {field.name: field.type for field in to_arrow(t.DataSchema(fields))} if fields else {}
     types.pop(vocab.event_time, None)  # its precision is looked at later
@@ -298,21 +304,21 @@ def _from_rows(
             check_memory(error, f"making column {name!r} of the rows")
             wanted = f" as {types[name]}" if name in types else " as one type"
             raise SchemaError(
-                f"column {name!r} cannot be read{wanted}: {error}", remedy="mend the values", column=name
+                f"column {name!r} cannot be read{wanted}: {error}", remedy="fix the values", column=name
             ) from None
     return pa.table(columns) if columns else _no_rows(fields, vocab)
 
 
 def _no_rows(fields: tuple[t.DataField, ...] | None, vocab: SetVocab) -> pa.Table:
     if fields is None:
-        raise SchemaError("there is no column", remedy="give at least one row, or create with a schema")
+        raise SchemaError("there are no columns", remedy="give at least one row, or create with a schema")
     return to_arrow(t.DataSchema(user_fields(t.DataSchema(fields), vocab))).empty_table()
 
 
 def _new_columns(
     table: pa.Table, fields: tuple[t.DataField, ...], vocab: SetVocab
 ) -> tuple[t.DataField, ...]:
-    """Return the columns by which a table extends the schema: those it adds that may be missing."""
+    """Return the columns by which a table extends the schema: those it adds that are nullable."""
     known = {field.name for field in fields} | set(vocab.names[:3])
     added = [field for field in from_arrow(table.schema).fields if field.name not in known]
     added = [
@@ -346,7 +352,7 @@ def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab) -> None:
         if not _fits(_present(kind), field.type):
             found.append(f"~ {name}: is {show(_present(kind))}, the dataset has {show(_present(field.type))}")
         elif not optional and table[name].null_count:
-            found.append(f"~ {name}: has {table[name].null_count:,} missing values, the dataset allows none")
+            found.append(f"~ {name}: has {table[name].null_count:,} null values, the dataset allows none")
     if found:
         raise SchemaError(
             "the table does not fit the dataset\n" + "\n".join(f"    {line}" for line in found),
@@ -361,7 +367,7 @@ def _present(kind: Any) -> Any:
 
 
 def _fits(given: Any, wanted: Any) -> bool:
-    """Say whether values of a type can be stored as another; only what is optional there may be missing."""
+    """Say whether values of a type can be stored as another; only what is optional there may be null."""
     match given, wanted:
         case t.Null(), t.Option():
             return True

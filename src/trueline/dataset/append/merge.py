@@ -1,4 +1,4 @@
-"""New rows meet what is there: the merge strategies over pieces, with their state."""
+"""New rows are merged with what is there: the merge strategies over pieces, with their state."""
 
 from __future__ import annotations
 
@@ -133,14 +133,14 @@ def _merge(strategy: Keyed, incoming: Incoming, state: State, first: int, means:
         # Nothing was handed in; that is not the same as a snapshot of nothing.
         return Outcome((), state)
     meeting = Meeting(strategy, incoming.vocab, incoming.columns, state)
-    # A snapshot is held against all current rows.
+    # A snapshot is compared with all current rows.
     rows = incoming.rows + (_rows_of(state) if isinstance(strategy, Snapshot) else 0)
     if _is_here(incoming.pieces) and not isinstance(means.tasks, Inline):
         # Rows in this process are not sent to others.
         means = replace(means, tasks=Inline())
     if rows <= (ROWS_AT_ONCE if isinstance(means.tasks, Inline) else FEW_ROWS):
         return _at_once(meeting, incoming.pieces, first, means.tasks)
-    # What could be merged at once is one range, so that the state is the same whoever does it.
+    # What could be merged at once is one range, so that the state is the same whichever way it is merged.
     parts = 1 if rows <= ROWS_AT_ONCE else -(-rows // means.rows_of_a_run)
     return _in_ranges(meeting, incoming.pieces, first, parts, means)
 
@@ -183,7 +183,7 @@ def _in_ranges(meeting: Meeting, pieces: Sequence[Piece], first: int, parts: int
 
 
 def _extended(state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks) -> State:
-    """Add a generation; what there is becomes fewer files before, so that none is written in vain."""
+    """Add a generation; what there is becomes fewer files before, so that none is written for nothing."""
     return compacted(state, tasks).apply_parts(parts)
 
 

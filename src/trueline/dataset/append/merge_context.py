@@ -1,4 +1,4 @@
-"""New rows, the current rows they meet, and what a strategy makes of both."""
+"""New rows, the current rows of their keys, and what a strategy makes of both."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A merge of many rows as tasks: pieces become sorted runs, then each range of keys is merged by one task.
 
-The driver hears of names, counts and hashes; rows go from piece to run, from
+The driver gets names, counts and hashes only; rows go from piece to run, from
 run to events and to segments within tasks. Runs are cut by rank and ranges by
 the keys in them, so neither the events nor the segments depend on how many
 tasks ran, where, or how the rows were partitioned before.
@@ -59,7 +59,7 @@ class SortTask:
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """A run; or, where keys are missing, how many and some ranks of them."""
+    """A run; or, where keys are null, how many and some ranks of them."""
 
     run: Run | None
     without_key: int = 0

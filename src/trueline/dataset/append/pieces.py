@@ -18,7 +18,7 @@ ROWS_OF_A_SLICE: Final = 1 << 20
 ROWS_OF_A_BATCH: Final = 1 << 16
 # Of large rows fewer are held together.
 BYTES_OF_A_BATCH: Final = 64 << 20
-# Fewer rows are looked at in this process, wherever they lie: a Spark job takes longer to begin.
+# Fewer rows are looked at in this process, wherever they are: a Spark job takes longer to begin.
 FEW_ROWS: Final = 1 << 16
 
 

@@ -15,7 +15,7 @@ from trueline.kernel.sorted_keys import Bools, as_array, bools
 def distinct(left: pa.Array, right: pa.Array) -> Bools:
     """Say row by row whether two columns of one type differ.
 
-    Missing equals missing, NaN equals NaN, and −0.0 differs from 0.0: two
+    Null equals null, NaN equals NaN, and −0.0 differs from 0.0: two
     values are the same when their stored bytes are.
 
     >>> nan = float("nan")
@@ -70,7 +70,7 @@ def _lengths(lists: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
 
 
 def _items(lists: pa.Array) -> list[pa.Array]:
-    """The items of lists of which none is missing, one after another."""
+    """The items of lists of which none is null, one after another."""
     if pa.types.is_map(lists.type):
         return [lists.keys, lists.items]
     return [lists.flatten()]

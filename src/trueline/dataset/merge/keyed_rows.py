@@ -59,7 +59,9 @@ def in_source_order(new: pa.Table) -> pa.Table:
         return new
     order = np.argsort(ranks, kind="stable")
     if (np.diff(ranks[order]) == 0).any():
-        raise InputError("two rows have one rank", remedy="number the rows of the source one after another")
+        raise InputError(
+            "two rows have the same rank", remedy="number the rows of the source one after another"
+        )
     return new.take(pa.array(order))
 
 
@@ -67,12 +69,12 @@ def data_columns(new: pa.Table, vocab: SetVocab) -> list[str]:
     """Name the columns that are the user's."""
     names = [name for name in new.column_names if name not in (RANK, KEY, vocab.op)]
     if len(set(names)) != len(names):
-        raise SchemaError("two columns have one name", remedy="rename one of them")
+        raise SchemaError("two columns have the same name", remedy="rename one of them")
     return names
 
 
 def keyed(new: pa.Table, key: Sequence[str], vocab: SetVocab, null_keys: NullKeys) -> Incoming:
-    """Return new rows in key order, each with its key; rows without one are refused or set aside."""
+    """Return new rows in key order, each with its key; rows without one are refused or quarantined."""
     new = in_source_order(new)
     columns = data_columns(new, vocab)
     quarantined = new.slice(0, 0)
@@ -95,7 +97,7 @@ def keyed(new: pa.Table, key: Sequence[str], vocab: SetVocab, null_keys: NullKey
 
 
 def _ops(new: pa.Table, vocab: SetVocab) -> Ints | None:
-    """The operations as numbers; a missing one is an append."""
+    """The operations as numbers; a null one is an append."""
     if vocab.op not in new.column_names:
         return None
     column = as_array(new[vocab.op])
@@ -135,9 +137,7 @@ def current(old: pa.Table | None, rows: pa.Table, key: Sequence[str]) -> tuple[p
     if order is not None:
         keys, old = keys.take(pa.array(order)), old.take(pa.array(order))
     if repeats(keys).any():
-        raise InputError(
-            "a key comes twice among the current rows", remedy="hand over current rows, not events"
-        )
+        raise InputError("a key occurs twice among the current rows", remedy="give current rows, not events")
     return unified(old, rows.schema), keys
 
 

@@ -34,7 +34,7 @@ class Merged:
     `events` has the column of operations first, then the columns of the data;
     those of append and ledger, which keep the order of the source, end with `_rank`.
     `delta` is what `State.apply` takes; None for append, which keeps no state.
-    `set_by` says for each row of `delta` which event set it (missing where the key is gone).
+    `set_by` says for each row of `delta` which event set it (null where the key is gone).
     `ignored` counts input rows by reason; `quarantined` are input rows without a key.
     """
 

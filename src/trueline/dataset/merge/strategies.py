@@ -107,7 +107,7 @@ def _ledger(
     taken = first & ~known
     differs = np.zeros(len(known), dtype=bool)
     columns = [name for name in new.rows.column_names if name not in strategy.key]
-    # A state may keep the keys of a ledger alone: what it does not have cannot be held against a row.
+    # A state may keep the keys of a ledger alone: what it does not have cannot conflict with a row.
     held = [name for name in columns if old is not None and name in old.column_names]
     differs[known] = rows_differ(
         kept.take(pa.array(places[known])), new.rows.filter(pa.array(known)), held, vocab.event_time
@@ -139,8 +139,8 @@ def _snapshot(
         twice = new.take(~new.first_of_key & new.last_of_key)
         shown = shown_keys(twice.rows, strategy.key)
         raise InputError(
-            f"{len(twice.keys):,} keys come more than once in the snapshot: {shown}",
-            remedy="give one row for each key, or choose a key that tells the rows apart",
+            f"{len(twice.keys):,} keys occur more than once in the snapshot: {shown}",
+            remedy="give one row for each key, or choose a key that identifies the rows",
             code="DuplicateKeys",
             keys=shown,
             count=len(twice.keys),
@@ -218,8 +218,8 @@ def _check_pairs(new: Incoming) -> None:
     alone = (new.ops == Op.CORRECT_FROM) & ~(same & (after == Op.CORRECT_TO))
     alone |= (new.ops == Op.CORRECT_TO) & ~(~new.first_of_key & (before == Op.CORRECT_FROM))
     for wrong, what, code in (
-        (bad, "operations that are not known", "BadOp"),
-        (alone, "half a correction", "BrokenPair"),
+        (bad, "unknown operations", "BadOp"),
+        (alone, "unpaired corrections", "BrokenPair"),
     ):
         if wrong.any():
             ranks = sorted(int(rank) for rank in new.ranks[wrong])
@@ -317,7 +317,7 @@ class Changes:
 
     @property
     def _starts(self) -> Ints:
-        """Where each change's first event stands."""
+        """Where each change's first event is."""
         sizes = np.where(self.kinds == Change.CORRECT, 2, 1)
         return np.asarray(np.cumsum(sizes) - sizes, dtype=np.int64)
 

@@ -41,7 +41,9 @@ class Parse(Step):
 
     def __init__(self, reader: Reader | None, max_bad: float | None, on_error: OnError) -> None:
         if on_error == "skip_step":
-            raise InputError("files cannot go on without being parsed", remedy="give fail_run or skip_key")
+            raise InputError(
+                "parse cannot be skipped: the next steps need rows", remedy="give fail_run or skip_key"
+            )
         super().__init__(on_error=on_error)
         self.reader = reader
         self.max_bad = max_bad
@@ -80,7 +82,7 @@ class Parse(Step):
         if reason is not None:
             raise InputError(
                 f"{path} is mostly unreadable: {reason}" if self.max_bad is None else f"{path} has {reason}",
-                remedy="mend the reader's options or the file, or allow it with max_bad",
+                remedy="fix the reader's options or the file, or allow it with max_bad",
                 code="TooManyBadCells",
                 path=path,
                 bad=bad,
@@ -92,9 +94,9 @@ def parse(
 ) -> Parse:
     """Read files; without it a preparation begins with `parse()`.
 
-    `reader` stands for that of `append`. A file that is broken, or has more
+    `reader` is that of `append`. A file that is broken, or has more
     bad cells than `max_bad` (a number, or below 1 a share of its rows), fails:
-    with `on_error="skip_key"` it is left out and the others are taken in.
+    with `on_error="skip_key"` it is left out and the others are appended.
 
     >>> parse(on_error="skip_key").name
     'parse'
@@ -106,7 +108,7 @@ __all__ = ["Step", "load_steps"]
 
 
 def load_steps(names: Sequence[str], on_error: str = "fail_run") -> list[Step]:
-    """Return the steps that names stand for; `on_error` is what happens to a file that cannot be parsed.
+    """Return the steps of these names; `on_error` is what happens to a file that cannot be parsed.
 
     A name is that of a step, a class of steps, a list of them, or a function
     of a file's path and its table.
@@ -127,7 +129,7 @@ def load_steps(names: Sequence[str], on_error: str = "fail_run") -> list[Step]:
 def _loaded(name: str) -> Any:
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
-        raise InputError(f"{name!r} names no step", remedy="write module:name", code="NoSuchStep")
+        raise InputError(f"{name!r} does not name a step", remedy="write module:name", code="NoSuchStep")
     here = str(Path.cwd())
     sys.path.insert(0, here)
     try:
@@ -159,7 +161,7 @@ def _steps(name: str, found: Any) -> Iterator[Step]:
         yield Step(map=found, name=getattr(found, "__name__", name))
     else:
         raise InputError(
-            f"{name} is a {type(found).__name__}, no step",
+            f"{name} is a {type(found).__name__}, not a step",
             remedy="name a Step, a list of steps, or a function of a path and a table",
             code="NoSuchStep",
         )

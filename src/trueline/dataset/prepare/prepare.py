@@ -56,14 +56,15 @@ class Preparation:
         for step in given:
             if not isinstance(step, Step):
                 raise InputError(
-                    f"{step!r:.80} is no step", remedy="give trueline.run.Step(map=…), or a subclass of Step"
+                    f"{step!r:.80} is not a step",
+                    remedy="give trueline.run.Step(map=…), or a subclass of Step",
                 )
         if not given:
             return None
         first = given.pop(0) if isinstance(given[0], Parse) else parse()
         assert isinstance(first, Parse)
         if any(isinstance(step, Parse) for step in given):
-            raise InputError("files are parsed once, first", remedy="give parse(…) as the first step")
+            raise InputError("parse(…) is not the first step", remedy="put it first: files are parsed once")
         return cls(tuple(given), tuple(observers), executor, deliberate, first)
 
     def run(self, values: Mapping[str, Any]) -> Ended:
@@ -82,7 +83,7 @@ class Preparation:
         unknown = [key for key in found if key not in values]
         if unknown:
             raise InputError(
-                f"a step wrote {unknown[0]!r}, which is none of the files",
+                f"a step wrote {unknown[0]!r}, which is not one of the files",
                 remedy="yield the key of a file: its rows go where the file's go",
                 code="UnknownFile",
             )
@@ -91,7 +92,7 @@ class Preparation:
             if failure.step in undone:
                 console.current().warn(
                     f"step {failure.name} was left out: it failed on {failure.key}: {_said(failure)}",
-                    remedy="mend the step, or the file",
+                    remedy="fix the step, or the file",
                     code="StepSkipped",
                 )
         return Ended(
@@ -170,7 +171,7 @@ def prepared_files(
 def _columns(
     files: Sequence[Source], reader: Reader, preparation: Preparation, tail: Tail, op: str | None
 ) -> pa.Schema:
-    """Return the columns to read; files that cannot be read and may be left out have no say in it."""
+    """Return the columns to read; files that cannot be read and may be left out do not count."""
     from trueline.dataset.append.files import columns_for
 
     try:

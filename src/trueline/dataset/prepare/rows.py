@@ -19,7 +19,7 @@ from trueline.run import ERASED, Step
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What reading a file told beside its rows: counts, and the cells that could not be read."""
+    """What reading a file gave beside its rows: counts, and the cells that could not be read."""
 
     stats: ReadStats
     cells: pa.Table | None = None

@@ -48,7 +48,7 @@ class Enrich(Step):
         return value
 
     def _places(self, table: pa.Table) -> Any:
-        """Return the row of the lookup table for each row, missing where there is none."""
+        """Return the row of the lookup table for each row, null where there is none."""
         try:
             keys = [self.lookup[name].cast(table[name].type) for name in self.on]
         except pa.ArrowException as error:
@@ -68,7 +68,7 @@ def enrich(
     *,
     on_error: OnError = "fail_run",
 ) -> Enrich:
-    """Add columns of a small table by a key that both have; columns that are there are filled where missing.
+    """Add columns of a small table by a key that both have; columns that are there are filled where null.
 
     `lookup` is an Arrow table, a frame, a list of dictionaries or a view
     (`ws["cities"].view(at=…)`); its keys are unique. Rows whose key is not in
@@ -85,7 +85,7 @@ def enrich(
     missing = [name for name in (*keys, *chosen) if name not in table.column_names]
     if missing or not keys or not chosen:
         raise SchemaError(
-            f"the lookup table has no column {missing[0]!r}" if missing else "nothing is to be looked up",
+            f"the lookup table has no column {missing[0]!r}" if missing else "there is nothing to look up",
             remedy=f"it has {', '.join(table.column_names)}",
         )
     counted = table.group_by(list(keys)).aggregate([([], "count_all")])
@@ -123,7 +123,7 @@ class Mask(Step):
             raise InputError(f"how={how!r}", remedy="give hash, missing or stars")
         if how == "hash" and not key:
             raise InputError(
-                "a hash without a key is found out by trying values",
+                "a hash without a key can be reversed by trying values",
                 remedy="give key=…, a secret that stays the same, or how='missing' or 'stars'",
                 code="NoKey",
             )
@@ -170,10 +170,10 @@ def mask(
     shown: int = 0,
     on_error: OnError = "fail_run",
 ) -> Mask:
-    """Mask columns: by a keyed hash, which still tells values apart, by stars, or by nothing at all.
+    """Mask columns: by a keyed hash, which still tells values apart, by stars, or by null.
 
     `hash` is HMAC-SHA-256 with `key`, 32 hexadecimal digits; `stars` shows the
-    last `shown` characters; `missing` leaves the column empty. Cells of these
+    last `shown` characters; `missing` makes the column null. Cells of these
     columns that could not be read are counted, and their text is not kept.
 
     >>> import pyarrow as pa
@@ -186,7 +186,7 @@ def mask(
 
 
 class Repair(Step):
-    """Mends columns; made by `repair`."""
+    """Repairs columns; made by `repair`."""
 
     name = "repair"
 
@@ -197,7 +197,7 @@ class Repair(Step):
         self.columns = columns
 
     def map(self, key: Any, value: pa.Table) -> pa.Table:
-        """Return the rows with mended columns; where nothing changes, as they are."""
+        """Return the rows with repaired columns; where nothing changes, as they are."""
         from trueline.view import View
 
         wanted = {name: text for name, text in self.columns.items() if name in value.column_names}
@@ -216,7 +216,7 @@ class Repair(Step):
 def repair(
     mapping: dict[str, str] | None = None, /, *, on_error: OnError = "fail_run", **columns: str
 ) -> Repair:
-    """Mend columns by expressions over the row, all of them over the row as it came.
+    """Repair columns by expressions over the row, all of them over the row as it came.
 
     A file without a column, or whose values are right already, stays as it is.
 
@@ -229,7 +229,7 @@ def repair(
 
 
 class Validate(Step):
-    """Holds rows to conditions; made by `validate`."""
+    """Checks rows against conditions; made by `validate`."""
 
     name = "validate"
 
@@ -237,9 +237,7 @@ class Validate(Step):
         self, conditions: tuple[str, ...], parameters: dict[str, object], *, drop: bool, on_error: OnError
     ) -> None:
         if not conditions:
-            raise InputError(
-                "there is nothing to hold rows to", remedy='give conditions: validate("price >= 0")'
-            )
+            raise InputError("there is nothing to validate", remedy='give conditions: validate("price >= 0")')
         super().__init__(on_error=on_error)
         self.conditions, self.parameters, self.drop = conditions, parameters, drop
 
@@ -256,7 +254,7 @@ class Validate(Step):
                 raise CheckFailed(
                     f"{broken:,} of {value.num_rows:,} rows of {key} break {condition!r}, "
                     f"the first is row {first:,}",
-                    remedy="mend the file, or leave such rows or files out: drop=True, on_error='skip_key'",
+                    remedy="fix the file, or leave such rows or files out: drop=True, on_error='skip_key'",
                     path=key,
                     condition=condition,
                     rows=broken,
@@ -269,10 +267,10 @@ class Validate(Step):
 def validate(
     *conditions: str, drop: bool = False, on_error: OnError = "fail_run", **parameters: object
 ) -> Validate:
-    """Hold the rows of files to conditions, written as in `View.filter`; `:name` stands for a parameter.
+    """Check the rows of files against conditions, written as in `View.filter`; `:name` is a parameter.
 
     As with a CHECK in SQL, a condition is broken where it is false; where it
-    has no answer, because a value is missing, it is not. A file with such rows
+    has no answer, because a value is null, it is not. A file with such rows
     fails; with `drop` the rows are left out instead.
 
     >>> import pyarrow as pa
@@ -293,6 +291,6 @@ def _answers(table: pa.Table, condition: str, parameters: dict[str, object]) -> 
     found = View.from_arrow(table).with_columns({name: condition}, **used).to_arrow()[name]
     if not pa.types.is_boolean(found.type):
         raise InputError(
-            f"{condition!r} is no condition: it is {found.type}", remedy="compare it to something"
+            f"{condition!r} is not a condition: its type is {found.type}", remedy="compare it to something"
         )
     return found

@@ -107,8 +107,8 @@ class Changes:
             return pa.array(OPERATIONS).take(ops)
         except pa.ArrowIndexError:
             raise CorruptionError(
-                f"{self.events.standing.name}: the slice of block {entry.block} has operations "
-                f"that are not known: {pc.min(ops)} to {pc.max(ops)}",
+                f"{self.events.standing.name}: the slice of block {entry.block} has unknown "
+                f"operations: {pc.min(ops)} to {pc.max(ops)}",
                 remedy=f"`trueline verify {self.events.standing.name}` says more",
                 code="SliceDamaged",
                 block=entry.block,

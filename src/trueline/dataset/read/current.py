@@ -206,6 +206,6 @@ class StateRange:
 
 
 def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give rows the columns of a schema: those that came later are missing."""
+    """Give rows the columns of a schema: those that came later are null."""
     found = unified(table, schema) if schema.names else table.select([])
     return found.cast(schema) if schema.names and found.schema != schema else found

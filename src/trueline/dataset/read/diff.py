@@ -41,7 +41,7 @@ class Difference:
 
     @property
     def row_count(self) -> int | None:
-        """Not known without looking, unless nothing happened."""
+        """Not known without reading, unless nothing happened."""
         return 0 if self.before.last_offset == self.after.last_offset else None
 
     @property
@@ -108,7 +108,7 @@ class Difference:
         """Where the row is that each key had before, −1 if none.
 
         A retraction or correction repeats the row it cancels. A changelog says
-        what it was told, so there the rows themselves are looked up.
+        what it was given, so there the rows themselves are looked up.
         """
         if not isinstance(self.after.merge, MergeChangelogStream):
             cancels = (ops[starts] == Op.RETRACT) | (ops[starts] == Op.CORRECT_FROM)

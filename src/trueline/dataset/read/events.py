@@ -165,7 +165,7 @@ class Events:
             raise CorruptionError(
                 f"{self.standing.name}: the index names block {entry.block} for the offsets {entry.first:,} "
                 f"to {entry.last:,}, which are not in it",
-                remedy="delete the index of the dataset (.trueline/index), it is made anew",
+                remedy="delete the index of the dataset (.trueline/index), it is rebuilt",
                 code="IndexWrong",
                 block=entry.block,
             )

@@ -95,7 +95,7 @@ def _wanted(standing: Standing, key: object) -> pa.Table:
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             check_memory(error, "looking a key up")
             raise InputError(
-                f"{value!r:.80} is no value of the key column {name!r} ({kind}): {error}",
+                f"{value!r:.80} is not a value of the key column {name!r} ({kind}): {error}",
                 remedy="give a value of its type",
                 code="BadKeyValue",
                 column=name,

@@ -69,7 +69,7 @@ class SliceFile:
 
     @contextmanager
     def open(self, offset: str) -> Iterator[BoundedFile]:
-        """Open the file and hold it against its block: as many records as offsets, and the same ones.
+        """Open the file and compare it with its block: as many records as offsets, and the same ones.
 
         Whole files are hashed by `verify`; this looks at the footer only, the first time.
         """
@@ -180,7 +180,7 @@ class SliceFile:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the columns of a schema of the records with offsets [first, last].
 
-        Columns that were added to the dataset later are missing in every row.
+        Columns that were added to the dataset later are null in every row.
         Groups of rows that the bounds rule out are not read. Removed records are passed over.
         """
         if self.hole is not None:
@@ -253,7 +253,7 @@ class SliceFile:
             if column.type != wanted.type:
                 column = self._cast(column, wanted)
             if not wanted.nullable and column.null_count:
-                raise self.damaged(f"its column {wanted.name!r} has records without a value")
+                raise self.damaged(f"its column {wanted.name!r} has null values")
             if wanted.name == offset and start is not None and not _is_dense(column, start):
                 raise self.damaged(f"its offsets from {start:,} on are not dense")
             columns.append(column)
@@ -317,7 +317,7 @@ def _batches(
 
 
 def _places(footer: pq.FileMetaData) -> dict[str, int]:
-    """The places of columns that are no parts of others."""
+    """The places of columns that are not parts of others."""
     schema = footer.schema
     found = [schema.column(index) for index in range(len(schema))]
     return {column.path: index for index, column in enumerate(found) if column.path == column.name}

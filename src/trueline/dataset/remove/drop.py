@@ -60,7 +60,7 @@ class Removed:
 
 
 def on_removal(listener: Listener) -> Listener:
-    """Have a function told of every removal, after its bytes are gone: name, chain and record."""
+    """Have a function called for every removal, after its bytes are gone: name, chain and record."""
     _LISTENERS.append(listener)
     return listener
 
@@ -80,7 +80,7 @@ def drop_data(
     between leaves bytes that `gc` clears and that nothing reads any more.
     """
     if (upto is None) == (where is None):
-        raise InputError("drop_data takes upto or where, one of them", remedy="say which records are to go")
+        raise InputError("drop_data takes upto or where, one of them", remedy="say which records to remove")
     if not 0 < len(str(reason).strip()) <= MAX_REASON:
         raise InputError(
             f"the reason is {reason!r:.80}",
@@ -248,7 +248,7 @@ class _Plan:
         return Removed(self.name, head, self.reason, removal.rows, self._touched(removal), count)
 
     def _number(self) -> int:
-        """The number of this removal: the next whose key nobody has."""
+        """The number of this removal: the next whose key is not used."""
         number = len(self.before.all) + 1
         while self.chain.token(token(number)) is not None:
             number += 1
@@ -270,7 +270,7 @@ class _Plan:
         if found is None:
             raise InputError(
                 f"the checkpoint {name} of dataset {self.name!r} is another engine's, or damaged",
-                remedy="a removal would take its place: verify the dataset first",
+                remedy="a removal would replace it: verify the dataset first",
                 code="ForeignCheckpoint",
                 checkpoint=name,
             )
@@ -279,7 +279,7 @@ class _Plan:
     def _checkpoint(
         self, before: CheckpointFile | None, removal: Removal, states: list[StateFile]
     ) -> Checkpoint:
-        """Stage the checkpoint: what is carried, the states anew, the record and its replacements."""
+        """Stage the checkpoint: what is carried, the new states, the record and its replacements."""
         notes = {key: value for key, value in (before.notes if before else {}).items() if key != "commit"}
         numbers = [each.sequence_number for each in (*self.before.all, removal)]
         notes |= {NOTE: removal.to_note(), NUMBERS: numbers}

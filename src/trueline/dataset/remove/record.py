@@ -1,6 +1,6 @@
 """What was removed from a dataset on purpose, as its chain records it.
 
-A removal is a commit without rows. Its record stands in the checkpoint file
+A removal is a commit without rows. Its record is in the checkpoint file
 it leaves (DESIGN decision 10), which also lists, by hash, the replacements of
 slices that lost some of their rows. So gc, push and clone follow them.
 """
@@ -90,7 +90,7 @@ class Removal:
 
     @classmethod
     def of(cls, checkpoint: CheckpointFile) -> Self | None:
-        """Read the record a checkpoint holds, None if it holds none that can be understood."""
+        """Read the record a checkpoint holds, None if it holds none that can be read."""
         note = checkpoint.notes.get(NOTE)
         files = {file.hash: file for file in checkpoint.files if REPLACES in file.notes}
         try:

@@ -56,7 +56,7 @@ def choose(standing: Standing, condition: Condition) -> Chosen:
     """Find the records a condition means, among those that are still there.
 
     Where later events replace earlier ones of their key, what is older than
-    a chosen record of the same key goes with it: else an old value would come
+    a chosen record of the same key goes with it: otherwise an old value would come
     back as the current one.
     """
     found = _matching(standing, condition)
@@ -147,7 +147,7 @@ def write_rest(file: SliceFile, offset: str, gone: Offsets) -> StateFile:
 
 
 def state_without(store: Store, checkpoint: CheckpointFile | None, gone: Chosen | int) -> list[StateFile]:
-    """Stage the states of a checkpoint anew, without the rows that removed records had set last.
+    """Stage the states of a checkpoint again, without the rows that removed records had set last.
 
     They are written as one base each: older generations may hold removed
     values that newer ones have covered. A state that does not say which

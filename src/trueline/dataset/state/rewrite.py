@@ -33,7 +33,7 @@ def verify_one(task: VerifyTask) -> None:
 
 
 def rewrite_range(task: RewriteTask) -> tuple[SegmentInfo, ...]:
-    """Write a range of keys anew; it is durable when this returns."""
+    """Write a range of keys again; it is durable when this returns."""
     with task.state.store.lease():
         segments = task.state.write_merged(task.start, task.key_range, verified=True)
         task.state.store.sync()

@@ -24,7 +24,7 @@ ROWS_OF_A_GROUP: Final = 65_536
 BYTES_OF_A_GROUP: Final = 128 << 20
 # About 200 MB at eight columns of numbers: a base of many keys is several files, each with its range.
 ROWS_OF_A_FILE: Final = 1 << 22
-# Bounds stand in every checkpoint; longer keys are bounded by their beginnings.
+# Bounds are in every checkpoint; longer keys are bounded by their beginnings.
 BOUND_BYTES: Final = 128
 _GATHERED_BYTES: Final = 1 << 20
 
@@ -34,7 +34,7 @@ class SegmentInfo:
     """What is known of a segment without opening it.
 
     No key is before `first_key` or after `last_key`; keys of up to 128 bytes
-    are given exactly. An empty `last_key` is no bound.
+    are given exactly. An empty `last_key` is unbounded.
     """
 
     hash: Multihash
@@ -99,11 +99,11 @@ def upper_bound(key: bytes) -> bytes:
 
 
 def segment_schema(payload: pa.Schema) -> pa.Schema:
-    """Return the columns of a segment: key, mark of removal, and what is kept, which may be missing."""
+    """Return the columns of a segment: key, mark of removal, and what is kept, which may be null."""
     taken = {KEY, GONE} & set(payload.names)
     if taken or len(set(payload.names)) != len(payload.names):
         raise InputError(
-            f"columns {payload.names} cannot be kept: {sorted(taken) or 'a name comes twice'}",
+            f"columns {payload.names} cannot be kept: {sorted(taken) or 'a name occurs twice'}",
             remedy="rename the columns",
         )
     fields = [pa.field(KEY, pa.binary(), nullable=False), pa.field(GONE, pa.bool_(), nullable=False)]
@@ -226,7 +226,7 @@ def _layout(schema: pa.Schema) -> dict[str, Any]:
     """How segments are written.
 
     At 5 M keys × 8 columns lz4 makes them a third smaller and costs nothing to
-    read; numbers whose bytes stand apart (all first bytes, all second ones) another
+    read; numbers whose bytes are split (all first bytes, all second ones) another
     third, and they are read in 0.6 of the time; dictionaries cost more than they
     save; page checksums find a flipped bit at 5 % of the reading time, where hashing
     the file would take four times as long.

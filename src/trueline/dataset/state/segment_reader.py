@@ -138,7 +138,7 @@ class SegmentReader:
         return f"state file {self.info.hash.short}"
 
     def _look_at(self, source: BinaryIO) -> None:
-        """See that the file is a segment, the first time all of it if it is small; later its size only."""
+        """Check that the file is a segment, the first time all of it if it is small; later its size only."""
         if source.seek(0, SEEK_END) != self.info.size:
             raise self._wrong(f"it has {source.tell():,} bytes, not {self.info.size:,}")
         with self._lock:
@@ -161,7 +161,7 @@ class SegmentReader:
         if schema.names[:2] != [KEY, GONE] or schema.types[:2] != [pa.binary(), pa.bool_()]:
             raise self._wrong(f"its columns are {schema.names}")
         if len(set(schema.names)) != len(schema.names):
-            raise self._wrong("two of its columns have one name")
+            raise self._wrong("two of its columns have the same name")
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
         counts = [group.num_rows for group in groups]
         if footer.num_rows != self.info.rows or sum(counts) != self.info.rows:

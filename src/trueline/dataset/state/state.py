@@ -108,7 +108,7 @@ class State:
         keys = as_array(keys)
         if keys.null_count:
             raise InputError(
-                "a key to look up is missing", remedy="leave out rows without a key", code="NullKey"
+                "a key to look up is null", remedy="leave out rows without a key", code="NullKey"
             )
         order = sorting(keys)
         keys = keys if order is None else keys.take(pa.array(order))
@@ -267,7 +267,7 @@ def _checked(delta: pa.Table, known: pa.Schema) -> tuple[pa.Table, pa.Schema]:
     if not ascends(keys):
         twice = keys.filter(pa.array(repeats(keys)))
         raise InputError(
-            f"{len(twice):,} keys come twice in an update of state, the first is {twice[0].as_py()!r}",
+            f"{len(twice):,} keys occur twice in an update of state, the first is {twice[0].as_py()!r}",
             remedy="give one row for each key",
             code="DuplicateKeys",
         )
@@ -379,7 +379,7 @@ def found_rows(
 def _in_generation(
     generation: Sequence[SegmentReader], keys: pa.BinaryArray, schema: pa.Schema
 ) -> Iterator[_Hit]:
-    """Search segments, side by side if they have many groups; nobody waits for the end of a segment."""
+    """Search segments, side by side if they have many groups; none waits for the end of a segment."""
     work = [(reader, groups) for reader in generation if (groups := reader.groups_with(keys))]
     if sum(len(groups) for _, groups in work) < 2 * READERS:
         return chain.from_iterable(_in_groups(reader, groups, keys, schema) for reader, groups in work)

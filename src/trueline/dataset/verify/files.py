@@ -40,7 +40,7 @@ _IN_MEMORY: Final = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What the rows of a Parquet file have to be; `logical` is None where nobody has said it."""
+    """What the rows of a Parquet file have to be; `logical` is None where it is not recorded."""
 
     fields: tuple[DataField, ...]
     expected: Expected
@@ -145,7 +145,7 @@ def _hashed(file: BinaryIO, size: int) -> Iterator[tuple[Multihash, BinaryIO]]:
 
 
 def _check_listing(task: Task, file: BinaryIO, size: int) -> Iterator[DataProblem]:
-    """See that the files a checkpoint of ours lists make up states."""
+    """Check that the files a checkpoint of ours lists make up states."""
     if size > MAX_CHECKPOINT_BYTES or not is_ours(raw := file.read()):
         return
     from trueline.dataset.state.state import State

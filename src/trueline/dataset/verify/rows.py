@@ -38,7 +38,7 @@ class Expected:
 
 
 class RowCheck:
-    """Looks at the rows of one slice, batch by batch; each kind of fault is told once, where it begins.
+    """Looks at the rows of one slice, batch by batch; each kind of fault is reported once, where it begins.
 
     A change pair may lie in two slices of one commit, so whether the first
     row ends one (`closes`) and the last begins one (`opens`) is for the
@@ -82,7 +82,7 @@ class RowCheck:
         for name in self._expected.required:
             missing = batch.column(name).null_count
             if missing:
-                yield f"has {missing:,} missing values in column {name!r}, which is required", 0, missing
+                yield f"has {missing:,} null values in column {name!r}, which is required", 0, missing
 
     def _offsets(self, column: pa.Array) -> Iterator[Fault]:
         found = _integers(column)
@@ -127,7 +127,7 @@ class RowCheck:
             )
 
     def _pairs(self, batch: pa.RecordBatch) -> Iterator[Fault]:
-        """A correct-from is directly followed by its correct-to, and both speak of one key."""
+        """A correct-from is directly followed by its correct-to, and both have the same key."""
         vocab = self._expected.vocab
         rows = pa.Table.from_batches([batch.select([vocab.op, *self._expected.key])])
         before, self._last = self._last, rows.slice(rows.num_rows - 1)
@@ -176,7 +176,7 @@ def differing(
 
 
 def _equal(one: Any, other: Any) -> npt.NDArray[np.bool_]:
-    """Compare two columns; missing equals missing, and NaN equals NaN."""
+    """Compare two columns; null equals null, and NaN equals NaN."""
     same = pc.fill_null(pc.equal(one, other), False)
     same = pc.or_(same, pc.and_(pc.is_null(one), pc.is_null(other)))
     if pa.types.is_floating(one.type):
@@ -186,7 +186,7 @@ def _equal(one: Any, other: Any) -> npt.NDArray[np.bool_]:
 
 
 def _integers(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """The values of a whole-number or timestamp column; a missing one is -1, and is told elsewhere."""
+    """The values of a whole-number or timestamp column; a null is -1, and is reported elsewhere."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     plain = column.cast(pa.int64()) if not pa.types.is_int64(column.type) else column

@@ -43,7 +43,7 @@ def verify_data(
 ) -> Report:
     """Look at every file that the blocks in (after, upto] name, at the rows in them, and at the commits.
 
-    The blocks themselves are taken as proven. `progress` is told how many files are done.
+    The blocks themselves are taken as proven. `progress` gets how many files are done.
     """
     run = tasks if tasks is not None else Inline(workers=min(8, os.cpu_count() or 1))
     walk = _Walk(chain, removals_of(chain), chain.tail_at(after) if after is not None else None)
@@ -51,7 +51,7 @@ def verify_data(
     tally = _Tally(progress)
     for page in _pages(walk.items(chain.between(after, upto))):
         work = [item for item in page if isinstance(item, Task)]
-        # Whoever wants to be told shows the progress; two bars would draw over each other.
+        # A caller that asks for progress shows it; two bars would draw over each other.
         with console.use(console.SilentConsole()) if progress is not None else nullcontext():
             done = dict(run.map(check_file, work, label="verifying files"))
         numbers = iter(range(len(work)))
@@ -201,7 +201,7 @@ class _Walk:
     # --- commits of several parts -----------------------------------------------------
 
     def _in_order(self, block: Block, first: bool) -> Iterator[Problem]:
-        """See that the parts of a commit follow each other."""
+        """Check that the parts of a commit follow each other."""
         record, before = commit_record(block), self._part
         expected = 1 if before is None else before[0].part + 1
         known = before is not None or not first or self._tail is None

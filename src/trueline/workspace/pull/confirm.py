@@ -56,7 +56,7 @@ def not_confirmed(name: str, polling: SetPollingSource) -> SourceNotConfirmed:
     source = shown(polling.fetch)
     return SourceNotConfirmed(
         f"dataset {name!r} polls {source}, which somebody else declared: its key is not here, "
-        "and nobody has confirmed it here",
+        "and it was not confirmed here",
         remedy="if these files are to be read into it: "
         f"`trueline pull --confirm {name}`, ws[{name!r}].confirm_source()",
         name=name,

@@ -77,7 +77,7 @@ def _save(reader: HttpReader, answer: Answer, url: str, scratch: Scratch) -> int
         )
     if answer.size is None and not answer.is_chunked:
         raise InputError(
-            f"{url} does not say how long its answer is, so that half of it could be taken for all",
+            f"{url} answers without a Content-Length, so a truncated file would not be noticed",
             remedy="fetch the file by other means and declare its folder",
             code="NoLength",
             url=url,
@@ -101,7 +101,7 @@ def _no_file(problem: str, remedy: str, url: str) -> InputError:
 
 
 def _decoded(pieces: Iterator[bytes], headers: Message, url: str) -> Iterator[bytes]:
-    """Undo what a server did for the way, though it was not asked to."""
+    """Undo an encoding that a server applied though it was not asked to."""
     coding = headers.get("Content-Encoding", "identity").strip().lower()
     if coding == "identity":
         return pieces
@@ -125,9 +125,9 @@ def _unzipped(pieces: Iterator[bytes], url: str) -> Iterator[bytes]:
                 yield member.decompress(rest, CHUNK)
                 rest = member.unused_data if member.eof else member.unconsumed_tail
     except zlib.error as error:
-        raise BrokenFile(f"{url} is not the gzip it says: {error}", remedy="try again", path=url) from None
+        raise BrokenFile(f"{url} is not gzip as it says: {error}", remedy="try again", path=url) from None
     if begun and not member.eof:
-        raise BrokenFile(f"{url} ends in the middle of its gzip", remedy="try again", path=url)
+        raise BrokenFile(f"{url} ends in the middle of its gzip stream", remedy="try again", path=url)
 
 
 # --- versions --------------------------------------------------------------------------

@@ -57,7 +57,7 @@ def pull(
     workers: int = 8,
     observers: Sequence[Observer] = (),
 ) -> PullReport:
-    """Pull datasets side by side, all at one time of the workspace's clock; what fails is told at the end."""
+    """Pull datasets side by side, all at one time of the clock; what fails is reported at the end."""
     chosen = [workspace[name] for name in sorted(set(names))] if names else workspace.datasets()
     moment = (workspace.clock or Instant.now)()
 
@@ -90,7 +90,7 @@ def _not_all(report: PullReport) -> PullError:
     return PullError(
         f"{len(failed)} of {len(report)} dataset{'s' * (len(report) != 1)} could not be pulled\n"
         + "\n".join(lines),
-        remedy="mend the causes and pull again: what was read is kept and is not read twice",
+        remedy="fix the causes and pull again: what was read is kept and is not read twice",
         report=report,
     )
 
@@ -120,7 +120,7 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
                 commits.append(commit)
             go_on()
         return Pulled(dataset.name, source, tuple(commits), tuple(skipped))
-    except Exception as error:  # noqa: BLE001 (told in the report, which is raised)
+    except Exception as error:  # noqa: BLE001 (reported in what is raised)
         problem: TruelineError = failure(error, label=f"pull {dataset.name}", index=0)
         return Pulled(dataset.name, source, tuple(commits), error=problem)
 
@@ -172,7 +172,7 @@ def _sorted_out(
     seen: Seen,
     signs: Mapping[str, tuple[int, ...] | None],
 ) -> tuple[list[str], list[Source]]:
-    """Tell files that need no look, for they are as they were (or kept for ever), from the others."""
+    """Separate files that need no look, for they are as they were (or kept for ever), from the others."""
     known: list[str] = []
     new: list[Source] = []
     for file in files:
@@ -198,7 +198,7 @@ def _version(
     terms: _Terms,
     state: SourceState | None = None,
 ) -> Commit:
-    """Take in one file whose content changes, if it has."""
+    """Append one file whose content changes, if it has."""
     polled = Polled(versions=True, state=state)
     return dataset._append(AppendRequest(files, reader, addendum.max_bad, polled=polled), terms.clock)
 

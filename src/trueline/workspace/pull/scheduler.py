@@ -1,6 +1,6 @@
 """Datasets pulled side by side, by a run: its keys are the names of the datasets.
 
-The mapping. A key is a dataset's name; its value is the dataset as it stands
+The mapping. A key is a dataset's name; its value is the dataset as it is
 and becomes what its pull did. A step pulls the datasets of one depth, so there
 is one today: that of the roots. They do not depend on each other, so it writes
 no other key, and a dataset that fails is a key left out, with its failure kept.
@@ -34,7 +34,7 @@ class Stopped(Exception):
 
 
 class PullRoots(Step):
-    """Pulls each dataset once: committing is no work to be done ahead on a value that may change."""
+    """Pulls each dataset once: commits are not made ahead on a value that may change."""
 
     name = "pull"
     eager = False
@@ -44,7 +44,7 @@ class PullRoots(Step):
     def __init__(self, pull_one: Callable[[Dataset], Pulled]) -> None:
         super().__init__()
         self._pull_one = pull_one
-        # Worker threads tell the caller's console.
+        # Worker threads write to the caller's console.
         self._context = copy_context()
 
     def map(self, key: str, value: Dataset) -> Pulled:

@@ -33,7 +33,7 @@ def signs_of(path: Path) -> tuple[int, ...] | None:
 
 
 class Seen:
-    """The signs and the hash of each file that was taken in, by name."""
+    """The signs and the hash of each file that was appended, by name."""
 
     def __init__(self, path: Inside) -> None:
         self._path = path
@@ -45,7 +45,7 @@ class Seen:
                 self._files = {name: (tuple(signs), str(of)) for name, (signs, of) in value["files"].items()}
 
     def is_known(self, name: str, signs: tuple[int, ...] | None, chain: Chain) -> bool:
-        """Say whether a file is as it was when it was taken in, and the chain says that it was."""
+        """Say whether a file is as it was when it was appended, and the chain says that it was."""
         before = self._files.get(name)
         if before is None or signs is None or before[0] != signs:
             return False
@@ -54,7 +54,7 @@ class Seen:
         return False
 
     def keep(self, names: Iterable[tuple[str, tuple[int, ...] | None]], chain: Chain) -> None:
-        """Remember files that have just been taken in, with the signs they had before."""
+        """Remember files that have just been appended, with the signs they had before."""
         settled = time.time_ns() - SETTLED_NS
         for name, signs in names:
             taken = chain.file_named(name)

@@ -1,4 +1,4 @@
-"""Blocks on their way in: kept aside until all of them are proven, so that nothing false gets a name here."""
+"""Blocks on their way in: kept apart until all of them are proven, so that nothing false gets a name here."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Arriving:
         return raw
 
     def block(self, name: Multihash) -> Block:
-        """Return a block; bytes that are none raise `MalformedBlock` or `UnsupportedVersion`."""
+        """Return a block; other bytes raise `MalformedBlock` or `UnsupportedVersion`."""
         return Block.from_bytes(self.raw(name), name=name)
 
     def walk(
@@ -102,7 +102,7 @@ class Arriving:
             self._kept.sync()
 
     def _fetched(self, name: Multihash) -> None:
-        # What is listed and is no block of this chain is nobody's business.
+        # What is listed and is not a block of this chain is left alone.
         try:
             if self._kept.size(Folder.BLOCKS, name) is None:
                 self._kept.put(Folder.BLOCKS, block_bytes(self._remote, name))

@@ -48,7 +48,7 @@ def clone(
 
     Done again it brings what is new. Nothing is visible before everything is
     here and proven; what an interrupted transfer had brought is kept. A source
-    that has not, or no longer, got to `expected_head` is refused.
+    that does not have the block `expected_head` is refused.
     """
     expected = None if expected_head is None else given_head(expected_head)
     called = check_name(name) if name is not None else name_of(url)
@@ -80,8 +80,8 @@ def update(
         origin = origin_of(workspace.place, dataset.name)
         if origin is None:
             raise InputError(
-                f"dataset {dataset.name!r} is not a clone, or nobody remembers of what",
-                remedy="name the place to bring it up to",
+                f"dataset {dataset.name!r} is not a clone, or its origin was not recorded",
+                remedy="give the location to update it from",
                 code="NotAClone",
                 name=dataset.name,
             )

@@ -170,7 +170,7 @@ def check_room(target: Store, wanted: Iterable[Reference]) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise StorageFull(
-            f"{needed:,} bytes are to come, {folder} has room for {free:,}",
+            f"{needed:,} bytes are needed, {folder} has {free:,} bytes free",
             remedy="free some space there, or choose another place",
             path=str(folder),
         )

@@ -19,7 +19,7 @@ _FORMER: Final = "origins"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place a dataset is a copy of, and how it stood when it was last brought up to it.
+    """The place a dataset is a copy of, and how it was when it was last brought up to it.
 
     Credentials and queries of the address are left out. Without a head the clone is not finished. `id`
     says which dataset was brought (None where an earlier version kept it).
@@ -59,7 +59,7 @@ def _former(place: Place, name: str) -> Inside:
 
 
 def origin_of(place: Place, name: str) -> Origin | None:
-    """Return where a dataset was cloned from, None if it was not (or if nobody remembers)."""
+    """Return where a dataset was cloned from, None if it was not (or if that was not recorded)."""
     raw = place.read_origin(name)
     if raw is None:
         with suppress(OSError):
@@ -79,7 +79,7 @@ def keep_origin(place: Place, name: str, origin: Origin) -> None:
 
 def forget_origin(place: Place, name: str) -> None:
     """Forget where what was under a name came from, now that something else is there."""
-    # Whoever may only add to an object store is not asked to delete what is not there.
+    # A user who may only add to an object store need not delete what is not there.
     if place.read_origin(name) is not None:
         place.write_origin(name, None)
     _forget_former(place, name)

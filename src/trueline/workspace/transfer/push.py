@@ -44,7 +44,7 @@ def push(
     """
     if _HTTP.match(os.fspath(url)):
         raise InputError(
-            f"{url} is read only: a static file server takes nothing",
+            f"{url} is read only: a static file server accepts no writes",
             remedy="push to the folder or the object store behind it",
             code="NotWritable",
         )
@@ -63,7 +63,7 @@ def _check_place(target: Store) -> None:
     )
     if foreign:
         raise InputError(
-            f"{folder} holds {foreign[0]!r}, which is no part of a dataset",
+            f"{folder} holds {foreign[0]!r}, which is not part of a dataset",
             remedy=f"push to a folder of its own, such as {folder / 'datasets' / 'NAME'}",
             code="NotADataset",
             path=str(folder),

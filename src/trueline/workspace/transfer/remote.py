@@ -1,4 +1,4 @@
-"""A dataset to read from, wherever it is: the protocol, and any store as one."""
+"""A dataset to read from, in any location: the protocol, and any store as one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def open_remote(location: str | os.PathLike[str], **options: Any) -> Remote:
     """Return the dataset at a folder, an object-store URL, or an address of a static file server."""
     text = os.fspath(location)
     if not text or "\0" in text:
-        raise InputError(f"{location!r} is no place", remedy="give a folder or a URL")
+        raise InputError(f"{location!r} is not a location", remedy="give a folder or a URL")
     if _HTTP.match(text):
         from trueline.workspace.transfer.http_remote import HttpRemote
 
@@ -104,7 +104,7 @@ def required_head(remote: Remote) -> Multihash:
     if found is None:
         raise InputError(
             f"there is no dataset at {remote.location}: it has no refs/head",
-            remedy="name the place of one dataset (in a workspace: .../datasets/NAME)",
+            remedy="give the location of one dataset (in a workspace: .../datasets/NAME)",
             code="NotADataset",
             location=remote.location,
         )

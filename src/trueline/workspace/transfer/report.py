@@ -45,7 +45,7 @@ class Transferred:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How two copies of a dataset stand to each other: their last common block, and what each has beyond."""
+    """How two copies of a dataset differ: their last common block, and what each has beyond."""
 
     common: Multihash | None
     source: int
@@ -58,7 +58,7 @@ class Comparison:
         if self.common is not None and not self.source:
             return DestinationAhead(
                 f"{target} is {_blocks(self.target)} ahead of {source}",
-                remedy="transfer the other way, or give force to throw those blocks away",
+                remedy="transfer the other way, or give force to discard those blocks",
                 common=self.common,
                 ahead=self.target,
             )

@@ -74,7 +74,7 @@ def _decimals(op: str, one: Operand, other: Operand) -> Operand:
     try:
         return _LONGER[op](one, other)
     except pa.ArrowException as error:
-        check_memory(error, f"decimals ({op})")
+        check_memory(error, f"computing decimals ({op})")
         needed = re.search(r"(\d+)\s*$", str(error))
         why = f"the result needs {needed[1]} digits" if needed else str(error)
         raise SchemaError(
