@@ -23,11 +23,11 @@ _ALIKE = 16
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    r"""How cells and records are told apart.
+    r"""How cells and records are separated.
 
     A quote opens a quoted cell only at the start of the cell; inside, a
     doubled quote is one quote; after the closing quote the rest of the cell
-    is taken as it stands (``"a"b`` is ``ab``). The escape, where there is one,
+    is taken literally (``"a"b`` is ``ab``). The escape, where there is one,
     takes the meaning from the next byte, inside quotes and outside.
     """
 
@@ -235,6 +235,6 @@ def _lines(text: bytes) -> tuple[Positions, Positions]:
 
 
 def lines_before(text: bytes, positions: Positions) -> Positions:
-    """Count the line ends before each position; positions stand behind whole line ends."""
+    """Count the line ends before each position; positions are after whole line ends."""
     _, ends = _lines(text)
     return np.searchsorted(ends, positions, side="left").astype(np.int64)
