@@ -206,7 +206,7 @@ class Vector(Type):
     def __post_init__(self) -> None:
         if not self.item.is_primitive:
             raise InputError(
-                f"a vector cannot hold {self.item}",
+                f"a vector of {self.item} is not supported",
                 remedy="vectors hold single values: flatten it, or give dimensions",
             )
         if not self.dims or any(type(d) is not int or d < 0 for d in self.dims):
