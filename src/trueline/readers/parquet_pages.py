@@ -22,7 +22,7 @@ _INTEGERS: Final = (4, 5, 6)
 _NESTED: Final = 16
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 PLAIN_DICTIONARY, RLE, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 2, 3, 6, 7, 8
-# Packed levels that are looked at together.
+# Packed levels that are decoded together.
 _PACKED_BYTES: Final = 1 << 17
 # Of what Parquet has; LZO and the older form of LZ4 are not read here.
 _CODES: Final = {0: "uncompressed", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}

@@ -22,7 +22,7 @@ from trueline.readers.source import Source
 # Every part learns the habits of its file again, which costs about one block of 2 MiB parsed twice.
 PART_BYTES: Final = 64 << 20
 PART_ROWS: Final = 1 << 20
-# How much text is looked at to guess where a record begins.
+# How much text is read to guess where a record begins.
 WINDOW: Final = 1 << 16
 
 

@@ -16,7 +16,7 @@ from trueline.readers.blocks import count_lines, last_line_end
 
 Positions = npt.NDArray[np.int64]
 _LINE_END = rb"(?:\r\n|\n|\r)"
-# Lines that are tried as the begin of a record, and records behind it that are looked at.
+# Lines that are tried as the begin of a record, and records after it that are checked.
 _TRIES = 256
 _ALIKE = 16
 

@@ -35,7 +35,7 @@ _NOT_YET: Final = """
 
 
 def check_sql(session: Any, text: str, tables: Collection[str]) -> None:
-    """Refuse an unsafe query; Spark's own parser says what is in it, where that is in reach."""
+    """Refuse an unsafe query; Spark's own parser says what is in it, where it can be reached."""
     if engine_of(session).is_connect:
         check_query(text, tables)
         return

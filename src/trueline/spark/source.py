@@ -105,7 +105,7 @@ class Asked:
         for name in ("workspace", "dataset"):
             if not given.get(name):
                 raise InputError(
-                    f"the option {name!r} is missing", remedy=f'.option("{name}", …)', code="BadOption"
+                    f"the option {name!r} is missing", remedy=f'add .option("{name}", …)', code="BadOption"
                 )
         columns = given.get("columns")
         named = None if columns is None else tuple(name.strip() for name in columns.split(","))
@@ -302,7 +302,7 @@ class TruelineSource(DataSource):
             if self.asked.after is not None and not self.asked.changes:
                 raise InputError(
                     "the option 'after' needs the option 'changes'",
-                    remedy='.option("changes", "true")',
+                    remedy='add .option("changes", "true")',
                     code="BadOption",
                 )
             _check_schema(self.schema(), schema)

@@ -196,7 +196,7 @@ def _found(source: Type, target: Type) -> Conversion | None:
     ):
         return None
     if family(source) == "null":
-        return Conversion("missing")
+        return Conversion("null")
     return RULES.get((family(source), family(target)))
 
 

@@ -31,7 +31,7 @@ def partition(subject: ViewSubject) -> None:
     expected = Counter(subject.serial.ids)
     for n in NUMBERS:
         found = Counter(each for member in subject.read_set(n, columns=[]) for each in member.ids)
-        for text, some in (("missing", expected - found), ("there too often", found - expected)):
+        for text, some in (("missing", expected - found), ("repeated", found - expected)):
             if some:
                 row = subject.serial.ids.index(next(iter(some))) if text == "missing" else None
                 raise Broken(
