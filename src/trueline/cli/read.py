@@ -160,7 +160,7 @@ def _bad_cells(dataset: Dataset, at: str | None) -> View:
     if found is None:
         raise InputError(
             f"no commit of {dataset.name!r} has bad cells",
-            remedy="nothing is to be done: every cell could be read",
+            remedy="nothing to do: every cell was read",
         )
     return found.bad_cells()
 

@@ -48,7 +48,7 @@ def clone(
         def render(shown: Console) -> None:
             shown.say(f"{info.name}  {info.rows:,} rows  {info.head.short}  from {masked(url)}", "good")
             for finding in findings:
-                shown.warn(finding, remedy="nothing is to be done: other software is less strict")
+                shown.warn(finding, remedy="nothing to do: other software is less strict")
 
         here.console.answer({**info.to_dict(), "origin": origin.to_dict() if origin else None}, render)
 
