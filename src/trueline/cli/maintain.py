@@ -40,7 +40,7 @@ def verify(
     ] = False,
     restore_head: Annotated[
         str | None,
-        typer.Option("--restore-head", metavar="HASH", help="First move the head back to this block."),
+        typer.Option("--restore-head", metavar="HASH", help="First restore the head to this block."),
     ] = None,
     directory: Directory = None,
     json: Json = False,
