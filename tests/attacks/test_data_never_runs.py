@@ -231,15 +231,21 @@ def test_rows_of_a_spark_elsewhere_are_fetched_without_pickle(spark, tmp_path, m
 
 
 def test_a_task_says_the_name_of_its_file_and_not_the_folder(tmp_path, monkeypatch):
-    hostile = frames.Piece("/etc/../somewhere/part.parquet", 1, 1)
-    monkeypatch.setattr(frames, "write_pieces", lambda *_, **__: [hostile])
+    name = f"part-00000-{'0' * 32}-c000.parquet"
+    said = [frames.WrittenPiece(name, 1, 1)]
+    monkeypatch.setattr(frames, "write_pieces", lambda *_, **__: said)
     monkeypatch.setattr(frames, "_checked", lambda frame: pa.schema({"a": pa.int64()}))
     monkeypatch.setattr(frames, "engine_of", lambda session: type("C", (), {"is_connect": True}))
     seen = []
     monkeypatch.setattr(frames, "_all_there", lambda spooled, target, count: seen.append((spooled, target)))
-    frames.spool(type("Frame", (), {"sparkSession": None}), tmp_path)
+    frame = type("Frame", (), {"sparkSession": None})
+    frames.spool(frame, tmp_path)
     ((spooled, target),) = seen
-    assert [Path(piece.path).parent for piece in spooled.pieces] == [target]
+    assert [piece.path for piece in spooled.pieces] == [str(target / name)]
+    for hostile in ("/etc/passwd", "../part.parquet", f"../{name}", "", "part-00000-x-c000.parquet"):
+        said[:] = [frames.WrittenPiece(hostile, 1, 1)]
+        with pytest.raises(SparkFailed, match="not the name of a piece"):
+            frames.spool(frame, tmp_path)
 
 
 def test_every_answer_can_be_read_again():
@@ -292,7 +298,7 @@ SAFE = {
     ("spark/packing.py", "import cloudpickle"): "for cloudpickle.dumps below",
     ("spark/packing.py", "cloudpickle.dumps"): "work of the driver, going out",
     ("spark/packing.py", "pickle.loads"): "in a task, of what the driver of that task sent",
-    ("spark/running.py", "unpack"): "in a task, of the step and the values its driver sent",
+    ("spark/run_executor.py", "unpack"): "in a task, of the step and the values its driver sent",
     ("spark/source.py", "unpack"): "in a task, of the partition its driver sent",
     ("spark/tasks.py", "unpack"): "in a task, of the descriptor its driver sent",
     ("spark/views.py", "unpack"): "in a task, of the piece its driver sent",
@@ -300,22 +306,25 @@ SAFE = {
     ("run/executors.py", "pickle.dumps"): "steps going out to processes started here",
     ("run/executors.py", "pickle.loads"): "in a process started by the sender; and of an error just pickled",
     ("run/executors.py", "ProcessPoolExecutor"): "answers of child processes come by pipes nobody else has",
-    ("run/checking.py", "import pickle"): "for pickle.dumps below",
-    ("run/checking.py", "pickle.dumps"): "values of this process, to compare them; never read again",
-    ("run/sameness.py", "import pickle"): "for pickle.dumps below",
-    ("run/sameness.py", "pickle.dumps"): "values of this process, to compare them; never read again",
+    ("run/purity.py", "import pickle"): "for pickle.dumps below",
+    ("run/purity.py", "pickle.dumps"): "values of this process, to compare them; never read again",
+    ("run/equality.py", "import pickle"): "for pickle.dumps below",
+    ("run/equality.py", "pickle.dumps"): "values of this process, to compare them; never read again",
     ("flow/claims.py", "import pickle"): "for pickle.dumps below",
     ("flow/claims.py", "pickle.dumps"): "values of this process, to compare them; never read again",
-    ("flow/freezing.py", "import pickle"): "for pickle.dumps below",
-    ("flow/freezing.py", "pickle.dumps"): "values of this process, to compare them; never read again",
+    ("flow/values.py", "import pickle"): "for pickle.dumps below",
+    ("flow/values.py", "pickle.dumps"): "values of this process, to compare them; never read again",
     ("chain/decode.py", "unpack"): "of struct, which makes numbers",
-    ("chain/shapes.py", "eval"): "names of the package and whole numbers, no byte of a block: tested below",
+    (
+        "chain/decode_templates.py",
+        "eval",
+    ): "names of the package and whole numbers, no byte of a block: tested below",
     ("lazy.py", "import_module"): "names from tables in the package",
     ("testing/__init__.py", "import_module"): "names from a table in the package",
     ("cli/app.py", "import_module"): "names from a table in the package",
     ("cli/flows.py", "import_module"): "the module that the caller of the command names",
     ("cli/flows.py", "exec_module"): "the file that the caller of the command names",
-    ("workspace/preparing/loading.py", "import_module"): "the step that the caller of the command names",
+    ("dataset/prepare/parse.py", "import_module"): "the step that the caller of the command names",
 }
 RUNS = {
     "eval", "exec", "compile", "__import__", "import_module", "exec_module", "run_path", "run_module",

@@ -107,4 +107,4 @@ def test_the_exit_code_follows_the_cause(at, inbox, monkeypatch):
         at("create", "torn", "--source", inbox / "*.parquet")
         (inbox / "a.parquet").write_bytes(b"no Parquet")
         assert at("pull", "torn").code == 2
-        assert at("pull").code == 2, "trying again does not mend all of it"
+        assert at("pull").code == 2, "trying again does not fix all of it"

@@ -69,7 +69,7 @@ def test_diff_shows_the_net_change(run, shop, first):
         run("-C", shop, "diff", f"sales@{first.short}", f"sales@{first.short}", "--json").json["rows"] == []
     )
     done = run("-C", shop, "diff", "sales", "--json")
-    assert (done.code, "since when" in done.error["message"]) == (2, True)
+    assert (done.code, "since which commit" in done.error["message"]) == (2, True)
 
 
 def test_schema_is_shown_as_it_was(run, shop, first):

@@ -45,7 +45,7 @@ def test_records_are_removed_and_verify_is_content(run, shop):
     done = run(*args, "--reason", "request 17")
     assert done.code == 0, done.err
     assert "removed 2 rows of 2 slices" in done.out
-    assert "no such records" in run(*args, "--reason", "again").out
+    assert "no records match" in run(*args, "--reason", "again").out
     verified = run("-C", str(shop), "verify")
     assert verified.code == 0
     assert "lost 1 of 2 rows to removal 1: request 17" in verified.out

@@ -194,6 +194,6 @@ def test_a_query_error_shows_the_place_and_what_stands_there(spark):
         spark.sql("select id,\n  idd from range(3)")
     assert str(caught.value) == (
         "A column, variable, or function parameter with name `idd` cannot be resolved. "
-        "Did you mean one of the following? [`id`]. (line 2, column 3)\n    idd\n  → correct the query there"
+        "Did you mean one of the following? [`id`]. (line 2, column 3)\n    idd\n  → fix the query there"
     )
     assert caught.value.__suppress_context__

@@ -136,7 +136,7 @@ def test_errors_are_ours(session, sales, stock):
             load(session, sales, **options)
     with pytest.raises(SchemaError):
         load(session, sales, columns="citty")
-    with pytest.raises(InputError, match="for changes"):
+    with pytest.raises(InputError, match="needs the option 'changes'"):
         rows(load(session, sales, after="offset:1"))
 
 

@@ -130,9 +130,9 @@ def test_a_function_is_an_operator_or_a_loader_by_its_sample(sample_file):
     assert "K6.rows" in check(lambda view: view.skip(1), tl.View.range(50)).held
     with pytest.warns(UserWarning, match="cannot be read"):
         assert "K18.cells" in check(parts.Lines, str(sample_file)).held
-    with pytest.raises(InputError, match="is no sample"):
+    with pytest.raises(InputError, match="is not a sample"):
         check(lambda view: view, [1])
-    with pytest.raises(InputError, match="checked on a sample"):
+    with pytest.raises(InputError, match="needs a sample"):
         check(parts.HONEST["loader"])
 
 

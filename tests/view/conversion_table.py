@@ -11,7 +11,7 @@ def table() -> str:
     for source in FAMILIES:
         cells = [_mark(source, target) for target in FAMILIES]
         lines.append(f"| **{source}** | " + " | ".join(cells) + " |")
-    lines += ["", "| from | to | becomes | missing if |", "|---|---|---|---|"]
+    lines += ["", "| from | to | becomes | null if |", "|---|---|---|---|"]
     lines += [f"| {a} | {b} | {rule.rule} | {rule.loses or '–'} |" for (a, b), rule in RULES.items()]
     return "\n".join(lines)
 

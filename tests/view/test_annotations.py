@@ -109,7 +109,7 @@ def test_annotations_are_a_row_whose_columns_are_the_kinds():
 @pytest.mark.contract("view:C18")
 @pytest.mark.parametrize("asked", [t.vector(t.text), t.vector(t.text, 3), t.text, str, t.vector(t.binary, 2)])
 def test_an_annotation_is_had_as_exactly_its_type(asked):
-    with pytest.raises(SchemaError, match="asked for as"):
+    with pytest.raises(SchemaError, match="was asked for"):
         about(slot_names=["a", "b"]).getter("slot_names", asked)
 
 

@@ -78,7 +78,7 @@ def application(names: Iterable[str] = COMMANDS) -> typer.Typer:
 
 
 def named(words: Sequence[str]) -> Iterable[str]:
-    """Return the one command that words name, or all where that cannot be told.
+    """Return the one command that words name, or all where they name none.
 
     >>> named(["-C", "log", "status", "--json"])
     ('status',)
@@ -108,8 +108,8 @@ def before(
 ) -> None:
     """Tables on Spark that can say how every number was made.
 
-    -C and --json may stand before or after the command, an --option for the
-    object store a workspace is in before it.
+    -C and --json may come before or after the command, an --option for the
+    object store of a workspace before it.
     """
     context.obj = Given(directory, json, tuple(option or ()))
 
@@ -122,12 +122,12 @@ def demo(
     context: typer.Context,
     keep: Annotated[
         str | None,
-        typer.Option("--keep", metavar="DIR", help="Tell it in this new folder and leave it there."),
+        typer.Option("--keep", metavar="DIR", help="Run it in this new folder and keep the folder."),
     ] = None,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """Tell the story in a few seconds.
+    """Show what a workspace does, in a few seconds.
 
     It makes a workspace in a temporary folder, on data made up for it.
     """

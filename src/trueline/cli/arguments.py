@@ -1,4 +1,4 @@
-"""Commands that start quickly: words that need no conversion are handed on as they are."""
+"""Commands that start quickly: words that need no conversion are passed on as they are."""
 
 from __future__ import annotations
 

@@ -63,13 +63,15 @@ def init(
 )
 def create(
     context: typer.Context,
-    name: Annotated[str | None, typer.Argument(help="What to call the dataset.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The name of the dataset.")] = None,
     *,
     event_time: Annotated[
         str | None,
         typer.Option("--event-time", metavar="COLUMN", help="The column that says when a row happened."),
     ] = None,
-    description: Annotated[str | None, typer.Option("--description", help="What it holds, in words.")] = None,
+    description: Annotated[
+        str | None, typer.Option("--description", help="A description of what it holds.")
+    ] = None,
     merge: Annotated[
         str | None,
         typer.Option(
@@ -82,7 +84,7 @@ def create(
     ] = None,
     lateness: Annotated[
         str | None,
-        typer.Option("--lateness", metavar="TIME", help="How late rows may come, for example 2h."),
+        typer.Option("--lateness", metavar="TIME", help="How late rows may arrive, for example 2h."),
     ] = None,
     source: Annotated[
         str | None,
@@ -110,7 +112,10 @@ def create(
         if file is not None:
             said = (name, event_time, description, merge, lateness, source, *options.values())
             if format_ is not None or any(given is not None for given in said) or key:
-                raise InputError("a manifest says everything itself", remedy="give -f FILE alone")
+                raise InputError(
+                    "-f FILE cannot be combined with other options",
+                    remedy="give -f FILE alone; the manifest holds the rest",
+                )
             dataset = workspace.create_from_manifest(_read(file))
         elif name is not None:
             dataset = workspace.create(
@@ -122,7 +127,9 @@ def create(
                 source=_source(source, chosen_reader(format_, options)),
             )
         else:
-            raise InputError("no name was given", remedy="trueline create NAME, or trueline create -f FILE")
+            raise InputError(
+                "the dataset has no name", remedy="trueline create NAME, or trueline create -f FILE"
+            )
         info = dataset.info
         here.console.answer(
             info.to_dict(),
@@ -137,14 +144,17 @@ def _strategy(merge: str | None, key: list[str] | None) -> Any:
     chosen = merge or ("upsert" if key else "append")
     if chosen not in ("append", "ledger", "snapshot", "changelog", "upsert"):
         raise InputError(
-            f"no merge strategy {chosen!r}", remedy="give append, ledger, snapshot, changelog or upsert"
+            f"there is no merge strategy {chosen!r}",
+            remedy="give append, ledger, snapshot, changelog or upsert",
         )
     if chosen == "append":
         if key:
-            raise InputError("append has no key", remedy="leave out --key, or choose another --merge")
+            raise InputError(
+                "the merge strategy append has no key", remedy="leave out --key, or choose another --merge"
+            )
         return trueline.merge.append()
     if not key:
-        raise InputError(f"{chosen} needs a key", remedy="add --key COLUMN")
+        raise InputError(f"the merge strategy {chosen} needs a key", remedy="add --key COLUMN")
     return getattr(trueline.merge, chosen)(key)
 
 
@@ -154,7 +164,7 @@ def _source(path: str | None, reader: Any) -> Any:
 
     if path is None:
         if reader is not None:
-            raise InputError("there is no source to be read so", remedy="add --source PATH")
+            raise InputError("options of a source were given without a source", remedy="add --source PATH")
         return None
     return trueline.source(path, reader)
 
@@ -309,7 +319,7 @@ def config_trust(
 ) -> None:
     """Confirm what the workspace's own file proposes.
 
-    It counts for this value in this workspace; another value is asked about again.
+    Only this value is confirmed, in this workspace; a new value has to be confirmed again.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         value = masked_values(workspace.config.trust(name))

@@ -40,7 +40,7 @@ _FILE_B = "day,city,price\n2026-11-17,Genf,7.75\n2026-02-30,Zug,9\n2026-11-17,Be
 
 
 def tell_story(console: Console, keep: str | None) -> None:
-    """Tell it on a workspace in a temporary folder, or in a new folder that is kept."""
+    """Run the demo on a workspace in a temporary folder, or in a new folder that is kept."""
     with _folder(keep) as folder, trueline.open(folder / "shop", create=True) as workspace:
         story = Story(console, workspace)
         story.tell()
@@ -75,7 +75,7 @@ class Story:
         self.facts: dict[str, Any] = {}
 
     def tell(self) -> None:
-        """Tell all chapters."""
+        """Run all chapters."""
         sales = self.commits()
         self.files(sales)
         self.preparation()
@@ -113,11 +113,11 @@ class Story:
             self.console.say(f"  {commit.short}  {commit.summary}", "faint")
 
     def files(self, sales: Dataset) -> None:
-        """Files with bad cells are taken in once."""
+        """Files with bad cells are ingested once."""
         self.chapter(
             "Files",
-            "Two files come in. A cell that cannot be read is missing and counted; no row is lost. The same\n"
-            "file sent again is known by its bytes.",
+            "Two files come in. A cell that cannot be read is null and counted; no row is lost. The same\n"
+            "file sent again is recognised by its bytes.",
         )
         inbox = Path(self.workspace.location).parent / "inbox"
         inbox.mkdir()
@@ -146,7 +146,7 @@ class Story:
         self.facts["prepared"] = prepare(self.console, self.workspace, folder)
 
     def keys(self) -> None:
-        """An upsert turns into events; what did not change is no event."""
+        """An upsert turns into events; what did not change is not an event."""
         self.chapter(
             "Keys", "Customers are kept by key. A later row corrects an earlier one; both stay in the record."
         )
@@ -251,7 +251,7 @@ class Story:
 
     def damage(self, sales: Dataset) -> None:
         """One changed byte is found, with its file and its block."""
-        self.chapter("A byte changes", "One bit of the oldest file is flipped, behind the system's back.")
+        self.chapter("A byte changes", "One bit of the oldest file is flipped, outside of Trueline.")
         first = [commit for commit in sales.log() if commit.rows][-1]
         folder = Path(self.workspace.location) / "datasets" / sales.name / "data"
         damaged = next(path for path in folder.iterdir() if path.stat().st_size == first.size)

@@ -28,7 +28,7 @@ PREFIX = "simulate_"
 
 flow = typer.Typer(
     name="flow",
-    help="Look at flows and test them.",
+    help="Show and test flows.",
     no_args_is_help=True,
     rich_markup_mode=None,
     cls=QuickGroup,
@@ -37,7 +37,7 @@ flow = typer.Typer(
 
 @flow.callback()
 def before_flow(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
-    """Look at flows and test them."""
+    """Show and test flows."""
     given = context.obj if isinstance(context.obj, Given) else Given()
     context.obj = Given(directory if directory is not None else given.directory, json or given.json)
 
@@ -141,7 +141,7 @@ def _flow(target: str) -> tuple[ModuleType, Flow]:
 
     place, _, name = target.rpartition(":")
     if not place or not name:
-        raise InputError(f"{target!r} names no flow", remedy="write MODULE:FLOW, such as counter:flow")
+        raise InputError(f"{target!r} does not name a flow", remedy="write MODULE:FLOW, such as counter:flow")
     module = _module(place)
     made = getattr(module, name, None)
     if callable(made) and _needs_nothing(made):
@@ -169,7 +169,7 @@ def _module(place: str) -> ModuleType:
         path = Path(place)
         spec = spec_from_file_location(path.stem, path) if path.is_file() else None
         if spec is None or spec.loader is None:
-            raise InputError(f"no file {place}", remedy="name a Python file, or a module")
+            raise InputError(f"there is no file {place}", remedy="name a Python file, or a module")
         module = sys.modules[path.stem] = module_from_spec(spec)
         with _blaming(f"{place} cannot be imported"):
             spec.loader.exec_module(module)
@@ -180,7 +180,8 @@ def _module(place: str) -> ModuleType:
     parts = place.split(".")
     if not all(part.isidentifier() for part in parts):
         raise InputError(
-            f"{place!r} is no name of a module", remedy="write it as in `import`, or name its file"
+            f"{place!r} is not the name of a module",
+            remedy="write it as in `import`, or give the path of its file",
         )
     with _blaming(f"{place} cannot be imported"):
         try:
@@ -189,7 +190,8 @@ def _module(place: str) -> ModuleType:
             if error.name is None or not f"{place}.".startswith(f"{error.name}."):
                 raise
             raise InputError(
-                f"no module {place!r}", remedy="run it where the module is, or name its file"
+                f"there is no module {place!r}",
+                remedy="run it in the folder of the module, or give the path of its file",
             ) from None
 
 
@@ -204,7 +206,7 @@ def _blaming(what: str) -> Iterator[None]:
         frames = [] if isinstance(error, SyntaxError) else traceback.extract_tb(error.__traceback__)
         at = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})" if len(frames) > 1 else ""
         raise InputError(
-            f"{what}: {type(error).__name__}: {error}{at}", remedy="mend it, then run this again"
+            f"{what}: {type(error).__name__}: {error}{at}", remedy="fix it, then run this again"
         ) from error
 
 

@@ -17,11 +17,15 @@ if TYPE_CHECKING:
 _FORMATS = ("csv", "json", "parquet", "text")
 
 Format = Annotated[
-    str | None, typer.Option("--format", help="csv, json, parquet or text (default: by the ending).")
+    str | None, typer.Option("--format", help="csv, json, parquet or text (default: by the extension).")
 ]
-Separator = Annotated[str | None, typer.Option("--separator", help="Between the cells of a CSV.")]
-Encoding = Annotated[str | None, typer.Option("--encoding", help="Of text files (default: utf-8).")]
-NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is a row already.")]
+Separator = Annotated[
+    str | None, typer.Option("--separator", help="The separator between the cells of a CSV.")
+]
+Encoding = Annotated[
+    str | None, typer.Option("--encoding", help="The encoding of text files (default: utf-8).")
+]
+NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is data, not a header.")]
 
 
 @examples(
@@ -45,10 +49,16 @@ def ingest(
         typer.Option("--max-bad", help="Refuse more bad cells: a number, or below 1 a share of the rows."),
     ] = None,
     resend: Annotated[
-        bool, typer.Option("--resend", help="Take in files whose names are known with other bytes.")
+        bool,
+        typer.Option(
+            "--resend", help="Ingest changed files again: names that were ingested with other bytes."
+        ),
     ] = False,
     watermark: Annotated[
-        str | None, typer.Option("--watermark", metavar="TIME", help="Nothing older is expected.")
+        str | None,
+        typer.Option(
+            "--watermark", metavar="TIME", help="The event time before which no more rows are expected."
+        ),
     ] = None,
     step: Annotated[
         list[str] | None,
@@ -67,7 +77,10 @@ def ingest(
         ),
     ] = "fail_run",
     key: Annotated[
-        str | None, typer.Option("--idempotency-key", help="The same key again finds the first commit.")
+        str | None,
+        typer.Option(
+            "--idempotency-key", help="An idempotency key: the same key again finds the first commit."
+        ),
     ] = None,
     timeline: Timeline = None,
     trace: Trace = None,
@@ -76,14 +89,14 @@ def ingest(
 ) -> None:
     """Add the rows of files to a dataset, as one commit.
 
-    Files whose bytes were taken in before are passed over. Cells that cannot
-    be read are missing and counted. Steps are Python: a trueline.run.Step, or
-    a function of a file's path and its table; the current folder is looked in.
+    Files whose bytes were ingested before are skipped. Cells that cannot
+    be read are null and counted. Steps are Python: a trueline.run.Step, or
+    a function of a file's path and its table; modules of the current folder are found.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         steps = chosen_steps(step or (), on_error)
         if not steps and (timeline or trace):
-            raise InputError("--timeline and --trace show steps", remedy="give --step, or leave them out")
+            raise InputError("--timeline and --trace need steps", remedy="give --step, or leave them out")
         with watched(f"ingest {name}", timeline, trace):
             commit = workspace[name].append(
                 files,
@@ -99,11 +112,11 @@ def ingest(
             lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
         )
         for path, reason in commit.left_out.items():
-            here.console.warn(f"{path} was left out: {reason}", remedy="mend it and ingest it again")
+            here.console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
 
 
 def chosen_steps(names: Sequence[str], on_error: str) -> list[Step]:
-    """Return the steps that were asked for; none if files are taken in as they are."""
+    """Return the steps that were asked for; none if files are ingested as they are."""
     from trueline.workspace.preparing import load_steps
 
     return load_steps(names, on_error)
@@ -122,11 +135,11 @@ def reader_options(separator: str | None, encoding: str | None, no_header: bool)
 
 
 def chosen_reader(format_: str | None, options: dict[str, Any]) -> Any:
-    """Return the reader that was asked for, None if the ending of the names decides."""
+    """Return the reader that was asked for, None if the extension of the names decides."""
     if format_ is None and not options:
         return None
     if format_ is not None and format_ not in _FORMATS:
-        raise InputError(f"no format {format_!r}", remedy=f"give one of {', '.join(_FORMATS)}")
+        raise InputError(f"there is no format {format_!r}", remedy=f"give one of {', '.join(_FORMATS)}")
     import trueline
 
     kind = getattr(trueline, format_ or "csv")
@@ -134,4 +147,4 @@ def chosen_reader(format_: str | None, options: dict[str, Any]) -> Any:
         return kind(**options)
     except TypeError:
         shown = ", ".join(f"--{option.replace('_', '-')}" for option in options)
-        raise InputError(f"{shown} is not for {format_} files", remedy="leave it out") from None
+        raise InputError(f"{shown} does not apply to {format_} files", remedy="leave it out") from None

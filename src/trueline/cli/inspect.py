@@ -1,4 +1,4 @@
-"""Commands that look: list, status, log, schema."""
+"""Commands that show metadata: list, status, log, schema."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def list_(context: typer.Context, directory: Directory = None, json: Json = Fals
 
 
 def _stands(dataset: Dataset) -> dict[str, Any]:
-    """Where a dataset stands; one that is damaged says so and does not hide the others."""
+    """The state of a dataset; one that is damaged says so and does not hide the others."""
     try:
         return dataset.info.to_dict()
     except CorruptionError as error:
@@ -80,7 +80,7 @@ def _moment(text: str | None) -> str | None:
 def status(
     context: typer.Context, names: Names = None, directory: Directory = None, json: Json = False
 ) -> None:
-    """Show where each dataset stands.
+    """Show the state of each dataset.
 
     Head, rows, age of the last commit, state of the index, commits in flight.
     """
@@ -233,7 +233,7 @@ def _log_blocks(console: Console, datasets: list[Opened], number: int) -> None:
 def schema(
     context: typer.Context,
     name: Named,
-    system: Annotated[bool, typer.Option("--system", help="Show the system's columns too.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Show the system columns too.")] = False,
     directory: Directory = None,
     json: Json = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Commands that check and tidy: verify, gc, doctor."""
+"""Maintenance commands: verify, gc, doctor."""
 
 from __future__ import annotations
 
@@ -26,33 +26,34 @@ def verify(
     names: Names = None,
     *,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="COMMIT", help="Take what is before it as proven.")
+        str | None,
+        typer.Option("--after", metavar="COMMIT", help="Treat what is before this commit as verified."),
     ] = None,
     upto: Annotated[
-        str | None, typer.Option("--upto", metavar="COMMIT", help="Stop at it (default: the newest).")
+        str | None,
+        typer.Option("--upto", metavar="COMMIT", help="Stop at this commit (default: the newest)."),
     ] = None,
     replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Compute derived rows again.")] = True,
     expected_head: ExpectedHead = None,
     accept_head: Annotated[
-        bool, typer.Option("--accept-head", help="Take the head as meant that is reported as rolled back.")
+        bool, typer.Option("--accept-head", help="Accept a head that is reported as rolled back.")
     ] = False,
     restore_head: Annotated[
-        str | None, typer.Option("--restore-head", metavar="HASH", help="First put the head back to a block.")
+        str | None,
+        typer.Option("--restore-head", metavar="HASH", help="First restore the head to this block."),
     ] = None,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """Prove datasets.
+    """Verify datasets.
 
     Every block, every rule, every file, every row. Exit code 1 if something
-    is wrong; what was removed on purpose is told, and is not.
+    is wrong; records removed on purpose are reported, and are not wrong.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         of_one = (after, upto, expected_head, restore_head, accept_head or None)
         if any(each is not None for each in of_one) and len(names or ()) != 1:
-            raise InputError(
-                "--after, --upto and heads are of one dataset", remedy="name the dataset, and only one"
-            )
+            raise InputError("--after, --upto and heads apply to one dataset", remedy="name one dataset")
         if restore_head is not None:
             workspace[(names or [""])[0]].restore_head(restore_head)
         if accept_head:
@@ -75,7 +76,7 @@ def verify(
                         shown.error(problem["text"], remedy=problem["remedy"])
                 for finding in each["findings"]:
                     what = f"block {finding['block']} breaks {finding['rule']}: {finding['problem']}"
-                    shown.warn(f"{each['name']}: {what}", remedy="it came from elsewhere so; ask its owner")
+                    shown.warn(f"{each['name']}: {what}", remedy="it was cloned like this; ask its owner")
             if not found:
                 shown.say("no datasets yet, so nothing is wrong")
 
@@ -90,7 +91,7 @@ def _proof(console: Console, dataset: Dataset, bounds: dict[str, Any]) -> dict[s
 
         def advance(count: int) -> None:
             nonlocal done
-            # The count starts anew when the blocks are done and the files begin.
+            # The count starts again when the blocks are done and the files begin.
             bar.advance(count - done if count >= done else count)
             done = count
 
@@ -124,16 +125,16 @@ def _proof(console: Console, dataset: Dataset, bounds: dict[str, Any]) -> dict[s
 )
 def gc(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be removed.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would be removed.")] = False,
     older_than: Annotated[
-        str | None, typer.Option("--older-than", metavar="TIME", help="Spare what is newer: 90s, 1h, 7d.")
+        str | None, typer.Option("--older-than", metavar="TIME", help="Keep what is newer: 90s, 1h, 7d.")
     ] = None,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """Remove what nothing refers to.
+    """Remove files that nothing refers to.
 
-    That is what crashes and lost races have left. Commits in flight are spared.
+    Crashes and lost races leave such files. Commits in flight are kept.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         swept = workspace.gc(older_than=older_than, dry_run=dry_run)
@@ -156,7 +157,7 @@ def gc(
                 if items:
                     shown.say(f"{verb} {what}: {', '.join(items)}")
             for name, reason in swept.skipped.items():
-                shown.warn(f"{name} was left alone: {reason}", remedy=f"`trueline status {name}` says more")
+                shown.warn(f"{name} was skipped: {reason}", remedy=f"`trueline status {name}` says more")
 
         removed = {name: [str(stored.hash) for stored in c.removed] for name, c in swept.datasets.items()}
         here.console.answer(
@@ -182,7 +183,7 @@ def gc(
 def doctor(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
     """Check this machine.
 
-    Says how to mend what is wrong. Exit code 3 if something needed is missing.
+    Says how to fix what is wrong. Exit code 3 if something needed is missing.
     """
     with session(context, directory, json) as here:
         from trueline.workspace.doctor import Verdict, examine

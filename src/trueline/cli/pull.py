@@ -25,12 +25,15 @@ def pull(
     names: Names = None,
     *,
     resend: Annotated[
-        bool, typer.Option("--resend", help="Take in files whose names are known with other bytes.")
+        bool,
+        typer.Option(
+            "--resend", help="Ingest changed files again: names that were ingested with other bytes."
+        ),
     ] = False,
     confirm: Annotated[
         bool,
         typer.Option(
-            "--confirm", help="Poll the sources of these datasets though somebody else declared them."
+            "--confirm", help="Poll the sources of these datasets although someone else declared them."
         ),
     ] = False,
     directory: Directory = None,
@@ -38,14 +41,16 @@ def pull(
 ) -> None:
     """Read what is new in the sources of datasets, and bring clones up to date.
 
-    What was read before is passed over. A dataset that fails does not stop
-    the others; the exit code then is that of the cause, 4 if trying again
-    may mend all of it.
+    What was read before is skipped. A dataset that fails does not stop
+    the others; the exit code is then that of the cause, 4 if trying again
+    may fix all of it.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         if confirm:
             if not names:
-                raise InputError("--confirm is for datasets by name", remedy="trueline pull --confirm NAME")
+                raise InputError(
+                    "--confirm needs the names of datasets", remedy="trueline pull --confirm NAME"
+                )
             for dataset in [workspace[name] for name in names]:
                 dataset.confirm_source()
         failed: PullError | None = None

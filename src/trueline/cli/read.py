@@ -20,23 +20,23 @@ Named = Annotated[
     str, typer.Argument(help="The dataset, as name, name@commit or name@2026-11-13.", metavar="NAME[@AT]")
 ]
 Number = Annotated[int, typer.Option("-n", min=0, help="How many rows to show; 0 shows all.")]
-System = Annotated[bool, typer.Option("--system", help="Show the system's columns too.")]
+System = Annotated[bool, typer.Option("--system", help="Show the system columns too.")]
 
 
 def parted(text: str) -> tuple[str, str | None]:
-    """Take `name@at` apart.
+    """Split `name@at`.
 
     >>> parted("sales"), parted("sales@2026-11-13")
     (('sales', None), ('sales', '2026-11-13'))
     """
     name, sign, at = text.partition("@")
     if sign and not at:
-        raise InputError(f"{text!r} says nothing behind the @", remedy="name a commit, a day or an offset")
+        raise InputError(f"{text!r} has nothing after the @", remedy="add a commit, a day or an offset")
     return name, at or None
 
 
 def opened(workspace: Workspace, text: str) -> tuple[Dataset, str | None]:
-    """Return the dataset of `name@at`, and what stands behind the `@`."""
+    """Return the dataset of `name@at`, and what is after the `@`."""
     name, at = parted(text)
     return workspace[name], at
 
@@ -65,7 +65,7 @@ def show(
     """Show the rows of a dataset."""
     with session(context, directory, json) as here, here.workspace() as workspace:
         if changes and bad:
-            raise InputError("--changes and --bad are two questions", remedy="ask one at a time")
+            raise InputError("--changes and --bad cannot be combined", remedy="give one of them")
         dataset, at = opened(workspace, name)
         if bad:
             view = _bad_cells(dataset, at)
@@ -124,7 +124,7 @@ def diff(
     with session(context, directory, json) as here, here.workspace() as workspace:
         dataset, at = opened(workspace, name)
         if at is None:
-            raise InputError(f"since when? {name!r} names no commit", remedy=f"write {name}@2026-11-13")
+            raise InputError(f"{name!r} does not say since which commit", remedy=f"write {name}@2026-11-13")
         end = parted(upto)[1] if upto is not None and "@" in upto else upto
         _answer(here, dataset.diff(at, end), number)
 
@@ -139,7 +139,7 @@ def export(
     file: Annotated[str, typer.Argument(help="A file that ends with .csv, .parquet, .json or .jsonl.")],
     *,
     system: System = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing file.")] = False,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
@@ -158,7 +158,10 @@ def _bad_cells(dataset: Dataset, at: str | None) -> View:
         return dataset.commit(dataset.view(at).origins[dataset.name].block).bad_cells()
     found = next((commit for commit in dataset.log() if commit.bad), None)
     if found is None:
-        raise InputError(f"no commit of {dataset.name!r} has bad cells", remedy="then all is well")
+        raise InputError(
+            f"no commit of {dataset.name!r} has bad cells",
+            remedy="nothing to do: every cell was read",
+        )
     return found.bad_cells()
 
 
@@ -168,7 +171,9 @@ def _parameters(given: list[str]) -> dict[str, object]:
     for each in given:
         name, sign, value = each.partition("=")
         if not sign or not name.isidentifier():
-            raise InputError(f"--param {each!r}", remedy="write --param name=value")
+            raise InputError(
+                f"--param {each!r} is not of the form name=value", remedy="write --param name=value"
+            )
         try:
             parsed = jsons.loads(value)
         except ValueError:

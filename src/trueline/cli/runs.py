@@ -1,4 +1,4 @@
-"""Runs on the command line: what they wrote down, and how those of other commands are watched."""
+"""Runs on the command line: their journals, and how those of other commands are watched."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ Timeline = Annotated[
     str | None, typer.Option("--timeline", metavar="FILE", help="Draw what ran when, as SVG.")
 ]
 Trace = Annotated[
-    str | None, typer.Option("--trace", metavar="FILE", help="Write what ran when, for Chrome or Perfetto.")
+    str | None,
+    typer.Option("--trace", metavar="FILE", help="Write what ran when, as a trace for Chrome or Perfetto."),
 ]
 
 run = typer.Typer(
     name="run",
-    help="Look at what runs wrote down.",
+    help="Show the journals of runs.",
     no_args_is_help=True,
     rich_markup_mode=None,
     cls=QuickGroup,
@@ -42,7 +43,9 @@ def watched(label: str, timeline: str | None, trace: str | None) -> Iterator[Non
     wanted = [Path(file) for file in (timeline, trace) if file is not None]
     for path in wanted:
         if not path.parent.is_dir():
-            raise InputError(f"no folder {path.parent}", remedy=f"make it, or name another place for {path}")
+            raise InputError(
+                f"there is no folder {path.parent}", remedy=f"create it, or choose another path than {path}"
+            )
     recording = Recording()
     try:
         with watching(Display(label), *([recording] if wanted else [])):
@@ -55,12 +58,12 @@ def watched(label: str, timeline: str | None, trace: str | None) -> Iterator[Non
                 recording.write_trace(trace)
         except OSError as error:
             problem = f"{error.filename} was not written: {error.strerror}"
-            consoles.current().warn(problem, remedy="the rest was done; name another file")
+            consoles.current().warn(problem, remedy="everything else was done; choose another file")
 
 
 @run.callback()
 def before_run(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
-    """Look at what runs wrote down."""
+    """Show the journals of runs."""
     given = context.obj if isinstance(context.obj, Given) else Given()
     context.obj = given.with_own(directory, json)
 
@@ -78,17 +81,20 @@ def show(
 ) -> None:
     """Show the runs in a journal: what each step finished, and how much of it changed a value.
 
-    A run that did not end goes on when it is started again with the same
+    A run that did not end continues when it is started again with the same
     journal.
     """
     with session(context, directory, json) as here:
         from trueline.run import Journal
 
         if not Path(file).is_file():
-            raise InputError(f"no file {file}", remedy="name the journal of a run")
+            raise InputError(f"there is no file {file}", remedy="name the journal of a run")
         journal = Journal(file).read()
         if not journal.sessions:
-            raise InputError(f"{file} is no journal of a run", remedy="name the file a run was given")
+            raise InputError(
+                f"{file} is not the journal of a run",
+                remedy="give the file that the run was given as journal",
+            )
         here.console.answer(_document(journal), lambda shown: _tell(shown, journal))
 
 

@@ -44,24 +44,24 @@ Options = Annotated[
     typer.Option(
         "--option",
         metavar="KEY=VALUE",
-        help="What an object store needs, as in endpoint=https://host:9000; secrets as KEY=@FILE or "
+        help="An option of the object store, as in endpoint=https://host:9000; secrets as KEY=@FILE or "
         "KEY=env:NAME. May be repeated.",
     ),
 ]
 ExpectedHead = Annotated[
     str | None,
     typer.Option(
-        "--expected-head", metavar="HASH", help="A head you kept elsewhere; it has to be in the chain."
+        "--expected-head", metavar="HASH", help="A head you recorded elsewhere; it has to be in the chain."
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON document on stdout.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 
 
 def examples(*lines: str) -> Callable[[Command], Command]:
     """Add examples to a command's help, each on a line of its own."""
 
     def add(command: Command) -> Command:
-        # \\b tells the help not to rewrap what follows.
+        # \\b keeps the help from rewrapping what follows.
         shown = "".join(f"\n      {line}" for line in lines)
         command.__doc__ = f"{command.__doc__}\n\n    \b\n    Examples:{shown}"
         return command
@@ -118,7 +118,7 @@ def store_options(given: Sequence[str]) -> dict[str, Any]:
     """Return options of an object store from what was given as KEY=VALUE; an error shows no value.
 
     A value `@FILE` is what a file holds, `env:NAME` what the environment does:
-    arguments are visible to everybody on the machine. `@@x` is the text `@x`.
+    arguments are visible to every user of the machine. `@@x` is the text `@x`.
 
     >>> store_options(["region=here", "client_options.allow_http=true"])
     {'region': 'here', 'client_options': {'allow_http': 'true'}}
@@ -152,8 +152,8 @@ def _option_value(name: str, given: str) -> str:
         found = os.environ.get(given.removeprefix(_FROM_ENVIRONMENT))
         if found is None:
             raise InputError(
-                f"--option {name}: there is no {given.removeprefix(_FROM_ENVIRONMENT)!r} in the environment",
-                remedy="export it, or give another variable",
+                f"--option {name}: the variable {given.removeprefix(_FROM_ENVIRONMENT)!r} is not set",
+                remedy="export it, or name another variable",
                 code="BadOption",
             )
         return found
@@ -231,7 +231,7 @@ def failing(console: consoles.Console) -> Iterator[None]:
 def exit_code(error: TruelineError) -> int:
     """Return the exit code of an error: its kind decides.
 
-    Of several causes, those that trying again cannot mend come first.
+    Of several causes, those that trying again cannot fix come first.
     """
     if isinstance(error, PullError):
         causes = {exit_code(cause) for cause in error.report.errors.values()}
@@ -262,7 +262,7 @@ def _unless_traced() -> None:
 
 
 def _hang_up() -> None:
-    """Whoever read the output is gone (`trueline log | head`): say nothing more."""
+    """The reader of the output is gone (`trueline log | head`): write nothing more."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)

@@ -1,4 +1,4 @@
-"""Commands that move data away: clone, push, drop-data."""
+"""Commands that copy or remove data: clone, push, drop-data."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from trueline.console import Console
 
 Force = Annotated[
-    bool, typer.Option("--force", help="Throw away blocks of the target that the source does not have.")
+    bool, typer.Option("--force", help="Discard blocks of the target that the source does not have.")
 ]
 
 
@@ -23,10 +23,10 @@ Force = Annotated[
 )
 def clone(
     context: typer.Context,
-    url: Annotated[
-        str, typer.Argument(help="A folder, an object-store URL, or an address of a file server.")
-    ],
-    name: Annotated[str | None, typer.Argument(help="What to call it (default: as it is there).")] = None,
+    url: Annotated[str, typer.Argument(help="A folder, an object-store URL, or the URL of a file server.")],
+    name: Annotated[
+        str | None, typer.Argument(help="The name of the copy (default: the name it has there).")
+    ] = None,
     *,
     force: Force = False,
     expected_head: ExpectedHead = None,
@@ -34,9 +34,9 @@ def clone(
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """Bring a dataset here.
+    """Copy a dataset into this workspace.
 
-    Done again it brings what is new. An interrupted transfer is taken up where it stopped.
+    Run again, it copies what is new. An interrupted transfer continues where it stopped.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         dataset = workspace.clone(
@@ -67,9 +67,9 @@ def push(
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """Send a dataset elsewhere, byte for byte.
+    """Copy a dataset elsewhere, byte for byte.
 
-    Only what is new goes over. Any static file server can serve what arrives.
+    Only what is new is sent. Any static file server can serve the copy.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         sent = workspace[name].push(url, force=force, **store_options(option or ()))
@@ -92,26 +92,30 @@ def drop_data(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The dataset.")],
     *,
-    reason: Annotated[str, typer.Option("--reason", help="Why; it stays in the chain for good.")],
+    reason: Annotated[str, typer.Option("--reason", help="The reason; it stays in the chain for good.")],
     upto: Annotated[
-        str | None, typer.Option("--upto", metavar="COMMIT", help="Remove all up to a commit or a day.")
+        str | None,
+        typer.Option("--upto", metavar="COMMIT", help="Remove all records up to a commit or a day."),
     ] = None,
     where: Annotated[
-        str | None, typer.Option("--where", metavar="CONDITION", help="Remove the records that meet it.")
+        str | None,
+        typer.Option(
+            "--where", metavar="CONDITION", help="Remove the records for which this condition is true."
+        ),
     ] = None,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
     """Remove records for good.
 
-    Their bytes go; their hashes and the reason stay. There is no way back.
+    Their bytes are deleted; their hashes and the reason stay. This cannot be undone.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         done = workspace[name].drop_data(upto=upto, where=where, reason=reason)
 
         def render(shown: Console) -> None:
             if done.block is None:
-                shown.say(f"{name}: no such records")
+                shown.say(f"{name}: no records match")
                 return
             rows = f"removed {done.rows:,} row{'s' * (done.rows != 1)} of {done.slices:,} slices"
             shown.say(f"{name}: {rows}, commit {done.block.short}", "good")

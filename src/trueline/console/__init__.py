@@ -1,4 +1,4 @@
-"""One console object: whatever Trueline says to people goes through it, the core never prints."""
+"""One console object: all output for people goes through it, the core never prints."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Progress(Protocol):
 
 
 class _NoProgress:
-    """Progress nobody watches."""
+    """Progress that is not shown."""
 
     def advance(self, steps: float = 1) -> None:
         """Ignore it."""
@@ -79,7 +79,7 @@ class _NoProgress:
 
 
 class Console(ABC):
-    """Where words go. An implementation says how an item is shown; the verbs are the same for all.
+    """Where output goes. An implementation says how an item is shown; the verbs are the same for all.
 
     >>> console = CapturedConsole()
     >>> console.table(["name", "rows"], [("trades", 3)])
@@ -124,7 +124,7 @@ class Console(ABC):
         self.show(_notice(error, remedy))
 
     def confirm(self, question: str) -> bool | None:
-        """Ask for a yes or no; None where nobody can be asked."""
+        """Ask for a yes or no; None where there is no one to ask."""
         return None
 
 
@@ -263,7 +263,7 @@ class NotebookConsole(Console):
 
 
 class _NotebookBar:
-    """A bar of plain HTML, drawn anew at most ten times a second."""
+    """A bar of plain HTML, drawn again at most ten times a second."""
 
     def __init__(self, label: str, total: float | None, handle: Any) -> None:
         self.label, self.total, self.handle = label, total, handle
@@ -287,7 +287,7 @@ class _NotebookBar:
         self.draw()
 
     def draw(self) -> None:
-        """Show where the work stands."""
+        """Show how far the work is."""
         from html import escape
 
         self._drawn = time.monotonic()
@@ -393,7 +393,7 @@ def use(console: Console) -> Iterator[Console]:
 
 
 def _in_notebook() -> bool:
-    """Tell whether an IPython kernel runs this, without importing IPython."""
+    """Say whether an IPython kernel runs this, without importing IPython."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and "IPKernelApp" in shell.config

@@ -32,7 +32,7 @@ class Table:
     title: str = ""
 
     def is_numeric(self, index: int) -> bool:
-        """Tell whether a column holds numbers (and gaps) only."""
+        """Say whether a column holds only numbers and nulls."""
         cells = [row[index] for row in self.rows if row[index] is not None]
         return bool(cells) and all(_is_number(value) for value in cells)
 
@@ -88,7 +88,7 @@ def one_line(text: object) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """Tell numbers from what is one by birth only: truth values, moments that write themselves as text."""
+    """Say whether a value is shown as a number: booleans and timestamps are not."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return isinstance(value, float | Enum) or type(value).__str__ is int.__str__
@@ -182,7 +182,7 @@ def as_json(document: object, *, indent: int | None = None) -> str:
     """
     import json
 
-    # Such characters can only stand within strings, where the escape says the same.
+    # Such characters can only be inside strings, where the escape means the same.
     return json.dumps(document, ensure_ascii=False, indent=indent).translate(_ESCAPED)
 
 

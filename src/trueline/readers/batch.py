@@ -1,4 +1,4 @@
-"""What a reader hands on: rows, the cells that were bad, and the totals."""
+"""What a reader returns: rows, the cells that were bad, and the totals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Batch:
 
 
 class BadColumn(NamedTuple):
-    """The bad cells of one column of a piece: rows of the piece, and the text of chosen ones."""
+    """The bad cells of one column of a piece: rows of the piece, and the text of some of them."""
 
     column: str
     rows: Rows
@@ -87,7 +87,7 @@ class ReadStats:
     """Totals of one file or, added up, of several; grows while a file is read.
 
     `bad` counts bad cells by column (`(extra)`: rows with too many cells,
-    `(line)`: lines that are no JSON object), `filled` cells that hold a value,
+    `(line)`: lines that are not a JSON object), `filled` cells that hold a value,
     `rounded` times that had more digits than their type, `short` rows with too
     few cells, `absent` columns the file does not have, `unknown` columns of
     the file that were not asked for. Where `headless` says that the file was
@@ -170,7 +170,7 @@ class ReadStats:
 class Reading(Iterator[Batch]):
     """The batches of one file; `stats` holds the totals of what was read so far.
 
-    A broken file raises while it is read: what was handed on before is not
+    A broken file raises while it is read: what was returned before is not
     the whole file, so commit only after the iteration ended.
     """
 

@@ -1,4 +1,4 @@
-"""Typed columns to the types that were declared: what does not fit is missing, and told."""
+"""Typed columns to the types that were declared: what does not fit is null, and reported."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_castable(kind: pa.DataType, field: pa.Field, path: str) -> None:
     """Refuse types between which no value could be kept, before anything is read."""
     if not _is_castable(kind, field.type):
         raise SchemaError(
-            f"{path}: column {field.name!r} is {kind} and cannot become {field.type}",
+            f"{path}: column {field.name!r} is {kind} and cannot be read as {field.type}",
             remedy="declare the type the file has, and convert later",
             path=path,
             column=field.name,
@@ -33,7 +33,7 @@ def _is_castable(kind: pa.DataType, wanted: pa.DataType) -> bool:
     if is_text(kind) or is_bytes(kind):
         return is_readable(wanted)
     if types.is_timestamp(kind) and types.is_timestamp(wanted):
-        # A time without a zone is UTC; a zone cannot be taken away without a word.
+        # A time without a zone is UTC; a zone cannot be dropped silently.
         return kind.tz is None or wanted.tz is not None
     try:
         pa.nulls(0, kind).cast(wanted)
@@ -53,7 +53,7 @@ def cast_column(array: pa.Array, wanted: pa.DataType) -> Cells:
         array = array.dictionary_decode()
     kind = array.type
     if is_text(kind):
-        # Arrow hands text on as Parquet stores it, without looking whether it is text.
+        # Arrow returns text as Parquet stores it, without checking that it is UTF-8.
         return convert(array.cast(pa.binary()), wanted, CellRules(nulls=()))
     if is_bytes(kind) and not is_bytes(wanted):
         return convert(array.cast(pa.binary()), wanted, CellRules(nulls=()))
@@ -68,7 +68,7 @@ def cast_column(array: pa.Array, wanted: pa.DataType) -> Cells:
 
 
 def _valid(array: pa.Array) -> Cells:
-    """Text inside structs and lists is looked at too; a cell that holds something else is bad."""
+    """Text inside structs and lists is checked too; a cell with invalid UTF-8 is bad."""
     if not pa.types.is_nested(array.type):
         return Cells(array)
     broken = np.zeros(len(array), np.bool_)
@@ -81,7 +81,7 @@ def _valid(array: pa.Array) -> Cells:
 
 
 def _find_broken(array: pa.Array, start: int, broken: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> None:
-    # A slice still drags its neighbours along; only a copy holds the rows in question alone.
+    # A slice still holds the memory of its neighbours; only a copy holds the rows in question alone.
     try:
         pa.concat_arrays([array, array[:0]]).validate(full=True)
     except pa.ArrowInvalid:

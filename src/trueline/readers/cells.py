@@ -1,4 +1,4 @@
-"""Text to values, a column at a time: a cell that is none becomes missing, and is told."""
+"""Text to values, a column at a time: a cell that cannot be converted becomes null, and is reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INFINITE = r"^[+-]?(?i:inf|infinity)$"
 
 
 class Cells(NamedTuple):
-    """A column of values: which cells were bad, how many of them no text, how many times lost digits."""
+    """A column of values: which cells were bad, how many were not valid text, how many times lost digits."""
 
     array: pa.Array
     bad: Flags | None = None
@@ -31,7 +31,7 @@ class Cells(NamedTuple):
 
 
 def decode(cells: pa.Array) -> tuple[pa.Array, Flags | None]:
-    r"""Bytes to text, and which of them are none.
+    r"""Bytes to text, and which of them are not valid UTF-8.
 
     >>> decode(pa.array([b"a", b"\xff", None]))[1]
     array([False,  True, False])
@@ -44,7 +44,7 @@ def decode(cells: pa.Array) -> tuple[pa.Array, Flags | None]:
 
 
 def convert(cells: pa.Array, kind: pa.DataType, rules: CellRules) -> Cells:
-    """Give cells of bytes or text their type; null cells are missing, not bad.
+    """Give cells of bytes or text their type; null cells stay null and are not bad.
 
     >>> convert(pa.array(["7", " 8", "x", None]), pa.int8(), CellRules()).array.to_pylist()
     [7, 8, None, None]
@@ -137,7 +137,7 @@ def is_strict(array: pa.Array) -> bool:
 
 
 def _from_year_1(values: pa.Array, per_day: int) -> bool:
-    # A day of grace for zones: what is refused here is only looked at again.
+    # A day of tolerance for zones: what is refused here is only checked again.
     least = pc.min(values).as_py()
     return least is None or least >= (_FIRST_DAY + 1) * per_day
 
@@ -190,7 +190,7 @@ def attempt(array: pa.Array, kind: pa.DataType) -> pa.Array:
     """Cast what can be cast; the rest becomes null.
 
     Halving costs two casts a bad cell and level, so it is for arrays in which
-    bad cells are few: what is plainly no value is sorted out before.
+    bad cells are few: what is plainly not a value is filtered out before.
     """
     try:
         return array.cast(kind)
@@ -227,7 +227,7 @@ def _booleans(text: pa.Array, raw: pa.Array, rules: CellRules) -> pa.Array:
 
 
 def number_pattern(point: str) -> str:
-    """Write down what a number with a fraction looks like."""
+    """The pattern of a number with a fraction."""
     mark = r"\." if point == "." else ","
     return rf"^[+-]?(?:[0-9]+(?:{mark}[0-9]*)?|{mark}[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 

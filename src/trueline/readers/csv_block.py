@@ -53,7 +53,7 @@ class BlockParser:
         self._habits = Habits()
         self._names = [str(number) for number in range(layout.width)]
         self._doubtful = {place for place, kind in self._kinds() if _has_value(rules, kind)}
-        # A cell with a null spelling is missing; text only where it is not in quotes.
+        # A cell with a null spelling is null; in a text column only where it is not quoted.
         self._convert = {
             "strings_can_be_null": True,
             "quoted_strings_can_be_null": False,
@@ -65,7 +65,7 @@ class BlockParser:
         }
 
     def pieces(self, block: Block, stats: ReadStats) -> Iterator[Piece]:
-        """Type the cells of a block; the stats get what a piece does not tell."""
+        """Type the cells of a block; the stats get what a piece does not hold."""
         wanted = [place for place in self._layout.places if place is not None]
         odd, quoted = has_hexadecimal(block.text), not self._dialect.plain(block.text)
         types = {
@@ -82,7 +82,7 @@ class BlockParser:
         for part in self._parts(block):
             text, ragged = self._mended(part.text)
             read = self._parsed(text, types) or self._parsed(text, dict.fromkeys(wanted))
-            assert read is not None, "a mended block has rows of one width"
+            assert read is not None, "a repaired block has rows of one width"
             yield self._piece(part, text, read, ragged, stats)
 
     def _parts(self, block: Block) -> Iterator[Block]:
@@ -120,7 +120,7 @@ class BlockParser:
         return Piece(table, bad, partial(self._lines, block, read.rows))
 
     def raw(self, block: Block) -> Iterator[list[pa.Array]]:
-        """All cells of a block as bytes, some rows at a time; null where they are missing."""
+        """All cells of a block as bytes, some rows at a time; null where a row lacks them."""
         every = dict.fromkeys(range(self._layout.width))
         read = self._parsed(block.text, every)
         if read is not None:
@@ -129,7 +129,7 @@ class BlockParser:
         for part in self._parts(block):
             text, ragged = self._mended(part.text)
             read = self._parsed(text, every)
-            assert read is not None, "a mended block has rows of one width"
+            assert read is not None, "a repaired block has rows of one width"
             yield [_cut_off(read.column(place), None, ragged, place)[0] for place in every]
 
     def _kinds(self) -> list[tuple[int, pa.DataType]]:
@@ -156,7 +156,7 @@ class BlockParser:
     def _parsed(self, text: bytes, types: dict[int, pa.DataType | None]) -> _Read | None:
         """Parse a block, None if rows are ragged or a cell is not of the type tried."""
         if text.startswith(BOM):
-            # Arrow drops a byte order mark at the start of whatever it is given.
+            # Arrow drops a byte order mark at the start of any buffer.
             text = BOM + text
         only = [str(place) for place in sorted(types)] or ["0"]
         kinds = {str(place): kind or pa.binary() for place, kind in types.items()} or {"0": pa.binary()}
@@ -214,7 +214,7 @@ class BlockParser:
         return array if array.type == kind else array.view(kind)
 
     def _mended(self, text: bytes) -> tuple[bytes, Ragged]:
-        """Give every row of a block the right number of cells, and tell what was done."""
+        """Give every row of a block the right number of cells, and report what was changed."""
         width, dialect = self._layout.width, self._dialect
         starts, ends = self._rows(text)
         widths = dialect.widths(text, starts, ends)
@@ -243,7 +243,7 @@ class BlockParser:
     def _text(
         self, text: bytes, place: int, cells: pa.Array | None, ragged: Ragged | None, rows: Rows
     ) -> list[str | None]:
-        """The original text of cells, for those who look for the mistake."""
+        """The original text of cells, for reports of bad cells."""
         missing = set(_missing(ragged, place).tolist()) if ragged is not None else set()
         if missing.issuperset(rows.tolist()):
             return [""] * len(rows)
@@ -273,7 +273,7 @@ def _has_value(rules: CellRules, kind: pa.DataType) -> bool:
 
 
 def has_hexadecimal(text: bytes) -> bool:
-    """Whether 0x stands anywhere: Arrow takes 0xFF for a number, and for int8 even for -1."""
+    """Whether 0x occurs anywhere: Arrow takes 0xFF for a number, and for int8 even for -1."""
     if b"x" not in text and b"X" not in text:
         return False
     # A search for two bytes of which one is in every number takes ten times as long.
@@ -301,7 +301,7 @@ def _missing(ragged: Ragged, place: int) -> Rows:
 
 
 def _cut_off(array: pa.Array, wrong: Rows | None, ragged: Ragged, place: int) -> tuple[pa.Array, Rows | None]:
-    """Cells that rows with too few of them lack are missing, and bad."""
+    """Cells that short rows lack are null, and bad."""
     gone = _missing(ragged, place)
     if not len(gone):
         return array, wrong

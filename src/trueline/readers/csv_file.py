@@ -19,7 +19,7 @@ from trueline.readers.stream import TextStream
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which cells of a record are wanted: for each field its place in the file, None where it has none."""
+    """Which cells of a record are wanted: for each field its position in the file, or None."""
 
     names: tuple[str, ...]
     schema: pa.Schema
@@ -44,7 +44,7 @@ class CsvText:
     def open(
         self, stream: TextStream, source: Source, part: Part = WHOLE
     ) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
-        """The names of the columns, None where the file does not tell, and the blocks behind the header."""
+        """The names of the columns, or None where the file has none, and the blocks after the header."""
         skip = 0 if part.start else self.skip_lines
         size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
         found = blocks(stream, source, self.dialect, size=size, limit=limit, skip=skip, ends=ends)
@@ -71,7 +71,7 @@ class CsvText:
             cells = [cell.decode() for cell in self.dialect.split(record)]
         except UnicodeDecodeError:
             raise SchemaError(
-                f"{source.path}: the header is not in the encoding that was said",
+                f"{source.path}: the header is not valid in the encoding given",
                 remedy="give encoding=, for example 'cp1252' or 'utf-16'",
                 path=source.path,
             ) from None
@@ -80,7 +80,7 @@ class CsvText:
         twice = next((name for name, count in counted.items() if count > 1), None)
         if twice is not None:
             raise SchemaError(
-                f"{source.path}: the header has {twice!r} twice",
+                f"{source.path}: the header has the column {twice!r} twice",
                 remedy="give the columns other names with names=[...]",
                 path=source.path,
                 column=twice,
@@ -89,7 +89,7 @@ class CsvText:
 
 
 def _behind(block: Block, rest: int, more: Iterator[Block]) -> Iterator[Block]:
-    """The blocks behind the header; lines keep their numbers."""
+    """The blocks after the header; lines keep their numbers."""
     if rest < len(block.text):
         yield Block(block.text[rest:], block.line + count_lines(block.text[:rest]))
     yield from more

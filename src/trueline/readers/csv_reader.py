@@ -31,7 +31,7 @@ from trueline.readers.rules import FALSE, TRUE, CellRules, check_readable
 from trueline.readers.source import Source
 from trueline.readers.stream import can_be_cut, encoding_name, opened
 
-# Blocks of nothing but empty lines that are kept while the first row is looked for.
+# Blocks of only empty lines that are kept while searching for the first row.
 _BLANK_BLOCKS = 4
 _STEP = {
     "separator": "separator",
@@ -83,13 +83,15 @@ class CsvReader(Reader):
         marks = [mark for mark in (self.separator, self.quote, self.escape) if mark is not None]
         if any(len(mark) != 1 or not mark.isascii() or mark in "\r\n\0" for mark in marks):
             raise InputError(
-                "separator, quote and escape are one ASCII character each", remedy="give for example ';'"
+                "separator, quote or escape is not one ASCII character", remedy="give one, for example ';'"
             )
         if len(set(marks)) < len(marks):
-            raise InputError("separator, quote and escape are not different", remedy="change one of them")
+            raise InputError("separator, quote and escape are not all different", remedy="change one of them")
         _ = self.limits
         if self.block_bytes < 1 or min(self.skip_lines, self.max_listed) < 0:
-            raise InputError("a limit is too small", remedy="give larger numbers")
+            raise InputError(
+                "block_bytes, skip_lines or max_listed is too small", remedy="give a larger number"
+            )
         rules = self.rules
         for name in ("nulls", "true_values", "false_values"):
             object.__setattr__(self, name, getattr(rules, name))
@@ -176,7 +178,7 @@ class CsvReader(Reader):
         names: tuple[str, ...] | None,
         stats: ReadStats,
     ) -> Layout:
-        """Find the columns in the file: by name, or by place where the file has no names."""
+        """Find the columns in the file: by name, or by position where the file has no names."""
         stats.headless = not self.header
         found = names if names is not None else tuple(schema.names)
         place = {name: number for number, name in enumerate(found)}
@@ -193,7 +195,7 @@ class CsvReader(Reader):
     def infer(
         self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
     ) -> pa.Schema:
-        """The narrowest types that lose nothing of the first rows; see the table in the documents."""
+        """The narrowest types that lose nothing of the first rows; see `docs/reference/readers.md`."""
         sample: dict[str, list[pa.Array]] = {}
         first: tuple[str, ...] | None = None
         for source in sources:
@@ -223,7 +225,7 @@ class CsvReader(Reader):
             taken += len(some[0])
             size += sum(array.nbytes for array in some)
             if taken >= rows or size >= SAMPLE_BYTES or taken * len(names) >= SAMPLE_CELLS:
-                # A sample is held as a whole, with all files that are looked at.
+                # A sample is held as a whole, with all the files that are sampled.
                 return max(taken, rows)
         return taken
 
@@ -270,4 +272,4 @@ def _header_remedy(found: Sequence[str], names: Sequence[str], separator: str) -
             parts = {part.strip() for name in found for part in name.split(other)}
             if parts & set(names):
                 return f"give separator={other!r}"
-    return "look at separator, encoding and header (header=False where the first line is data)"
+    return "check separator, encoding and header (header=False where the first line is data)"

@@ -40,14 +40,16 @@ def _separator(counts: BadCounts, share: float) -> str | None:
 def _lines(counts: BadCounts, share: float) -> str | None:
     broken = counts.cells.get(LINE, 0)
     if broken > share * counts.rows:
-        return f"{broken} of {counts.rows} lines are no JSON object: is it one object a line?"
+        return (
+            f"{broken} of {counts.rows} lines are not JSON objects: does the file have one object per line?"
+        )
     return None
 
 
 def _encoding(counts: BadCounts, share: float) -> str | None:
     if counts.undecodable and counts.undecodable > share * counts.total:
         return (
-            f"{counts.undecodable} cells are not in the encoding that was said: "
+            f"{counts.undecodable} cells are not valid in the encoding given: "
             "give encoding=, for example 'cp1252'"
         )
     return None

@@ -49,7 +49,7 @@ ISO_TIMESTAMP = Pattern(
     rf"(?:\.(?P<f>[0-9]{{1,9}}))?)?)?(?P<z>{_ZONE})?)?$",
     frozenset("YmdHMSfz"),
 )
-# Years and months have no fixed length, so a span has none of them.
+# Years and months have no fixed length, so a duration cannot have them.
 ISO_DURATION = Pattern(
     r"^(?P<sign>[+-]?)P(?:(?P<d>[0-9]{1,7})D)?"
     r"(?:T(?:(?P<h>[0-9]{1,9})H)?(?:(?P<m>[0-9]{1,10})M)?(?:(?P<s>[0-9]{1,19})(?:\.(?P<f>[0-9]{1,9}))?S)?)?$",
@@ -59,10 +59,10 @@ ISO_DURATION = Pattern(
 
 @lru_cache(maxsize=64)
 def compiled(form: str) -> Pattern:
-    """Understand a format, or say which part of it is not known.
+    """Compile a format, or raise naming the part that is unknown.
 
     Known are ``%Y %y %m %d %b %B %H %I %p %M %S %f %z %F %T %R %%``; months
-    are English, whatever the machine speaks.
+    are English, independent of the locale.
 
     >>> sorted(compiled("%d.%m.%Y").groups)
     ['Y', 'd', 'm']
@@ -87,7 +87,7 @@ def compiled(form: str) -> Pattern:
         groups |= {group} - {"%"}
         at += 2
     if not (groups & {"Y", "y"} and groups & {"m", "b"} and "d" in groups):
-        raise InputError(f"the format {form!r} does not tell a day", remedy="give year, month and day")
+        raise InputError(f"the format {form!r} does not give a full date", remedy="give year, month and day")
     if ("I" in groups) != ("p" in groups):
         raise InputError(f"the format {form!r} has only one of %I and %p", remedy="use both, or %H")
     return Pattern(f"^{''.join(out)}$", frozenset(groups))

@@ -13,7 +13,7 @@ from trueline.readers.cells import convert, decode
 from trueline.readers.rules import CellRules
 
 _BOOLEAN = r"^(?:true|True|TRUE|false|False|FALSE)$"
-# A leading zero or plus means something to whoever wrote it (a postcode, a telephone number): text.
+# A leading zero or plus carries meaning (a postcode, a telephone number): text.
 _INTEGER = "^(?:0|-?[1-9][0-9]*)$"
 _EXACT = 2**53
 
@@ -56,7 +56,7 @@ def number(text: pa.Array, rules: CellRules) -> pa.DataType | None:
 
 
 def moment(text: pa.Array, rules: CellRules) -> pa.DataType | None:
-    """A date or a timestamp, or None where the texts are not all one."""
+    """A date or a timestamp, or None where not every text is one."""
     if _fits(text, pa.date32(), rules):
         return pa.date32()
     zoned, fine = times.zones(text, rules.timestamp_format)

@@ -27,7 +27,7 @@ from trueline.readers.rules import CellRules
 _PARTS = 16
 # Arrow takes Inf and -NaN, which Python does not.
 _WORDS = re.compile(rb"[:,\[]\s*-?(?:Inf|NaN)")
-# Half a pair is no text; Arrow's parser has not always seen that.
+# Half a surrogate pair is not valid text; some versions of Arrow's parser let it through.
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _NOTHING = pa.schema([("\0", pa.null())])
 
@@ -47,7 +47,7 @@ class LineParser:
         )
 
     def pieces(self, block: Block, stats: ReadStats) -> Iterator[Piece]:
-        """Type the lines of a block; lines of white space are no rows."""
+        """Type the lines of a block; lines of white space are not rows."""
         lines = _Lines(block)
         # A line may lack any of the columns: so many lines together that their cells fit.
         step = max(1, CELLS // max(len(self._schema), 1))
@@ -138,7 +138,7 @@ class _Lines:
             ends = np.append(ends, len(block.text))
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])
         self.numbers: Rows = np.arange(len(starts), dtype=np.int64)
-        # A line that begins with a bracket is no white space; only the others are looked at.
+        # A line that begins with a bracket is not white space; only the others are checked.
         doubtful = np.flatnonzero(array[np.minimum(starts, len(array) - 1)] != 123)
         blank = [at for at in doubtful.tolist() if not block.text[starts[at] : ends[at]].strip(b" \t\r")]
         if blank:
@@ -165,9 +165,9 @@ class _Lines:
 def is_plain(text: bytes, lines: int) -> bool:
     """Whether Arrow reads exactly these lines as rows, if it reads them at all.
 
-    Between two whole objects, and nowhere inside one, stands `}` line end `{`:
+    Between two whole objects, and never inside one, there is `}` line end `{`:
     so when every line end is of this kind, each line holds whole objects, and
-    as many rows as lines means one object a line.
+    as many rows as lines means one object per line.
     """
     if not (text.startswith(b"{") and text.endswith(b"}")):
         return False
@@ -202,7 +202,7 @@ def _deepest(text: bytes) -> int:
 
 
 def _reading(kind: pa.DataType) -> pa.DataType | None:
-    """The type Arrow is asked for: the one wanted, or text to be converted; None if neither will do."""
+    """The type Arrow is asked for: the one wanted, or text to be converted; None if neither works."""
     types = pa.types
     if (
         types.is_boolean(kind)

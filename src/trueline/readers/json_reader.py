@@ -1,4 +1,4 @@
-"""JSON, one object a line."""
+"""JSON, one object per line."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class JsonReader(Reader):
         object.__setattr__(self, "encoding", encoding_name(self.encoding))
         _ = self.limits
         if self.block_bytes < 1 or self.max_listed < 0:
-            raise InputError("a limit is too small", remedy="give larger numbers")
+            raise InputError("block_bytes or max_listed is too small", remedy="give a larger number")
         _ = self.rules
 
     @property
@@ -87,7 +87,7 @@ class JsonReader(Reader):
         first: dict[str, Any] | None = {} if part.start else None
         for block in self._blocks(source, part):
             if first is None:
-                # The keys of the first object tell a schema that speaks of another file.
+                # The keys of the first object show a schema that belongs to another file.
                 first = next(_objects(block), None)
                 unknown = (key for key in first or () if schema.get_field_index(key) < 0)
                 stats.unknown += islice(unknown, self.limits.columns)
@@ -137,7 +137,7 @@ class JsonReader(Reader):
 
 
 def _objects(block: Block) -> Iterator[dict[str, Any]]:
-    """The objects of a block; a line that is none counts as an empty one."""
+    """The objects of a block; a line that is not one counts as an empty one."""
     for line in block.text.split(b"\n"):
         if line.strip(b" \t\r"):
             try:

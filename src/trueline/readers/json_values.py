@@ -25,14 +25,14 @@ class Number(str):
 
 
 class NotAnObject(ValueError):
-    """A line that is no JSON object."""
+    """A line that is not a JSON object."""
 
 
 _decoder = json.JSONDecoder(parse_int=Number, parse_float=Number, parse_constant=Number)
 
 
 def parse(line: bytes) -> dict[str, Any]:
-    """One line as an object; of a key that is there twice the last wins.
+    """One line as an object; of a repeated key the last wins.
 
     >>> parse(b'{"a": 12345678901234567890, "a": 1.50}')
     {'a': '1.50'}
@@ -61,7 +61,7 @@ def _depth(text: str) -> int:
 
 
 def column(values: Sequence[Any], kind: pa.DataType, rules: CellRules, *, fast: bool = True) -> Cells:
-    """Give JSON values the type of a column; what does not fit is missing, and bad.
+    """Give JSON values the type of a column; what does not fit is null, and bad.
 
     Numbers and booleans are what JSON calls them; text takes any value, as
     JSON writes it; decimals take numbers and text; dates and times take text.
@@ -114,7 +114,7 @@ def _any_text(value: Any) -> str | None:
 
 
 def _encodable(text: str) -> str | None:
-    """Half of a surrogate pair is no text."""
+    """Half of a surrogate pair is not valid text."""
     try:
         text.encode()
     except UnicodeEncodeError:

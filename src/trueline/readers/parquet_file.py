@@ -1,8 +1,8 @@
-"""A Parquet file of which no more is in memory at once than the limits allow, whatever it says (guard:G8).
+"""A Parquet file read within the memory limits, whatever its footer claims (guard:G8).
 
-A few hundred bytes can stand for gigabytes: a dictionary of one long text and a run of a million times
+A few hundred bytes can expand to gigabytes: a dictionary of one long text and a run of a million times
 "that one", a run of a billion nulls in one list, a page of zeros. So before rows are decoded the headers
-of their pages are looked at, and as many rows are decoded together as fit.
+of their pages are read, and only as many rows are decoded together as fit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4,
 # Columns of larger files are read piece by piece; of smaller ones a column is one read.
 _LARGE: Final = 64 << 20
 _BUFFER: Final = 1 << 20
-# Some writers have not counted the header of the dictionary; Arrow allows for as many bytes.
+# Some writers do not count the header of the dictionary; Arrow allows for as many bytes.
 _SLACK: Final = 100
 _FOOTER_PART: Final = 4
 _THRIFT_ELEMENTS: Final = 1_000_000
@@ -48,7 +48,7 @@ _MAGIC: Final = b"PAR1"
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column of values: its place, its path, and the bytes of a value without text."""
+    """A column of values: its position, its path, and the bytes of a value without text."""
 
     place: int
     path: str
@@ -97,19 +97,17 @@ class BoundedFile:
         self._columns: dict[tuple[int, int], _Column] = {}
 
     def _check_footer(self) -> int:
-        """Refuse a footer that Arrow would take too much for; return how long a list in it may be."""
+        """Refuse a footer that would cost Arrow too much memory; return how long a list in it may be."""
         end = read_at(self._raw, max(self._size - 8, 0), 8)
         length = int.from_bytes(end[:4], "little")
         if len(end) < 8 or end[4:] != _MAGIC or length > self._size - 12:
-            return _THRIFT_ELEMENTS  # no Parquet file, which Arrow tells best
+            return _THRIFT_ELEMENTS  # not a Parquet file: Arrow has the best message
         if length > self._limits.batch_bytes // _FOOTER_PART:
             raise self._limits.too_large(self._path, "its footer", length * _FOOTER_PART)
         columns, depth = schema_shape(read_at(self._raw, self._size - 8 - length, length))
         self._limits.check_columns(self._path, columns)
         if depth > DEPTH:
-            raise Malformed(
-                f"its columns are nested {depth:,} levels deep, and more than {DEPTH} are not read"
-            )
+            raise Malformed(f"its columns are nested {depth:,} levels deep; the limit is {DEPTH}")
         return min(_THRIFT_ELEMENTS, max(length, 1))
 
     @cached_property
@@ -118,17 +116,17 @@ class BoundedFile:
         return self._file.schema_arrow
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._file.close()
 
     def rows(self, group: int) -> int:
-        """How many rows a group has: what the footer says, held against the pages of a column."""
+        """How many rows a group has: what the footer says, checked against the pages of a column."""
         said = int(self.metadata.row_group(group).num_rows)
         if said <= self._size:
-            return said  # no more rows than bytes: nobody is harmed by counting them
+            return said  # no more rows than bytes: counting them is cheap
         flat = next((leaf for leaf in self._leaves if not leaf.levels), None)
         if flat is not None and self._column(group, flat).total < said:
-            raise Malformed(f"group of rows {group} says it has {said:,} rows, and has fewer")
+            raise Malformed(f"the footer says that row group {group} has {said:,} rows; it has fewer")
         return said
 
     def batches(
@@ -136,7 +134,7 @@ class BoundedFile:
     ) -> Iterator[pa.RecordBatch]:
         """Yield columns of a group, at most `rows` at a time, and fewer where they are large.
 
-        `besides` says how many bytes more a row gets from whoever reads it.
+        `besides` is how many more bytes the caller adds to a row.
         """
         if not names:
             left = self.rows(group)
@@ -221,7 +219,7 @@ class BoundedFile:
         if column.has_dictionary_page and 0 < (column.dictionary_page_offset or 0) < start:
             start = column.dictionary_page_offset
         if min(start, length) < 0 or start + length > self._size:
-            raise Malformed(f"column {leaf.path!r} is said to be where the file has ended")
+            raise Malformed(f"the footer places column {leaf.path!r} beyond the end of the file")
         return start, min(start + length + _SLACK, self._size)
 
     def _column(self, group: int, leaf: _Leaf) -> _Column:
@@ -246,7 +244,7 @@ class BoundedFile:
 
 
 def _prefixes(path: str) -> Iterator[str]:
-    """Names by which a column of values is meant: its own, and those of what it is in.
+    """Names that select a column of values: its own, and those of the columns it is nested in.
 
     >>> list(_prefixes("a.list.element"))
     ['a.list.element', 'a.list', 'a']
@@ -281,7 +279,7 @@ class _Column:
         )
 
     def decoded(self, rows: int) -> int:
-        """The most that so many rows take, without the text that stands in the pages as it is."""
+        """The most that so many rows take, without the text stored plainly in the pages."""
         values = self._values(rows)
         each = self.leaf.width
         if self.leaf.is_text:
@@ -289,7 +287,7 @@ class _Column:
         return values * each
 
     def text(self, rows: int) -> int:
-        """The most text that so many rows have as it stands in pages."""
+        """The most text that so many rows have stored plainly in pages."""
         if not self.leaf.is_text or not self._pages:
             return 0
         ends, sums = self._plain
@@ -342,7 +340,7 @@ class _Column:
         return max(1, counted.longest)
 
 
-# --- files that are far away ----------------------------------------------------------
+# --- remote files ----------------------------------------------------------
 
 
 def _is_near(raw: BinaryIO) -> bool:
@@ -357,7 +355,7 @@ def _is_near(raw: BinaryIO) -> bool:
 
 
 class _Ahead(io.RawIOBase):
-    """A file of which stretches are fetched at once and kept, so that looking at pages is no request each."""
+    """A file of which ranges are fetched at once and kept: page headers do not cost a request each."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._far = raw
@@ -365,7 +363,7 @@ class _Ahead(io.RawIOBase):
         self._held: list[tuple[int, bytes]] = []
 
     def hold(self, ranges: Sequence[tuple[int, int]], most: int) -> None:
-        """Fetch ranges, and forget those of before; not what is too large to be kept."""
+        """Fetch ranges and drop the earlier ones; a range too large to be kept is not fetched."""
         self._held = []
         joined: list[tuple[int, int]] = []
         for start, stop in sorted(ranges):

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, Final, TypeVar
 import numpy as np
 import pyarrow as pa
 
-# Arrow gives up at the same size; statistics of long values stand in a header.
+# Arrow gives up at the same size; statistics of long values are in a header.
 _HEADER_BYTES: Final = 16 << 20
 _FIRST_BYTES: Final = 512
 _STOP, _TRUE, _FALSE, _BYTE, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = 0, 1, 2, 3, 7, 8, 9, 10, 11, 12
@@ -22,7 +22,7 @@ _INTEGERS: Final = (4, 5, 6)
 _NESTED: Final = 16
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3
 PLAIN_DICTIONARY, RLE, DELTA_LENGTH_BYTE_ARRAY, DELTA_BYTE_ARRAY, RLE_DICTIONARY = 2, 3, 6, 7, 8
-# Packed levels that are looked at together.
+# Packed levels that are decoded together.
 _PACKED_BYTES: Final = 1 << 17
 # Of what Parquet has; LZO and the older form of LZ4 are not read here.
 _CODES: Final = {0: "uncompressed", 1: "snappy", 2: "gzip", 4: "brotli", 6: "zstd", 7: "lz4_raw"}
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Malformed(ValueError):
-    """Bytes that are not what Parquet has there."""
+    """Bytes that are not valid Parquet."""
 
 
 class _Short(Exception):
@@ -67,7 +67,7 @@ class Thrift:
         return (value >> 1) ^ -(value & 1)
 
     def binary(self) -> None:
-        """Pass over bytes: nothing here needs them."""
+        """Skip bytes: nothing here needs them."""
         size = self.varint()
         if size > len(self.data) - self.at:
             raise _Short
@@ -101,7 +101,7 @@ class Thrift:
         if kind == _DOUBLE:
             self.at += 8
             return None
-        raise Malformed(f"there is no type {kind} in a header")
+        raise Malformed(f"a header has the unknown type {kind}")
 
     def element(self, kind: int, depth: int = 0) -> Any:
         return self.byte() if kind in (_TRUE, _FALSE) else self.value(kind, depth)
@@ -126,7 +126,7 @@ def codecs(footer: bytes) -> list[list[str]]:
 
 
 def _in_footer(footer: bytes, wanted: int, read: Callable[[Thrift], T]) -> T:
-    """Read one list of the footer, and pass over what is before it."""
+    """Read one list of the footer, and skip what is before it."""
     try:
         thrift, number = Thrift(footer), 0
         while kind := thrift.byte():
@@ -136,7 +136,7 @@ def _in_footer(footer: bytes, wanted: int, read: Callable[[Thrift], T]) -> T:
             thrift.value(kind & 15, 0)
     except _Short:
         raise Malformed("the footer ends too early") from None
-    raise Malformed("the footer lacks a part")
+    raise Malformed("the footer is incomplete")
 
 
 def _group_codecs(thrift: Thrift) -> list[list[str]]:
@@ -199,7 +199,7 @@ def pages(file: BinaryIO, start: int, stop: int, values: int) -> Iterator[Page]:
             yield page
         at = begin + _size(header, 3)
         if at > stop:
-            raise Malformed("a page goes beyond the end of its column")
+            raise Malformed("a page extends beyond the end of its column")
 
 
 def _header(file: BinaryIO, at: int, stop: int) -> tuple[dict[int, Any], int]:
@@ -250,7 +250,7 @@ def _page(header: dict[int, Any], begin: int) -> Page | None:
 def _size(fields: dict[int, Any], number: int) -> int:
     value = fields.get(number)
     if not isinstance(value, int) or value < 0:
-        raise Malformed("a page has no size, or less than none")
+        raise Malformed("a page has no size, or a negative one")
     return value
 
 

@@ -54,7 +54,7 @@ class ParquetReader(Reader):
     def __post_init__(self) -> None:
         _ = self.limits
         if self.max_listed < 0:
-            raise InputError("a limit is too small", remedy="give larger numbers")
+            raise InputError("max_listed is negative", remedy="give 0 or more")
 
     def infer(
         self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
@@ -69,7 +69,7 @@ class ParquetReader(Reader):
                 found = pa.unify_schemas([found, schema], promote_options="permissive")
             except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
                 raise SchemaError(
-                    f"{source.path} has other columns than the files before it: {error}",
+                    f"{source.path} has different columns from the files before it: {error}",
                     remedy="declare a schema, or read the files separately",
                     path=source.path,
                 ) from None
@@ -105,9 +105,9 @@ class ParquetReader(Reader):
         start: int = 0,
         stop: int | None = None,
     ) -> Reading:
-        """Read the rows from `start` up to `stop`; ranges that meet give every row once."""
+        """Read the rows from `start` up to `stop`; adjacent ranges give every row once."""
         if start < 0 or (stop is not None and stop < start):
-            raise InputError(f"no rows from {start} to {stop}", remedy="give 0 <= start <= stop")
+            raise InputError(f"rows {start} to {stop} are not a range", remedy="give 0 <= start <= stop")
         stats, wanted = ReadStats(), chosen(schema, columns)
         low, high = (start, stop) if part == WHOLE else (part.start, part.stop)
         pieces = self._pieces(source, schema, wanted, stats, _Range(batch_rows, low, high))
@@ -129,7 +129,7 @@ class ParquetReader(Reader):
             if len(schema) and len(stats.absent) == len(schema):
                 raise SchemaError(
                     f"{source.path} has none of the columns {', '.join(schema.names[:6])}",
-                    remedy=f"it has {', '.join(there.names[:6])}",
+                    remedy=f"declare columns that the file has: {', '.join(there.names[:6])}",
                     path=source.path,
                 )
             names = [name for name in wanted.names if there.get_field_index(name) >= 0]
@@ -152,7 +152,7 @@ class ParquetReader(Reader):
 
 @contextmanager
 def _file(source: Source, limits: Limits) -> Iterator[BoundedFile]:
-    """Open a file; whatever Parquet does not understand is a broken file."""
+    """Open a file; anything Arrow cannot parse as Parquet is a broken file."""
     with closing(source.open()) as raw:
         try:
             with closing(BoundedFile(raw, source.path, limits, checksums=True)) as file:
@@ -171,7 +171,11 @@ def _file(source: Source, limits: Limits) -> Iterator[BoundedFile]:
 def _check_names(source: Source, schema: pa.Schema) -> None:
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
-        raise SchemaError(f"{source.path} has two columns {twice!r}", remedy="rename one", path=source.path)
+        raise SchemaError(
+            f"{source.path} has two columns {twice!r}",
+            remedy="rename one of them in the file",
+            path=source.path,
+        )
 
 
 def _typed(field: pa.Field, known: pa.Schema) -> pa.Field:

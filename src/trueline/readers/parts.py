@@ -1,6 +1,6 @@
 """One file in parts that are read side by side, and what they say put together again.
 
-Where a record of comma-separated text begins cannot be told from the middle of a file: a line may stand
+Where a record of comma-separated text begins cannot be seen from the middle of a file: a line may be
 inside quotes. So a cut is a guess, and reading proves it. The first part begins with a record. A part that
 begins with one and is read to its last byte as whole records shows that the next begins with one too. If
 all parts are read without an error, every cut was right; if one is not, the file is read as one.
@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from trueline.readers.batch import ReadStats
 from trueline.readers.source import Source
 
-# Every part learns the habits of its file anew, which costs about one block of 2 MiB parsed twice.
+# Every part learns the habits of its file again, which costs about one block of 2 MiB parsed twice.
 PART_BYTES: Final = 64 << 20
 PART_ROWS: Final = 1 << 20
-# How much text is looked at to guess where a record begins.
+# How much text is read to guess where a record begins.
 WINDOW: Final = 1 << 16
 
 
@@ -92,7 +92,7 @@ class Stretch:
 
 
 def followed_by(before: ReadStats, part: ReadStats, *, max_listed: int) -> ReadStats:
-    """Put the totals of the next part behind those of the parts before it."""
+    """Add the totals of the next part to those of the parts before it."""
     both = before + part
     both.first_row = before.first_row if before.rows else part.first_row
     both.listed = min(both.listed, max_listed)

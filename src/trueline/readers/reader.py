@@ -53,7 +53,8 @@ class Reader(ABC):
         made = Reader._kinds.get(options.pop("kind", ""))
         if made is None:
             raise InputError(
-                f"no reader {values.get('kind')!r}", remedy=f"give one of {', '.join(sorted(Reader._kinds))}"
+                f"there is no reader of kind {values.get('kind')!r}",
+                remedy=f"give one of {', '.join(sorted(Reader._kinds))}",
             )
         known = {each.name for each in fields(made)}
         unknown = sorted(set(options) - known)
@@ -101,14 +102,14 @@ class Reader(ABC):
         """
 
     def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
-        """Cut a large file into parts that can be read side by side; one part where that is not to be had.
+        """Cut a large file into parts that can be read side by side; one part where it cannot be cut.
 
         They are the file only if all of them can be read without an error; see `trueline.readers.parts`.
         """
         return [WHOLE]
 
     def count_rows(self, source: Source) -> int | None:
-        """How many rows a file has, where that can be told without reading it."""
+        """How many rows a file has, where that is known without reading it."""
         return None
 
     @abstractmethod
@@ -117,8 +118,10 @@ class Reader(ABC):
 
     @classmethod
     def from_read_step(cls, step: Mapping[str, Any]) -> Self:
-        """The reader a foreign dataset declares."""
-        raise InputError(f"a {step.get('kind')} source is not read here", remedy="use Csv, NdJson or Parquet")
+        """The reader that a dataset of another Open Data Fabric implementation declares."""
+        raise InputError(
+            f"sources of kind {step.get('kind')} are not supported", remedy="use Csv, NdJson or Parquet"
+        )
 
 
 def chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
@@ -130,14 +133,14 @@ def chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     if columns is None:
         return schema
     if isinstance(columns, str):
-        raise InputError(f"columns is the text {columns!r}", remedy="give a list of names")
+        raise InputError(f"columns is a string, {columns!r}, not a list", remedy="give a list of names")
     for name in columns:
         if schema.get_field_index(name) < 0:
             raise SchemaError(
-                f"no column {name!r}", remedy=f"there are {', '.join(schema.names)}", column=name
+                f"there is no column {name!r}", remedy=f"there are {', '.join(schema.names)}", column=name
             )
     if len(set(columns)) < len(columns):
-        raise SchemaError("a column is asked for twice", remedy="ask once")
+        raise SchemaError("columns names a column twice", remedy="name each column once")
     return pa.schema([schema.field(name) for name in columns], metadata=schema.metadata)
 
 

@@ -16,18 +16,18 @@ from trueline.readers.blocks import count_lines, last_line_end
 
 Positions = npt.NDArray[np.int64]
 _LINE_END = rb"(?:\r\n|\n|\r)"
-# Lines that are tried as the begin of a record, and records behind it that are looked at.
+# Lines that are tried as the begin of a record, and records after it that are checked.
 _TRIES = 256
 _ALIKE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    r"""How cells and records are told apart.
+    r"""How cells and records are separated.
 
     A quote opens a quoted cell only at the start of the cell; inside, a
     doubled quote is one quote; after the closing quote the rest of the cell
-    is taken as it stands (``"a"b`` is ``ab``). The escape, where there is one,
+    is taken literally (``"a"b`` is ``ab``). The escape, where there is one,
     takes the meaning from the next byte, inside quotes and outside.
     """
 
@@ -235,6 +235,6 @@ def _lines(text: bytes) -> tuple[Positions, Positions]:
 
 
 def lines_before(text: bytes, positions: Positions) -> Positions:
-    """Count the line ends before each position; positions stand behind whole line ends."""
+    """Count the line ends before each position; positions are after whole line ends."""
     _, ends = _lines(text)
     return np.searchsorted(ends, positions, side="left").astype(np.int64)

@@ -33,15 +33,23 @@ class CellRules:
         for name in ("nulls", "true_values", "false_values"):
             words = getattr(self, name)
             if isinstance(words, str) or not all(isinstance(word, str) for word in words):
-                raise InputError(f"{name} is {words!r}", remedy="give a list of texts")
+                raise InputError(
+                    f"{name} is {words!r}, not a list of strings", remedy="give a list of strings"
+                )
             if any(len(word.encode()) > 200 or "\0" in word for word in words):
-                raise InputError(f"{name} has a word of more than 200 bytes", remedy="give a shorter one")
+                raise InputError(
+                    f"{name} has a word of more than 200 bytes or with a zero byte", remedy="give other words"
+                )
             object.__setattr__(self, name, tuple(words))
         both = sorted(set(self.true_values) & set(self.false_values))
         if both:
-            raise InputError(f"{both[0]!r} is said to be true and false", remedy="take it out of one list")
+            raise InputError(
+                f"{both[0]!r} is in both true_values and false_values", remedy="take it out of one list"
+            )
         if self.decimal not in {".", ","}:
-            raise InputError(f"decimal is {self.decimal!r}", remedy="give '.' or ','")
+            raise InputError(
+                f"decimal is {self.decimal!r}, which is not a decimal point", remedy="give '.' or ','"
+            )
         for form in (self.date_format, self.timestamp_format):
             if form is not None:
                 compiled(form)
@@ -50,7 +58,7 @@ class CellRules:
         except (pa.ArrowException, KeyError, ValueError, LookupError, TypeError) as error:
             check_memory(error, "looking a time zone up")
             raise InputError(
-                f"no time zone {self.timezone!r}", remedy="give one such as 'Europe/Zurich'"
+                f"there is no time zone {self.timezone!r}", remedy="give one such as 'Europe/Zurich'"
             ) from None
 
 
@@ -93,11 +101,11 @@ def check_readable(schema: pa.Schema, what: str, *, nested: bool = False) -> Non
     names = schema.names
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
-        raise SchemaError(f"the schema has two columns {twice[0]!r}", remedy="rename one")
+        raise SchemaError(f"the schema has two columns named {twice[0]!r}", remedy="rename one")
     for field in schema:
         if not is_readable(field.type, nested=nested):
             raise SchemaError(
-                f"{what} has no {field.type} (column {field.name!r})",
+                f"column {field.name!r}: {what} cannot hold {field.type}",
                 remedy="declare the column as text and convert it later",
                 column=field.name,
             )

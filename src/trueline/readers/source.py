@@ -76,7 +76,7 @@ def _matching(path: str) -> list[Source]:
         found = sorted(name for name in glob(path, recursive=True) if Path(name).is_file())  # noqa: PTH207 - absolute or not
         if not found:
             raise InputError(
-                f"no file matches {path}", remedy="look at the pattern", code="NoSuchFile", path=path
+                f"no file matches {path}", remedy="check the pattern", code="NoSuchFile", path=path
             )
         return [Source.file(name) for name in found]
     return [Source.file(path)]
@@ -105,7 +105,7 @@ def _open_file(path: str, size: int, modified: int) -> BinaryIO:
 
 def _no_file(path: str, error: OSError) -> InputError | StoreError:
     if isinstance(error, FileNotFoundError):
-        return InputError(f"no file {path}", remedy="look at the path", code="NoSuchFile", path=path)
+        return InputError(f"there is no file {path}", remedy="check the path", code="NoSuchFile", path=path)
     return StoreError(
-        f"{path} cannot be opened: {error.strerror or error}", remedy="look at its rights", path=path
+        f"{path} cannot be opened: {error.strerror or error}", remedy="check its permissions", path=path
     )

@@ -14,7 +14,7 @@ from trueline.readers.source import Source
 
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
-# Never part of UTF-8, so a cell that holds it is a bad cell whatever stands beside it.
+# Never part of UTF-8, so a cell that holds it is always a bad cell.
 _BAD_BYTE = "\udcff"
 _READ = 1 << 18
 _REFUSED = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7", "undefined"})
@@ -30,7 +30,7 @@ codecs.register_error("trueline.undecodable", _undecodable)
 
 
 def encoding_name(encoding: str) -> str:
-    """Return the one spelling of an encoding; refuse what is none.
+    """Return the one spelling of an encoding; refuse what is not one.
 
     >>> encoding_name("UTF8"), encoding_name("utf-8-sig"), encoding_name("latin1")
     ('utf-8', 'utf-8', 'iso8859-1')
@@ -59,7 +59,7 @@ class TextStream:
     """Text of one source as UTF-8, read in chunks.
 
     What is not valid in the encoding stays invalid in the result, so that it
-    is found again in the cell it belongs to and nowhere else.
+    is found again in the cell it belongs to and in no other.
     """
 
     def __init__(self, source: Source, raw: Readable, encoding: str, *, inside: bool = False) -> None:
@@ -93,7 +93,7 @@ class TextStream:
 
     def _text(self, data: bytes) -> bytes:
         if not self._started:
-            # Four bytes tell every byte order mark.
+            # Four bytes are enough for every byte order mark.
             while len(data) < 4 and not self._ended and (more := self._stored(4)):
                 data += more
             self._start(data)
@@ -110,7 +110,7 @@ class TextStream:
         name = self._encoding
         if name == "utf-8":
             return
-        # Without a mark little-endian is meant, whatever the machine.
+        # Without a mark it is little-endian, on every machine.
         if name == "utf-16":
             name = "utf-16-be" if head.startswith(codecs.BOM_UTF16_BE) else "utf-16-le"
         if name == "utf-32":
@@ -120,7 +120,7 @@ class TextStream:
 
 
 class _Raw:
-    """The stored bytes, the first two known beforehand; errors of the device are ours."""
+    """The stored bytes, the first two known beforehand; errors of the device are raised as ours."""
 
     def __init__(self, source: Source, raw: Readable) -> None:
         self.source = source
@@ -164,11 +164,11 @@ class _Inflate:
                 return b""
             data = self._left or self._raw.read(_READ)
             if not data:
-                raise self._broken("its gzip data end too early")
+                raise self._broken("its gzip data is truncated")
             try:
                 text = self._member.decompress(data, size)
             except zlib.error as error:
-                raise self._broken(f"its gzip data are damaged ({error})") from None
+                raise self._broken(f"its gzip data is damaged ({error})") from None
             self._left = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
             if text:
                 return text

@@ -1,4 +1,4 @@
-"""Plain text, one row a line or one row a file."""
+"""Plain text, one row per line or one row per file."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class TextReader(Reader):
             raise InputError("the column has no name", remedy="give one, or leave it at 'text'")
         _ = self.limits
         if self.block_bytes < 1 or self.max_listed < 0:
-            raise InputError("a limit is too small", remedy="give larger numbers")
+            raise InputError("block_bytes or max_listed is too small", remedy="give a larger number")
 
     def infer(
         self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
@@ -119,7 +119,7 @@ class TextReader(Reader):
 
     def to_read_step(self) -> dict[str, Any]:
         raise InputError(
-            "Open Data Fabric knows no plain text source",
+            "Open Data Fabric has no source of plain text",
             remedy="use csv with one column, or append the files",
         )
 

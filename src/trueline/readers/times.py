@@ -26,7 +26,7 @@ _MONTH_DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 
 
 class Times(NamedTuple):
-    """Values (null where the text is none), and how many had more digits than the unit."""
+    """Values (null where the text is not valid), and how many had more digits than the unit."""
 
     array: pa.Array
     rounded: int
@@ -94,7 +94,7 @@ def durations(text: pa.Array, kind: pa.DataType) -> Times:
     near = total <= np.uint64((1 << 63) // per_second)
     size = np.where(near, total, np.uint64(0)) * np.uint64(per_second) + fraction.astype(np.uint64)
     minus = np.asarray(pc.equal(parts.group("sign"), "-").to_numpy(zero_copy_only=False), np.bool_)
-    # Something has to be said: P and PT alone are no spans.
+    # At least one part is required: P and PT alone are not durations.
     said = parts.has("d") | parts.has("h") | parts.has("m") | parts.has("s")
     fits = parts.matched & said & near & (size < np.uint64(1 << 63) + minus.astype(np.uint64))
     values = np.where(minus, np.uint64(0) - size, size).view(np.int64)
@@ -110,7 +110,7 @@ def zones(text: pa.Array, form: str | None) -> tuple[int, int]:
 
 
 class _Parts:
-    """The parts of texts that match a pattern; texts that do not are zeros and not `matched`."""
+    """The parts of texts that match a pattern; texts that do not match are zeros and not `matched`."""
 
     def __init__(self, text: pa.Array, pattern: Pattern) -> None:
         found = pc.extract_regex(text, pattern=pattern.regex)

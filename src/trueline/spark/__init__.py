@@ -1,1 +1,1 @@
-"""The engine: the only room that imports pyspark."""
+"""Spark: the only package that imports pyspark."""

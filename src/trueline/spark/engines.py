@@ -32,16 +32,16 @@ class Engine(ABC):
     def mark(self, tag: str, label: str, pool: str | None = None) -> None:
         """Tag and describe the jobs of the current thread, which is one of ours and ends with the job.
 
-        They run in a `pool` of the scheduler, where there is one in reach.
+        They run in a `pool` of the scheduler, where one can be reached.
         """
 
     @abstractmethod
     def clear(self, tag: str) -> None:
-        """Take back what `mark` has set in the current thread."""
+        """Clear what `mark` has set in the current thread."""
 
     @abstractmethod
     def cancel(self, tag: str) -> None:
-        """Cancel the jobs with a tag, whichever thread started them."""
+        """Cancel the jobs with a tag, in any thread."""
 
     @abstractmethod
     def values(self, frame: Any) -> Iterator[bytes]:
@@ -62,7 +62,7 @@ def engine_of(session: SparkSession) -> Engine:
 
 
 class Classic(Engine):
-    """A session with its JVM in reach."""
+    """A session whose JVM this process can reach."""
 
     is_connect = False
 

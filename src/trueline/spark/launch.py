@@ -86,7 +86,7 @@ def launch(settings: Settings) -> Launched:
 
 
 def _visible(conf: Any) -> Any:
-    """Return the settings for the command line of the JVM, which everybody can read.
+    """Return the settings for the command line of the JVM, which every user of the machine can read.
 
     The others come to it over our connection, before its context is made.
     """
@@ -119,7 +119,7 @@ def _tail(log: IO[bytes]) -> str:
 
 @contextmanager
 def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables while Spark starts: it reads some of them nowhere else."""
+    """Set environment variables while Spark starts: it reads some settings only from there."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

@@ -15,5 +15,5 @@ def pack(value: object) -> bytes:
 
 
 def unpack(data: bytes) -> Any:
-    """Return the work that `pack` was given: called in tasks, on what their driver sent, and nowhere else."""
+    """Return the work that `pack` was given: called in tasks, on what their driver sent, and only there."""
     return pickle.loads(data)  # noqa: S301 (from the driver, whose code the task runs anyway)

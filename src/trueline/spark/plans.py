@@ -35,7 +35,7 @@ _NOT_YET: Final = """
 
 
 def check_sql(session: Any, text: str, tables: Collection[str]) -> None:
-    """Refuse an unsafe query; Spark's own parser says what is in it, where that is in reach."""
+    """Refuse an unsafe query; Spark's own parser says what is in it, where it can be reached."""
     if engine_of(session).is_connect:
         check_query(text, tables)
         return
@@ -86,7 +86,7 @@ def _check(text: str, node: _Node, tables: frozenset[str]) -> None:
     _check_kind(text, node.kind, name)
     if name == "UnresolvedRelation":
         shown = node.fields["multipartIdentifier"]
-        # No dataset is called by a name of several parts, whatever dots are in its own.
+        # A name of several parts is never a dataset, even if a dataset's name has dots.
         check_relation(text, _joined(shown), () if ", " in shown else tables)
     elif name == "UnresolvedFunction":
         check_function(text, _joined(node.fields["nameParts"]))

@@ -26,7 +26,7 @@ class Counter(ABC):
     def count(self) -> Counted | None:
         """Return the counts so far, None if nothing is known."""
 
-    def close(self) -> None:  # noqa: B027 (most have nothing to give back)
+    def close(self) -> None:  # noqa: B027 (most have nothing to release)
         """Stop counting."""
 
 

@@ -1,7 +1,7 @@
 """What tasks answer, as JSON: values of a closed list of types, so that reading an answer runs no code.
 
 Work goes to the tasks as code, by `packing`: that is the driver's authority. What comes back is from
-machines of others, perhaps of a Spark that somebody else runs, and is only ever read as data.
+other machines, perhaps of a Spark that someone else runs, and is only ever read as data.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def encode(value: object) -> bytes:
 
 
 def decode(data: object) -> Any:
-    """Return the value that `encode` was given; whatever else the bytes are, they run nothing."""
+    """Return the value that `encode` was given; no bytes, valid or not, run any code."""
     if not isinstance(data, bytes):
         raise unreadable(f"a {type(data).__name__}, not bytes")
     try:
         return _value(json.loads(data))
-    except Exception as error:  # noqa: BLE001 (a stranger's bytes fail in any way)
+    except Exception as error:  # noqa: BLE001 (untrusted bytes may fail in any way)
         raise unreadable(f"{type(error).__name__}: {error!s:.200}") from None
 
 
@@ -221,7 +221,7 @@ def _tree(value: Any) -> Any:
     if isinstance(value, np.generic) and not isinstance(value, np.void | np.datetime64 | np.timedelta64):
         return _tree(value.item())
     if isinstance(value, Kept):
-        # The place is the driver's own and goes back by its key: nobody else says where it is.
+        # The location is the driver's own and goes back by its key: a task cannot choose another.
         return {_SCRATCH: value.key}
     if isinstance(value, TruelineError):
         return {_ERROR: error_document(value)}
@@ -299,7 +299,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _exception_tree(error: BaseException) -> list[Any]:
-    """Return an exception of Python as its name and plain arguments; any other is told in words."""
+    """Return an exception of Python as its name and plain arguments; any other as text."""
     kind = type(error)
     if _builtin(kind.__name__) is kind and all(map(_is_plain, error.args)):
         return [kind.__name__, _trees(error.args)]

@@ -1,4 +1,4 @@
-"""Runs on Spark: a batch is a job, a key a task; what nobody wants any more is cancelled.
+"""Runs on Spark: a batch is a job, a key a task; what is no longer needed is cancelled.
 
 Values are references (`trueline.dataset.prepare.Rows`: a digest and a
 place), never rows. A task writes to a place of its own and hands back the
@@ -102,7 +102,7 @@ class Spark:
             self._cancel(job)
 
     def _look_after(self) -> None:
-        """Forget what has ended; cancel again what has not and is of no use.
+        """Forget what has ended; cancel again what has not and is not needed.
 
         A cancel does nothing to a job that is only about to start.
         """
@@ -112,7 +112,7 @@ class Spark:
                 self._cancel(job)
 
     def _cancel(self, job: _Job) -> None:
-        # A courtesy: whatever goes wrong with it, the result is dropped.
+        # Best effort: if it fails, the result is dropped anyway.
         try:
             self.room.engine.cancel(job.tag)
         except Exception:  # noqa: BLE001 (Spark may be gone, and the job with it)
@@ -143,7 +143,7 @@ class Spark:
             found = self._outcome(job, step, items)
             found.seconds = time.perf_counter() - begun
         except BaseException as error:  # noqa: BLE001 (the coordinator raises it where it is caught)
-            # Of what nobody wants a failure is none either: most often it is the cancel.
+            # A failure of work that is no longer needed is ignored: most often it is the cancel.
             found = Outcome([], [], []) if attempt.token.superseded() else error
         post(attempt, found)
 
@@ -174,7 +174,7 @@ class Spark:
         table = frame.toArrow()
         done = dict(zip(table["id"].to_pylist(), table["result"].to_pylist(), strict=True))
         if len(done) != count:
-            raise SparkFailed(f"{count - len(done)} of {count} tasks gave no result", remedy="try again")
+            raise SparkFailed(f"{count - len(done)} of {count} tasks returned no result", remedy="try again")
         for number, batch in enumerate(batches):
             one = _read_answer(done.get(number), [key for key, _ in batch])
             outcome.changed += one.changed
@@ -245,7 +245,7 @@ def _read_answer(data: object, keys: list[Any]) -> Outcome:
             [(keys[place], error) for place, error in errors if isinstance(error, Exception)],
         )
     except (TypeError, ValueError, IndexError):
-        raise unreadable("it does not say what became of the keys") from None
+        raise unreadable("it does not say what happened to the keys") from None
 
 
 def _is_rows(value: object) -> bool:
@@ -254,7 +254,7 @@ def _is_rows(value: object) -> bool:
 
 def _no_reference(key: object) -> InputError:
     return InputError(
-        f"the value of {key!r} is a table, and on Spark values are references",
+        f"the value of {key!r} is a table, and steps on Spark pass references, not tables",
         remedy="keep the rows with Rows.keep(table, scratch), and wrap steps on tables by on_rows(step)",
         code="NotAReference",
     )

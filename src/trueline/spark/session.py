@@ -1,4 +1,4 @@
-"""The room Spark works in: one session of our own, pinned, beside whatever the user does."""
+"""One Spark session of our own, with pinned settings, beside any session of the user."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class SparkRoom:
 
     @property
     def is_connect(self) -> bool:
-        """Whether this is Spark Connect: no JVM in reach."""
+        """Whether this is Spark Connect: the JVM cannot be reached."""
         return self.engine.is_connect
 
     @property
@@ -57,7 +57,7 @@ class SparkRoom:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether its Spark was stopped, by whomever."""
+        """Whether its Spark was stopped, here or elsewhere."""
         return _is_stopped(self)
 
     def new_session(self) -> SparkSession:
@@ -69,7 +69,7 @@ class SparkRoom:
         return session
 
     def release(self, session: SparkSession) -> None:
-        """Give a session back that `new_session` has made; it may be of no use any more."""
+        """Give a session back that `new_session` has made; it may be closed already."""
         with _lock:
             kept = [made for made in self._made if made is not session]
             is_ours, self._made = len(kept) < len(self._made), kept
@@ -142,7 +142,7 @@ def enter(asked: SparkSession | str | None, settings: Settings) -> SparkRoom:
     """Return a room of one's own, to be given back with `stop`: in the session, or the Spark, asked for.
 
     Text is the address of a Connect server (`sc://…`) or a master (`local[4]`, `spark://…`). Without it the
-    settings say where Spark runs; one that this process has already serves whatever they say.
+    settings say where Spark runs; a Spark that this process already has is used regardless of them.
     """
     if asked is not None and not isinstance(asked, str):
         return adopt(asked)
@@ -162,18 +162,19 @@ def _check_master(room: SparkRoom, asked: str) -> None:
     there = None if room.is_connect else room.given.sparkContext.master
     if there != asked:
         raise InputError(
-            f"this process has a Spark at {there or 'a Connect server'} already, asked for is {asked}",
-            remedy="leave spark out, hand the session in, or work in another process",
+            f"this process already has a Spark at {there or 'a Connect server'}, and {asked} was asked for",
+            remedy="leave out spark=, pass the session as spark=, or use another process",
             code="OtherSpark",
             asked=asked,
         )
 
 
 def adopt(session: SparkSession) -> SparkRoom:
-    """Return a room in a Spark that is someone else's: in a new session, theirs is left as it is."""
+    """Return a room in a Spark that the user started: in a new session, theirs is not changed."""
     if not hasattr(session, "newSession"):
         raise InputError(
-            f"spark is a {type(session).__name__}", remedy="give a SparkSession, classic or Connect"
+            f"spark is a {type(session).__name__}, not a session",
+            remedy="give a SparkSession, classic or Connect",
         )
     return SparkRoom(session)
 

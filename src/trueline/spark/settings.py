@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-# Results may depend on these, so they are the same wherever our queries run. Everything else
+# Results may depend on these, so they are the same for all our queries. Everything else
 # (partitions, adaptive execution, memory) may only change the speed.
 SQL_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -80,14 +80,14 @@ class Settings:
             # Nothing is left in the current folder: no warehouse, no metastore.
             "spark.sql.catalogImplementation": "in-memory",
             "spark.executorEnv.PYTHONPATH": _python_path(),
-            # Work on values that are final goes ahead of work that may be thrown away; all else is as ever:
+            # Work on values that are final goes ahead of work that may be thrown away; all else is as usual:
             # jobs without a pool share one, first come, first served.
             "spark.scheduler.mode": "FAIR",
             "spark.scheduler.allocation.file": f"file://{Path(__file__).with_name('pools.xml')}",
             **SQL_SETTINGS,
         }
         if self.is_local:
-            # A container often has no name that resolves, and nobody outside needs these ports.
+            # A container often has no name that resolves, and no other machine needs these ports.
             conf |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         if self.memory is not None:
             conf["spark.driver.memory"] = self.memory
@@ -95,5 +95,5 @@ class Settings:
 
 
 def _python_path() -> str:
-    """Return the folder this package lies in, for workers whose interpreter does not know it."""
+    """Return the folder of this package, for workers whose interpreter cannot find it."""
     return str(Path(__file__).parents[2])

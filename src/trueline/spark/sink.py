@@ -27,12 +27,14 @@ def sink(
     path = os.fspath(workspace)
     if name is not None and (not name or "/" in name):
         raise InputError(
-            f"the name of the query is {name!r:.80}", remedy="give text without /", code="BadName"
+            f"the name of the query, {name!r:.80}, is empty or has a /",
+            remedy="give a name without /",
+            code="BadName",
         )
     if "://" not in path:
         path = os.path.abspath(path)  # noqa: PTH100 (resolve() would follow links)
     with open_workspace(path, **options) as found:
-        _ = found[dataset]  # a query should not start for a dataset that is not there
+        _ = found[dataset]  # a query should not start for a dataset that does not exist
 
     def append(batch: DataFrame, batch_id: int) -> None:
         query = _query_of(batch) if name is None else name

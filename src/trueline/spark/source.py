@@ -67,7 +67,7 @@ def _carrying(nonce: str) -> Iterator[None]:
         yield
     except CarriedError:
         raise
-    except Exception as error:  # noqa: BLE001 (whatever reading raises)
+    except Exception as error:  # noqa: BLE001 (anything reading raises)
         raise CarriedError(failure(error, label=_LABEL, index=0), nonce) from None
 
 
@@ -76,9 +76,9 @@ def _carrying(nonce: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Asked:
-    """The options of a read, understood; `block` is the commit it was fixed at when it was made.
+    """The options of a read, parsed; `block` is the commit it was fixed at when it was made.
 
-    `store` is what the provider of an object store needs; it goes to the tasks and is shown nowhere.
+    `store` is what the provider of an object store needs; it goes to the tasks and is never shown.
     """
 
     workspace: str
@@ -93,19 +93,19 @@ class Asked:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Asked:
-        """Understand options, or name the one that cannot be understood."""
+        """Parse options, or raise naming the one that is not valid."""
         given = {name.lower(): value for name, value in options.items()}
         for name in given:
             if name not in _OPTIONS and not name.startswith(_STORE):
                 raise InputError(
                     f"there is no option {name!r}",
-                    remedy=f"there are {', '.join(_OPTIONS)}, and {_STORE}… for object stores",
+                    remedy=f"the options are {', '.join(_OPTIONS)}, and {_STORE}… for object stores",
                     code="BadOption",
                 )
         for name in ("workspace", "dataset"):
             if not given.get(name):
                 raise InputError(
-                    f"the option {name!r} is missing", remedy=f'.option("{name}", …)', code="BadOption"
+                    f"the option {name!r} is missing", remedy=f'add .option("{name}", …)', code="BadOption"
                 )
         columns = given.get("columns")
         named = None if columns is None else tuple(name.strip() for name in columns.split(","))
@@ -150,7 +150,7 @@ class Asked:
         if not names:
             raise SchemaError(
                 f"{self.dataset} has no columns at this commit",
-                remedy="append something first, or declare a schema",
+                remedy="append rows first, or declare a schema",
                 dataset=self.dataset,
             )
         return view if self.columns is None else view.select(*self.columns)
@@ -182,7 +182,9 @@ def _flag(given: Mapping[str, str], name: str) -> bool:
     found = _TRUE.get(given.get(name, "false").lower())
     if found is None:
         raise InputError(
-            f"the option {name!r} is {given[name]!r:.40}", remedy="give true or false", code="BadOption"
+            f"the option {name!r} is {given[name]!r:.40}, not a boolean",
+            remedy="give true or false",
+            code="BadOption",
         )
     return found
 
@@ -233,7 +235,7 @@ def _worded(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
         words = pa.array(OPERATIONS).take(ops)
     except pa.ArrowIndexError:
         raise CorruptionError(
-            "a slice has operations that are not known",
+            "a slice has unknown operations",
             remedy="`trueline verify` says which",
             code="SliceDamaged",
         ) from None
@@ -299,7 +301,9 @@ class TruelineSource(DataSource):
         with _carrying(self.nonce):
             if self.asked.after is not None and not self.asked.changes:
                 raise InputError(
-                    "the option 'after' is for changes", remedy='.option("changes", "true")', code="BadOption"
+                    "the option 'after' needs the option 'changes'",
+                    remedy='add .option("changes", "true")',
+                    code="BadOption",
                 )
             _check_schema(self.schema(), schema)
             return BatchReader(self.asked, schema, self.nonce)
@@ -308,8 +312,8 @@ class TruelineSource(DataSource):
         with _carrying(self.nonce):
             if self.asked.at is not None:
                 raise InputError(
-                    "a stream has no end, so it takes no option 'at'",
-                    remedy="leave it out; 'after' says where to begin",
+                    "a stream cannot be read 'at' a commit",
+                    remedy="leave out the option 'at'; 'after' says where to begin",
                     code="BadOption",
                 )
             _check_schema(self.schema(), schema)
@@ -317,11 +321,11 @@ class TruelineSource(DataSource):
 
 
 def _check_schema(ours: StructType, given: StructType) -> None:
-    """Refuse a schema that was given by hand and is another one."""
+    """Refuse a schema given by hand that differs from the dataset's."""
     if [(f.name, f.dataType) for f in ours] != [(f.name, f.dataType) for f in given]:
         raise SchemaError(
             f"the dataset has the columns {ours.simpleString()}, not {given.simpleString()}",
-            remedy="give no schema; the option 'columns' chooses some",
+            remedy="leave out the schema; the option 'columns' selects columns",
         )
 
 
@@ -371,7 +375,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             here = Standing.of(dataset.name, dataset.chain, resolve(dataset.chain, asked.block))
             if here.is_keyed and not asked.changes:
                 raise InputError(
-                    f"{asked.dataset} has rows that are replaced, and a stream cannot take rows back",
+                    f"{asked.dataset} replaces rows, and a stream cannot retract rows",
                     remedy='read its events: .option("changes", "true")',
                     code="KeyedStream",
                 )
@@ -405,7 +409,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for place in (start, end):
                 _check_same(self.asked.dataset, chain, place)
                 if place["offset"] >= 0:
-                    resolve(chain, place["offset"])  # refuses what is no commit end
+                    resolve(chain, place["offset"])  # refuses what is not the end of a commit
             # Of the columns as they are now: a batch that is read again may end before one was added.
             standing = Standing.of(dataset.name, chain, resolve(chain, None))
             names = self.schema.names
@@ -425,11 +429,11 @@ def _place_at(chain: Chain, offset: int | None) -> Place:
 
 
 def _check_same(name: str, chain: Chain, place: Place) -> None:
-    """Refuse a place of which the block is not there any more."""
+    """Refuse a place whose block does not exist any more."""
     if "block" in place and _place_at(chain, place["offset"]) != place:
         raise InputError(
-            f"the record at offset {place['offset']:,} of {name} is another one than the checkpoint has read",
-            remedy="the dataset was reset and grew again, or was replaced: begin with a new checkpoint",
+            f"the record at offset {place['offset']:,} of {name} is not the one that the checkpoint has read",
+            remedy="the dataset was reset and appended to, or replaced: start with a new checkpoint",
             code="StreamReset",
             offset=place["offset"],
             block=place["block"],
@@ -439,7 +443,7 @@ def _check_same(name: str, chain: Chain, place: Place) -> None:
 def _behind(name: str, start: int, newest: int) -> InputError:
     return InputError(
         f"the checkpoint has read {name} up to offset {start:,}, and it ends at {newest:,} now",
-        remedy="the dataset was reset or replaced: begin with a new checkpoint",
+        remedy="the dataset was reset or replaced: start with a new checkpoint",
         code="StreamBehind",
         offset=start,
         newest=newest,

@@ -29,7 +29,7 @@ class SparkTasks:
     """The protocol `workspace.Tasks`, one Spark task per descriptor.
 
     Spark may run a function more than once for a descriptor (retries, speculation): it must be idempotent.
-    Exactly one result per descriptor is handed on.
+    Exactly one result per descriptor is returned.
     """
 
     def __init__(self, room: SparkRoom) -> None:
@@ -57,7 +57,7 @@ class SparkTasks:
                 yield first + index, decode(result)
         if len(seen) != count:
             raise SparkFailed(
-                f"{label}: {count - len(seen)} of {count} tasks gave no result", remedy="try again"
+                f"{label}: {count - len(seen)} of {count} tasks returned no result", remedy="try again"
             )
 
 
@@ -93,6 +93,6 @@ class Work:
     def _one(self, number: int) -> bytes:
         try:
             return encode(self.function(unpack(self.packed[number])))
-        except Exception as error:  # noqa: BLE001 (whatever the function raises)
+        except Exception as error:  # noqa: BLE001 (anything the function raises)
             ours = failure(error, label=self.label, index=self.first + number)
             raise CarriedError(ours, self.nonce) from None

@@ -111,7 +111,7 @@ def _remedy(kind: s.DataType) -> str:
         case s.NullType():
             return "cast it to the type it will have, or drop it"
         case s.DayTimeIntervalType() | s.YearMonthIntervalType() | s.CalendarIntervalType():
-            return "store a number of a fixed unit, such as seconds or months"
+            return "store a number in a fixed unit, such as seconds or months"
         case s.VariantType():
             return "store its text with to_json"
         case s.UserDefinedType():

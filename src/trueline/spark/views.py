@@ -62,7 +62,7 @@ def freeze(
 class FrozenFrame:
     """A frame computed when its rows are first read, and once: into Parquet files in a folder of ours.
 
-    The folder goes with the last view that rests on it.
+    The folder is removed with the last view that uses it.
     """
 
     travels = False
@@ -149,7 +149,9 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
     session = start().session if session is None else session
     columns = view.schema.visible
     if not columns:
-        raise SchemaError("a view without columns is no table of Spark", remedy="select at least one column")
+        raise SchemaError(
+            "a view without columns cannot be a Spark frame", remedy="select at least one column"
+        )
     with translated():
         ours = view.schema.to_arrow()
         schema = to_spark_schema(ours)
@@ -184,7 +186,7 @@ class _Read:
                     part: Piece = unpack(self.parts[number])
                     for chunk in part.chunks():
                         yield batch_of(chunk, self.columns, self.ours).cast(self.schema)
-                except Exception as error:  # noqa: BLE001 (whatever reading raises)
+                except Exception as error:  # noqa: BLE001 (anything reading raises)
                     raise CarriedError(failure(error, label=_LABEL, index=number), self.nonce) from None
 
 
@@ -241,7 +243,7 @@ def answer(
     with translated():
         if tables is not None:
             check_sql(session, query, tables)
-            # Twice is safer: no name of a format stands for a path in this session.
+            # A second protection: in this session the name of a format never means a path.
             session.conf.set("spark.sql.runSQLOnFiles", "false")
         return session.sql(query, args=dict(parameters)) if parameters else session.sql(query)
 

@@ -65,7 +65,7 @@ class SimpleView(ABC):
         if seed is None or not self.can_shuffle:
             return found
         mixed = list(found)
-        random.Random(seed).shuffle(mixed)  # noqa: S311 (an order, no secret)
+        random.Random(seed).shuffle(mixed)  # noqa: S311 (an order, not a secret)
         return iter(mixed)
 
 
@@ -105,7 +105,7 @@ class SimpleCursor:
     def _here(self) -> tuple[int, RowId, Sequence[Any]]:
         if self._row is None:
             raise InputError(
-                "the cursor is not on a row, so there is no value to get",
+                "the cursor is not on a row, so it has no value",
                 remedy="call move_next(), and fetch only while it returns True",
                 code="NoRow",
             )
@@ -116,11 +116,11 @@ class SimpleCursor:
         return self._schema.find(column).index in self._places
 
     def getter(self, column: Key, type: Asked | None = None) -> Getter:  # noqa: A002 (a promised name)
-        """Return the function that gives the column's value of the row there is."""
+        """Return the function that gives the column's value of the current row."""
         found = self._schema.find(column)
         if found.index not in self._places:
             raise InputError(
-                f"column {found.name!r} was not asked for when the cursor was opened",
+                f"column {found.name!r} is not active: the cursor was opened without it",
                 remedy=f"open it with cursor([…, {found.name!r}])",
                 code="InactiveColumn",
                 column=found.name,
@@ -144,7 +144,7 @@ class SimpleCursor:
         return True
 
     def close(self) -> None:
-        """Let go of the rows (view:C55)."""
+        """Release the rows (view:C55)."""
         rows, self._rows, self._open, self._row, self._position = self._rows, None, None, None, -1
         if rows is not None and hasattr(rows, "close"):
             rows.close()

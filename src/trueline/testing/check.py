@@ -22,7 +22,7 @@ Planned: TypeAlias = Iterator[tuple[str, Any]]
 
 @dataclass
 class Report:
-    """What was checked: which checks held, which had nothing to look at and why, and what they noticed."""
+    """What was checked: which checks passed, which did not apply and why, and what they noticed."""
 
     held: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -103,7 +103,7 @@ def _known(names: Sequence[str]) -> None:
     known = {*CHECKS, *(each.number for each in CHECKS.values())}
     for name in names:
         if name not in known:
-            raise InputError(f"no check {name!r}", remedy=f"name some of {', '.join(CHECKS)}")
+            raise InputError(f"there is no check {name!r}", remedy=f"name some of {', '.join(CHECKS)}")
 
 
 # --- what is checked of what -----------------------------------------------------------------
@@ -111,7 +111,7 @@ def _known(names: Sequence[str]) -> None:
 
 @singledispatch
 def plan(obj: Any, sample: Any, folder: Path) -> Planned:
-    """Yield (kind of checks, what they look at); rooms with other components register theirs."""
+    """Yield (kind of checks, what they look at); packages with other components register theirs."""
     if is_view(obj):
         yield "view", ViewSubject(obj)
     elif callable(obj):
@@ -137,7 +137,9 @@ def _operator(obj: Operator, sample: Any, folder: Path) -> Planned:
 @plan.register
 def _loader(obj: Loader, sample: Any, folder: Path) -> Planned:
     if sample is None:
-        raise InputError("a loader is checked on a sample", remedy="give the path of a CSV file with names")
+        raise InputError(
+            "a loader needs a sample to be checked", remedy="give the path of a CSV file with a header"
+        )
     paths = [Path(each) for each in (sample if isinstance(sample, list | tuple) else [sample])]
     yield "loader", ComponentSubject(obj, paths, folder)
     yield "view", ViewSubject(obj.read(paths))
@@ -168,5 +170,5 @@ def _samples(sample: Any) -> Sequence[View]:
     given: Sequence[Any] = sample if isinstance(sample, list | tuple) else [sample]
     for each in given:
         if not isinstance(each, View):
-            raise InputError(f"a {type(each).__name__} is no sample", remedy="give a trueline.View")
+            raise InputError(f"a {type(each).__name__} is not a sample", remedy="give a trueline.View")
     return given

@@ -35,7 +35,7 @@ HARD_TEXT: Final = (
 
 
 def mixed(rows: int = 41) -> View:
-    """Some rows with a column of most types, some values missing: the sample where none is given."""
+    """Some rows with a column of most types, some values null: the default sample."""
     numbers = range(rows)
     some = [n % 5 != 3 for n in numbers]
     day = dt.date(2026, 11, 13)

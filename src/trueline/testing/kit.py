@@ -20,7 +20,7 @@ class Broken(AssertionError):
 
 
 class NotApplicable(Exception):
-    """Raised by a check that has nothing to look at; the text says why."""
+    """Raised by a check that does not apply; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Check:
             raise
         except Exception as error:
             problem = f"reading raised {type(error).__name__}: {error}"
-            raise self._broken(problem, "a view that is read as it allows raises nothing", {}) from error
+            raise self._broken(problem, "let reads that the view allows raise nothing", {}) from error
 
     def _broken(self, problem: str, remedy: str, where: dict[str, object]) -> ContractBroken:
         shown = "".join(f", {key} {value!r}" for key, value in where.items() if value is not None)

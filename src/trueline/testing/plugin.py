@@ -1,6 +1,6 @@
 """The pytest plugin: fixtures that give a test every check of the kit, and views that are hard to get right.
 
-It is loaded with pytest wherever Trueline is installed, and imports nothing before a test asks for it.
+It is loaded with pytest where Trueline is installed, and imports nothing before a test asks for it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         kind = mark.args[0] if mark is not None and mark.args else "view"
         names = list(checks(kind))
         if not names:
-            raise pytest.UsageError(f"{metafunc.definition.nodeid}: no checks of kind {kind!r}")
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: there are no checks of kind {kind!r}")
         metafunc.parametrize("kit_check", names, indirect=True)
     if "hard_view" in metafunc.fixturenames:
         from trueline.testing import views
@@ -54,7 +54,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def kit_check(request: pytest.FixtureRequest) -> Callable[..., Report]:
     """One check of the kit: `kit_check(MyView())`; the test runs once for each.
 
-    What a check has nothing to look at is skipped, with its reason.
+    A check that does not apply is skipped, with its reason.
     """
     from trueline.testing import check
 
@@ -98,7 +98,7 @@ def simulate(request: pytest.FixtureRequest) -> Callable[..., Any]:
         explored = flow.simulate(body, mode, **options)
         request.node.user_properties.append(("trueline flow", str(explored)))
         if mode == "exhaustive" and "replay" not in options and not explored.exhaustive:
-            pytest.fail(f"{explored}: allow it more executions, or say mode='deviations'")
+            pytest.fail(f"{explored}: allow more executions, or use mode='deviations'")
         return explored
 
     return run

@@ -25,12 +25,12 @@ class ViewLike(Protocol):
         """Whether a seed changes the order."""
 
     def cursor(self, columns: Sequence[Key] | None = None, seed: int | None = None) -> Cursor:
-        """Open a cursor over the rows; None stands for all columns that can be seen."""
+        """Open a cursor over the rows; None means all columns that are not hidden."""
 
     def cursor_set(
         self, columns: Sequence[Key] | None = None, n: int = 0, seed: int | None = None
     ) -> Sequence[Cursor]:
-        """Open cursors that share the rows; n is a wish, 0 no opinion."""
+        """Open cursors that share the rows; n is a hint, 0 leaves it to the view."""
 
 
 _NAMES: Final = ("schema", "row_count", "can_shuffle", "cursor", "cursor_set")

@@ -94,11 +94,11 @@ def difference(expected: Rows, found: Rows) -> tuple[int, str] | None:
     """Return the first row at which two readings differ, and how; batches are not data (view:C65)."""
     for row, (one, other) in enumerate(zip(expected.ids, found.ids, strict=False)):
         if one != other:
-            return row, f"id {other}, where it was {one}"
+            return row, f"the id is {other}, expected {one}"
         if expected.values[row] != found.values[row]:
-            return row, f"{found.values[row]!r:.200}, where it was {expected.values[row]!r:.200}"
+            return row, f"{found.values[row]!r:.200}, expected {expected.values[row]!r:.200}"
     if len(expected) != len(found):
-        return min(len(expected), len(found)), f"{len(found)} rows, where there were {len(expected)}"
+        return min(len(expected), len(found)), f"{len(found)} rows, expected {len(expected)}"
     return None
 
 

@@ -77,7 +77,7 @@ class ViewSubject:
 
     view: ViewLike
     patience: float = 60.0
-    random: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 (a choice, no secret)
+    random: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 (a choice, not a secret)
 
     @property
     def all(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Running readers at once, and not waiting for ever."""
+"""Running readers at once, with a time limit."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Which type becomes which, and how: the table that casts, readers of files and models share.
 
-What a value cannot become is missing, never an error and never another value;
-between which types there is no way at all is known before a row is read.
+A value that cannot be converted becomes null, never an error and never another value;
+which types have no conversion at all is known before a row is read.
 `docs/types.md` shows the table, `trueline.view.converting` carries it out.
 """
 
@@ -47,7 +47,7 @@ FAMILIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How values of one family of types become values of another; `loses` says when one becomes missing."""
+    """How values of one family of types become values of another; `loses` says when one becomes null."""
 
     rule: str
     loses: str = ""
@@ -135,9 +135,9 @@ _REMEDIES: Final[dict[tuple[str, str], str]] = {
     ("timestamp", "int"): "say in which unit: unix_seconds(x), unix_millis(x), unix_micros(x)",
     ("int", "date"): "count from a day: date_add(date'1970-01-01', x)",
     ("date", "int"): "count from a day: datediff(x, date'1970-01-01')",
-    ("category", "float"): "a category is no number: take its code, cast(x as int64), or one-hot it",
-    ("category", "decimal"): "a category is no number: take its code, cast(x as int64)",
-    ("category", "bool"): "a category is no number: compare its code, cast(x as int64) = 1",
+    ("category", "float"): "a category is not a number: take its code, cast(x as int64), or one-hot it",
+    ("category", "decimal"): "a category is not a number: take its code, cast(x as int64)",
+    ("category", "bool"): "a category is not a number: compare its code, cast(x as int64) = 1",
     ("float", "category"): "codes are whole numbers: cast(x as int64) first",
     ("text", "vector"): "split(x, ',') makes a vector of text",
 }
@@ -164,7 +164,7 @@ def family(kind: Type) -> str:
 
 
 def can_convert(source: Type, target: Type) -> bool:
-    """Say whether there is a way from one type to another; single values may still become missing."""
+    """Say whether one type can be converted to another; single values may still become null."""
     return _found(source, target) is not None
 
 
@@ -177,7 +177,7 @@ def conversion(source: Type, target: Type) -> Conversion:
     found = _found(source, target)
     if found is None:
         raise SchemaError(
-            f"{source} cannot become {target}",
+            f"{source} cannot be converted to {target}",
             remedy=_REMEDIES.get((family(source), family(target)), _detour(source, target)),
             code="NoConversion",
             source=str(source),
@@ -196,13 +196,13 @@ def _found(source: Type, target: Type) -> Conversion | None:
     ):
         return None
     if family(source) == "null":
-        return Conversion("missing")
+        return Conversion("null")
     return RULES.get((family(source), family(target)))
 
 
 def _detour(source: Type, target: Type) -> str:
-    """By way of text, where both ways are open."""
+    """Through text, where both conversions exist."""
     both = (family(source), "text") in RULES and ("text", family(target)) in RULES
     if both and "vector" not in (family(source), family(target)):
-        return f"if its text is meant: cast(cast(x as text) as {target})"
+        return f"to convert its text: cast(cast(x as text) as {target})"
     return "compute the value you mean with an expression; docs/types.md has the table"

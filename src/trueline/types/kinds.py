@@ -23,7 +23,7 @@ class Type:
 
     @property
     def arrow(self) -> pa.DataType:
-        """How values lie in memory."""
+        """The Arrow type of the values in memory."""
         raise NotImplementedError
 
     @property
@@ -58,7 +58,7 @@ class Primitive(Type):
 
     def __post_init__(self) -> None:
         if self.name not in ARROW:
-            raise InputError(f"{self.name!r} is no type", remedy=f"give one of {', '.join(ARROW)}")
+            raise InputError(f"{self.name!r} is not a type", remedy=f"give one of {', '.join(ARROW)}")
 
     @property
     def arrow(self) -> pa.DataType:
@@ -79,8 +79,8 @@ class Decimal(Type):
         whole = type(self.precision) is int and type(self.scale) is int
         if not whole or not 1 <= self.precision <= 76 or not 0 <= self.scale <= self.precision:
             raise InputError(
-                f"decimal({self.precision}, {self.scale})",
-                remedy="give 1 to 76 digits, and no more than that after the point",
+                f"decimal({self.precision}, {self.scale}) is not a valid type",
+                remedy="give a precision of 1 to 76 and a scale of at most the precision",
             )
 
     @property
@@ -162,7 +162,7 @@ class RowIdentity(Type):
 
 @dataclass(frozen=True, repr=False)
 class Category(Type):
-    """One of `count` things, as a code from 0 on; what they are is an annotation, missing is null.
+    """One of `count` things, as a code from 0 on; what they are is an annotation.
 
     Codes have no order and no distance: a category is not a number (view:C14).
     """
@@ -171,7 +171,9 @@ class Category(Type):
 
     def __post_init__(self) -> None:
         if type(self.count) is not int or not 1 <= self.count <= 1 << 32:
-            raise InputError(f"category({self.count})", remedy="give a number of values from 1 to 2^32")
+            raise InputError(
+                f"category({self.count}) is not a valid type", remedy="give a count from 1 to 2^32"
+            )
 
     @property
     def arrow(self) -> pa.DataType:
@@ -194,8 +196,8 @@ class Vector(Type):
     """Values of one primitive type: `size` of them in every row, or any number if the size is 0.
 
     Dimensions flatten row by row; one of 0 makes the size unknown (view:C112).
-    Dense and sparse are two encodings of the same type, chosen by whoever makes
-    the values, and equal for whoever reads them (view:C107).
+    Dense and sparse are two encodings of the same type, chosen by the writer of
+    the values, and equal to a reader (view:C107).
     """
 
     item: Type
@@ -204,14 +206,18 @@ class Vector(Type):
     def __post_init__(self) -> None:
         if not self.item.is_primitive:
             raise InputError(
-                f"a vector of {self.item}",
+                f"a vector of {self.item} is not supported",
                 remedy="vectors hold single values: flatten it, or give dimensions",
             )
         if not self.dims or any(type(d) is not int or d < 0 for d in self.dims):
-            raise InputError(f"vector dimensions {self.dims}", remedy="give whole numbers from 0 on")
+            raise InputError(
+                f"the dimensions {self.dims} are not valid for a vector",
+                remedy="give whole numbers from 0 on",
+            )
         if math.prod(self.dims) > _LARGEST_VECTOR:
             raise InputError(
-                f"a vector of {math.prod(self.dims):,} values", remedy="stay below 2^31 values in a row"
+                f"a vector of {math.prod(self.dims):,} values is too large",
+                remedy="stay below 2^31 values in a row",
             )
 
     @property
@@ -234,7 +240,7 @@ class Vector(Type):
 
     @property
     def sparse(self) -> pa.DataType:
-        """How vectors lie in memory in the sparse encoding (view:C105)."""
+        """The Arrow type of vectors in the sparse encoding (view:C105)."""
         item = pa.field("item", self.item.arrow, metadata=dict(self.item.metadata) or None)
         return pa.struct(
             [
@@ -288,7 +294,7 @@ ARROW: Final[dict[str, pa.DataType]] = {
 
 def _check_unit(unit: str) -> None:
     if unit not in _UNITS:
-        raise InputError(f"{unit!r} is no unit of time", remedy="give s, ms, us or ns")
+        raise InputError(f"{unit!r} is not a unit of time", remedy="give s, ms, us or ns")
 
 
 boolean: Final = Primitive("bool")

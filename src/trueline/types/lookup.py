@@ -72,11 +72,11 @@ def of(given: pa.DataType | pa.Field | Type | type | str) -> Type:
         return parse(given)
     if isinstance(given, type) and given in _CLASSES:
         return _CLASSES[given]
-    # By name: a leaf of the house knows no room, and this class lives in one.
+    # By name: this package imports nothing above it, where the class is defined.
     if isinstance(given, type) and (given.__module__, given.__name__) == ("trueline.identity.rowid", "RowId"):
         return rowid
     raise InputError(
-        f"{given!r} is no type",
+        f"{given!r} is not a type",
         remedy="give one of trueline.types, an Arrow type, or a name such as 'float64'",
     )
 
@@ -94,7 +94,7 @@ def same(asked: Type | pa.DataType | type | str, found: Type, column: str) -> No
     wanted = of(asked)
     if wanted != found:
         raise SchemaError(
-            f"column {column!r} is of type {found}, asked for as {wanted}",
+            f"column {column!r} has type {found}, and {wanted} was asked for",
             remedy=f"ask for {found}, or convert it: with_columns(… = 'cast({column} as {wanted})')",
             code="TypeMismatch",
             column=column,

@@ -71,7 +71,7 @@ def parse(spelt: object) -> Type:
     found = _parse(spelt, 0) if isinstance(spelt, str) else None
     if found is None:
         raise InputError(
-            f"{spelt!r:.200} is no type",
+            f"{spelt!r:.200} is not a type",
             remedy="write it as in docs/types.md: float64, decimal(10, 2), timestamp(ms), vector(float32, 3)",
             code="BadType",
         )
@@ -115,7 +115,7 @@ def _vector(item: str, dims: list[str], depth: int) -> Type | None:
 
 
 def _split(inside: str) -> list[str]:
-    """Cut at the commas that stand in no brackets of their own."""
+    """Split at the commas that are outside brackets."""
     parts, depth, start = [], 0, 0
     for at, character in enumerate(inside):
         depth += {"(": 1, ")": -1}.get(character, 0)

@@ -237,6 +237,8 @@ def read_settings(path: Path | Inside) -> str | None:
             raw = file.read(MAX_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError):
         return None
+    except IsADirectoryError:
+        raise broken("is not a file") from None
     except OSError as error:
         raise refusal(error, "read", str(path)) from error
     if len(raw) > MAX_BYTES:

@@ -195,6 +195,8 @@ class Inside:
         except OSError as error:
             if error.errno == errno.ELOOP:
                 raise link_refused(str(self)) from None
+            if error.errno == errno.EISDIR:
+                raise link_refused(str(self), self.stat()) from None
             raise
 
     # --- removing -------------------------------------------------------------

@@ -19,16 +19,21 @@ _TIMES: Final = 4
 
 @holds("view", "K9.closed", "view:C55")
 def closed(subject: ViewSubject) -> None:
-    """A closed cursor is not on a row and does not move; closing it twice is closing it once."""
+    """A closed cursor is not on a row and does not move; closing it again does nothing."""
     for moves in (0, 1, len(subject.serial) // 2, len(subject.serial) + 1):
         cursor = subject.view.cursor([])
         for _ in range(moves):
             cursor.move_next()
         cursor.close()
         if cursor.move_next():
-            raise Broken(f"a cursor closed after {moves} moves goes on", "let move_next() be False for ever")
+            raise Broken(
+                f"a cursor closed after {moves} moves can still move",
+                "return False from move_next() after close()",
+            )
         if cursor.position != -1:
-            raise Broken(f"a cursor closed after {moves} moves is at {cursor.position}", "set it to -1")
+            raise Broken(
+                f"a cursor closed after {moves} moves has position {cursor.position}", "set it to -1"
+            )
         cursor.close()
 
 
@@ -48,7 +53,7 @@ def left(subject: ViewSubject) -> None:
 
 @holds("view", "K9.end", "view:C55")
 def end(subject: ViewSubject) -> None:
-    """A cursor that is at its end has let go of everything, closed or not."""
+    """A cursor at its end has released everything, closed or not."""
     held: list[Cursor] = []
 
     def once() -> None:

@@ -35,7 +35,7 @@ def subsets(subject: ViewSubject) -> Iterator[list[int]]:
 def rows(subject: ViewSubject) -> None:
     """The same rows come, with the same ids, whichever columns are asked for."""
     for columns in subsets(subject):
-        what = f"with columns {[subject.name(column) for column in columns]} other rows come"
+        what = f"with columns {[subject.name(column) for column in columns]} the rows differ"
         same_ids(subject.serial.ids, subject.read(columns).ids, what, _ROWS_REMEDY)
 
 
@@ -45,12 +45,12 @@ def values(subject: ViewSubject) -> None:
     for columns in subsets(subject):
         found = subject.read(columns)
         if found.ids != subject.serial.ids:
-            continue  # K5.rows has more to say
+            continue  # K5.rows reports it
         for row, (one, other) in enumerate(zip(subject.serial.values, found.values, strict=True)):
             for place, column in enumerate(columns):
                 if one[column] != other[place]:
                     raise Broken(
-                        f"alone or beside some it is {other[place]!r:.80}, beside all {one[column]!r:.80}",
+                        f"alone or with some others it is {other[place]!r:.80}, with all {one[column]!r:.80}",
                         "compute a column from the row alone",
                         column=subject.name(column),
                         row=row,
@@ -65,7 +65,7 @@ def inactive(subject: ViewSubject) -> None:
         with subject.view.cursor(others) as cursor:
             if not refused(lambda cursor=cursor, column=column: cursor.getter(column)):  # type: ignore[misc]
                 raise Broken(
-                    "a getter is there for a column that was not asked for",
+                    "a getter can be made for a column that was not asked for",
                     "check is_active() in getter()",
                     column=subject.name(column),
                 )
@@ -73,7 +73,7 @@ def inactive(subject: ViewSubject) -> None:
 
 @holds("view", "K5.wrong_type", "view:C47")
 def wrong_type(subject: ViewSubject) -> None:
-    """A getter is had with exactly the column's type, and with no other."""
+    """A getter can be made for exactly the column's type, and for no other."""
     with subject.view.cursor(subject.all) as cursor:
         cursor.move_next()
         for column in subject.all:
@@ -82,7 +82,7 @@ def wrong_type(subject: ViewSubject) -> None:
             for other in (t.int32, t.int64, t.float32, t.float64, t.text, t.boolean, t.category(3)):
                 if other != kind and not refused(lambda c=column, o=other: cursor.getter(c, o)):  # type: ignore[misc]
                     raise Broken(
-                        f"the column is of type {kind}, and can be had as {other}",
+                        f"the column has type {kind}, and a getter of type {other} can be made",
                         "compare the whole type: trueline.types.same() does",
                         column=subject.name(column),
                     )
@@ -98,14 +98,14 @@ def active(subject: ViewSubject) -> None:
                     said = "active" if cursor.is_active(column) else "not active"
                     raise Broken(
                         f"the column is {said}, asked for were {[subject.name(each) for each in columns]}",
-                        "let is_active() tell what was asked for, not what is read for it",
+                        "let is_active() say what was asked for, not what is read for it",
                         column=subject.name(column),
                     )
 
 
 @holds("view", "K5.fitting", "view:C47")
 def fitting(subject: ViewSubject) -> None:
-    """Every value is of its column's type, or missing."""
+    """Every value is of its column's type, or null."""
     if not subject.all:
         raise NotApplicable("there are no columns")
     with subject.view.cursor(subject.all) as cursor:
@@ -117,7 +117,7 @@ def fitting(subject: ViewSubject) -> None:
                 value = get()
                 if value is not None and not fits(value, kind):
                     raise Broken(
-                        f"{value!r:.100} is no {kind}",
+                        f"{value!r:.100} is not a {kind}",
                         "convert values when they are read, and give None where that fails",
                         column=subject.name(column),
                         row=cursor.position,

@@ -1,4 +1,4 @@
-"""K12: who the rows are, however they are read."""
+"""K12: the identity of rows, however they are read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def ids(subject: ViewSubject) -> None:
     """Every row has an id of 128 bits, with no column asked for too."""
     for row, who in enumerate(subject.read([]).ids):
         if not isinstance(who, RowId):
-            raise Broken(f"the id is a {type(who).__name__}", "give a trueline.RowId", row=row)
+            raise Broken(f"the id is a {type(who).__name__}, not a RowId", "give a trueline.RowId", row=row)
 
 
 @holds("view", "K12.unique", "view:C75")
@@ -31,7 +31,7 @@ def unique(subject: ViewSubject) -> None:
 
 @holds("view", "K12.same_row", "view:C74", "view:C71", "view:C84")
 def same_row(subject: ViewSubject) -> None:
-    """An id stands for the same values in one cursor, in a set, and shuffled."""
+    """An id has the same values in one cursor, in a set, and shuffled."""
     known: dict[object, set[object]] = {}
     for who, values in zip(subject.serial.ids, subject.serial.values, strict=True):
         known.setdefault(who, set()).add(values)

@@ -1,4 +1,4 @@
-"""K18: cells that cannot be read are missing; no row is lost, nothing raises, and they are counted."""
+"""K18: cells that cannot be read are null; no row is lost, nothing raises, and they are counted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _clean(subject: ComponentSubject) -> ViewSubject:
 
 
 def _garbled(subject: ComponentSubject) -> Iterator[tuple[int, int, ViewLike]]:
-    """Yield row, column and the view of a file with garbage there, for each column that is no text."""
+    """Yield row, column and the view of a file with garbage there, for each column that is not text."""
     loader, path = _loader(subject), _sample(subject)
     lines = list(csv.reader(io.StringIO(path.read_text("utf-8"), newline=""), delimiter=loader.separator))
     head, rows = lines[0], lines[1:]
@@ -49,11 +49,11 @@ def _garbled(subject: ComponentSubject) -> Iterator[tuple[int, int, ViewLike]]:
             csv.writer(out, delimiter=loader.separator).writerows([head, *bad])
         view = loader.read([copy])
         if view.schema[column.index].type != column.type:
-            raise NotApplicable("types are guessed from what is there: give the loader a schema")
+            raise NotApplicable("the types are inferred from the file: give the loader a schema")
         found += 1
         yield row, column.index, view
     if not found:
-        raise NotApplicable("every column is text, in which nothing is garbage")
+        raise NotApplicable("every column is text, and any text is valid")
 
 
 @holds("loader", "K18.rows", "view:C34", "view:C37")
@@ -64,13 +64,13 @@ def rows(subject: ComponentSubject) -> None:
         reader = ViewSubject(view)
         others = [each for each in reader.all if each != column]
         for columns in ([], others):
-            what = f"with garbage in row {row} of {reader.name(column)!r} other rows come"
+            what = f"with an invalid cell in row {row} of {reader.name(column)!r} the rows differ"
             found = reader.read(columns).ids
             same_ids(
                 expected,
                 found,
                 what,
-                "give missing for the cell, and keep the row",
+                "make the cell null, and keep the row",
                 column=reader.name(column),
             )
 
@@ -85,8 +85,8 @@ def raises(subject: ComponentSubject) -> None:
                 reader.read(columns)
             except Exception as error:
                 raise Broken(
-                    f"garbage raises {type(error).__name__} when the column is read: {error}",
-                    "give missing: what a cell holds must not end the reading of others",
+                    f"an invalid cell raises {type(error).__name__} when the column is read: {error}",
+                    "make the cell null: one bad cell must not stop the reading of others",
                     column=reader.name(column),
                     row=row,
                 ) from error
@@ -94,24 +94,24 @@ def raises(subject: ComponentSubject) -> None:
 
 @holds("loader", "K18.cells", "view:C37")
 def cells(subject: ComponentSubject) -> None:
-    """The cell that cannot be read is missing, and no other changes."""
+    """The cell that cannot be read is null, and no other changes."""
     clean = _clean(subject).serial
     for row, column, view in _garbled(subject):
         reader = ViewSubject(view)
         try:
             found = reader.read()
-        except Exception:  # noqa: BLE001, S112 (K18.raises tells of it)
+        except Exception:  # noqa: BLE001, S112 (K18.raises reports it)
             continue
         if found.ids != clean.ids:
-            continue  # K18.rows has more to say
+            continue  # K18.rows reports it
         for at, (one, other) in enumerate(zip(clean.values, found.values, strict=True)):
             wanted = tuple(None if (at, each) == (row, column) else one[each] for each in reader.all)
             if other != wanted:
                 place = next(each for each in reader.all if other[each] != wanted[each])
                 raise Broken(
-                    f"with garbage in row {row} of {reader.name(column)!r} the cell is "
+                    f"with an invalid cell in row {row} of {reader.name(column)!r} it is read as "
                     f"{other[place]!r:.100}, not {wanted[place]!r:.100}",
-                    "give missing for the cell, and read the others as they are",
+                    "make the cell null, and read the others as they are",
                     column=reader.name(place),
                     row=at,
                 )
@@ -129,17 +129,17 @@ def counted(subject: ComponentSubject) -> None:
             warnings.simplefilter("always")
             try:
                 found = reader.read()
-            except Exception:  # noqa: BLE001, S112 (K18.raises tells of it)
+            except Exception:  # noqa: BLE001, S112 (K18.raises reports it)
                 continue
         if len(found) != rows:
-            continue  # K18.rows has more to say
+            continue  # K18.rows reports it
         if loader.counted is not None:
             told = loader.counted(view).get(name, 0) == 1
         else:
             told = name in shown.text or any(name in str(each.message) for each in said)
         if not told:
             raise Broken(
-                "garbage is read as missing, and nobody is told",
+                "an invalid cell is read as null and not reported",
                 "count it, and warn with the name of the column",
                 column=name,
                 row=row,

@@ -1,4 +1,4 @@
-"""K7: where a cursor stands, when it ends, and when a value can be had."""
+"""K7: the position of a cursor, when it ends, and when it has a value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _expect(cursor: Cursor, position: int, where: str) -> None:
     if cursor.position != position:
         raise Broken(
             f"the position is {cursor.position} {where}",
-            f"it is {position} there: count this cursor's rows, -1 where there is none",
+            f"it should be {position}: count this cursor's rows, -1 where it is not on a row",
         )
 
 
@@ -43,7 +43,7 @@ def sticky(subject: ViewSubject) -> None:
 
 @holds("view", "K7.no_row", "view:C44", "view:C39")
 def no_row(subject: ViewSubject) -> None:
-    """No value and no id can be had before the first row and after the last."""
+    """There is no value and no id before the first row and after the last."""
     remedy = "raise where the position is -1"
     with subject.view.cursor(subject.all) as cursor:
         if not refused(lambda: cursor.id):
@@ -77,7 +77,7 @@ def early(subject: ViewSubject) -> None:
                 if token(get()) != expected[column]:
                     raise Broken(
                         f"a getter made early gives {get()!r:.80}, not {expected[column]!r:.80}",
-                        "let a getter give the value of the row there is when it is called",
+                        "let a getter return the value of the current row when it is called",
                         column=subject.name(column),
                         row=row,
                     )
@@ -85,7 +85,7 @@ def early(subject: ViewSubject) -> None:
 
 @holds("view", "K7.calls", "view:C49")
 def calls(subject: ViewSubject) -> None:
-    """A getter may be called not at all or twice in a row, with no effect on what it gives."""
+    """A getter may be called never or twice on a row, with no effect on what it returns."""
     if not subject.all:
         raise NotApplicable("there are no columns")
     with subject.view.cursor(subject.all) as cursor:
@@ -98,8 +98,8 @@ def calls(subject: ViewSubject) -> None:
                 for column, get in enumerate(getters):
                     if token(get()) != expected[column]:
                         raise Broken(
-                            f"{get()!r:.99} when called {row % 3} times, {expected[column]!r:.99} when once",
-                            "let a getter look, not take",
+                            f"{get()!r:.99} after {row % 3} calls, {expected[column]!r:.99} when called once",
+                            "let a getter change nothing",
                             column=subject.name(column),
                             row=row,
                         )

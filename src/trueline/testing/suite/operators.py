@@ -48,7 +48,7 @@ def _rows(view: ViewLike) -> Rows:
 
 @holds("operator", "K2.fuzzed", "view:C20", "view:C21", "view:C22")
 def fuzzed(subject: ComponentSubject) -> None:
-    """Wrong annotations of the input count as absent: nothing raises and no value changes."""
+    """Invalid annotations of the input count as absent: nothing raises and no value changes."""
     operator, table = _operator(subject), _table(subject)
     plain = Schema([Field(each.name, t.of(each)) for each in table.schema])
     wrong = Annotations(
@@ -66,7 +66,10 @@ def fuzzed(subject: ComponentSubject) -> None:
     clean = _rows(operator.make(View.from_arrow(pa.table(arrays, schema=plain.to_arrow()))))
     found = _rows(operator.make(View.from_arrow(pa.table(arrays, schema=bad.to_arrow()))))
     same(
-        clean, found, "wrong annotations change the result", "ask with the forgiving functions of annotations"
+        clean,
+        found,
+        "invalid annotations change the result",
+        "read annotations with the functions of trueline.view.annotations: invalid ones are None",
     )
 
 
@@ -96,7 +99,7 @@ def columns(subject: ComponentSubject) -> None:
     changes = {name: list(_changed(table, name)) for name in table.column_names}
     expected = _rows(operator.make(Watched(table).view))
     if not expected.ids:
-        raise NotApplicable("it gives no rows, so that nothing tells what they depend on")
+        raise NotApplicable("it gives no rows, so nothing shows what they depend on")
     others = {
         name: [_rows(operator.make(Watched(each).view)) for each in changed]
         for name, changed in changes.items()
@@ -116,12 +119,12 @@ def columns(subject: ComponentSubject) -> None:
 
 
 def _changed(table: pa.Table, name: str) -> Iterator[pa.Table]:
-    """Yield the table with other values in a column: backwards, mixed, and all missing."""
+    """Yield the table with other values in a column: reversed, shuffled, and all null."""
     place, array = table.column_names.index(name), table.column(name).combine_chunks()
     mixed = np.random.default_rng(0).permutation(len(array))
     taken = [array.take(pa.array(order)) for order in (np.arange(len(array))[::-1], mixed)]
     if all(each.equals(array) for each in taken):
-        return  # every row has the same value: no change tells whether anything depends on it
+        return  # every row has the same value: no change shows whether anything depends on it
     for new in [*taken, pa.nulls(len(array), array.type)]:
         yield table.set_column(place, table.schema.field(place).with_nullable(True), new)
 
@@ -137,7 +140,7 @@ def rows(subject: ComponentSubject) -> None:
     """Reading the first row reads about as much of the input as that takes."""
     operator = _operator(subject)
     if operator.blocking:
-        raise NotApplicable("it has to see all rows before it gives the first")
+        raise NotApplicable("it is declared as blocking")
     many = _MANY * operator.ahead
     table, at_once = repeated(_table(subject), many), max(8, operator.ahead // 50)
     if not table.num_rows:
@@ -158,7 +161,7 @@ def rows(subject: ComponentSubject) -> None:
 
 @holds("operator", "K11.raising", "view:C69")
 def raising(subject: ComponentSubject) -> None:
-    """An error of the input comes to whoever reads; the other members of a set end."""
+    """An error of the input reaches the reader; the other members of a set end."""
     operator, table = _operator(subject), _table(subject)
     healthy = _rows(operator.make(Watched(table, parts=3).view))
     broken = Watched(table, parts=3, breaks=table.num_rows // 2).view
@@ -171,21 +174,21 @@ def raising(subject: ComponentSubject) -> None:
     else:
         if difference(healthy, found) is None:
             raise NotApplicable("it does not read as far as the row that is broken")
-        raise Broken("an error of the input is taken for its end", remedy)
+        raise Broken("an error of the input is treated as its end", remedy)
     view = operator.make(broken)
     cursors = list(view.cursor_set(None, n=3))
     raised = at_once([partial(_error_of, cursor) for cursor in cursors], subject.patience, "members", remedy)
     for cursor in cursors:
         cursor.close()
     if not any(error is not None and _from_fault(error) for error in raised):
-        raise Broken("no member of a set tells of an error of the input", remedy)
+        raise Broken("no member of a set raises an error of the input", remedy)
 
 
 def _error_of(cursor: object) -> Exception | None:
     try:
         while cursor.move_next():  # type: ignore[attr-defined]
             pass
-    except Exception as error:  # noqa: BLE001 (it is looked at)
+    except Exception as error:  # noqa: BLE001 (it is examined)
         return error
     return None
 
@@ -208,7 +211,10 @@ def encoding(subject: ComponentSubject) -> None:
     expected = _rows(operator.make(View.from_arrow(table)))
     found = _rows(operator.make(View.from_arrow(encoded)))
     same(
-        expected, found, "sparse vectors give another result", "read vectors through trueline.kernel.vectors"
+        expected,
+        found,
+        "sparse vectors give a different result",
+        "read vectors through trueline.kernel.vectors",
     )
 
 
@@ -217,17 +223,24 @@ def transparent(subject: ComponentSubject) -> None:
     """A cache has the columns, rows, ids and values of its input, and can be shuffled."""
     operator = _operator(subject)
     if not operator.caches:
-        raise NotApplicable("it does not say that it caches")
+        raise NotApplicable("it is not declared as a cache")
     view = operator.make(subject.sample)
     if view.schema != subject.sample.schema:
         raise Broken(
-            "a cache has other columns than its input", "keep columns of every type, hidden ones too"
+            "a cache has different columns from its input", "keep columns of every type, hidden ones too"
         )
-    same(_rows(subject.sample), _rows(view), "a cache has other rows than its input", "change nothing")
+    same(
+        _rows(subject.sample),
+        _rows(view),
+        "a cache has different rows from its input",
+        "return the rows of the input unchanged",
+    )
     if not view.can_shuffle:
         raise Broken("a cache cannot be shuffled", "set can_shuffle: what is kept can be read in any order")
     if view.row_count is None:
-        raise Broken("a cache that was filled does not know its number of rows", "tell it once it is known")
+        raise Broken(
+            "a cache that was filled does not know its number of rows", "return row_count once it is known"
+        )
 
 
 @holds("operator", "K19.once", "view:C104")
@@ -235,7 +248,7 @@ def once(subject: ComponentSubject) -> None:
     """A cache reads each cell of its input once."""
     operator, table = _operator(subject), _table(subject)
     if not operator.caches:
-        raise NotApplicable("it does not say that it caches")
+        raise NotApplicable("it is not declared as a cache")
     source = Watched(table)
     reader = ViewSubject(operator.make(source.view))
     reader.read([0] if table.num_columns else [])

@@ -1,4 +1,4 @@
-"""K8: what a getter handed out belongs to whoever asked; these run last, for they change what they get."""
+"""K8: a value from a getter belongs to the caller; these run last, for they change values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ROWS: Final = 1_000
 
 @holds("view", "K8.kept", "view:C25", "view:C49")
 def kept(subject: ViewSubject) -> None:
-    """Values that were handed out do not change when the cursor moves on."""
+    """Values from a getter do not change when the cursor moves."""
     held: list[list[Any]] = []
     copies: list[list[Any]] = []
     with subject.view.cursor(subject.all) as cursor:
@@ -30,8 +30,8 @@ def kept(subject: ViewSubject) -> None:
         for column, (value, one) in enumerate(zip(values, expected, strict=True)):
             if token(value) != one:
                 raise Broken(
-                    f"a value that was {one!r:.100} became {value!r:.100} when the cursor moved on",
-                    "hand out a new object for every row",
+                    f"a value that was {one!r:.100} became {value!r:.100} when the cursor moved",
+                    "return a new object for every row",
                     column=subject.name(column),
                     row=row,
                 )
@@ -39,7 +39,7 @@ def kept(subject: ViewSubject) -> None:
 
 @holds("view", "K8.changed", "view:C25")
 def changed(subject: ViewSubject) -> None:
-    """Changing what was handed out changes nothing for others."""
+    """Changing a value from a getter changes nothing for others."""
     before, spoiled = subject.read(), 0
     with subject.view.cursor(subject.all) as cursor:
         getters = None
@@ -47,10 +47,8 @@ def changed(subject: ViewSubject) -> None:
             getters = getters or [cursor.getter(column) for column in subject.all]
             spoiled += sum(_spoil(get()) for get in getters)
     if not spoiled:
-        raise NotApplicable("no value can be changed")
-    same(
-        before, subject.read(), "changing a value changed the view", "hand out copies, or what cannot change"
-    )
+        raise NotApplicable("no value is mutable")
+    same(before, subject.read(), "changing a value changed the view", "return copies, or immutable values")
 
 
 def _spoil(value: Any) -> bool:

@@ -12,7 +12,7 @@ from trueline.view.cursor.row import Cursor
 @holds("view", "K3.twice", "view:C25", "view:C26", "view:C40")
 def twice(subject: ViewSubject) -> None:
     """A second reading gives the same rows, ids and values; so do two that take turns."""
-    remedy = "let every cursor begin anew: keep no state in the view, draw no random numbers while reading"
+    remedy = "let every cursor start fresh: keep no state in the view, draw no random numbers while reading"
     same(subject.serial, subject.read(), "a second reading differs", remedy)
     with subject.view.cursor(subject.all) as one, subject.view.cursor(subject.all) as other:
         found = [Rows(), Rows()]
@@ -20,7 +20,7 @@ def twice(subject: ViewSubject) -> None:
         while any(going):
             going = [_step(one, found[0], subject.all), _step(other, found[1], subject.all)]
     for rows in found:
-        same(subject.serial, rows, "two cursors that take turns differ from one", remedy)
+        same(subject.serial, rows, "two cursors read in turn differ from one", remedy)
 
 
 def _step(cursor: Cursor, rows: Rows, columns: list[int]) -> bool:
@@ -33,7 +33,7 @@ def _step(cursor: Cursor, rows: Rows, columns: list[int]) -> bool:
 @holds("view", "K3.threads", "view:C28")
 def threads(subject: ViewSubject) -> None:
     """Four threads that read at once get the same rows."""
-    remedy = "let cursors share nothing that changes"
+    remedy = "let cursors share no mutable state"
     for found in at_once([subject.read] * 4, subject.patience, "cursors read at once", remedy):
         same(subject.serial, found, "a cursor that is read beside others differs", remedy)
 
@@ -45,7 +45,7 @@ def true(subject: ViewSubject) -> None:
     if said is not None and said != len(subject.serial):
         raise Broken(
             f"row_count is {said}, reading finds {len(subject.serial)} rows",
-            "return None where the number takes reading",
+            "return None where the number is known only after reading",
         )
 
 

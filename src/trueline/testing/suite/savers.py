@@ -50,7 +50,7 @@ def values(subject: ComponentSubject) -> None:
     """The values come back exactly, in the order of the rows."""
     kept = _kept(subject)
     if len(kept) != len(_back(subject).schema):
-        raise NotApplicable("other columns came back")
+        raise NotApplicable("different columns came back")
     expected = ViewSubject(subject.sample).read(kept)
     found = ViewSubject(_back(subject)).read()
     if len(expected) != len(found):
@@ -74,12 +74,12 @@ def _lossy(subject: ComponentSubject, rows: Rows) -> list[tuple[object, ...]]:
 
 @holds("saver", "K20.annotations", "view:C102")
 def annotated(subject: ComponentSubject) -> None:
-    """What is said of columns comes back."""
+    """The annotations of columns come back."""
     if "annotations" in _saver(subject).losses:
         raise NotApplicable("the format does not keep annotations, as it declares")
     back = _back(subject).schema
     if len(_kept(subject)) != len(back):
-        raise NotApplicable("other columns came back")
+        raise NotApplicable("different columns came back")
     for place, column in enumerate(_kept(subject)):
         expected = subject.sample.schema[column].annotations
         if dict(back[place].annotations.found) != dict(expected.found):

@@ -1,4 +1,4 @@
-"""K1 and K2: the columns of a view and what is said of them."""
+"""K1 and K2: the columns of a view and their annotations."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def one_schema(subject: ViewSubject) -> None:
     opened += [*view.cursor_set(subject.all, n=3), *view.cursor_set([], n=3, seed=1)]
     try:
         if view.schema is not schema:
-            raise Broken("schema is another object each time", "make it once, when the view is made")
+            raise Broken("schema is a new object each time", "make it once, when the view is made")
         if any(cursor.schema is not schema for cursor in opened):
-            raise Broken("a cursor has a schema of its own", "hand the view's very schema to its cursors")
+            raise Broken("a cursor has a schema of its own", "give cursors the schema object of the view")
     finally:
         for cursor in opened:
             cursor.close()
@@ -34,7 +34,7 @@ def one_schema(subject: ViewSubject) -> None:
 
 @holds("view", "K1.places", "view:C2")
 def places(subject: ViewSubject) -> None:
-    """Columns stand at their index, from 0 on, and nowhere else."""
+    """Columns are at their index, from 0 on, and at no other."""
     schema = subject.view.schema
     for place in range(len(schema)):
         if schema[place].index != place:
@@ -45,7 +45,7 @@ def places(subject: ViewSubject) -> None:
             )
     for beyond in (len(schema), -1):
         if not refused(partial(schema.__getitem__, beyond)):
-            raise Broken(f"schema[{beyond}] is something", "refuse places that are none")
+            raise Broken(f"schema[{beyond}] is a column", "raise for indexes that do not exist")
 
 
 @holds("view", "K1.names", "view:C3")
@@ -60,12 +60,12 @@ def names(subject: ViewSubject) -> None:
                 column=column.name,
             )
     if not refused(lambda: subject.view.schema[""]):
-        raise Broken("something is found under the empty name", "refuse it")
+        raise Broken("a column is found under the empty name", "raise for the empty name")
 
 
 @holds("view", "K1.hidden", "view:C4")
 def hidden(subject: ViewSubject) -> None:
-    """A name stands for its rightmost column; the others of that name are hidden."""
+    """A name means its rightmost column; the others of that name are hidden."""
     schema = subject.view.schema
     last = {column.name: column.index for column in schema}
     for column in schema:
@@ -77,20 +77,20 @@ def hidden(subject: ViewSubject) -> None:
             )
         if schema[column.name].index != last[column.name]:
             raise Broken(
-                f"the name stands for column {schema[column.name].index}, not for {last[column.name]}",
-                "let a name stand for its last column",
+                f"the name means column {schema[column.name].index}, not {last[column.name]}",
+                "let a name mean its last column",
                 column=column.name,
             )
 
 
 @holds("view", "K1.lookup", "view:C5")
 def lookup(subject: ViewSubject) -> None:
-    """A name that is not there raises, or gives None when asked with get."""
+    """An unknown name raises, or gives None with get."""
     schema = subject.view.schema
     if not refused(lambda: schema[_NONSENSE]):
-        raise Broken("something is found under a name nobody gave", "raise for names that are not there")
+        raise Broken("a column is found under an unknown name", "raise for unknown names")
     if schema.get(_NONSENSE) is not None:
-        raise Broken("get() finds something under a name nobody gave", "return None")
+        raise Broken("get() finds a column under an unknown name", "return None")
     for name in schema.names:
         found = schema.get(name)
         if found is None or found.type != schema[name].type:
@@ -133,7 +133,7 @@ def foreign(subject: ViewSubject) -> None:
 
 @holds("view", "K2.annotations", "view:C18")
 def annotated(subject: ViewSubject) -> None:
-    """What is said of a column is a row of its own: kinds that differ, each with a value of its type."""
+    """Annotations of a column: different kinds, each with a value of its type."""
     for column in subject.view.schema:
         about = column.annotations
         kinds = [each.name for each in about.schema]
@@ -144,7 +144,7 @@ def annotated(subject: ViewSubject) -> None:
             wrong = t.text if kind.type != t.text else t.int64
             if not refused(partial(about.getter, kind.name, wrong)):
                 raise Broken(
-                    f"annotation {kind.name!r} is of type {kind.type} and can be had as {wrong}",
+                    f"annotation {kind.name!r} has type {kind.type} and can be read as {wrong}",
                     "refuse every type but the declared one",
                     column=column.name,
                 )
@@ -152,12 +152,16 @@ def annotated(subject: ViewSubject) -> None:
 
 @holds("view", "K2.unknown", "view:C19", "view:C20")
 def unknown(subject: ViewSubject) -> None:
-    """An annotation that nobody made raises, or gives None when asked with get."""
+    """An unknown annotation raises, or gives None with get."""
     for column in subject.view.schema:
         if not refused(partial(column.annotations.__getitem__, _NONSENSE)):
-            raise Broken("a kind nobody made has a value", "raise for unknown kinds", column=column.name)
+            raise Broken(
+                "an unknown kind of annotation has a value", "raise for unknown kinds", column=column.name
+            )
         if column.annotations.get(_NONSENSE) is not None:
-            raise Broken("get() has a value for a kind nobody made", "return None", column=column.name)
+            raise Broken(
+                "get() has a value for an unknown kind of annotation", "return None", column=column.name
+            )
 
 
 @holds("view", "K2.repeatable", "view:C24")

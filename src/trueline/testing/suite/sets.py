@@ -16,13 +16,13 @@ _MERGE_REMEDY: Final = "number batches so that sorting by them, stably, gives th
 
 @holds("view", "K10.members", "view:C60")
 def members(subject: ViewSubject) -> None:
-    """A set has at least one member, whatever number was wished for."""
+    """A set has at least one member, for any number asked for."""
     for n in (-1, *NUMBERS):
         found = list(subject.view.cursor_set(subject.all, n=n))
         for cursor in found:
             cursor.close()
         if not found:
-            raise Broken(f"cursor_set(n={n}) is empty", "return at least one cursor, also where no row is")
+            raise Broken(f"cursor_set(n={n}) is empty", "return at least one cursor, even for no rows")
 
 
 @holds("view", "K10.partition", "view:C61")
@@ -31,7 +31,7 @@ def partition(subject: ViewSubject) -> None:
     expected = Counter(subject.serial.ids)
     for n in NUMBERS:
         found = Counter(each for member in subject.read_set(n, columns=[]) for each in member.ids)
-        for text, some in (("missing", expected - found), ("there too often", found - expected)):
+        for text, some in (("missing", expected - found), ("repeated", found - expected)):
             if some:
                 row = subject.serial.ids.index(next(iter(some))) if text == "missing" else None
                 raise Broken(
@@ -43,15 +43,15 @@ def partition(subject: ViewSubject) -> None:
 
 @holds("view", "K10.rising", "view:C62")
 def rising(subject: ViewSubject) -> None:
-    """Within a member the batch never falls."""
+    """Within a member the batch number never decreases."""
     for n in NUMBERS:
         for member in subject.read_set(n, columns=[]):
             for row, batch in enumerate(cast("list[Any]", member.batches)):
                 if not isinstance(batch, int) or not -(1 << 63) <= batch < 1 << 63:
-                    raise Broken(f"the batch is {batch!r}", "give a whole number of 64 bits", row=row)
+                    raise Broken(f"the batch number is {batch!r}", "give a whole number of 64 bits", row=row)
                 if row and batch < member.batches[row - 1]:
                     raise Broken(
-                        f"the batch falls from {member.batches[row - 1]} to {batch}",
+                        f"the batch number decreases from {member.batches[row - 1]} to {batch}",
                         "let a member read its batches in order",
                         row=row,
                     )
@@ -76,7 +76,7 @@ def merged(subject: ViewSubject) -> None:
     """Sorted by batch, the rows of a set are those of one cursor, in its order."""
     for n in NUMBERS:
         found = _merged(subject.read_set(n, columns=[]))
-        if Counter(found) == Counter(subject.serial.ids):  # else K10.partition has more to say
+        if Counter(found) == Counter(subject.serial.ids):  # else K10.partition reports it
             same_ids(subject.serial.ids, found, f"a set of {n}, sorted by batch, differs", _MERGE_REMEDY)
 
 
@@ -88,11 +88,11 @@ def seeded(subject: ViewSubject) -> None:
     for seed in SEEDS:
         expected = subject.read([], seed=seed).ids
         if expected != subject.read([], seed=seed).ids:
-            continue  # K13.same_seed has more to say
+            continue  # K13.same_seed reports it
         for n in NUMBERS:
             found = _merged(subject.read_set(n, seed, columns=[]))
             what = f"a set of {n} with seed {seed}, sorted by batch, differs from one cursor with that seed"
-            same_ids(expected, found, what, "hand the seed on to the members")
+            same_ids(expected, found, what, "pass the seed to the members")
 
 
 def _merged(members: list[Rows]) -> list[Any]:
@@ -135,7 +135,7 @@ def uneven(subject: ViewSubject) -> None:
         for cursor in cursors:
             cursor.close()
         if ids != Counter(each for member in subject.read_set(n) for each in member.ids):
-            raise Broken("members read by threads have other rows", "let members share nothing that changes")
+            raise Broken("members read by threads have different rows", "let members share no mutable state")
 
 
 @holds("view", "K11.abandoned", "view:C68")
@@ -148,9 +148,9 @@ def abandoned(subject: ViewSubject) -> None:
     cursors[0].move_next()
     cursors[0].close()
     jobs = [partial(drain, cursor, subject.all) for cursor in cursors[1:]]
-    remedy = "let a member that is closed stop nobody"
+    remedy = "let a closed member stop no other"
     found = at_once(jobs, subject.patience, "the members beside a closed one", remedy)
     for cursor in cursors[1:]:
         cursor.close()
     for one, other in zip(expected, found, strict=True):
-        same_ids(one, other.ids, "a member beside a closed one has other rows", remedy)
+        same_ids(one, other.ids, "a member beside a closed one has different rows", remedy)

@@ -9,7 +9,7 @@ from trueline.testing.kit import Broken, NotApplicable, holds
 from trueline.testing.read import same_ids
 from trueline.testing.subjects import SEEDS, ViewSubject
 
-# Of so many rows, two orders that happen to be the same are out of the question.
+# Of so many rows, two equal orders by chance are practically impossible.
 _ENOUGH: Final = 20
 
 
@@ -48,7 +48,7 @@ def same_seed(subject: ViewSubject) -> None:
 
 @holds("view", "K13.unseeded", "view:C82")
 def unseeded(subject: ViewSubject) -> None:
-    """Without a seed the order is the view's own, whatever was read before."""
+    """Without a seed the order is the view's own, no matter what was read before."""
     subject.read([], seed=SEEDS[0])
     what = "after a shuffled reading the order without a seed differs"
     same_ids(subject.serial.ids, subject.read([], seed=None).ids, what, "keep no state in the view")

@@ -35,7 +35,7 @@ def disjoint(subject: ComponentSubject) -> None:
 
 @holds("split", "K12.complete", "view:C61")
 def complete(subject: ComponentSubject) -> None:
-    """Every row is in a part, and no part has others."""
+    """Every row is in a part, and no part has other rows."""
     expected = set(ViewSubject(subject.sample).read([]).ids)
     found = Counter(who for ids in parts(subject, subject.sample).values() for who in ids)
     if expected - found.keys():

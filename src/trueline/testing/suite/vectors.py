@@ -12,7 +12,7 @@ from trueline.testing.subjects import ViewSubject
 
 
 def _vectors(subject: ViewSubject) -> Iterator[tuple[int, int, t.Vector, Any]]:
-    """Yield row, column, type and value of all vectors that are not missing."""
+    """Yield row, column, type and value of all vectors that are not null."""
     kinds = [(each, subject.view.schema[each].type) for each in subject.all]
     columns = [(each, kind) for each, kind in kinds if isinstance(kind, t.Vector)]
     if not columns:
@@ -33,7 +33,7 @@ def lengths(subject: ViewSubject) -> None:
         if kind.size and len(value) != kind.size:
             raise Broken(
                 f"{len(value)} values in a {kind}",
-                "declare the column without a size, or give missing where the length is wrong",
+                "declare the column without a size, or return null where the length is wrong",
                 column=subject.name(column),
                 row=row,
             )
@@ -41,7 +41,7 @@ def lengths(subject: ViewSubject) -> None:
 
 @holds("view", "K17.sparse", "view:C105", "view:C106")
 def sparse(subject: ViewSubject) -> None:
-    """The indices of a sparse vector rise, are within its length, and each has a value."""
+    """The indices of a sparse vector increase, are within its length, and each has a value."""
     for row, column, _, value in _vectors(subject):
         indices = getattr(value, "indices", None)
         if indices is None:
@@ -51,10 +51,10 @@ def sparse(subject: ViewSubject) -> None:
         if len(places) != len(value.values):
             problem = f"{len(places)} indices with {len(value.values)} values"
         elif any(one >= other for one, other in pairwise(places)):
-            problem = f"the indices {places[:10]} do not rise"
+            problem = f"the indices {places[:10]} do not increase"
         elif places and not 0 <= places[0] <= places[-1] < len(value):
             problem = f"index {places[-1]} in a vector of {len(value)}"
         if problem:
             raise Broken(
-                problem, "list each place once, in rising order", column=subject.name(column), row=row
+                problem, "list each index once, in increasing order", column=subject.name(column), row=row
             )
