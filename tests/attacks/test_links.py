@@ -50,7 +50,7 @@ FOLDERS = [
     ".trueline/incoming/copy",
     ".trueline/index",
     ".trueline/keys",
-    ".trueline/origins",
+    "datasets/.origins",
     ".trueline/seen",
 ]
 
@@ -240,7 +240,7 @@ def test_what_a_linked_folder_leads_to_is_left_alone(tmp: Path, folder: str) -> 
         (".trueline/incoming", ["clone anew"]),
         (".trueline/index", ["health", "log", "show", "gc", "append", "create"]),
         (".trueline/keys", ["create"]),
-        (".trueline/origins", ["origin", "clone", "clone anew"]),
+        ("datasets/.origins", ["origin", "clone", "clone anew"]),
         (".trueline/seen", ["pull", "gc"]),
     ],
 )

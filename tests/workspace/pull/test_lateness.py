@@ -13,6 +13,7 @@ import trueline as tl
 from trueline.chain import Chain, MemoryStore
 from trueline.chain.events import AddData
 from trueline.dataset.append.append import append_rows
+from trueline.dataset.append.intake import AppendRequest
 from trueline.dataset.definition import Definition
 from trueline.identity.dataset_id import DatasetKey
 
@@ -136,5 +137,6 @@ def test_watermark_and_late_follow_the_rule_for_any_history(lateness, batches):
         if there:
             found = max(there) - timedelta(hours=lateness)
             watermark = found if watermark is None else max(watermark, found)
-        commit = append_rows("x", chain, chain.tail(), pa.table({"day": pa.array(rows, column)}))
+        request = AppendRequest(pa.table({"day": pa.array(rows, column)}))
+        commit = append_rows("x", chain, chain.tail(), request)
         assert (commit.late, commit.watermark and commit.watermark.datetime) == (late, watermark)
