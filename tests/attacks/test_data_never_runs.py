@@ -310,8 +310,6 @@ SAFE = {
     ("run/purity.py", "pickle.dumps"): "values of this process, to compare them; never read again",
     ("run/equality.py", "import pickle"): "for pickle.dumps below",
     ("run/equality.py", "pickle.dumps"): "values of this process, to compare them; never read again",
-    ("flow/claims.py", "import pickle"): "for pickle.dumps below",
-    ("flow/claims.py", "pickle.dumps"): "values of this process, to compare them; never read again",
     ("flow/values.py", "import pickle"): "for pickle.dumps below",
     ("flow/values.py", "pickle.dumps"): "values of this process, to compare them; never read again",
     ("chain/decode.py", "unpack"): "of struct, which makes numbers",
