@@ -189,7 +189,7 @@ def test_a_creation_that_begins_while_its_folder_is_removed_is_put_back(ws, monk
     folder = unfinished(ws)
     age(folder)
     answers = iter([False, True])
-    monkeypatch.setattr(places, "_is_busy", lambda _: next(answers))
+    monkeypatch.setattr(places, "is_busy", lambda _: next(answers))
     assert ws.gc().unfinished == ()
     assert [path.name for path in folder.parent.iterdir()] == ["half"]
 

@@ -11,35 +11,18 @@ from typing import TYPE_CHECKING, Any
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema
-from trueline.chain.events import (
-    AddPushSource,
-    DatasetKind,
-    DisablePollingSource,
-    DisablePushSource,
-    Seed,
-    SetAttachments,
-    SetDataSchema,
-    SetInfo,
-    SetLicense,
-    SetPollingSource,
-    SetTransform,
-    SetVocab,
-)
+from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Tail
-from trueline.chain.index import Index
-from trueline.chain.index_rows import Damaged, Unusable
 from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
 from trueline.dataset.at import position
 from trueline.dataset.columns import Column, columns_of
-from trueline.dataset.commit import Commit, commit_at, commits, joined
+from trueline.dataset.commit import Commit, commit_at, commits
 from trueline.dataset.declared_source import shown
-from trueline.dataset.definition import lateness_shown, merge_of
 from trueline.dataset.lost_head import head_missing
-from trueline.errors import CorruptionError, InputError, StoreError
+from trueline.errors import CorruptionError, InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
-from trueline.workspace.info import Health, Info
 
 if TYPE_CHECKING:
     from trueline.chain.instant import Instant
@@ -50,33 +33,19 @@ if TYPE_CHECKING:
     from trueline.run import Executor, Observer, Step
     from trueline.view import View
     from trueline.view.export import Exported
+    from trueline.workspace.info import Health, Info
     from trueline.workspace.transfer.origin import Origin
     from trueline.workspace.transfer.report import Transferred
     from trueline.workspace.workspace import Workspace
-
-_METADATA = (
-    Seed,
-    SetVocab,
-    SetInfo,
-    SetLicense,
-    SetAttachments,
-    SetDataSchema,
-    SetTransform,
-    SetPollingSource,
-    AddPushSource,
-    DisablePushSource,
-    DisablePollingSource,
-)
-# Looking metadata up one by one beats walking the chain while there is little of it.
-_FEW = 64
 
 
 class Dataset:
     """A dataset, by its name in a workspace; it always speaks of the newest commit."""
 
-    def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Inside) -> None:
+    def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Inside, folder: str) -> None:
         self.name = name
         self.chain = chain
+        self._folder = folder  # what it is kept under, whatever it is called
         self._workspace = workspace
         self._index = index
         self._writing = threading.Lock()
@@ -128,59 +97,28 @@ class Dataset:
         transform = self._tail.transform
         if transform is None:
             return ()
-        known = {str(other.id): other.name for other in self._workspace.datasets()}
+        known = self._workspace._names_by_id()
         return tuple(known.get(source.dataset_ref, source.dataset_ref) for source in transform.inputs)
 
     @property
     def info(self) -> Info:
         """Where it stands, found by a few block reads whatever the length of the chain."""
-        tail = self._tail
-        seed = self.chain.entry_number(0)
-        described = self.chain.newest(SetInfo)
-        new = tail.data.new_data if tail.data else None
-        return Info(
-            name=self.name,
-            kind=self.kind,
-            id=tail.dataset_id,
-            head=tail.head,
-            rows=tail.next_offset,
-            commits=self._count_commits(tail),
-            blocks=tail.sequence_number + 1,
-            created=self.chain.block(seed.hash).system_time if seed else tail.system_time,
-            updated=tail.system_time,
-            watermark=tail.watermark,
-            lateness=lateness_shown(self.chain),
-            event_time=tail.vocab.event_time_column,
-            merge=merge_of(tail),
-            sources=(*tail.push, *([shown(tail.polling.fetch)] if tail.polling else [])),
-            description=described.event.description
-            if described and isinstance(described.event, SetInfo)
-            else None,
-            last_slice_bytes=new.size if new else 0,
-            location=self.chain.store.location,
-        )
+        from trueline.workspace.info import info_of
+
+        return info_of(self)
 
     def health(self) -> Health:
         """Say how the index stands against the head, and whether a commit is in flight."""
-        try:
-            since = self.chain.store.oldest_lease()
-        except StoreError:
-            since = None  # a place that cannot be written has no commits in flight
-        return Health(self._index_state(), since)
+        from trueline.workspace.info import health_of
 
-    def _index_state(self) -> str:
-        if not self._index.exists():
-            return "to be built"
-        peek = Index(self._index)
-        try:
-            tip = peek.tip()
-            return "up to date" if tip is not None and tip.hash == self.chain.head else "behind"
-        except Damaged:
-            return "to be rebuilt"
-        except Unusable:
-            return "in memory: its folder cannot be written"
-        finally:
-            peek.close()
+        return health_of(self)
+
+    def rename(self, name: str) -> None:
+        """Give it another name in its workspace; what refers to it by id, and who has it open, go on.
+
+        A name that another dataset has, or has but for case, is refused. The folder stays.
+        """
+        self._workspace._rename(self, name)
 
     # --- adding -------------------------------------------------------------------
 
@@ -411,7 +349,7 @@ class Dataset:
         """Where it was cloned from, None if it was not."""
         from trueline.workspace.transfer.origin import origin_of
 
-        found = origin_of(self._workspace.place, self.name)
+        found = origin_of(self._workspace.place, self._folder)
         return found if found is not None and found.head is not None else None
 
     def push(self, url: str | os.PathLike[str], *, force: bool = False, **options: Any) -> Transferred:
@@ -452,20 +390,6 @@ class Dataset:
     def _hidden(self, tail: Tail) -> tuple[str, ...]:
         names = tail.vocab.names
         return names if tail.vocab.event_time_column is None else names[:3]
-
-    def _count_commits(self, tail: Tail) -> int:
-        """The index counts every block of metadata as a commit end; those joined to the next are not."""
-        entry = self.chain.entry(tail.head)
-        assert entry is not None
-        count = entry.commits
-        for nth in range(_FEW):
-            block = self.chain.newest(*_METADATA, nth=nth, upto=tail.head)
-            if block is None:
-                return count
-            following = self.chain.entry_number(block.sequence_number + 1)
-            if following is not None and joined(block, self.chain.block(following.hash)):
-                count -= 1
-        return sum(1 for _ in commits(self.name, self.chain.walk(tail.head)))
 
     def __repr__(self) -> str:
         return f"<Dataset {self.name} in {self._workspace.location}>"

@@ -100,7 +100,7 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
     source: str | None = None
     commits: list[Commit] = []
     try:
-        origin = origin_of(workspace.place, dataset.name)
+        origin = origin_of(workspace.place, dataset._folder)
         if origin is not None:
             source = origin.url
             return Pulled(dataset.name, source, blocks=update(dataset).blocks)
@@ -141,7 +141,7 @@ def _read(
             return
         # Each file of a snapshot is everything there is, so each is a commit.
         size = 1 if isinstance(strategy_of(tail), Snapshot) else FILES_OF_A_COMMIT
-        seen = Seen(workspace.place.inside(seen_path(workspace.place.private, dataset.name)))
+        seen = Seen(workspace.place.inside(seen_path(workspace.place.private, dataset._folder)))
         signs = {file.path: signs_of(placed(file.path, base)) for file in files}
         try:
             known, new = _sorted_out(dataset, step, files, seen, signs)
