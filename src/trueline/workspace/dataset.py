@@ -15,7 +15,7 @@ from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Tail
 from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
-from trueline.dataset.at import position
+from trueline.dataset.at import At, resolve
 from trueline.dataset.columns import Column, columns_of
 from trueline.dataset.commit import Commit, commit_at, commits
 from trueline.dataset.declared_source import shown
@@ -27,7 +27,6 @@ from trueline.identity.multihash import Multihash
 if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.dataset.append.intake import AppendRequest
-    from trueline.dataset.read import At
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
@@ -195,8 +194,8 @@ class Dataset:
         """View the current rows: all records, or for keyed datasets the newest of each key, in key order.
 
         `at` is a commit, a hash or part of one, an aware datetime, a day (its
-        end, UTC), a tag, or the offset a commit ends at; None is the newest
-        commit. The view stays at that commit. With `system` the columns of the
+        end, UTC), a tag, or the offset a commit ends at; None or "head" is the
+        newest commit. The view stays at that commit. With `system` the columns of the
         system are shown too.
         """
         from trueline.dataset.read import view_of
@@ -248,19 +247,16 @@ class Dataset:
         """Iterate over the blocks with their names, newest first, from `at` backwards."""
         if at is None:
             return self.chain.walk(self.head)
-        from trueline.dataset.read import resolve
-
         return self.chain.walk(resolve(self._present, at).block)
 
-    def commit(self, position_: str) -> Commit:
-        """Return the commit a hash, its beginning or its end (the short form) names."""
-        _ = self._tail
-        return commit_at(self.name, self.chain, position(self.chain, position_))
+    def commit(self, at: At = None) -> Commit:
+        """Return a commit: the newest, or the one that `at` names; any block of it will do."""
+        return commit_at(self.name, self._present, resolve(self.chain, at, inside=True).block)
 
     def verify(
         self,
-        after: str | Commit | None = None,
-        upto: str | Commit | None = None,
+        after: At = None,
+        upto: At = None,
         replay: bool = True,
         progress: Progress | None = None,
         *,
@@ -282,14 +278,14 @@ class Dataset:
         except CorruptionError as error:
             lost = Problem(ProblemKind.CORRUPT, f"{self.name}: {error.problem}", error.remedy)
             return Report(problems=(lost,))
-        bounds = [None if place is None else position(self.chain, place) for place in (after, upto)]
+        start = None if after is None else resolve(self.chain, after, inside=True).block
         # Blocks added meanwhile are not part of the question.
-        end = bounds[1] if bounds[1] is not None else self.head
-        report = verify_blocks(self.chain, bounds[0], end, progress)
+        end = self.head if upto is None else resolve(self.chain, upto, inside=True).block
+        report = verify_blocks(self.chain, start, end, progress)
         if report.ok:
             from trueline.dataset.verify import verify_data
 
-            report += verify_data(self.chain, bounds[0], end, progress=progress)
+            report += verify_data(self.chain, start, end, progress=progress)
         report += Report(problems=head_problems(self, expected))
         named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
         return replace(report, problems=named)
