@@ -316,7 +316,7 @@ def test_a_name_that_is_taken_or_cannot_be_one_is_refused(place):
 def test_what_is_kept_of_a_clone_and_its_files_follows_a_rename(ws, tmp_path):
     ws.create("a").append(pa.table({"x": [1]}))
     with tl.open(tmp_path / "there", create=True) as there:
-        clone = there.clone(ws.place.folder("a"))
+        clone = there.clone(ws._location.folder("a"))
         clone.rename("b")
         assert clone.origin is not None
         ws["a"].append(pa.table({"x": [2]}))

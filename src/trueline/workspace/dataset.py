@@ -167,7 +167,7 @@ class Dataset:
         from trueline.dataset.append.intake import is_frame
 
         # Work on the rows of a Spark frame is done where they are, other work in this process.
-        tasks = self._workspace.rooms.tasks_for(request.data) if is_frame(request.data) else None
+        tasks = self._workspace._spark.tasks_for(request.data) if is_frame(request.data) else None
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             return append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
@@ -185,7 +185,7 @@ class Dataset:
             raise InputError(
                 f"dataset {self.name!r} {kind}", remedy="there is nothing to confirm", code="NoSource"
             )
-        confirm(self._workspace.place, tail.dataset_id, tail.polling)
+        confirm(self._workspace._location, tail.dataset_id, tail.polling)
         return shown(tail.polling.fetch)
 
     # --- reading ------------------------------------------------------------------
@@ -219,7 +219,7 @@ class Dataset:
 
         return self._at_home(diff_of(self.name, self._present, a, b))
 
-    def get(self, key: object, at: At = None) -> dict[str, Any] | None:
+    def get(self, key: object, at: At = None) -> dict[str, object] | None:
         """Return the current row of a key, None if there is none.
 
         The key is a value, a tuple of values, or values by column; a dataset
@@ -345,7 +345,7 @@ class Dataset:
         """Where it was cloned from, None if it was not."""
         from trueline.workspace.transfer.origin import origin_of
 
-        found = origin_of(self._workspace.place, self._folder)
+        found = origin_of(self._workspace._location, self._folder)
         return found if found is not None and found.head is not None else None
 
     def push(self, url: str | os.PathLike[str], *, force: bool = False, **options: Any) -> Transferred:
@@ -362,7 +362,7 @@ class Dataset:
 
     def _at_home(self, view: View) -> View:
         """A view that goes to the Spark of the workspace, where it goes to one."""
-        return type(view)(view.node, self._workspace.rooms.session)
+        return type(view)(view.node, self._workspace._spark.session)
 
     @property
     def _present(self) -> Chain:

@@ -95,7 +95,7 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
     removals = removals_of(dataset.chain)
     reached: dict[Folder, set[Multihash]] = {folder: set() for folder in Folder}
     seen: set[Multihash] = set()
-    for ref in workspace.place.refs(dataset._folder):
+    for ref in workspace._location.refs(dataset._folder):
         head = store.head(ref)
         if head is None:
             continue
@@ -111,7 +111,7 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
 
 def _unfinished(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
     """Remove folders in which a creation died before its head was set."""
-    place, present = workspace.place, _by_folder(workspace)
+    place, present = workspace._location, _by_folder(workspace)
     found = [folder for folder in place.names() if folder not in present]
     return tuple(folder for folder in found if place.remove_unfinished(folder, before, dry_run=dry_run))
 
@@ -123,8 +123,8 @@ def _by_folder(workspace: Workspace) -> dict[str, Dataset]:
 def _stale_indexes(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
     """Remove indexes of datasets that are no longer there."""
     removed = []
-    names = set(workspace.place.names())
-    folder = workspace.place.inside(workspace.index_path("x").parent)
+    names = set(workspace._location.names())
+    folder = workspace._location.inside(workspace._index_path("x").parent)
     for name in _stems(folder, ".sqlite", before):
         if name not in names:
             removed.append(name)
@@ -149,7 +149,7 @@ def _stale_seen(workspace: Workspace, before: float, dry_run: bool) -> tuple[str
     """Remove what is remembered of files read for datasets that are gone, or poll no folder any more."""
     removed = []
     datasets = _by_folder(workspace)
-    folder = workspace.place.inside(seen_path(workspace.place.private, "x").parent)
+    folder = workspace._location.inside(seen_path(workspace._location.private, "x").parent)
     for name in _stems(folder, ".json", before):
         if not _polls_files(datasets.get(name)):
             removed.append(name)

@@ -111,11 +111,11 @@ class Workspace:
     def __init__(
         self, place: Place, settings: config.Config, spark: Any = None, *, trusted_sql: bool = False
     ) -> None:
-        self.place = place
+        self._location = place
         self.location = place.location
         self.config = settings
         settings.on_change = self._limit
-        self.rooms = Rooms(spark, settings)
+        self._spark = Rooms(spark, settings)
         self.trusted_sql = trusted_sql
         # What says what time it is, if not the system; with it commits can be made again, hash for hash.
         self.clock: Callable[[], Instant] | None = None
@@ -145,7 +145,7 @@ class Workspace:
     def __getitem__(self, name: str) -> Dataset:
         entry = self._catalogue.find(check_name(name))
         if entry is None:
-            self.place.exists(name)  # a link that leads out of the workspace raises
+            self._location.exists(name)  # a link that leads out of the workspace raises
             raise not_found(name, self, self.location)
         return self._dataset(entry)
 
@@ -153,12 +153,12 @@ class Workspace:
         """Return the datasets, by name."""
         return [self._dataset(entry) for entry in self._catalogue.entries()]
 
-    def index_path(self, folder: str) -> Path:
+    def _index_path(self, folder: str) -> Path:
         """Where the private index of a dataset is; it may be deleted at any time."""
-        return self.place.private / "index" / f"{folder}.sqlite"
+        return self._location.private / "index" / f"{folder}.sqlite"
 
     def _index_of(self, folder: str) -> Inside:
-        return self.place.inside(self.index_path(folder))
+        return self._location.inside(self._index_path(folder))
 
     def _dataset(self, entry: Entry) -> Dataset:
         """Return the dataset of an entry, under the name that it has now."""
@@ -168,7 +168,7 @@ class Workspace:
                 self._open, self._pid = {}, os.getpid()
             dataset = self._open.get(entry.folder)
             if dataset is None:
-                store = self.place.store(entry.folder, durable=self.config["storage.durable"])
+                store = self._location.store(entry.folder, durable=self.config["storage.durable"])
                 index = self._index_of(entry.folder)
                 chain = Chain(store, index=index)
                 chain.limits = limits_of(self.config)
@@ -192,7 +192,7 @@ class Workspace:
             return None
         try:
             if chain.store.head() is None and (
-                not is_lost(chain.store, self._index_of(folder)) or is_unfinished(self.place, folder)
+                not is_lost(chain.store, self._index_of(folder)) or is_unfinished(self._location, folder)
             ):
                 return None
             tail = chain.tail()
@@ -249,7 +249,7 @@ class Workspace:
             description,
             lateness=lateness,
             source=source,
-            base=folder_of(self.place),
+            base=folder_of(self._location),
         )
         return self._make(name, _Plan(definition.blocks, definition.differences))
 
@@ -285,8 +285,8 @@ class Workspace:
         key = DatasetKey.generate()
         blocks = plan.blocks(key.id)
         check_no_secrets(block.event for block in blocks)
-        dataset = self.unborn(name)
-        path = keep_key(self.place, key)
+        dataset = self._unborn(name)
+        path = keep_key(self._location, key)
         try:
             dataset.chain.append(*blocks)
         except (InputError, RetryError) as error:
@@ -300,14 +300,14 @@ class Workspace:
         self._catalogue.confirm(dataset._folder, str(key.id))
         return dataset
 
-    def unborn(self, name: str) -> Dataset:
+    def _unborn(self, name: str) -> Dataset:
         """Return the place of a dataset that is yet to come; its name must not be too like another's."""
         entry = self._catalogue.reserve(check_name(name))
         if entry.creating is not None:
-            if not self.place.exists(entry.folder):
+            if not self._location.exists(entry.folder):
                 self._forget(entry.folder)
-                forget_origin(self.place, entry.folder)
-            forget_unfinished(self.place, entry.folder)
+                forget_origin(self._location, entry.folder)
+            forget_unfinished(self._location, entry.folder)
         return self._dataset(entry)
 
     def clone(
@@ -406,7 +406,7 @@ class Workspace:
             for dataset in self._open.values():
                 dataset.chain.close()
             self._open.clear()
-        self.rooms.leave()
+        self._spark.leave()
 
     def __enter__(self) -> Self:
         return self
