@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from trueline.chain.events import (
     AddPushSource,
@@ -71,7 +71,7 @@ class Info:
     last_slice_bytes: int
     location: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return it as plain values, for programs."""
         values = {name: getattr(self, name) for name in self.__slots__}
         moments = {
