@@ -381,6 +381,10 @@ class LinkRefused(CorruptionError):
     """A link, pipe or device in the place of a folder or file of a workspace; it is not followed."""
 
 
+class CatalogueDamaged(CorruptionError):
+    """The catalogue of a workspace's names is not what was written; `path` says where it is."""
+
+
 class JournalDamaged(CorruptionError):
     """The journal of a run does not hold what was written; `place` is the number of the entry, if any."""
 

@@ -395,7 +395,7 @@ def test_what_is_evaluated_of_a_block_holds_none_of_its_text(tmp_path):
     hostile = "__import__('os').system('true')"
     with tl.open(tmp_path / "ws", create=True) as ws:
         ws.create("x").append(pa.table({hostile: [hostile]}))
-        raws = [path.read_bytes() for path in (ws.place.path / "datasets" / "x" / "blocks").iterdir()]
+        raws = [path.read_bytes() for path in (ws._location.path / "datasets" / "x" / "blocks").iterdir()]
     assert any(hostile.encode() in raw for raw in raws)
     for raw in raws:
         source = Tracer(raw, *open_manifest(raw)).root(Block)

@@ -39,7 +39,7 @@ def lure(tmp_path, secrets):
     with tl.open(tmp_path / "stranger", create=True) as ws:
         reader = tl.csv()
         ws.create("lure", source=tl.source(str(secrets / "*.csv"), reader))
-        place = ws.place.folder("lure")
+        place = ws._location.folder("lure")
     secrets.rmdir()
     aside.rename(secrets)
     return place
@@ -53,14 +53,14 @@ def here(tmp_path):
 
 def copied(lure, workspace, name="lure"):
     """A dataset that came here by other means than `clone`, so that no origin is known."""
-    shutil.copytree(lure, workspace.place.folder(name))
+    shutil.copytree(lure, workspace._location.folder(name))
     return workspace[name]
 
 
 def forget_all_but_the_datasets(workspace):
     """Lose `.trueline`, as on another machine."""
     workspace.close()
-    shutil.rmtree(workspace.place.private, ignore_errors=True)
+    shutil.rmtree(workspace._location.private, ignore_errors=True)
 
 
 def test_a_clone_does_not_poll_when_the_private_folder_is_lost(lure, here):
@@ -96,7 +96,7 @@ def test_the_remedy_works_and_lasts(lure, here, secrets):
     assert here.pull()["lure"].rows == 1
     # Indexes can be thrown away at any time; a confirmation is not among them.
     here.close()
-    shutil.rmtree(here.place.private / "index")
+    shutil.rmtree(here._location.private / "index")
     (secrets / "more.csv").write_text("who,pay\nbob,50\n")
     assert here.pull("lure")["lure"].rows == 1
 
@@ -119,10 +119,10 @@ def test_a_confirmation_is_of_one_dataset(lure, here, tmp_path, secrets):
     copied(lure, here).confirm_source()
     with tl.open(tmp_path / "stranger", create=True) as ws:
         again = ws.create("again", source=tl.source(str(secrets / "*.csv"), tl.csv()))
-        place = ws.place.folder("again")
+        place = ws._location.folder("again")
         assert again.chain.tail().polling == here["lure"].chain.tail().polling
     here.close()
-    shutil.rmtree(here.place.folder("lure"))
+    shutil.rmtree(here._location.folder("lure"))
     copied(place, here)
     assert isinstance(here.pull()["lure"].refused, SourceNotConfirmed)
 
@@ -158,7 +158,7 @@ def test_there_is_nothing_to_confirm_without_a_source_or_in_a_clone(lure, here):
 
 def test_on_the_command_line(lure, here, capsys):
     copied(lure, here)
-    folder = str(here.place.path)
+    folder = str(here._location.path)
     assert run(["-C", folder, "pull"]) == 0
     shown = capsys.readouterr()
     assert "trueline pull --confirm lure" in shown.out + shown.err
@@ -190,8 +190,8 @@ def test_an_origin_of_an_earlier_version_is_adopted(lure, here):
     clone = here.clone(lure)
     value = clone.origin.to_dict()
     del value["id"]
-    here.place.write_origin("lure", None)
-    former = here.place.keys.parent / "origins" / "lure.json"
+    here._location.write_origin("lure", None)
+    former = here._location.keys.parent / "origins" / "lure.json"
     former.parent.mkdir()
     former.write_text(json.dumps(value))
     assert clone.origin.url == str(lure)
@@ -205,7 +205,7 @@ def test_an_origin_is_not_written_or_read_through_a_link(lure, here, tmp_path):
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "lure.json").write_text("theirs")
-    here.place.path.joinpath("datasets", ".origins").symlink_to(outside)
+    here._location.path.joinpath("datasets", ".origins").symlink_to(outside)
     with pytest.raises(LinkRefused):
         here.clone(lure)
     assert (outside / "lure.json").read_text() == "theirs"
@@ -215,11 +215,11 @@ def test_an_origin_is_not_written_or_read_through_a_link(lure, here, tmp_path):
 def test_an_origin_that_is_a_link_itself_is_replaced_and_not_followed(lure, here, tmp_path):
     theirs = tmp_path / "theirs.json"
     theirs.write_text("theirs")
-    folder = here.place.path / "datasets" / ".origins"
+    folder = here._location.path / "datasets" / ".origins"
     folder.mkdir()
     (folder / "lure.json").symlink_to(theirs)
     with pytest.raises(LinkRefused):
-        origin_of(here.place, "lure")
+        origin_of(here._location, "lure")
     (folder / "lure.json").unlink()
     here.clone(lure)
     assert theirs.read_text() == "theirs"
@@ -228,7 +228,7 @@ def test_an_origin_that_is_a_link_itself_is_replaced_and_not_followed(lure, here
 
 def test_an_origin_that_is_a_pipe_is_refused_and_not_waited_for(lure, here):
     clone = here.clone(lure)
-    path = here.place.path / "datasets" / ".origins" / "lure.json"
+    path = here._location.path / "datasets" / ".origins" / "lure.json"
     path.unlink()
     os.mkfifo(path)
     with pytest.raises(LinkRefused):
@@ -238,7 +238,7 @@ def test_an_origin_that_is_a_pipe_is_refused_and_not_waited_for(lure, here):
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff", b"[" * 100_000, b'{"url": 1, "head": "x"}'])
 def test_an_origin_that_is_not_understood_is_none_and_makes_nothing_poll(lure, here, content):
     here.clone(lure)
-    here.place.write_origin("lure", content)
+    here._location.write_origin("lure", content)
     assert here["lure"].origin is None
     assert isinstance(here.pull()["lure"].refused, SourceNotConfirmed)
 
@@ -246,8 +246,8 @@ def test_an_origin_that_is_not_understood_is_none_and_makes_nothing_poll(lure, h
 @pytest.mark.parametrize("url", ["https://ann:secret@example.org/x?token=hidden", "s3://ann:secret@lake/x"])
 def test_no_credentials_are_kept_with_an_origin(lure, here, url):
     clone = here.clone(lure)
-    keep_origin(here.place, "lure", Origin(url, clone.head, clone.origin.updated))
-    raw = here.place.read_origin("lure")
+    keep_origin(here._location, "lure", Origin(url, clone.head, clone.origin.updated))
+    raw = here._location.read_origin("lure")
     assert b"secret" not in raw
     assert b"hidden" not in raw
 
@@ -255,5 +255,5 @@ def test_no_credentials_are_kept_with_an_origin(lure, here, url):
 def test_a_new_dataset_under_the_name_of_a_clone_that_was_deleted_is_not_a_clone(lure, here):
     here.clone(lure)
     here.close()
-    shutil.rmtree(here.place.folder("lure"))
+    shutil.rmtree(here._location.folder("lure"))
     assert here.create("lure").origin is None

@@ -61,7 +61,7 @@ def xs(ds):
 
 
 def place_of(workspace, name="trades"):
-    return workspace.place.folder(name)
+    return workspace._location.folder(name)
 
 
 def test_rows_appended_after_a_removal_beyond_the_chain_are_read(stranger):

@@ -42,7 +42,7 @@ def test_an_index_that_finds_no_room_is_kept_in_memory(
 
         def connect(target: str, **options: Any) -> sqlite3.Connection:
             connection = real(target, **options)
-            if target == str(workspace.index_path("t")):
+            if target == str(workspace._index_path("t")):
                 connection.execute(f"PRAGMA max_page_count = {pages}")
             return connection
 
@@ -51,7 +51,7 @@ def test_an_index_that_finds_no_room_is_kept_in_memory(
 
         with monkeypatch.context() as patch:
             workspace.close()
-            workspace.index_path("t").unlink()
+            workspace._index_path("t").unlink()
             patch.setattr(index.sqlite3, "connect", connect)
             workspace["t"].append([{"x": 2}])
             patch.setattr(Files, "write", full)

@@ -25,9 +25,9 @@ from trueline.chain.store.object import ObjectStore
 from trueline.chain.store.store import Folder, Store
 from trueline.errors import RefCASFailed, RetryError, StoreError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.locations import UrlPlace
 from trueline.workspace.transfer.copy import Copied, copy_objects
 from trueline.workspace.transfer.remote import StoreRemote
+from trueline.workspace.url_location import UrlPlace
 
 pytestmark = pytest.mark.contract("guard:G5")
 

@@ -43,7 +43,7 @@ def sales(ws):
 
 def set_head(ds, block) -> None:
     """What somebody with write access to the folder does."""
-    (ds.workspace.place.folder(ds.name) / "refs" / "head").write_text(str(block))
+    (ds.workspace._location.folder(ds.name) / "refs" / "head").write_text(str(block))
 
 
 def objects(ds) -> set[tuple[str, str]]:
@@ -53,7 +53,7 @@ def objects(ds) -> set[tuple[str, str]]:
 
 def age(ds) -> None:
     """Make everything old enough for gc."""
-    folder, then = ds.workspace.place.folder(ds.name), time.time() - 7200
+    folder, then = ds.workspace._location.folder(ds.name), time.time() - 7200
     for path in [folder, *folder.rglob("*")]:
         os.utime(path, (then, then), follow_symlinks=False)
 
@@ -140,7 +140,7 @@ def test_the_remedy_accepts_the_head(ws, sales):
 
 
 def test_the_remedies_work_on_the_command_line(ws, sales, capsys):
-    folder, tip = str(ws.place.path), sales.head
+    folder, tip = str(ws._location.path), sales.head
     set_head(sales, commits(sales)[0])
     ws.close()
     assert run(["-C", folder, "gc"]) == 1
@@ -159,7 +159,7 @@ def test_the_remedies_work_on_the_command_line(ws, sales, capsys):
 def test_a_head_is_put_back_only_where_all_before_it_is_here(ws, sales):
     tip, middle = sales.head, commits(sales)[-2]
     set_head(sales, commits(sales)[0])
-    (ws.place.folder("sales") / "blocks" / str(middle)).unlink()
+    (ws._location.folder("sales") / "blocks" / str(middle)).unlink()
     (problem,) = sales.verify().problems
     assert "not all" in problem.message
     assert "copy" in problem.remedy
@@ -214,7 +214,7 @@ def test_in_an_object_store(tmp_path, monkeypatch):
         first = ds.append(pa.table({"x": [1]}))
         tip = ds.append(pa.table({"x": [2]})).block
         before = objects(ds)
-        obstore.put(ws.place._client, "lake/datasets/sales/refs/head", str(first.block).encode())
+        obstore.put(ws._location._client, "lake/datasets/sales/refs/head", str(first.block).encode())
         assert kinds(ds.verify()) == ["rolled_back"]
         with pytest.raises(RolledBack):
             ws.gc(older_than=0)
@@ -228,8 +228,8 @@ def test_in_an_object_store(tmp_path, monkeypatch):
 
 def replace_folder(ws, name, other) -> None:
     ws.close()
-    shutil.rmtree(ws.place.folder(name))
-    shutil.copytree(ws.place.folder(other), ws.place.folder(name))
+    shutil.rmtree(ws._location.folder(name))
+    shutil.copytree(ws._location.folder(other), ws._location.folder(name))
 
 
 def test_another_dataset_under_the_name_is_reported(ws, sales):
@@ -253,7 +253,7 @@ def test_another_dataset_copied_over_it_can_be_undone(ws, sales):
     other.append(pa.table({"x": [7]}))
     whose, tip, before = sales.id, sales.head, objects(sales)
     ws.close()
-    shutil.copytree(ws.place.folder("other"), ws.place.folder("sales"), dirs_exist_ok=True)
+    shutil.copytree(ws._location.folder("other"), ws._location.folder("sales"), dirs_exist_ok=True)
     (problem,) = ws["sales"].verify().problems
     assert str(problem.kind) == "replaced"
     assert str(whose) in problem.message
@@ -279,11 +279,11 @@ def test_a_head_that_moved_on_elsewhere_is_fine(ws, sales, tmp_path):
     """Another machine, with an index of its own, writes to the same folder."""
     assert sales.verify().ok
     ws.close()
-    shutil.copytree(ws.place.private, tmp_path / "kept")
+    shutil.copytree(ws._location.private, tmp_path / "kept")
     ws["sales"].append(pa.table({"x": [5]}))
     ws.close()
-    shutil.rmtree(ws.place.private)
-    shutil.copytree(tmp_path / "kept", ws.place.private)
+    shutil.rmtree(ws._location.private)
+    shutil.copytree(tmp_path / "kept", ws._location.private)
     assert ws["sales"].verify().ok
     ws.gc(older_than=0)
 
@@ -300,17 +300,17 @@ def test_a_head_that_went_back_and_on_again_is_fine(sales):
 
 def test_a_dataset_made_anew_under_the_name_of_a_deleted_one_is_fine(ws, sales):
     ws.close()
-    shutil.rmtree(ws.place.folder("sales"))
+    shutil.rmtree(ws._location.folder("sales"))
     ws.create("sales").append(pa.table({"x": [1]}))
     assert ws.verify().ok
 
 
 def test_a_clone_by_force_is_meant(ws, sales, tmp_path):
     with tl.open(tmp_path / "there", create=True) as there:
-        clone = there.clone(ws.place.folder("sales"))
+        clone = there.clone(ws._location.folder("sales"))
         clone.append(pa.table({"x": [50]}))
         sales.append(pa.table({"x": [60]}))
-        there.clone(ws.place.folder("sales"), force=True)
+        there.clone(ws._location.folder("sales"), force=True)
         assert clone.verify().ok
         assert there.gc(older_than=0).skipped == {}
 
@@ -320,11 +320,11 @@ def test_a_clone_by_force_is_meant(ws, sales, tmp_path):
 
 def test_a_clone_knows_what_it_was_brought_up_to(ws, sales, tmp_path):
     with tl.open(tmp_path / "there", create=True) as there:
-        clone = there.clone(ws.place.folder("sales"))
+        clone = there.clone(ws._location.folder("sales"))
         tip = clone.head
         set_head(clone, commits(clone)[0])
         there.close()
-        shutil.rmtree(there.place.private)  # the index is lost
+        shutil.rmtree(there._location.private)  # the index is lost
         (problem,) = there["sales"].verify().problems
         assert (str(problem.kind), problem.block) == ("rolled_back", tip)
         with pytest.raises(RolledBack):
@@ -337,11 +337,11 @@ def test_a_clone_that_was_replaced_knows_whose_it_was(ws, sales, tmp_path):
     other = ws.create("other")
     other.append(pa.table({"x": [7]}))
     with tl.open(tmp_path / "there", create=True) as there:
-        there.clone(ws.place.folder("sales"))
+        there.clone(ws._location.folder("sales"))
         there.close()
-        shutil.rmtree(there.place.private)
-        shutil.rmtree(there.place.folder("sales"))
-        shutil.copytree(ws.place.folder("other"), there.place.folder("sales"))
+        shutil.rmtree(there._location.private)
+        shutil.rmtree(there._location.folder("sales"))
+        shutil.copytree(ws._location.folder("other"), there._location.folder("sales"))
         (problem,) = there["sales"].verify().problems
         assert str(problem.kind) == "replaced"
         assert str(sales.id) in problem.message
@@ -352,7 +352,7 @@ def test_a_clone_that_was_replaced_knows_whose_it_was(ws, sales, tmp_path):
 
 def test_an_update_heals_a_clone_that_was_rolled_back(ws, sales, tmp_path):
     with tl.open(tmp_path / "there", create=True) as there:
-        clone = there.clone(ws.place.folder("sales"))
+        clone = there.clone(ws._location.folder("sales"))
         set_head(clone, commits(clone)[0])
         assert kinds(clone.verify()) == ["rolled_back"]
         there.pull()
@@ -367,7 +367,7 @@ def test_a_head_that_was_kept_elsewhere(ws, sales):
     assert sales.verify(expected_head=sales.commit(tip)).ok
     set_head(sales, kept[1])
     ws.close()
-    shutil.rmtree(ws.place.private)  # nothing here knows better
+    shutil.rmtree(ws._location.private)  # nothing here knows better
     assert ws["sales"].verify().ok
     (problem,) = ws["sales"].verify(expected_head=str(tip)).problems
     assert str(problem.kind) == "rolled_back"
@@ -380,13 +380,13 @@ def test_a_head_that_was_kept_elsewhere(ws, sales):
 
 def test_a_source_without_the_expected_head_is_not_cloned(ws, sales, tmp_path, capsys):
     kept, tip = commits(sales), sales.head
-    place = ws.place.folder("sales")
+    place = ws._location.folder("sales")
     with tl.open(tmp_path / "there", create=True) as there:
         set_head(sales, kept[1])
         with pytest.raises(RolledBack):
             there.clone(place, expected_head=tip)
         assert "sales" not in there
-        folder = str(there.place.path)
+        folder = str(there._location.path)
         assert run(["-C", folder, "clone", str(place), "--expected-head", str(tip)]) == 1
         set_head(sales, tip)
         assert run(["-C", folder, "clone", str(place), "--expected-head", str(tip)]) == 0

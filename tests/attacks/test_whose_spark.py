@@ -85,23 +85,23 @@ def test_a_workspace_does_not_decide_where_its_data_goes(theirs, entered, propos
 def test_the_remedy_works_and_is_for_this_value_in_this_workspace(theirs, entered, tmp_path):
     propose(theirs, remote=THEIRS)
     with tl.open(theirs) as ws, pytest.raises(SettingNotConfirmed) as refused:
-        _ = ws.rooms.first
+        _ = ws._spark.first
     program, *words = shlex.split(refused.value.remedy.split("`")[1])
     assert program == "trueline"
     assert main(words) == 0
     with tl.open(theirs) as ws:
-        _ = ws.rooms.first
+        _ = ws._spark.first
     assert entered == [(None, Settings(remote=THEIRS))]
     propose(theirs, remote=THEIRS.replace("15002", "15003"))
     with tl.open(theirs) as ws, pytest.raises(SettingNotConfirmed):
-        _ = ws.rooms.first
+        _ = ws._spark.first
     propose(theirs, remote=THEIRS)
     theirs.rename(tmp_path / "elsewhere")
     with tl.open(tmp_path / "elsewhere") as ws:
         with pytest.raises(SettingNotConfirmed):
-            _ = ws.rooms.first
+            _ = ws._spark.first
         assert ws.config.trust("spark.remote") == THEIRS
-        _ = ws.rooms.first
+        _ = ws._spark.first
     assert len(entered) == 2
 
 
@@ -109,7 +109,7 @@ def test_who_sets_it_by_hand_has_confirmed_it(theirs, entered, home):
     with tl.open(theirs) as ws:
         ws.config.set("spark.remote", "sc://ours:1/;token=hunter2")
     with tl.open(theirs) as ws:
-        _ = ws.rooms.first
+        _ = ws._spark.first
     assert entered == [(None, Settings(remote="sc://ours:1/;token=hunter2"))]
     assert "hunter2" not in home.read_text(), "what was confirmed is kept without its key"
     assert home.stat().st_mode & 0o077 == 0
@@ -119,7 +119,7 @@ def test_who_sets_it_by_hand_has_confirmed_it(theirs, entered, home):
 def test_a_spark_on_this_machine_is_taken_without_asking(theirs, entered, master):
     propose(theirs, master=master)
     with tl.open(theirs) as ws:
-        _ = ws.rooms.first
+        _ = ws._spark.first
     assert entered == [(None, Settings(master=master))]
 
 
@@ -142,14 +142,14 @@ def test_the_user_decides_and_is_not_asked_about_what_was_proposed(theirs, enter
     for name, value in own.items():
         assert main(["config", "set", "--user", name, value]) == 0
     with tl.open(theirs) as ws:
-        _ = ws.rooms.first
+        _ = ws._spark.first
     assert entered == [(None, expected)]
 
 
 def test_a_call_comes_before_everything(theirs, entered):
     propose(theirs, remote=THEIRS)
     with tl.open(theirs, spark="local[1]") as ws:
-        _ = ws.rooms.first
+        _ = ws._spark.first
     assert entered == [("local[1]", Settings())]
 
 
@@ -164,20 +164,20 @@ def test_on_a_terminal_it_is_asked_about_once(theirs, entered, answer, is_used):
     asked = Terminal()
     with tc.use(tc.TerminalConsole(io.StringIO(), asked, Terminal(answer))), tl.open(theirs) as ws:
         if is_used:
-            _ = ws.rooms.first
+            _ = ws._spark.first
         else:
             with pytest.raises(SettingNotConfirmed):
-                _ = ws.rooms.first
+                _ = ws._spark.first
     assert THEIRS in asked.getvalue()
     assert [args[1].remote for args in entered] == [THEIRS] * is_used
     again = Terminal()
     with tc.use(tc.TerminalConsole(io.StringIO(), again, Terminal(""))), tl.open(theirs) as ws:
         if is_used:
-            _ = ws.rooms.first
+            _ = ws._spark.first
             assert again.getvalue() == ""
         else:
             with pytest.raises(SettingNotConfirmed):
-                _ = ws.rooms.first
+                _ = ws._spark.first
 
 
 def test_a_pipe_is_not_asked(theirs, entered):
@@ -188,7 +188,7 @@ def test_a_pipe_is_not_asked(theirs, entered):
         tl.open(theirs) as ws,
         pytest.raises(SettingNotConfirmed),
     ):
-        _ = ws.rooms.first
+        _ = ws._spark.first
     assert entered == []
 
 
@@ -236,7 +236,7 @@ def test_settings_of_the_user_keep_their_comments_and_what_was_confirmed(theirs,
 def test_a_wrong_value_in_the_environment_names_the_variable(theirs, monkeypatch):
     monkeypatch.setenv("TRUELINE_SPARK_MASTER", "everywhere")
     with tl.open(theirs) as ws, pytest.raises(ConfigError, match="TRUELINE_SPARK_MASTER"):
-        _ = ws.rooms.first
+        _ = ws._spark.first
 
 
 def test_a_user_without_a_home_has_no_settings_and_is_told_so_when_setting_one(theirs):

@@ -52,7 +52,7 @@ def stock(ws):
 
 
 def load(session, dataset, **options):
-    reader = session.read.format("trueline").option("workspace", str(dataset.workspace.place.path))
+    reader = session.read.format("trueline").option("workspace", dataset.workspace.location)
     with translated():
         return reader.option("dataset", dataset.name).options(**options).load()
 
@@ -126,7 +126,7 @@ def test_about_a_million_records_are_a_partition(session, ws):
 
 def test_errors_are_ours(session, sales, stock):
     with pytest.raises(DatasetNotFound):
-        session_load = session.read.format("trueline").option("workspace", str(sales.workspace.place.path))
+        session_load = session.read.format("trueline").option("workspace", sales.workspace.location)
         with translated():
             session_load.option("dataset", "sale").load()
     with pytest.raises(WorkspaceNotFound), translated():
@@ -155,7 +155,7 @@ def test_a_damaged_slice_is_named(session, sales):
 
 def test_a_batch_that_is_sent_again_finds_its_commit(session, ws):
     copy = ws.create("copy")
-    send = sink(ws.place.path, "copy", name="q")
+    send = sink(ws.location, "copy", name="q")
     frame = session.range(0, 10, 1, 2)
     send(frame, 0)
     send(frame, 0)
@@ -169,22 +169,22 @@ def test_a_batch_that_is_sent_again_finds_its_commit(session, ws):
 def test_a_batch_of_no_query_is_refused(session, ws):
     ws.create("copy")
     with pytest.raises(InputError) as caught:
-        sink(ws.place.path, "copy")(session.range(3), 0)
+        sink(ws.location, "copy")(session.range(3), 0)
     assert caught.value.code == "NoQuery"
 
 
 def test_a_sink_of_nowhere_is_refused_before_the_query_starts(ws):
     with pytest.raises(DatasetNotFound):
-        sink(ws.place.path, "nothing")
+        sink(ws.location, "nothing")
     with pytest.raises(InputError):
-        sink(ws.place.path, "nothing", name="a/b")
+        sink(ws.location, "nothing", name="a/b")
 
 
 # --- the stream, without a query ------------------------------------------------------------------
 
 
 def stream(dataset, **options):
-    given = {"workspace": str(dataset.workspace.place.path), "dataset": dataset.name} | options
+    given = {"workspace": dataset.workspace.location, "dataset": dataset.name} | options
     source = type("Registered", (TruelineSource,), {"nonce": lasting_nonce()})(given)
     with carried_out():
         return source.streamReader(source.schema())

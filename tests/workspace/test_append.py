@@ -320,7 +320,7 @@ def test_the_same_key_with_other_data_is_an_error(ds):
 def test_a_key_is_known_in_another_process_and_after_the_index_is_lost(ws, ds):
     first = ds.append(pa.table({"x": [1]}), idempotency_key="k1")
     ws.close()
-    ws.index_path("trades").unlink()
+    ws._index_path("trades").unlink()
     with tl.open(ws.location) as again:
         assert again["trades"].append(pa.table({"x": [1]}), idempotency_key="k1") == first
 

@@ -15,6 +15,7 @@ from tests.architecture import ROOT
 from tests.workspace.records import column
 from trueline.chain.chain import Chain
 from trueline.chain.store.open import open_store
+from trueline.errors import DatasetExists
 
 
 def killed(tmp_path, template, what, torn):
@@ -83,15 +84,47 @@ def test_an_append_killed_at_any_operation_leaves_the_old_head_or_the_new_one(tm
 
 def test_a_creation_killed_at_any_operation_leaves_nothing_or_the_dataset(tmp_path):
     tl.open(tmp_path / "ws", create=True).close()
-    outcomes = set()
-    for copy in killed(tmp_path, tmp_path / "ws", "create", "whole"):
+    outcomes, reserved = set(), 0
+    for number, copy in enumerate(killed(tmp_path, tmp_path / "ws", "create", "whole")):
         with tl.open(copy) as ws:
             there = "trades" in ws
             outcomes.add(there)
             assert [d.name for d in ws.datasets()] == ["trades"] * there
-            ds = ws.create("trades")
-            assert ds.info.blocks == 2
-            assert ds.append(pa.table({"x": [1]})).rows == 1
+            if there or number % 2:
+                ds = ws.create("trades")
+                assert ds.info.blocks == 2
+                assert ds.append(pa.table({"x": [1]})).rows == 1
+            else:
+                # The name is reserved or free; it is given back with what the creation left.
+                other = ws.create("other")
+                try:
+                    other.rename("trades")
+                except DatasetExists:
+                    reserved += 1
+                    ws.gc(older_than=0)
+                    other.rename("trades")
             ws.gc(older_than=0)
             assert ws.verify().ok
+            assert list(ws) == ["trades"]
     assert outcomes == {False, True}
+    assert reserved > 5
+
+
+@pytest.mark.parametrize("torn", ["whole", "torn"])
+def test_a_rename_killed_at_any_operation_leaves_the_old_name_or_the_new_one(tmp_path, torn):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        ws.create("trades").append(pa.table({"x": [1]}))
+    outcomes = set()
+    copies = killed(tmp_path, tmp_path / "ws", "rename", torn)
+    assert len(copies) > 5
+    for copy in copies:
+        with tl.open(copy) as ws:
+            (name,) = ws
+            outcomes.add(name)
+            assert column(ws[name], "x") == [1]
+            ws[name].rename("last")
+            assert list(ws) == ["last"]
+            assert ws["last"].append(pa.table({"x": [2]})).offsets == range(1, 2)
+            names = {path.name for path in (copy / "datasets").iterdir()}
+            assert names == {"trades", ".catalogue", ".catalogue.lock"}
+    assert outcomes == {"trades", "deals"}

@@ -138,18 +138,18 @@ def test_a_dataset_whose_head_is_lost_loses_nothing(ws, ds, tmp_path):
     for _ in range(2):
         with tl.open(ws.location) as again:
             assert again.gc(older_than=0).skipped == {"trades": "its head is missing"}
-        ws.index_path("trades").unlink(missing_ok=True)
+        ws._index_path("trades").unlink(missing_ok=True)
     assert sorted(path for path in folder.rglob("*") if path.parent.name in ("blocks", "data")) == before
 
 
 def unfinished(ws, name="half"):
     """What a creation leaves that died before its head was set."""
-    store = ws.place.store(name, durable=False)
+    store = ws._location.store(name, durable=False)
     with store.lease():
         store.put(Folder.BLOCKS, b"a seed")
         store.sync()
     store.close()
-    return ws.place.folder(name)
+    return ws._location.folder(name)
 
 
 def test_an_unfinished_dataset_is_not_there_and_is_removed_once_old(ws):
@@ -189,18 +189,18 @@ def test_a_creation_that_begins_while_its_folder_is_removed_is_put_back(ws, monk
     folder = unfinished(ws)
     age(folder)
     answers = iter([False, True])
-    monkeypatch.setattr(places, "_is_busy", lambda _: next(answers))
+    monkeypatch.setattr(places, "is_busy", lambda _: next(answers))
     assert ws.gc().unfinished == ()
     assert [path.name for path in folder.parent.iterdir()] == ["half"]
 
 
 def test_indexes_of_datasets_that_are_gone_are_removed(ws, ds):
-    index = ws.index_path("gone")
+    index = ws._index_path("gone")
     index.write_bytes(b"")
     os.utime(index, (1, 1))
     assert ws.gc().indexes == ("gone",)
     assert not index.exists()
-    assert ws.index_path("trades").exists()
+    assert ws._index_path("trades").exists()
 
 
 def test_tidying_beside_commits_loses_nothing(ws, ds):
@@ -235,7 +235,7 @@ def test_which_files_were_read_is_forgotten_with_the_dataset_and_with_its_source
     for name in ("kept", "turned", "gone"):
         ws.create(name, source=tmp_path / "inbox" / "*.csv")
     ws.pull()
-    folder = ws.place.private / "seen"
+    folder = ws._location.private / "seen"
     turned = ws["turned"].chain
     turned.append(*linked(turned.tail(), (DisablePollingSource(),), Instant.now()))
     ws["gone"].chain.close()

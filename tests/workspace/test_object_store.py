@@ -51,7 +51,7 @@ def test_indexes_lie_in_the_cache_and_keys_in_the_data_of_this_machine(url, tmp_
 
 def test_two_workspaces_do_not_share_what_is_private(url):
     with tl.open(url, create=True) as one, tl.open(url + "-two", create=True) as two:
-        assert one.index_path("x") != two.index_path("x")
+        assert one._index_path("x") != two._index_path("x")
         one.create("x").append(pa.table({"a": [1]}))
         two.create("x")
         assert two["x"].info.rows == 0
@@ -61,7 +61,7 @@ def test_a_relative_cache_home_counts_as_not_set(url, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     with tl.open(url, create=True) as ws:
-        assert ws.index_path("x").is_relative_to(tmp_path / "home" / ".cache")
+        assert ws._index_path("x").is_relative_to(tmp_path / "home" / ".cache")
 
 
 def test_gc_follows_all_refs_and_removes_leftovers(url):
@@ -71,27 +71,27 @@ def test_gc_follows_all_refs_and_removes_leftovers(url):
         store = ds.chain.store
         with store.lease():
             store.put(Folder.DATA, b"left")
-        half = ws.place.store("half", durable=True)
+        half = ws._location.store("half", durable=True)
         half.put(Folder.BLOCKS, b"a seed")
         half.close()
         assert ws.gc().objects == 0
         assert ws.gc().unfinished == ()
         assert "half" not in ws
-        assert ws.place.refs("trades") == ["head"]
+        assert ws._location.refs("trades") == ["head"]
         assert ws.verify().ok
         later = time.time() + 60
-        assert ws.place.remove_unfinished("half", later, dry_run=True)
-        assert list(ws.place.names()) == ["half", "trades"]
-        assert ws.place.remove_unfinished("half", later, dry_run=False)
-        assert list(ws.place.names()) == ["trades"]
-        assert not ws.place.remove_unfinished("trades", later, dry_run=False)
+        assert ws._location.remove_unfinished("half", later, dry_run=True)
+        assert list(ws._location.names()) == ["half", "trades"]
+        assert ws._location.remove_unfinished("half", later, dry_run=False)
+        assert list(ws._location.names()) == ["trades"]
+        assert not ws._location.remove_unfinished("trades", later, dry_run=False)
 
 
 def test_the_options_of_a_provider_reach_every_dataset(url):
     with serving() as server:
         with tl.open("s3://bucket/lake", create=True, **server.options) as ws:
             ws.create("trades").append(pa.table({"x": [1]}))
-            assert (list(ws), ws.place.refs("trades")) == (["trades"], ["head"])
+            assert (list(ws), ws._location.refs("trades")) == (["trades"], ["head"])
         with tl.open("s3://bucket/lake", **server.options) as ws:
             assert ws["trades"].append(pa.table({"x": [2]})).offsets == range(1, 2)
             assert ws.gc(older_than=0).objects == 0
@@ -106,7 +106,7 @@ def test_a_lost_head_is_noticed(url):
     with tl.open(url, create=True) as ws:
         ds = ws.create("trades")
         head = ds.append(pa.table({"x": [1]})).block
-        obstore.delete(ws.place._client, ws.place._key("datasets", "trades", "refs", "head"))
+        obstore.delete(ws._location._client, ws._location._key("datasets", "trades", "refs", "head"))
     with tl.open(url) as ws:
         assert "trades" in ws
         with pytest.raises(tl.errors.HeadMissing, match=head):

@@ -45,10 +45,10 @@ def test_a_workspace_has_one_room_whatever_is_done_in_it(opened, spark, entered)
         for _ in range(2):
             ws["sales"].append(spark.range(3).selectExpr("id as x"))
             assert ws.sql("select sum(x) as s from sales").to_arrow().num_rows == 1
-            assert ws["sales"].view().filter("x > 1").to_spark().sparkSession is ws.rooms.first.session
+            assert ws["sales"].view().filter("x > 1").to_spark().sparkSession is ws._spark.first.session
         (room,) = entered
         assert room.given is spark
-        assert ws.rooms.first is room
+        assert ws._spark.first is room
     assert room._made == [], "and on close it is left"
     assert spark.conf.getAll == before
     assert spark.range(2).count() == 2
@@ -65,7 +65,7 @@ def test_a_workspace_without_one_of_its_own_works_in_the_spark_of_the_frame(open
 
 def test_the_session_of_a_query_is_given_back_with_its_view(opened, spark):
     with opened(spark=spark) as ws:
-        room = ws.rooms.first
+        room = ws._spark.first
         alive = len(room._made)
         view = ws.sql("select x + 1 as y from sales")
         rest = view.select("y").limit(1)
@@ -110,13 +110,13 @@ def test_settings_say_where_spark_runs(opened, monkeypatch):
     room = SimpleNamespace(is_stopped=False, stop=lambda: None)
     monkeypatch.setattr(sessions, "enter", lambda *args: asked.append(args) or room)
     with opened() as ws:
-        assert ws.rooms.first is ws.rooms.first is room
+        assert ws._spark.first is ws._spark.first is room
         for name, value in (("master", "local[3]"), ("remote", "sc://host:15002"), ("driver.memory", "2g")):
             ws.config.set(f"spark.{name}", value)
     with opened() as ws:
-        _ = ws.rooms.first
+        _ = ws._spark.first
         room.is_stopped = True
-        _ = ws.rooms.first
+        _ = ws._spark.first
     assert asked == [
         (None, Settings()),
         (None, chosen := Settings(master="local[3]", remote="sc://host:15002", memory="2g")),
@@ -162,7 +162,7 @@ import sys, trueline as tl
 with tl.open(sys.argv[1], spark="local[1]") as ws:
     assert "pyspark" not in sys.modules
     assert ws.sql("select count(*) as n from sales").to_arrow()["n"].to_pylist() == [2]
-    print(ws.rooms.first.given.sparkContext.master)
+    print(ws._spark.first.given.sparkContext.master)
 """
 
 

@@ -108,7 +108,7 @@ def test_a_schema_that_cannot_be_hashed_portably_is_refused_before_anything_is_w
     with pytest.raises(NotPortable):
         ws.create("x", schema=pa.schema([("d", pa.duration("s"))]))
     assert "x" not in ws
-    assert not ws.place.exists("x")
+    assert not ws._location.exists("x")
 
 
 @pytest.mark.parametrize("column", ["offset", "op", "system_time"])
@@ -194,7 +194,7 @@ def test_a_manifest_may_ask_for_a_merge(ws):
 
 def test_the_private_key_is_kept_for_its_owner_alone(ws):
     ds = ws.create("x")
-    path = ws.place.keys / f"{ds.id.removeprefix('did:odf:')}.key"
+    path = ws._location.keys / f"{ds.id.removeprefix('did:odf:')}.key"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     from trueline.identity import DatasetKey
 
@@ -205,7 +205,7 @@ def test_a_creation_that_is_refused_leaves_no_key(ws):
     ws.create("x")
     with pytest.raises(SchemaError):
         ws.create("y", schema=pa.schema([("op", pa.int64())]))
-    assert len(list(ws.place.keys.iterdir())) == 1
+    assert len(list(ws._location.keys.iterdir())) == 1
 
 
 def test_schema_is_what_people_gave(ws):
@@ -266,7 +266,7 @@ def test_two_processes_that_create_the_same_dataset_get_the_same_one(tmp_path):
     assert len(ids) == 1
     with tl.open(tmp_path / "ws") as ws:
         assert ws["x"].id == ids.pop()
-        assert len(list(ws.place.keys.iterdir())) == 1
+        assert len(list(ws._location.keys.iterdir())) == 1
 
 
 def test_the_front_door_names_what_it_has():

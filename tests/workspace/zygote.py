@@ -1,4 +1,4 @@
-"""Appends (or creates) in copies of a workspace, each killed at another operation of its store.
+"""Appends (or creates, renames) in copies of a workspace, each killed at another operation on its files.
 
 Arguments: a folder of numbered copies, what to do, the first and the last number, `torn` or `whole`.
 A fork of this process works on each copy: the imports, which take most of a second, are done once.
@@ -18,12 +18,15 @@ def main() -> None:
     import trueline.dataset.append.append
     from tests.chain.store.watched import WatchedFiles, killing
     from trueline.chain.store import file as file_store
+    from trueline.chain.store import folders
+    from trueline.workspace import locations
 
     for at in range(int(first), int(last) + 1):
         child = os.fork()
         if child == 0:
             files = WatchedFiles()
             file_store.Files = lambda files=files: files
+            folders._FILES = locations._FILES = files
             ws = tl.open(f"{folder}/{at}")
             if what == "append":
                 ds = ws["trades"]
@@ -31,7 +34,13 @@ def main() -> None:
                 files.forget()
                 files.before = killing(at, torn=torn == "torn").before
                 ds.append(pa.table({"x": [100]}), idempotency_key="k")
+            elif what == "rename":
+                ds = ws["trades"]
+                files.forget()
+                files.before = killing(at, torn=torn == "torn").before
+                ds.rename("deals")
             else:
+                files.forget()
                 files.before = killing(at, torn=torn == "torn").before
                 ws.create("trades")
             os._exit(0)

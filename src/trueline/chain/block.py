@@ -244,7 +244,7 @@ class Block(Record):
 
         return block_from_dict(value)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return the JSON form; what is absent is left out."""
         from trueline.chain.text import to_dict
 

@@ -42,6 +42,7 @@ COMMANDS = {
     "export": "read:export",
     "verify": "maintain:verify",
     "gc": "maintain:gc",
+    "rename": "maintain:rename",
     "drop-data": "transfer:drop_data",
     "push": "transfer:push",
     "clone": "transfer:clone",

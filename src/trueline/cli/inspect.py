@@ -85,7 +85,8 @@ def status(
     Head, rows, age of the last commit, state of the index, commits in flight.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        found = [_condition(workspace[name]) for name in names or list(workspace)]
+        datasets = [workspace[name] for name in names] if names else workspace.datasets()
+        found = [_condition(dataset) for dataset in datasets]
 
         def render(shown: Console) -> None:
             if not found:
@@ -151,7 +152,8 @@ def log(
 ) -> None:
     """Show commits, newest first."""
     with session(context, directory, json) as here, here.workspace() as workspace:
-        datasets = [opened(workspace, name) for name in names or list(workspace)]
+        every: list[Opened] = [] if names else [(dataset, None) for dataset in workspace.datasets()]
+        datasets = [opened(workspace, name) for name in names or ()] or every
         if blocks:
             _log_blocks(here.console, datasets, number)
         else:

@@ -59,7 +59,8 @@ def verify(
         if accept_head:
             workspace[(names or [""])[0]].accept_head()
         bounds = {"after": after, "upto": upto, "replay": replay, "expected_head": expected_head}
-        found = [_proof(here.console, workspace[name], bounds) for name in names or list(workspace)]
+        datasets = [workspace[name] for name in names] if names else workspace.datasets()
+        found = [_proof(here.console, dataset, bounds) for dataset in datasets]
         ok = all(each["ok"] for each in found)
 
         def render(shown: Console) -> None:
@@ -174,6 +175,27 @@ def gc(
             },
             render,
         )
+
+
+@examples(
+    "trueline rename sales orders",
+)
+def rename(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    new: Annotated[str, typer.Argument(help="What it is to be called.")],
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Give a dataset another name.
+
+    Its folder, its id and all its commits stay; datasets that are computed from it follow.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        dataset = workspace[name]
+        dataset.rename(new)
+        answer = {"dataset": new, "was": name, "id": str(dataset.id)}
+        here.console.answer(answer, lambda shown: shown.say(f"{name} is now called {new}", "good"))
 
 
 @examples(

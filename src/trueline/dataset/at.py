@@ -24,21 +24,22 @@ Tags: TypeAlias = Callable[[str], Multihash | None]
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ].*")
 _OFFSET: Final = re.compile(r"offset:(\d{1,19})")
-_HELP: Final = "give a commit, a hash, a tag, a date (2026-11-13), a time with its zone, or offset:N"
+_HELP: Final = "give a commit, a hash, a tag, a date (2026-11-13), a time with its zone, offset:N or head"
 HEAD: Final = "head"
 
 
-def resolve(chain: Chain, at: Any, tags: Tags | None = None) -> Position:
-    """Return the commit end that `at` names; None is the newest.
+def resolve(chain: Chain, at: Any, tags: Tags | None = None, *, inside: bool = False) -> Position:
+    """Return the commit end that `at` names; None and "head" are the newest.
 
     A day means its end (UTC), a moment the last commit recorded by then, a
     number the commit whose last record has that offset. A tag comes before
-    a hash that is written the same.
+    a hash that is written the same. With `inside` a hash may also name a
+    block that is not the end of its commit.
     """
     tail = chain.tail()
     if tail is None:
         raise InputError(f"{chain.store.location} has no commits", remedy="append something first")
-    if at is None:
+    if at is None or (isinstance(at, str) and at.strip() == HEAD):
         return _standing(_end_before(chain, _entry(chain, tail.head)))
     if isinstance(at, Position):
         at = at.block
@@ -51,14 +52,14 @@ def resolve(chain: Chain, at: Any, tags: Tags | None = None) -> Position:
     if isinstance(at, Instant):
         return _by_time(chain, at, at)
     if isinstance(at, str) and not isinstance(at, Multihash):
-        return _by_text(chain, at.strip(), tags)
-    return _by_hash(chain, at)
+        return _by_text(chain, at.strip(), tags, inside=inside)
+    return _by_hash(chain, at, inside=inside)
 
 
-def _by_text(chain: Chain, text: str, tags: Tags | None) -> Position:
+def _by_text(chain: Chain, text: str, tags: Tags | None, *, inside: bool) -> Position:
     tagged = tags(text) if tags is not None else tag_of(chain, text)
     if tagged is not None:
-        return _by_hash(chain, tagged)
+        return _by_hash(chain, tagged, inside=inside)
     if _DAY.fullmatch(text):
         try:
             day = date.fromisoformat(text)
@@ -69,7 +70,7 @@ def _by_text(chain: Chain, text: str, tags: Tags | None) -> Position:
         return _by_time(chain, Instant.parse(text), text)
     if match := _OFFSET.fullmatch(text):
         return _by_offset(chain, int(match[1]))
-    return _by_hash(chain, text)
+    return _by_hash(chain, text, inside=inside)
 
 
 def tag_of(chain: Chain, text: str) -> Multihash | None:
@@ -101,9 +102,9 @@ def _by_time(chain: Chain, moment: Instant, given: object) -> Position:
     return _standing(entry)
 
 
-def _by_hash(chain: Chain, given: Any) -> Position:
+def _by_hash(chain: Chain, given: Any, *, inside: bool) -> Position:
     entry = _entry(chain, position(chain, given))
-    if not entry.is_end:
+    if not entry.is_end and not inside:
         end = _end_after(chain, entry)
         raise InputError(
             f"block {entry.hash.short} is inside a commit of several parts",

@@ -101,7 +101,7 @@ class Commit:
             chain=chain,
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return it as plain values, for programs."""
         return {
             "dataset": self.dataset,

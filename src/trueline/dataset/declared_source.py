@@ -268,6 +268,6 @@ def to_read(reader: Reader) -> ReadStep:
 
     step = reader.to_read_step()
     kinds = {kind.KIND: kind for kind in (ReadCsv, ReadNdJson, ReadParquet)}
-    read: Any = record_from_dict(step, kinds[step["kind"]], "read")
+    read: Any = record_from_dict(step, kinds[str(step["kind"])], "read")
     found: ReadStep = read
     return found

@@ -142,7 +142,7 @@ class ReadStats:
                 mine += [name for name in theirs if name not in mine]
         return total
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Plain values, for JSON."""
         return asdict(self)
 

@@ -243,7 +243,7 @@ class CsvReader(Reader):
                 passed = passed[-1:]
         return None, iter(passed)
 
-    def to_read_step(self) -> dict[str, Any]:
+    def to_read_step(self) -> dict[str, object]:
         step = {theirs: getattr(self, ours) for theirs, ours in _STEP.items()}
         if len(self.nulls) == 1:
             step["nullValue"] = self.nulls[0]

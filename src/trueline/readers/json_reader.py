@@ -125,7 +125,7 @@ class JsonReader(Reader):
                     break
         return guessed(sample, known, lambda values: _guess(values, self.rules))
 
-    def to_read_step(self) -> dict[str, Any]:
+    def to_read_step(self) -> dict[str, object]:
         step = {theirs: getattr(self, ours) for theirs, ours in _STEP.items()}
         return {"kind": "NdJson", **{name: value for name, value in step.items() if value is not None}}
 

@@ -140,7 +140,7 @@ class ParquetReader(Reader):
                 for part in _small(batch):
                     yield _piece(part, wanted, stats)
 
-    def to_read_step(self) -> dict[str, Any]:
+    def to_read_step(self) -> dict[str, object]:
         return {"kind": "Parquet"}
 
     @classmethod

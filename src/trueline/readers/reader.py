@@ -37,11 +37,11 @@ class Reader(ABC):
             Reader._kinds[cls.kind] = cls
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """All options, as JSON has them."""
         return {each.name: _plain(getattr(self, each.name)) for each in fields(self)}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The reader as plain values, options that are not the default only."""
         usual = {each.name: _plain(each.default) for each in fields(self)}
         return {"kind": self.kind, **{k: v for k, v in self.options.items() if v != usual[k]}}
@@ -113,7 +113,7 @@ class Reader(ABC):
         return None
 
     @abstractmethod
-    def to_read_step(self) -> dict[str, Any]:
+    def to_read_step(self) -> dict[str, object]:
         """The reader as an Open Data Fabric `ReadStep`; it has fields for some of the options only."""
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -117,7 +117,7 @@ class TextReader(Reader):
                 bad.append(BadColumn(field.name, np.flatnonzero(found.bad), partial(_text, cells)))
         return Piece(table_of(arrays, schema, len(cells)), bad, lambda rows: rows + block.line)
 
-    def to_read_step(self) -> dict[str, Any]:
+    def to_read_step(self) -> dict[str, object]:
         raise InputError(
             "Open Data Fabric has no source of plain text",
             remedy="use csv with one column, or append the files",

@@ -161,7 +161,7 @@ class Recording:
         """What there is to draw."""
         return Timeline(tuple(self.steps), self.pieces, self.seconds, self.left_out)
 
-    def trace(self) -> dict[str, Any]:
+    def trace(self) -> dict[str, object]:
         """Return a document in the trace format of Chrome, for `chrome://tracing` or Perfetto."""
         return trace_of(self.timeline)
 

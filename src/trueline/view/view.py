@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 import pyarrow as pa
 
@@ -284,7 +284,13 @@ class View(Verbs):
             session = self._spark()
         return engine().frame(self, session)
 
-    def rows(self, of: type[T] | None = None) -> Iterator[Any]:
+    @overload
+    def rows(self, of: None = None) -> Iterator[dict[str, object]]: ...
+
+    @overload
+    def rows(self, of: type[T]) -> Iterator[T]: ...
+
+    def rows(self, of: type[T] | None = None) -> Iterator[T] | Iterator[dict[str, object]]:
         """Yield the rows as dictionaries, or as objects of a class that is checked first (view:C119)."""
         from trueline.view.sources.python import rows
 

@@ -11,72 +11,40 @@ from typing import TYPE_CHECKING, Any
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema
-from trueline.chain.events import (
-    AddPushSource,
-    DatasetKind,
-    DisablePollingSource,
-    DisablePushSource,
-    Seed,
-    SetAttachments,
-    SetDataSchema,
-    SetInfo,
-    SetLicense,
-    SetPollingSource,
-    SetTransform,
-    SetVocab,
-)
+from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Tail
-from trueline.chain.index import Index
-from trueline.chain.index_rows import Damaged, Unusable
 from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
-from trueline.dataset.at import position
+from trueline.dataset.at import At, resolve
 from trueline.dataset.columns import Column, columns_of
-from trueline.dataset.commit import Commit, commit_at, commits, joined
+from trueline.dataset.commit import Commit, commit_at, commits
 from trueline.dataset.declared_source import shown
-from trueline.dataset.definition import lateness_shown, merge_of
 from trueline.dataset.lost_head import head_missing
-from trueline.errors import CorruptionError, InputError, StoreError
+from trueline.errors import CorruptionError, InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
-from trueline.workspace.info import Health, Info
 
 if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.dataset.append.intake import AppendRequest
-    from trueline.dataset.read import At
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
     from trueline.view import View
     from trueline.view.export import Exported
+    from trueline.workspace.info import Health, Info
     from trueline.workspace.transfer.origin import Origin
     from trueline.workspace.transfer.report import Transferred
     from trueline.workspace.workspace import Workspace
-
-_METADATA = (
-    Seed,
-    SetVocab,
-    SetInfo,
-    SetLicense,
-    SetAttachments,
-    SetDataSchema,
-    SetTransform,
-    SetPollingSource,
-    AddPushSource,
-    DisablePushSource,
-    DisablePollingSource,
-)
-# Looking metadata up one by one beats walking the chain while there is little of it.
-_FEW = 64
 
 
 class Dataset:
     """A dataset, by its name in a workspace; it always shows the newest commit."""
 
-    def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Inside) -> None:
+    def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Inside, folder: str) -> None:
         self.name = name
         self.chain = chain
+        self._folder = folder  # what it is kept under, whatever it is called
         self._workspace = workspace
         self._index = index
         self._writing = threading.Lock()
@@ -128,59 +96,28 @@ class Dataset:
         transform = self._tail.transform
         if transform is None:
             return ()
-        known = {str(other.id): other.name for other in self._workspace.datasets()}
+        known = self._workspace._names_by_id()
         return tuple(known.get(source.dataset_ref, source.dataset_ref) for source in transform.inputs)
 
     @property
     def info(self) -> Info:
         """Its head, rows, schema and more, found by a few block reads whatever the length of the chain."""
-        tail = self._tail
-        seed = self.chain.entry_number(0)
-        described = self.chain.newest(SetInfo)
-        new = tail.data.new_data if tail.data else None
-        return Info(
-            name=self.name,
-            kind=self.kind,
-            id=tail.dataset_id,
-            head=tail.head,
-            rows=tail.next_offset,
-            commits=self._count_commits(tail),
-            blocks=tail.sequence_number + 1,
-            created=self.chain.block(seed.hash).system_time if seed else tail.system_time,
-            updated=tail.system_time,
-            watermark=tail.watermark,
-            lateness=lateness_shown(self.chain),
-            event_time=tail.vocab.event_time_column,
-            merge=merge_of(tail),
-            sources=(*tail.push, *([shown(tail.polling.fetch)] if tail.polling else [])),
-            description=described.event.description
-            if described and isinstance(described.event, SetInfo)
-            else None,
-            last_slice_bytes=new.size if new else 0,
-            location=self.chain.store.location,
-        )
+        from trueline.workspace.info import info_of
+
+        return info_of(self)
 
     def health(self) -> Health:
         """Say whether the index is at the head, and whether a commit is in flight."""
-        try:
-            since = self.chain.store.oldest_lease()
-        except StoreError:
-            since = None  # a place that cannot be written has no commits in flight
-        return Health(self._index_state(), since)
+        from trueline.workspace.info import health_of
 
-    def _index_state(self) -> str:
-        if not self._index.exists():
-            return "to be built"
-        peek = Index(self._index)
-        try:
-            tip = peek.tip()
-            return "up to date" if tip is not None and tip.hash == self.chain.head else "behind"
-        except Damaged:
-            return "to be rebuilt"
-        except Unusable:
-            return "in memory: its folder cannot be written"
-        finally:
-            peek.close()
+        return health_of(self)
+
+    def rename(self, name: str) -> None:
+        """Give it another name in its workspace; what refers to it by id, and who has it open, go on.
+
+        A name that another dataset has, or has but for case, is refused. The folder stays.
+        """
+        self._workspace._rename(self, name)
 
     # --- adding -------------------------------------------------------------------
 
@@ -230,7 +167,7 @@ class Dataset:
         from trueline.dataset.append.intake import is_frame
 
         # Work on the rows of a Spark frame is done where they are, other work in this process.
-        tasks = self._workspace.rooms.tasks_for(request.data) if is_frame(request.data) else None
+        tasks = self._workspace._spark.tasks_for(request.data) if is_frame(request.data) else None
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             return append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
@@ -248,7 +185,7 @@ class Dataset:
             raise InputError(
                 f"dataset {self.name!r} {kind}", remedy="there is nothing to confirm", code="NoSource"
             )
-        confirm(self._workspace.place, tail.dataset_id, tail.polling)
+        confirm(self._workspace._location, tail.dataset_id, tail.polling)
         return shown(tail.polling.fetch)
 
     # --- reading ------------------------------------------------------------------
@@ -257,8 +194,8 @@ class Dataset:
         """View the current rows: all records, or for keyed datasets the newest of each key, in key order.
 
         `at` is a commit, a hash or part of one, an aware datetime, a date (its
-        end, UTC), a tag, or the offset a commit ends at; None is the newest
-        commit. The view stays at that commit. With `system` the columns of the
+        end, UTC), a tag, or the offset a commit ends at; None or "head" is the
+        newest commit. The view stays at that commit. With `system` the columns of the
         system are shown too.
         """
         from trueline.dataset.read import view_of
@@ -282,7 +219,7 @@ class Dataset:
 
         return self._at_home(diff_of(self.name, self._present, a, b))
 
-    def get(self, key: object, at: At = None) -> dict[str, Any] | None:
+    def get(self, key: object, at: At = None) -> dict[str, object] | None:
         """Return the current row of a key, None if there is none.
 
         The key is a value, a tuple of values, or values by column; a dataset
@@ -310,19 +247,16 @@ class Dataset:
         """Iterate over the blocks with their names, newest first, from `at` backwards."""
         if at is None:
             return self.chain.walk(self.head)
-        from trueline.dataset.read import resolve
-
         return self.chain.walk(resolve(self._present, at).block)
 
-    def commit(self, position_: str) -> Commit:
-        """Return the commit a hash, its beginning or its end (the short form) names."""
-        _ = self._tail
-        return commit_at(self.name, self.chain, position(self.chain, position_))
+    def commit(self, at: At = None) -> Commit:
+        """Return a commit: the newest, or the one that `at` names; any block of it will do."""
+        return commit_at(self.name, self._present, resolve(self.chain, at, inside=True).block)
 
     def verify(
         self,
-        after: str | Commit | None = None,
-        upto: str | Commit | None = None,
+        after: At = None,
+        upto: At = None,
         replay: bool = True,
         progress: Progress | None = None,
         *,
@@ -344,14 +278,14 @@ class Dataset:
         except CorruptionError as error:
             lost = Problem(ProblemKind.CORRUPT, f"{self.name}: {error.problem}", error.remedy)
             return Report(problems=(lost,))
-        bounds = [None if place is None else position(self.chain, place) for place in (after, upto)]
+        start = None if after is None else resolve(self.chain, after, inside=True).block
         # Blocks added meanwhile are not part of the question.
-        end = bounds[1] if bounds[1] is not None else self.head
-        report = verify_blocks(self.chain, bounds[0], end, progress)
+        end = self.head if upto is None else resolve(self.chain, upto, inside=True).block
+        report = verify_blocks(self.chain, start, end, progress)
         if report.ok:
             from trueline.dataset.verify import verify_data
 
-            report += verify_data(self.chain, bounds[0], end, progress=progress)
+            report += verify_data(self.chain, start, end, progress=progress)
         report += Report(problems=head_problems(self, expected))
         named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
         return replace(report, problems=named)
@@ -411,7 +345,7 @@ class Dataset:
         """Where it was cloned from, None if it was not."""
         from trueline.workspace.transfer.origin import origin_of
 
-        found = origin_of(self._workspace.place, self.name)
+        found = origin_of(self._workspace._location, self._folder)
         return found if found is not None and found.head is not None else None
 
     def push(self, url: str | os.PathLike[str], *, force: bool = False, **options: Any) -> Transferred:
@@ -428,7 +362,7 @@ class Dataset:
 
     def _at_home(self, view: View) -> View:
         """A view that goes to the Spark of the workspace, where it goes to one."""
-        return type(view)(view.node, self._workspace.rooms.session)
+        return type(view)(view.node, self._workspace._spark.session)
 
     @property
     def _present(self) -> Chain:
@@ -452,20 +386,6 @@ class Dataset:
     def _hidden(self, tail: Tail) -> tuple[str, ...]:
         names = tail.vocab.names
         return names if tail.vocab.event_time_column is None else names[:3]
-
-    def _count_commits(self, tail: Tail) -> int:
-        """The index counts every block of metadata as a commit end; those joined to the next are not."""
-        entry = self.chain.entry(tail.head)
-        assert entry is not None
-        count = entry.commits
-        for nth in range(_FEW):
-            block = self.chain.newest(*_METADATA, nth=nth, upto=tail.head)
-            if block is None:
-                return count
-            following = self.chain.entry_number(block.sequence_number + 1)
-            if following is not None and joined(block, self.chain.block(following.hash)):
-                count -= 1
-        return sum(1 for _ in commits(self.name, self.chain.walk(tail.head)))
 
     def __repr__(self) -> str:
         return f"<Dataset {self.name} in {self._workspace.location}>"

@@ -59,19 +59,21 @@ class Swept:
 
 def sweep(workspace: Workspace, older_than: float, dry_run: bool) -> Swept:
     """Tidy every dataset; one whose head is lost loses nothing, and one rolled back stops all of it."""
-    for name in workspace:
-        if workspace[name].chain.store.head() is not None:
-            refuse_rollback(workspace[name])
+    datasets = workspace.datasets()
+    for dataset in datasets:
+        if dataset.chain.store.head() is not None:
+            refuse_rollback(dataset)
     now = time.time()
     collected: dict[str, Collected] = {}
     skipped: dict[str, str] = {}
-    for name in workspace:
-        dataset = workspace[name]
+    for dataset in datasets:
         if dataset.chain.store.head() is None:
-            skipped[name] = "its head is missing"
+            skipped[dataset.name] = "its head is missing"
             continue
-        collected[name] = sweep_dataset(dataset, older_than, dry_run=dry_run)
+        collected[dataset.name] = sweep_dataset(dataset, older_than, dry_run=dry_run)
     unfinished = _unfinished(workspace, now - older_than, dry_run)
+    if not dry_run:
+        workspace._catalogue.sweep(now - older_than)
     indexes = _stale_indexes(workspace, now - older_than, dry_run)
     seen = _stale_seen(workspace, now - older_than, dry_run)
     return Swept(collected, unfinished, indexes, seen, skipped, dry_run)
@@ -93,7 +95,7 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
     removals = removals_of(dataset.chain)
     reached: dict[Folder, set[Multihash]] = {folder: set() for folder in Folder}
     seen: set[Multihash] = set()
-    for ref in workspace.place.refs(dataset.name):
+    for ref in workspace._location.refs(dataset._folder):
         head = store.head(ref)
         if head is None:
             continue
@@ -109,16 +111,20 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
 
 def _unfinished(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
     """Remove folders in which a creation died before its head was set."""
-    present = set(workspace)
-    found = [name for name in workspace.place.names() if name not in present]
-    return tuple(name for name in found if workspace.place.remove_unfinished(name, before, dry_run=dry_run))
+    place, present = workspace._location, _by_folder(workspace)
+    found = [folder for folder in place.names() if folder not in present]
+    return tuple(folder for folder in found if place.remove_unfinished(folder, before, dry_run=dry_run))
+
+
+def _by_folder(workspace: Workspace) -> dict[str, Dataset]:
+    return {dataset._folder: dataset for dataset in workspace.datasets()}
 
 
 def _stale_indexes(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
     """Remove indexes of datasets that are no longer there."""
     removed = []
-    names = set(workspace.place.names())
-    folder = workspace.place.inside(workspace.index_path("x").parent)
+    names = set(workspace._location.names())
+    folder = workspace._location.inside(workspace._index_path("x").parent)
     for name in _stems(folder, ".sqlite", before):
         if name not in names:
             removed.append(name)
@@ -142,20 +148,21 @@ def _stems(folder: Inside, suffix: str, before: float) -> list[str]:
 def _stale_seen(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:
     """Remove what is remembered of files read for datasets that are gone, or poll no folder any more."""
     removed = []
-    folder = workspace.place.inside(seen_path(workspace.place.private, "x").parent)
+    datasets = _by_folder(workspace)
+    folder = workspace._location.inside(seen_path(workspace._location.private, "x").parent)
     for name in _stems(folder, ".json", before):
-        if not _polls_files(workspace, name):
+        if not _polls_files(datasets.get(name)):
             removed.append(name)
             if not dry_run:
                 (folder / f"{name}.json").unlink(missing_ok=True)
     return tuple(removed)
 
 
-def _polls_files(workspace: Workspace, name: str) -> bool:
-    if name not in workspace:
+def _polls_files(dataset: Dataset | None) -> bool:
+    if dataset is None:
         return False
     try:
-        tail = workspace[name].chain.tail()
+        tail = dataset.chain.tail()
     except CorruptionError:
         return True  # not to be judged now
     return tail is not None and tail.polling is not None and isinstance(tail.polling.fetch, FetchFilesGlob)

@@ -3,11 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Final
 
+from trueline.chain.events import (
+    AddPushSource,
+    DisablePollingSource,
+    DisablePushSource,
+    Seed,
+    SetAttachments,
+    SetDataSchema,
+    SetInfo,
+    SetLicense,
+    SetPollingSource,
+    SetTransform,
+    SetVocab,
+)
+from trueline.chain.head_state import Tail
+from trueline.chain.index import Index
+from trueline.chain.index_rows import Damaged, Unusable
 from trueline.chain.instant import Instant
+from trueline.dataset.commit import commits, joined
+from trueline.dataset.declared_source import shown
+from trueline.dataset.definition import lateness_shown, merge_of
+from trueline.errors import StoreError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
+
+if TYPE_CHECKING:
+    from trueline.workspace.dataset import Dataset
+
+_METADATA: Final = (
+    Seed,
+    SetVocab,
+    SetInfo,
+    SetLicense,
+    SetAttachments,
+    SetDataSchema,
+    SetTransform,
+    SetPollingSource,
+    AddPushSource,
+    DisablePushSource,
+    DisablePollingSource,
+)
+# Looking metadata up one by one beats walking the chain while there is little of it.
+_FEW: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +71,7 @@ class Info:
     last_slice_bytes: int
     location: str
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Return it as plain values, for programs."""
         values = {name: getattr(self, name) for name in self.__slots__}
         moments = {
@@ -48,3 +87,72 @@ class Health:
 
     index: str
     in_flight_since: float | None
+
+
+def info_of(dataset: Dataset) -> Info:
+    """Say where a dataset stands, by a few block reads whatever the length of the chain."""
+    tail, chain = dataset._tail, dataset.chain
+    seed = chain.entry_number(0)
+    described = chain.newest(SetInfo)
+    new = tail.data.new_data if tail.data else None
+    return Info(
+        name=dataset.name,
+        kind=dataset.kind,
+        id=tail.dataset_id,
+        head=tail.head,
+        rows=tail.next_offset,
+        commits=_count_commits(dataset, tail),
+        blocks=tail.sequence_number + 1,
+        created=chain.block(seed.hash).system_time if seed else tail.system_time,
+        updated=tail.system_time,
+        watermark=tail.watermark,
+        lateness=lateness_shown(chain),
+        event_time=tail.vocab.event_time_column,
+        merge=merge_of(tail),
+        sources=(*tail.push, *([shown(tail.polling.fetch)] if tail.polling else [])),
+        description=described.event.description
+        if described and isinstance(described.event, SetInfo)
+        else None,
+        last_slice_bytes=new.size if new else 0,
+        location=chain.store.location,
+    )
+
+
+def _count_commits(dataset: Dataset, tail: Tail) -> int:
+    """The index counts every block of metadata as a commit end; those joined to the next are not."""
+    chain = dataset.chain
+    entry = chain.entry(tail.head)
+    assert entry is not None
+    count = entry.commits
+    for nth in range(_FEW):
+        block = chain.newest(*_METADATA, nth=nth, upto=tail.head)
+        if block is None:
+            return count
+        following = chain.entry_number(block.sequence_number + 1)
+        if following is not None and joined(block, chain.block(following.hash)):
+            count -= 1
+    return sum(1 for _ in commits(dataset.name, chain.walk(tail.head)))
+
+
+def health_of(dataset: Dataset) -> Health:
+    """Say how the index stands against the head, and whether a commit is in flight."""
+    try:
+        since = dataset.chain.store.oldest_lease()
+    except StoreError:
+        since = None  # a place that cannot be written has no commits in flight
+    return Health(_index_state(dataset), since)
+
+
+def _index_state(dataset: Dataset) -> str:
+    if not dataset._index.exists():
+        return "to be built"
+    peek = Index(dataset._index)
+    try:
+        tip = peek.tip()
+        return "up to date" if tip is not None and tip.hash == dataset.chain.head else "behind"
+    except Damaged:
+        return "to be rebuilt"
+    except Unusable:
+        return "in memory: its folder cannot be written"
+    finally:
+        peek.close()

@@ -1,31 +1,29 @@
-"""Where a workspace keeps its things: in a folder, or below an object-store URL."""
+"""Where a workspace keeps its things: in a folder, or (`url_location`) below an object-store URL."""
 
 from __future__ import annotations
 
-import hashlib
+import errno
 import os
 import re
 import stat
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from trueline.chain.store.file import FileStore
-from trueline.chain.store.files import make_folders, refusal
+from trueline.chain.store.files import Files, make_folders, refusal
 from trueline.chain.store.folders import Inside, remove_tree
 from trueline.chain.store.leases import is_private
-from trueline.chain.store.open import below, open_store
 from trueline.chain.store.options import nested
 from trueline.chain.store.store import Folder, Store, check_ref
-from trueline.errors import BadName, ConfigError, InputError, StoreError
+from trueline.errors import BadName, CatalogueDamaged, InputError, StoreError
 from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.workspace import config
 from trueline.workspace.names import check_name, is_name
 
-T = TypeVar("T")
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
 # Names of `open` and `clone` that are not options of a provider.
@@ -34,12 +32,35 @@ DATASETS: Final = "datasets"
 PRIVATE: Final = ".trueline"
 # Beside the datasets, so that they go where the datasets go; no dataset can have such a name.
 ORIGINS: Final = ".origins"
+CATALOGUE: Final = ".catalogue"
+_CATALOGUE_LOCK: Final = ".catalogue.lock"
+_CATALOGUE_STAGED: Final = ".catalogue.new"
+_FILES: Final = Files()
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The bytes of the catalogue (None if there is none), and what a store tells their version by."""
+
+    raw: bytes | None
+    version: Any = None
+
+
+def catalogue_damaged(path: str, how: str) -> CatalogueDamaged:
+    """The error of a catalogue that cannot be relied on; names are not guessed, rows would go astray."""
+    return CatalogueDamaged(
+        f"{path}, the catalogue of names, is damaged: {how}",
+        remedy="restore it from a copy; or remove it: it is made again, "
+        "and each dataset has the name of its folder",
+        path=path,
+    )
 
 
 class Place(Protocol):
     """What a workspace asks of the place it is in."""
 
     location: str
+    catalogue: str  # where the catalogue is, for people
     private: Path  # a local folder for what can be rebuilt: indexes
     keys: Path  # a local folder for what cannot: private keys
 
@@ -67,6 +88,12 @@ class Place(Protocol):
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         """Remove what a creation that died left before a time; True if there was such."""
 
+    def read_catalogue(self) -> Kept:
+        """Return the catalogue of names as it is."""
+
+    def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+        """Replace the catalogue durably if it is still what was `kept`; False if it is not."""
+
     def read_origin(self, name: str) -> bytes | None:
         """Return what is kept of where a dataset came from, None if nothing is."""
 
@@ -81,6 +108,8 @@ def place_of(path: str | os.PathLike[str], **options: Any) -> Place:
         raise InputError(f"{path!r} is not a path", remedy="give a folder or an object-store URL")
     parts = urlsplit(text) if _URL.match(text) else None
     if parts is not None and parts.scheme.lower() != "file":
+        from trueline.workspace.url_location import UrlPlace
+
         return UrlPlace(text, options)
     if options:
         raise InputError(
@@ -109,15 +138,13 @@ def folder_of(place: Place) -> Path | None:
     return place.path if isinstance(place, FolderPlace) else None
 
 
-# --- a folder -----------------------------------------------------------------
-
-
 class FolderPlace:
     """A workspace in a folder; private things are in `.trueline/`."""
 
     def __init__(self, path: Path) -> None:
         self.path = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 (resolve() would follow links)
         self.location = str(self.path)
+        self.catalogue = str(self.path / DATASETS / CATALOGUE)
         self.private = self.path / PRIVATE
         self.keys = self.private / "keys"
 
@@ -140,8 +167,16 @@ class FolderPlace:
     def names(self) -> Iterator[str]:
         with _refusing("list", self.path / DATASETS):
             found = self._datasets.listing()
-        kinds = (stat.S_IFDIR, stat.S_IFLNK)
-        yield from (name for name, of in found if is_name(name) and stat.S_IFMT(of.st_mode) in kinds)
+        for name, of in found:
+            if is_name(name) and (stat.S_ISDIR(of.st_mode) or self._is_second_name(name, of)):
+                yield name
+
+    def _is_second_name(self, name: str, of: os.stat_result) -> bool:
+        """Say whether a link leads to another dataset of this workspace."""
+        try:
+            return stat.S_ISLNK(of.st_mode) and bool(self._folder(name))
+        except BadName:
+            return False
 
     def folder(self, name: str) -> Path:
         """Return the path of a dataset's folder."""
@@ -168,7 +203,7 @@ class FolderPlace:
 
     def refs(self, name: str) -> list[str]:
         found = (self._folder(name) / "refs").listing()
-        return [file for file, of in found if stat.S_ISREG(of.st_mode) and _is_ref(file)]
+        return [file for file, of in found if stat.S_ISREG(of.st_mode) and is_ref(file)]
 
     def exists(self, name: str) -> bool:
         return os.path.lexists(self._folder(name))
@@ -179,17 +214,51 @@ class FolderPlace:
             found = _contents(name, datasets)
             if found is None or not all(is_ours(path) for path in found if path):
                 return False
-            if max(found.values()) >= before or _is_busy(FileStore(folder)):
+            if max(found.values()) >= before or is_busy(FileStore(folder)):
                 return False
             if not dry_run:
                 # Renamed first: a creation that begins at this moment is seen there, and put back.
                 aside = f".{name}.{os.urandom(4).hex()}"
                 os.rename(name, aside, src_dir_fd=datasets, dst_dir_fd=datasets)
-                if _is_busy(FileStore(self._datasets / aside)):
+                if is_busy(FileStore(self._datasets / aside)):
                     os.rename(aside, name, src_dir_fd=datasets, dst_dir_fd=datasets)
                     return False
                 remove_tree(aside, datasets)
         return True
+
+    def read_catalogue(self) -> Kept:
+        with _refusing("read", Path(self.catalogue)):
+            try:
+                return Kept((self._datasets / CATALOGUE).read_small())
+            except OSError as error:
+                if error.errno in (errno.EFBIG, errno.EISDIR):
+                    raise catalogue_damaged(self.catalogue, str(error.strerror)) from None
+                raise
+
+    def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+        with (
+            _refusing("write", Path(self.catalogue)),
+            self._datasets.folder(make=True, durable=True) as within,
+        ):
+            lock = _FILES.open_lock(_CATALOGUE_LOCK, within)
+            try:
+                _FILES.lock(lock, exclusive=True)
+                if self.read_catalogue() != kept:
+                    return False
+                # The one name of what is on its way: what a killed process left is replaced by the next.
+                with suppress(FileNotFoundError):
+                    _FILES.unlink(_CATALOGUE_STAGED, within)
+                fd = _FILES.create(_CATALOGUE_STAGED, within)
+                try:
+                    _FILES.write(fd, data)
+                    _FILES.fsync(fd)
+                finally:
+                    _FILES.close(fd)
+                _FILES.rename(_CATALOGUE_STAGED, within, CATALOGUE, within)
+                _FILES.fsync(within)
+                return True
+            finally:
+                _FILES.close(lock)
 
     def read_origin(self, name: str) -> bytes | None:
         path = self._origin(name)
@@ -225,7 +294,8 @@ def _contents(name: str, within: int) -> dict[str, float] | None:
     return found
 
 
-def _is_ref(name: str) -> bool:
+def is_ref(name: str) -> bool:
+    """Say whether a file can be a ref of a dataset."""
     try:
         check_ref(name)
     except InputError:
@@ -241,7 +311,8 @@ def is_ours(path: str) -> bool:
     return folder in tuple(Folder) and _OBJECT.fullmatch(leaf) is not None
 
 
-def _is_busy(store: Store) -> bool:
+def is_busy(store: Store) -> bool:
+    """Say whether a dataset has a head, or somebody is about to give it one."""
     try:
         return store.head() is not None or store.oldest_lease() is not None
     finally:
@@ -275,148 +346,3 @@ def keep_key(place: Place, key: DatasetKey) -> Inside:
         text = key.private_bytes().hex().encode() + b"\n"
         path.write(text, replace=False, mode=0o600, folder_mode=0o700)
     return path
-
-
-# --- a URL --------------------------------------------------------------------
-
-
-class UrlPlace:
-    """A workspace in an object store; what is private stays on this machine.
-
-    Indexes can be rebuilt and lie under `XDG_CACHE_HOME`; keys cannot and
-    lie under `XDG_DATA_HOME`.
-    """
-
-    def __init__(self, url: str, options: dict[str, Any]) -> None:
-        from trueline.chain.store.object_client import connect
-
-        self.location = url.rstrip("/")
-        self._options = options
-        self._client, self._prefix = connect(self.location, options)
-        home = f"trueline/{hashlib.sha3_256(self.location.encode()).hexdigest()[:32]}"
-        self._homes = (_home("XDG_CACHE_HOME", ".cache"), _home("XDG_DATA_HOME", ".local/share"))
-        self.private = self._homes[0] / home
-        self.keys = self._homes[1] / home / "keys"
-
-    def inside(self, path: Path) -> Inside:
-        root = next(home for home in self._homes if path.is_relative_to(home / "trueline"))
-        return Inside(root, path.relative_to(root).parts)
-
-    def _key(self, *parts: str) -> str:
-        return "/".join((self._prefix, *parts)) if self._prefix else "/".join(parts)
-
-    def _asked(self, doing: str, ask: Callable[[], T]) -> T:
-        from obstore.exceptions import BaseError
-
-        from trueline.chain.store.object_client import first_line
-
-        try:
-            return ask()
-        except FileNotFoundError:
-            raise
-        except (BaseError, OSError) as error:
-            raise StoreError(
-                f"cannot {doing} {self.location}: {first_line(error)}",
-                remedy="check address, permissions, the network and the option endpoint, then try again",
-                path=self.location,
-            ) from error
-
-    def read_config(self) -> str | None:
-        import obstore
-
-        try:
-            found = self._asked("read", lambda: obstore.get(self._client, self._key(config.FILE)))
-            if found.meta["size"] > config.MAX_BYTES:
-                raise self._broken("is too large for a configuration")
-            return self._asked("read", lambda: found.bytes().to_bytes()).decode()
-        except FileNotFoundError:
-            return None
-        except UnicodeDecodeError:
-            raise self._broken("is not text") from None
-
-    def _broken(self, how: str) -> ConfigError:
-        path = f"{self.location}/{config.FILE}"
-        return ConfigError(f"{path} {how}", remedy="correct it by hand", path=path)
-
-    def write_config(self, text: str, *, new: bool = False) -> None:
-        import obstore
-        from obstore.exceptions import AlreadyExistsError
-
-        mode: Any = "create" if new else "overwrite"
-        with suppress(AlreadyExistsError):
-            self._asked(
-                "write to",
-                lambda: obstore.put(self._client, self._key(config.FILE), text.encode(), mode=mode),
-            )
-
-    def names(self) -> Iterator[str]:
-        yield from sorted(name for name in self._below(DATASETS)[0] if is_name(name))
-
-    def _below(self, *parts: str) -> tuple[set[str], set[str]]:
-        """Return the folders and the objects directly below a folder."""
-        import obstore
-
-        within = self._key(*parts)
-        found = self._asked("list", lambda: obstore.list_with_delimiter(self._client, within))
-        folders = {path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]}
-        objects: set[str] = set()
-        for meta in found["objects"]:
-            # Servers that do not know delimiters list everything below.
-            name, _, deeper = meta["path"].removeprefix(f"{within}/").partition("/")
-            (folders if deeper else objects).add(name)
-        return folders, objects
-
-    def store(self, name: str, *, durable: bool) -> Store:
-        return open_store(below(self.location, DATASETS, check_name(name)), **self._options)
-
-    def refs(self, name: str) -> list[str]:
-        return sorted(ref for ref in self._below(DATASETS, check_name(name), "refs")[1] if _is_ref(ref))
-
-    def exists(self, name: str) -> bool:
-        return check_name(name) in self._below(DATASETS)[0]
-
-    def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
-        import obstore
-
-        within = self._key(DATASETS, check_name(name))
-        found = self._asked("list", lambda: [m for page in obstore.list(self._client, within) for m in page])
-        paths = [meta["path"].removeprefix(f"{within}/") for meta in found]
-        # Nothing else puts objects below `private/`: there are no links there, and no folders to be kept.
-        if not all(path.startswith("private/") or is_ours(path) for path in paths):
-            return False
-        store = self.store(name, durable=True)
-        # Ages by the clock that stamps the objects, not by this machine's.
-        before += store.clock() - time.time()
-        if any(meta["last_modified"].timestamp() >= before for meta in found) or _is_busy(store):
-            return False
-        if not dry_run:
-            # A creation that was given up, and sleeps, cannot set its head any more.
-            if store.fence() is not None or store.head() is not None:
-                return False
-            self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
-        return True
-
-    def read_origin(self, name: str) -> bytes | None:
-        import obstore
-
-        key = self._key(DATASETS, ORIGINS, f"{check_name(name)}.json")
-        try:
-            return self._asked("read", lambda: obstore.get(self._client, key).bytes().to_bytes())
-        except FileNotFoundError:
-            return None
-
-    def write_origin(self, name: str, data: bytes | None) -> None:
-        import obstore
-
-        key = self._key(DATASETS, ORIGINS, f"{check_name(name)}.json")
-        if data is not None:
-            self._asked("write to", lambda: obstore.put(self._client, key, data))
-            return
-        with suppress(FileNotFoundError):
-            self._asked("remove from", lambda: obstore.delete(self._client, key))
-
-
-def _home(variable: str, default: str) -> Path:
-    given = os.environ.get(variable, "")
-    # The rule of the XDG specification: a relative path there counts as not set.
-    return Path(given) if os.path.isabs(given) else Path.home() / default  # noqa: PTH117 ("" is not a path)

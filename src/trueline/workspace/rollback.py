@@ -87,7 +87,8 @@ def refuse_rollback(dataset: Dataset) -> None:
 def accept_head(dataset: Dataset) -> None:
     """Take the present head as meant: what was seen before is forgotten, here and in the origin."""
     dataset.chain.forget_heads()
-    place, name = dataset.workspace.place, dataset.name
+    place, name = dataset.workspace._location, dataset._folder
+    dataset.workspace._catalogue.confirm(name, str(dataset.id))
     origin = origin_of(place, name)
     if origin is None or origin.head is None or dataset.chain.entry(origin.head) is not None:
         return
@@ -124,7 +125,7 @@ def _not_in_the_past(dataset: Dataset, expected: Multihash | None) -> Iterator[_
     chain = dataset.chain
     for each in chain.seen_heads():
         yield _Seen(each.head, "this workspace has seen", each.sequence_number, each.seed)
-    origin = origin_of(dataset.workspace.place, dataset.name)
+    origin = origin_of(dataset.workspace._location, dataset._folder)
     if origin is not None and origin.head is not None and chain.entry(origin.head) is None:
         yield _Seen(origin.head, f"the transfer from {origin.url} brought", id=origin.id)
     if expected is not None and chain.entry(expected) is None:

@@ -34,7 +34,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     """Answer a query; it is checked now and computed when its rows are first read."""
     tables = list(tables_of(text, list(workspace)))
     views = {table.name: _view(workspace, table, at) for table in tables}
-    spark, room = engine(), workspace.rooms.first
+    spark, room = engine(), workspace._spark.first
     origins: dict[str, Origin] = {
         name: origin for name, view in views.items() for origin in view.origins.values()
     }
@@ -49,7 +49,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
         room.release(session)
         raise
     weakref.finalize(source, room.release, session).atexit = False
-    return View(source, workspace.rooms.session)
+    return View(source, workspace._spark.session)
 
 
 def _view(workspace: Workspace, table: Table, at: Any) -> View:

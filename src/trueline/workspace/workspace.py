@@ -33,9 +33,10 @@ from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.limits import limits_of
 from trueline.merge import Strategy
 from trueline.workspace import config
+from trueline.workspace.catalogue import Catalogue, Entry, Found
 from trueline.workspace.dataset import Dataset
 from trueline.workspace.locations import Place, folder_of, keep_key, place_of
-from trueline.workspace.names import check_name, is_name, not_found, same_but_for_case
+from trueline.workspace.names import check_name, is_name, not_found
 from trueline.workspace.spark_sessions import Rooms
 from trueline.workspace.transfer.origin import forget_origin, forget_unfinished, is_unfinished
 
@@ -110,60 +111,70 @@ class Workspace:
     def __init__(
         self, place: Place, settings: config.Config, spark: Any = None, *, trusted_sql: bool = False
     ) -> None:
-        self.place = place
+        self._location = place
         self.location = place.location
         self.config = settings
         settings.on_change = self._limit
-        self.rooms = Rooms(spark, settings)
+        self._spark = Rooms(spark, settings)
         self.trusted_sql = trusted_sql
         # What says what time it is, if not the system; with it commits can be made again, hash for hash.
         self.clock: Callable[[], Instant] | None = None
+        # By folder: a dataset that was renamed is the same one.
         self._open: dict[str, Dataset] = {}
+        self._catalogue = Catalogue(place, self._look)
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
     # --- finding ----------------------------------------------------------------------
 
     def __iter__(self) -> Iterator[str]:
-        return iter([name for name in self.place.names() if self._is_present(name)])
+        return iter([entry.name for entry in self._catalogue.entries()])
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return len(self._catalogue.entries())
 
     def __bool__(self) -> bool:
         return True
 
     def __contains__(self, name: object) -> bool:
-        return is_name(name) and self._is_present(str(name))
+        try:
+            return is_name(name) and self._catalogue.find(str(name)) is not None
+        except BadName:
+            return False  # a link that leads out of the workspace
 
     def __getitem__(self, name: str) -> Dataset:
-        if not self.place.exists(check_name(name)) or not self._is_present(name):
+        entry = self._catalogue.find(check_name(name))
+        if entry is None:
+            self._location.exists(name)  # a link that leads out of the workspace raises
             raise not_found(name, self, self.location)
-        return self._dataset(name)
+        return self._dataset(entry)
 
     def datasets(self) -> list[Dataset]:
         """Return the datasets, by name."""
-        return [self._dataset(name) for name in self]
+        return [self._dataset(entry) for entry in self._catalogue.entries()]
 
-    def index_path(self, name: str) -> Path:
+    def _index_path(self, folder: str) -> Path:
         """Where the private index of a dataset is; it may be deleted at any time."""
-        return self.place.private / "index" / f"{name}.sqlite"
+        return self._location.private / "index" / f"{folder}.sqlite"
 
-    def _index_of(self, name: str) -> Inside:
-        return self.place.inside(self.index_path(name))
+    def _index_of(self, folder: str) -> Inside:
+        return self._location.inside(self._index_path(folder))
 
-    def _dataset(self, name: str) -> Dataset:
+    def _dataset(self, entry: Entry) -> Dataset:
+        """Return the dataset of an entry, under the name that it has now."""
         with self._lock:
             if self._pid != os.getpid():
                 # A forked child opens its own files.
                 self._open, self._pid = {}, os.getpid()
-            if name not in self._open:
-                store = self.place.store(name, durable=self.config["storage.durable"])
-                index = self._index_of(name)
+            dataset = self._open.get(entry.folder)
+            if dataset is None:
+                store = self._location.store(entry.folder, durable=self.config["storage.durable"])
+                index = self._index_of(entry.folder)
                 chain = Chain(store, index=index)
                 chain.limits = limits_of(self.config)
-                self._open[name] = Dataset(self, name, chain, index)
-            return self._open[name]
+                dataset = self._open[entry.folder] = Dataset(self, entry.name, chain, index, entry.folder)
+            dataset.name = entry.name
+            return dataset
 
     def _limit(self) -> None:
         """Hold the open datasets to the limits that are set now."""
@@ -171,22 +182,38 @@ class Workspace:
             for dataset in self._open.values():
                 dataset.chain.limits = limits_of(self.config)
 
-    def _is_present(self, name: str) -> bool:
-        """A folder is a dataset once it has a head, or when it has lost one."""
+    def _look(self, folder: str) -> Found | None:
+        """Say whether a folder is a dataset: once it has a head, or when it has lost one."""
         try:
-            if not self.place.exists(name):
-                return False
-            store = self._dataset(name).chain.store
+            with self._lock:
+                known = self._open.get(folder)
+            chain = (known or self._dataset(Entry(folder, folder))).chain
         except BadName:
-            return False
+            return None
         try:
-            if store.head() is not None:
-                return True
-            if not is_lost(store, self._index_of(name)):
-                return False
+            if chain.store.head() is None and (
+                not is_lost(chain.store, self._index_of(folder)) or is_unfinished(self._location, folder)
+            ):
+                return None
+            tail = chain.tail()
         except CorruptionError:
-            return True
-        return not is_unfinished(self.place, name)
+            return Found(None)
+        return Found(None if tail is None else str(tail.dataset_id))
+
+    def _names_by_id(self) -> dict[str, str]:
+        """Return the names of the datasets by their ids; only those whose id was not readable are opened."""
+        found: dict[str, str] = {}
+        for entry in self._catalogue.entries():
+            known = entry.id
+            if known is None and (now := self._look(entry.folder)) is not None:
+                known = now.id
+            if known is not None:
+                found[known] = entry.name
+        return found
+
+    def _rename(self, dataset: Dataset, name: str) -> None:
+        self._catalogue.rename(dataset._folder, name)
+        dataset.name = name
 
     # --- making -----------------------------------------------------------------------
 
@@ -222,7 +249,7 @@ class Workspace:
             description,
             lateness=lateness,
             source=source,
-            base=folder_of(self.place),
+            base=folder_of(self._location),
         )
         return self._make(name, _Plan(definition.blocks, definition.differences))
 
@@ -252,40 +279,38 @@ class Workspace:
         return self._make(name, _Plan(lambda dataset_id: snapshot.blocks(dataset_id, resolve), differences))
 
     def _make(self, name: str, plan: _Plan) -> Dataset:
-        if name in self:
-            return self._same(name, plan)
-        chain = self.unborn(name).chain
+        there = self._catalogue.find(name)
+        if there is not None:
+            return self._same(self._dataset(there), plan)
         key = DatasetKey.generate()
         blocks = plan.blocks(key.id)
         check_no_secrets(block.event for block in blocks)
-        path = keep_key(self.place, key)
+        dataset = self._unborn(name)
+        path = keep_key(self._location, key)
         try:
-            chain.append(*blocks)
+            dataset.chain.append(*blocks)
         except (InputError, RetryError) as error:
             with suppress(OSError):
                 path.unlink(missing_ok=True)
-            if not isinstance(error, RefCASFailed | ChainError) or chain.head is None:
+            if not isinstance(error, RefCASFailed | ChainError) or dataset.chain.head is None:
+                self._catalogue.release(dataset._folder)
                 raise
             # Another process made it first.
-            return self._same(name, plan)
+            return self._same(dataset, plan)
         # What an index has seen of an earlier creation that a power cut took back is of no account.
-        chain.forget_heads()
-        return self._dataset(name)
+        dataset.chain.forget_heads()
+        self._catalogue.confirm(dataset._folder, str(key.id))
+        return dataset
 
-    def unborn(self, name: str) -> Dataset:
+    def _unborn(self, name: str) -> Dataset:
         """Return the place of a dataset that is yet to come; its name must not be too like another's."""
-        twin = same_but_for_case(check_name(name), self.place.names())
-        if twin is not None:
-            raise BadName(
-                f"{name!r} and {twin!r} differ only by case, which some file systems cannot tell apart",
-                remedy="choose another name",
-                name=name,
-            )
-        if not self.place.exists(name):
-            self._forget(name)
-            forget_origin(self.place, name)
-        forget_unfinished(self.place, name)
-        return self._dataset(name)
+        entry = self._catalogue.reserve(check_name(name))
+        if entry.creating is not None:
+            if not self._location.exists(entry.folder):
+                self._forget(entry.folder)
+                forget_origin(self._location, entry.folder)
+            forget_unfinished(self._location, entry.folder)
+        return self._dataset(entry)
 
     def clone(
         self,
@@ -309,22 +334,21 @@ class Workspace:
         done = clone(self, url, name, force=force, expected_head=expected_head, **options)
         return self[done.dataset]
 
-    def _same(self, name: str, plan: _Plan) -> Dataset:
-        dataset = self._dataset(name)
+    def _same(self, dataset: Dataset, plan: _Plan) -> Dataset:
         if dataset.chain.tail() is None:
             raise head_missing(dataset.chain.store)
         found = plan.differences(dataset.chain)
         if found:
-            raise exists_otherwise(name, found)
+            raise exists_otherwise(dataset.name, found)
         return dataset
 
-    def _forget(self, name: str) -> None:
+    def _forget(self, folder: str) -> None:
         """Drop what is remembered of a dataset whose folder somebody has removed."""
         with self._lock:
-            dataset = self._open.pop(name, None)
+            dataset = self._open.pop(folder, None)
         if dataset is not None:
             dataset.chain.close()
-        remove_database(self._index_of(name))
+        remove_database(self._index_of(folder))
 
     # --- filling ------------------------------------------------------------------------
 
@@ -364,8 +388,8 @@ class Workspace:
     def verify(self, *names: str, progress: Progress | None = None) -> Report:
         """Prove datasets (all of them, if none is named): every block, every rule, every file."""
         report = Report()
-        for name in names or tuple(self):
-            report += self[name].verify(progress=progress)
+        for dataset in [self[name] for name in names] if names else self.datasets():
+            report += dataset.verify(progress=progress)
         return report
 
     def gc(self, older_than: str | float | timedelta | None = None, dry_run: bool = False) -> Swept:
@@ -384,7 +408,7 @@ class Workspace:
             for dataset in self._open.values():
                 dataset.chain.close()
             self._open.clear()
-        self.rooms.leave()
+        self._spark.leave()
 
     def __enter__(self) -> Self:
         return self
@@ -398,5 +422,5 @@ class Workspace:
     def _repr_html_(self) -> str:
         from trueline.console.notebook import html_table
 
-        rows = [(name, self.place.store(name, durable=False).head()) for name in self]
+        rows = [(dataset.name, dataset.chain.store.head()) for dataset in self.datasets()]
         return html_table(f"Workspace {self.location}", ("dataset", "head"), rows)

@@ -57,8 +57,7 @@ def test_a_tag_is_a_ref_of_the_dataset_beside_its_head(ws):
         assert ds.changes(tag).count() == 1
     with pytest.raises(InputError, match="does not name a commit"):
         ds.view("release-2")
-    with pytest.raises(InputError):
-        ds.view("head")
+    assert ds.view("head").count() == 2
     ws.gc(older_than=0)
     assert ds.view("release-1").to_arrow()["x"].to_pylist() == [1]
 

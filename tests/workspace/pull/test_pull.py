@@ -140,7 +140,7 @@ def test_damage_to_what_is_remembered_of_files_does_no_harm(ws, inbox, junk):
     write(inbox, "a.csv", 1)
     ws.create("sales", source=inbox)
     ws.pull()
-    path = seen.seen_path(ws.place.private, "sales")
+    path = seen.seen_path(ws._location.private, "sales")
     path.parent.mkdir(exist_ok=True)
     path.write_text(junk)
     assert ws.pull()["sales"].skipped == (f"{inbox}/a.csv",)

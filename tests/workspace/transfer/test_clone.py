@@ -150,8 +150,8 @@ def test_an_interrupted_clone_is_not_there_and_goes_on_where_it_stopped(
     objects = [path for path in server.asked if "/refs/" not in path]
     assert len(objects) == len(contents(source)) - source.info.blocks - 3
     assert there.verify().ok
-    assert not (there.place.private / "incoming").exists() or not list(
-        (there.place.private / "incoming").iterdir()
+    assert not (there._location.private / "incoming").exists() or not list(
+        (there._location.private / "incoming").iterdir()
     )
 
 
@@ -209,11 +209,11 @@ def test_gc_removes_what_a_dead_clone_left(there, server, url):
     with pytest.raises(tl.errors.StoreError):
         there.clone(url)
     assert there.gc(older_than=0).unfinished == ("trades",)
-    assert not there.place.exists("trades")
+    assert not there._location.exists("trades")
 
 
 def test_damaged_leftovers_are_fetched_again(source, there, url, server):
-    clone = there.unborn("trades")
+    clone = there._unborn("trades")
     data = source.chain.block(source.head).data_event.new_data
     with clone.chain.store.lease():
         clone.chain.store.put(Folder.DATA, b"x")
@@ -326,7 +326,7 @@ def test_a_chain_that_breaks_the_rules_is_refused_before_anything_is_here(source
         there.clone(chain.store.location)
     assert caught.value.rule == "chain:D1"
     assert "trades" not in there
-    assert not Path(there.unborn("trades").chain.store.location, "data").exists()
+    assert not Path(there._unborn("trades").chain.store.location, "data").exists()
 
 
 def test_a_chain_whose_numbers_jump_is_refused(source, there):

@@ -86,7 +86,7 @@ def test_bytes_of_the_right_length_and_another_hash_are_refused(source, there, s
     with pytest.raises(HashMismatch, match=data.physical_hash):
         there.clone(url)
     assert "trades" not in there
-    store = there.unborn("trades").chain.store
+    store = there._unborn("trades").chain.store
     assert Multihash.of(b"x" * data.size) not in {
         each.hash for each in store.list(tl.chain.store.Folder.DATA)
     }
@@ -188,7 +188,7 @@ def test_credentials_go_to_their_host_only_and_are_not_remembered(source, there,
     assert sent["/trades/refs/head?token=hidden"] == "Basic YW5uOnNlY3JldA=="
     assert {value for path, value in sent.items() if "other" in path} == {None}
     assert clone.origin.url == f"{server.url}/trades"
-    assert b"secret" not in there.place.read_origin("trades")
+    assert b"secret" not in there._location.read_origin("trades")
 
 
 @pytest.mark.parametrize("url", ["http://", "https:///x", "http://host:port/x", "http://[x/"])

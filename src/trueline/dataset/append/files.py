@@ -154,7 +154,9 @@ def _read_files(
         FileTask(file, reader, columns, typed, scratch, f"file-{number}.arrow", with_op)
         for number, file in enumerate(files)
     ]
-    reads = read_all(read_file, work, tasks, max_listed=reader.options["max_listed"])
+    max_listed = reader.options["max_listed"]
+    assert isinstance(max_listed, int)  # every reader has it
+    reads = read_all(read_file, work, tasks, max_listed=max_listed)
     return ReadFiles(tuple(reads), typed, with_op)
 
 

@@ -100,7 +100,7 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
     source: str | None = None
     commits: list[Commit] = []
     try:
-        origin = origin_of(workspace.place, dataset.name)
+        origin = origin_of(workspace._location, dataset._folder)
         if origin is not None:
             source = origin.url
             return Pulled(dataset.name, source, blocks=update(dataset).blocks)
@@ -109,7 +109,7 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
         if tail is None or tail.polling is None:
             return Pulled(dataset.name)
         source = shown(tail.polling.fetch)
-        if not is_ours(workspace.place, tail.dataset_id, tail.polling):
+        if not is_ours(workspace._location, tail.dataset_id, tail.polling):
             refused = not_confirmed(dataset.name, tail.polling)
             done = Pulled(dataset.name, source)
             return replace(done, error=refused) if terms.named else replace(done, refused=refused)
@@ -132,7 +132,7 @@ def _read(
     _check_known(dataset.name, polling)
     addendum = addendum_of(dataset.chain)
     reader = reader_of(polling, tail, addendum)
-    base = folder_of(workspace.place)
+    base = folder_of(workspace._location)
     step = polling.fetch
     if isinstance(step, FetchFilesGlob):
         files = matching(step, base)
@@ -141,7 +141,7 @@ def _read(
             return
         # Each file of a snapshot is everything there is, so each is a commit.
         size = 1 if isinstance(strategy_of(tail), Snapshot) else FILES_OF_A_COMMIT
-        seen = Seen(workspace.place.inside(seen_path(workspace.place.private, dataset.name)))
+        seen = Seen(workspace._location.inside(seen_path(workspace._location.private, dataset._folder)))
         signs = {file.path: signs_of(placed(file.path, base)) for file in files}
         try:
             known, new = _sorted_out(dataset, step, files, seen, signs)

@@ -57,8 +57,8 @@ def clone(
         if called in workspace:
             dataset = workspace[called]
         else:
-            dataset = workspace.unborn(called)
-            keep_origin(workspace.place, called, Origin(remote.location, None, Instant.now()))
+            dataset = workspace._unborn(called)
+            keep_origin(workspace._location, dataset._folder, Origin(remote.location, None, Instant.now()))
         try:
             return _brought(workspace, dataset, remote, head, force=force, expected=expected)
         except InputError as error:
@@ -77,7 +77,7 @@ def update(
     """Bring a clone up to what its source has now; `url` where that has moved, or has a secret in it."""
     workspace = dataset.workspace
     if url is None:
-        origin = origin_of(workspace.place, dataset.name)
+        origin = origin_of(workspace._location, dataset._folder)
         if origin is None:
             raise InputError(
                 f"dataset {dataset.name!r} is not a clone, or its origin was not recorded",
@@ -120,17 +120,18 @@ def _brought(
     force: bool,
     expected: Multihash | None = None,
 ) -> Transferred:
-    aside = workspace.place.inside(workspace.place.private / "incoming" / dataset.name)
+    aside = workspace._location.inside(workspace._location.private / "incoming" / dataset._folder)
     bringing = _Bringing(dataset.chain, remote, Arriving(remote, aside), expected)
     done = bringing.run(dataset.name, head, force=force)
+    workspace._catalogue.confirm(dataset._folder, str(dataset.id))
     if force and done.changed:
         dataset.chain.forget_heads()  # what was cut off was meant to be
     told = tuple(f"{block.short} {found.rule}: {found.problem}" for block, found in done.findings)
-    before = origin_of(workspace.place, dataset.name)
+    before = origin_of(workspace._location, dataset._folder)
     findings = (*(before.findings if before else ()), *told)
     keep_origin(
-        workspace.place,
-        dataset.name,
+        workspace._location,
+        dataset._folder,
         Origin(remote.location, done.head, Instant.now(), findings, str(dataset.id)),
     )
     return done

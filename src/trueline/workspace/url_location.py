@@ -1,0 +1,206 @@
+"""A workspace below an object-store URL."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from trueline.chain.store.folders import MAX_SMALL_BYTES, Inside
+from trueline.chain.store.open import below, open_store
+from trueline.chain.store.store import Store
+from trueline.errors import ConfigError, StoreError
+from trueline.workspace import config
+from trueline.workspace.locations import (
+    CATALOGUE,
+    DATASETS,
+    ORIGINS,
+    Kept,
+    catalogue_damaged,
+    is_busy,
+    is_ours,
+    is_ref,
+)
+from trueline.workspace.names import check_name, is_name
+
+T = TypeVar("T")
+
+
+class UrlPlace:
+    """A workspace in an object store; what is private stays on this machine.
+
+    Indexes can be made anew and lie under `XDG_CACHE_HOME`; keys cannot and
+    lie under `XDG_DATA_HOME`.
+    """
+
+    def __init__(self, url: str, options: dict[str, Any]) -> None:
+        from trueline.chain.store.object_client import connect
+
+        self.location = url.rstrip("/")
+        self.catalogue = f"{self.location}/{DATASETS}/{CATALOGUE}"
+        self._options = options
+        self._client, self._prefix = connect(self.location, options)
+        home = f"trueline/{hashlib.sha3_256(self.location.encode()).hexdigest()[:32]}"
+        self._homes = (_home("XDG_CACHE_HOME", ".cache"), _home("XDG_DATA_HOME", ".local/share"))
+        self.private = self._homes[0] / home
+        self.keys = self._homes[1] / home / "keys"
+
+    def inside(self, path: Path) -> Inside:
+        root = next(home for home in self._homes if path.is_relative_to(home / "trueline"))
+        return Inside(root, path.relative_to(root).parts)
+
+    def _key(self, *parts: str) -> str:
+        return "/".join((self._prefix, *parts)) if self._prefix else "/".join(parts)
+
+    def _asked(self, doing: str, ask: Callable[[], T]) -> T:
+        from obstore.exceptions import BaseError
+
+        try:
+            return ask()
+        except FileNotFoundError:
+            raise
+        except (BaseError, OSError) as error:
+            raise self._refused(doing, error) from error
+
+    def _refused(self, doing: str, error: Exception) -> StoreError:
+        from trueline.chain.store.object_client import first_line
+
+        return StoreError(
+            f"cannot {doing} {self.location}: {first_line(error)}",
+            remedy="check the address, the rights, the network and the option endpoint, then try again",
+            path=self.location,
+        )
+
+    def read_config(self) -> str | None:
+        import obstore
+
+        try:
+            found = self._asked("read", lambda: obstore.get(self._client, self._key(config.FILE)))
+            if found.meta["size"] > config.MAX_BYTES:
+                raise self._broken("is too large for a configuration")
+            return self._asked("read", lambda: found.bytes().to_bytes()).decode()
+        except FileNotFoundError:
+            return None
+        except UnicodeDecodeError:
+            raise self._broken("is not text") from None
+
+    def _broken(self, how: str) -> ConfigError:
+        path = f"{self.location}/{config.FILE}"
+        return ConfigError(f"{path} {how}", remedy="correct it by hand", path=path)
+
+    def write_config(self, text: str, *, new: bool = False) -> None:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError
+
+        mode: Any = "create" if new else "overwrite"
+        with suppress(AlreadyExistsError):
+            self._asked(
+                "write to",
+                lambda: obstore.put(self._client, self._key(config.FILE), text.encode(), mode=mode),
+            )
+
+    def names(self) -> Iterator[str]:
+        yield from sorted(name for name in self._below(DATASETS)[0] if is_name(name))
+
+    def _below(self, *parts: str) -> tuple[set[str], set[str]]:
+        """Return the folders and the objects directly below a folder."""
+        import obstore
+
+        within = self._key(*parts)
+        found = self._asked("list", lambda: obstore.list_with_delimiter(self._client, within))
+        folders = {path.rstrip("/").rpartition("/")[2] for path in found["common_prefixes"]}
+        objects: set[str] = set()
+        for meta in found["objects"]:
+            # Servers that do not know delimiters list everything below.
+            name, _, deeper = meta["path"].removeprefix(f"{within}/").partition("/")
+            (folders if deeper else objects).add(name)
+        return folders, objects
+
+    def store(self, name: str, *, durable: bool) -> Store:
+        return open_store(below(self.location, DATASETS, check_name(name)), **self._options)
+
+    def refs(self, name: str) -> list[str]:
+        return sorted(ref for ref in self._below(DATASETS, check_name(name), "refs")[1] if is_ref(ref))
+
+    def exists(self, name: str) -> bool:
+        return check_name(name) in self._below(DATASETS)[0]
+
+    def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
+        import obstore
+
+        within = self._key(DATASETS, check_name(name))
+        found = self._asked("list", lambda: [m for page in obstore.list(self._client, within) for m in page])
+        paths = [meta["path"].removeprefix(f"{within}/") for meta in found]
+        # Nobody else puts objects below `private/`: there are no links there, and no folders to be kept.
+        if not all(path.startswith("private/") or is_ours(path) for path in paths):
+            return False
+        store = self.store(name, durable=True)
+        # Ages by the clock that stamps the objects, not by this machine's.
+        before += store.clock() - time.time()
+        if any(meta["last_modified"].timestamp() >= before for meta in found) or is_busy(store):
+            return False
+        if not dry_run:
+            # A creation that was given up, and sleeps, cannot set its head any more.
+            if store.fence() is not None or store.head() is not None:
+                return False
+            self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
+        return True
+
+    def read_catalogue(self) -> Kept:
+        import obstore
+
+        key = self._key(DATASETS, CATALOGUE)
+        try:
+            found = self._asked("read", lambda: obstore.get(self._client, key))
+            if found.meta["size"] > MAX_SMALL_BYTES:
+                raise catalogue_damaged(self.catalogue, f"it has {found.meta['size']:,} bytes")
+            return Kept(self._asked("read", lambda: found.bytes().to_bytes()), found.meta)
+        except FileNotFoundError:
+            return Kept(None)
+
+    def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+        from trueline.chain.store.object_client import condition
+
+        key = self._key(DATASETS, CATALOGUE)
+        try:
+            obstore.put(self._client, key, data, mode=condition(kept.version))
+        except (BaseError, OSError) as error:
+            # The library may have sent a request again that had been done.
+            if self.read_catalogue().raw == data:
+                return True
+            if isinstance(error, AlreadyExistsError | PreconditionError | FileNotFoundError):
+                return False
+            raise self._refused("write to", error) from error
+        return True
+
+    def read_origin(self, name: str) -> bytes | None:
+        import obstore
+
+        key = self._key(DATASETS, ORIGINS, f"{check_name(name)}.json")
+        try:
+            return self._asked("read", lambda: obstore.get(self._client, key).bytes().to_bytes())
+        except FileNotFoundError:
+            return None
+
+    def write_origin(self, name: str, data: bytes | None) -> None:
+        import obstore
+
+        key = self._key(DATASETS, ORIGINS, f"{check_name(name)}.json")
+        if data is not None:
+            self._asked("write to", lambda: obstore.put(self._client, key, data))
+            return
+        with suppress(FileNotFoundError):
+            self._asked("remove from", lambda: obstore.delete(self._client, key))
+
+
+def _home(variable: str, default: str) -> Path:
+    given = os.environ.get(variable, "")
+    # The rule of the XDG specification: a relative path there counts as not set.
+    return Path(given) if os.path.isabs(given) else Path.home() / default  # noqa: PTH117 ("" is no path)
