@@ -161,6 +161,11 @@ class View(Verbs):
         return self._node.schema
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return self.schema.names
+
+    @property
     def row_count(self) -> int | None:
         """How many rows there are if that is known without reading, else None; `count()` finds out."""
         return row_count(self._node)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
-from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import (
     AddPushSource,
     DatasetKind,
@@ -31,7 +30,6 @@ from trueline.chain.index_rows import Damaged, Unusable
 from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
 from trueline.dataset.at import position
-from trueline.dataset.columns import Column, columns_of
 from trueline.dataset.commit import Commit, commit_at, commits, joined
 from trueline.dataset.declared_source import shown
 from trueline.dataset.definition import lateness_shown, merge_of
@@ -44,12 +42,13 @@ from trueline.workspace.info import Health, Info
 if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.dataset.append.intake import AppendRequest
-    from trueline.dataset.read import At
+    from trueline.dataset.read import At, StoredColumn
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
     from trueline.view import View
     from trueline.view.export import Exported
+    from trueline.view.schema import Schema
     from trueline.workspace.transfer.origin import Origin
     from trueline.workspace.transfer.report import Transferred
     from trueline.workspace.workspace import Workspace
@@ -99,28 +98,30 @@ class Dataset:
         return self._tail.head
 
     @property
-    def schema(self) -> DataSchema | None:
-        """The columns people gave, without the system's; None before the first data."""
-        tail = self._tail
-        if tail.schema is None:
-            return None
-        return DataSchema(
-            tuple(field for field in self._fields(tail) if field.name not in self._hidden(tail))
-        )
+    def schema(self) -> Schema | None:
+        """The columns people gave, as a view has them, without the system's; None before the first data."""
+        from trueline.dataset.read import schema_of
+
+        return schema_of(self.name, self._present)
 
     @property
-    def system_schema(self) -> DataSchema | None:
+    def system_schema(self) -> Schema | None:
         """All columns of the slices, the system's first; None before the first data."""
-        tail = self._tail
-        return None if tail.schema is None else DataSchema(tuple(self._fields(tail)))
+        from trueline.dataset.read import schema_of
 
-    def columns(self, system: bool = False, at: At = None) -> list[Column]:
-        """Describe the columns, none before the first data; with `system` the system's too."""
-        if at is not None:
-            from trueline.dataset.read import columns_of_commit
+        return schema_of(self.name, self._present, system=True)
 
-            return columns_of_commit(self.name, self._present, at, system=system)
-        return columns_of(self.system_schema if system else self.schema)
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns people gave, in order; none before the first data."""
+        schema = self.schema
+        return () if schema is None else schema.names
+
+    def stored_columns(self, system: bool = False, at: At = None) -> list[StoredColumn]:
+        """Describe the columns as the chain stores them, none before the first data; with `system` all."""
+        from trueline.dataset.read import columns_of_commit
+
+        return columns_of_commit(self.name, self._present, at, system=system)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -442,16 +443,6 @@ class Dataset:
         if tail is None:
             raise head_missing(self.chain.store)
         return tail
-
-    def _fields(self, tail: Tail) -> Iterator[Any]:
-        from trueline.chain.schema import fields_of
-
-        assert tail.schema is not None
-        yield from fields_of(tail.schema)
-
-    def _hidden(self, tail: Tail) -> tuple[str, ...]:
-        names = tail.vocab.names
-        return names if tail.vocab.event_time_column is None else names[:3]
 
     def _count_commits(self, tail: Tail) -> int:
         """The index counts every block of metadata as a commit end; those joined to the next are not."""

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.dataset.commit import Commit
     from trueline.run import Observer
-    from trueline.view import View
+    from trueline.view import Schema, View
     from trueline.workspace.gc import Swept
     from trueline.workspace.pull import DeclaredSource, PullReport
 
@@ -193,7 +193,7 @@ class Workspace:
     def create(
         self,
         name: str,
-        schema: pa.Schema | DataSchema | None = None,
+        schema: pa.Schema | Schema | DataSchema | None = None,
         merge: Strategy | None = None,
         event_time: str | None = None,
         description: str | None = None,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from trueline.chain.chain import Chain
-from trueline.chain.datatypes import DataSchema
+from trueline.chain.datatypes import Option
 from trueline.chain.head_state import Position
-from trueline.chain.schema import fields_of
+from trueline.chain.schema import fields_of, show
 from trueline.dataset.at import Tags, resolve
-from trueline.dataset.columns import Column, columns_of
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.changes import Changes
 from trueline.dataset.read.current import CurrentRows
@@ -16,8 +17,18 @@ from trueline.dataset.read.events import Events
 from trueline.dataset.read.get import Row, find_row
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
+from trueline.view.schema import Schema
 from trueline.view.source import Source
 from trueline.view.view import View
+
+
+@dataclass(frozen=True, slots=True)
+class StoredColumn:
+    """A column as the chain stores it, by name and type; `optional` where a value may be null."""
+
+    name: str
+    type: str
+    optional: bool
 
 
 def view_of(name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None) -> View:
@@ -58,14 +69,30 @@ def diff_of(name: str, chain: Chain, a: object, b: object, *, tags: Tags | None 
 
 def columns_of_commit(
     name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None
-) -> list[Column]:
-    """Describe the columns as they were at a commit."""
+) -> list[StoredColumn]:
+    """Describe the columns as they were stored at a commit."""
     standing = Standing.of(name, chain, resolve(chain, at, tags))
     if standing.tail.schema is None:
         return []
-    fields = fields_of(standing.tail.schema)
     shown = standing.schema.names if system else standing.data_columns
-    return columns_of(DataSchema(tuple(field for field in fields if field.name in shown)))
+    fields = [field for field in fields_of(standing.tail.schema) if field.name in shown]
+    return [
+        StoredColumn(
+            field.name,
+            show(field.type.inner if isinstance(field.type, Option) else field.type),
+            isinstance(field.type, Option),
+        )
+        for field in fields
+    ]
+
+
+def schema_of(name: str, chain: Chain, *, system: bool = False) -> Schema | None:
+    """Return the columns at the head as a view has them, None before the first data."""
+    standing = Standing.of(name, chain, resolve(chain, None))
+    if standing.tail.schema is None:
+        return None
+    found = Schema.from_arrow(standing.schema)
+    return found if system else Schema(found[name].field for name in standing.data_columns)
 
 
 def row_of(name: str, chain: Chain, key: object, at: object, *, tags: Tags | None = None) -> Row | None:
