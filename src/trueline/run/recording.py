@@ -52,6 +52,18 @@ class Recording:
     {'a': 2}
     >>> [(piece.name, piece.keys, piece.fate, piece.changed) for piece in recording.pieces]
     [('add', ['a'], 'kept', 1)]
+
+    >>> recording.seconds > 0, recording.timeline.steps, recording.text().splitlines()[0][:3]
+    (True, ('add',), 'add')
+    >>> recording.trace()["traceEvents"][0]["name"], recording.svg()[:4]
+    (..., '<svg')
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     recording.write_trace(f"{folder}/trace.json")
+    ...     recording.write_timeline(f"{folder}/timeline.svg")
+    >>> seat = recording.seat()
+    >>> recording.seated(seat, ["again"])
+    >>> recording.note(seat, Event("step final", step=0))
     """
 
     def __init__(self, limit: int = MOST_PIECES) -> None:

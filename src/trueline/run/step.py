@@ -42,6 +42,17 @@ class Step:
     >>> shout = Step(map=lambda key, value: value.upper(), name="shout")
     >>> shout.kind, shout.eager
     ('map', True)
+
+    >>> shout.check()
+    >>> shout.map("k", "a"), shout.match("k"), shout.ready(), shout.digest("a"), shout.superseded("k")
+    ('A', True, True, 'a', None)
+    >>> shout.matches_all, shout.writes_others, shout.takes_all, shout.is_whole, shout.hears_superseded
+    (True, False, False, False, False)
+    >>> list(Step(flat_map=lambda key, value: [(key, value), ("copy", value)]).flat_map("k", 1))
+    [('k', 1), ('copy', 1)]
+    >>> total = Step(process=lambda items: [(None, "total", sum(v for _, v in items))], eager=False)
+    >>> list(total.process([("a", 1), ("b", 2)]))
+    [(None, 'total', 3)]
     """
 
     name: str = ""

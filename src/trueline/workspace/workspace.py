@@ -105,6 +105,30 @@ class Workspace:
     ...     sales = ws.create("sales")
     ...     "sales" in ws, list(ws), ws["sales"].kind
     (True, ['sales'], 'root')
+
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ws = tl.open(f"{folder.name}/shop", create=True)
+    >>> sales = ws.create("sales")
+    >>> [dataset.name for dataset in ws.datasets()]
+    ['sales']
+    >>> manifest = '''
+    ... kind: DatasetSnapshot
+    ... version: 1
+    ... content: {name: other, kind: Root, metadata: []}
+    ... '''
+    >>> ws.create_from_manifest(manifest).kind
+    'root'
+    >>> sales.push(f"{folder.name}/copy").dataset
+    'sales'
+    >>> ws.clone(f"{folder.name}/copy", "twin").id == sales.id
+    True
+    >>> ws.verify().ok, ws.gc(dry_run=True).objects
+    (True, 0)
+    >>> _ = ws.create("days", source=tl.source(f"{folder.name}/*.csv"))
+    >>> ws.pull("days").ok
+    True
+    >>> ws.close()
+    >>> folder.cleanup()
     """
 
     def __init__(
