@@ -3,6 +3,7 @@
 `docs/reference/python.md` is the index, `docs/reference/python/` has the pages. A name is public if it is in
 the `__all__` of a public module; a class brings its public methods and properties. Each has a signature, a
 sentence and an example: its own doctest, or the lines of the doctest of its class or module that use it.
+The tables of `docs/reference/errors.md` are written too.
 With `--check` nothing is written: it prints what is out of date or missing.
 """
 
@@ -16,12 +17,15 @@ import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from enum import Enum
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "trueline"
+FOLDER = ROOT / "docs" / "reference"
 WIDTH = 100
 # Of the example of a class or a module, how much is shown for one name.
 MOST_EXAMPLES = 2
@@ -296,34 +300,23 @@ class _Written:
 
 def signature(name: Name) -> str:
     """Write how a name is called, or the type of a property."""
-    function = name.function
-    try:
-        found = inspect.signature(function)
-    except (TypeError, ValueError):
+    is_class = inspect.isclass(name.value)
+    if is_class and (issubclass(name.value, Enum) or getattr(name.value, "_is_protocol", False)):
+        # Nobody calls it: what Python says of calling it differs from version to version.
         return f"class {name.short}"
+    found = inspect.signature(name.function)
+    result = found.return_annotation
+    shown_result = result if isinstance(result, str) else inspect.formatannotation(result)
     if name.is_property:
-        kind = found.return_annotation
-        return f"{name.short}: {kind if isinstance(kind, str) else inspect.formatannotation(kind)}"
+        return f"{name.short}: {shown_result}"
     parameters = [_parameter(each) for each in found.parameters.values()]
     if name.owner is not None and not isinstance(name.value, staticmethod):
         parameters = parameters[1:]
-    result = found.return_annotation
-    if inspect.isclass(name.value) or result is inspect.Signature.empty:
-        result = inspect.Signature.empty
-    elif isinstance(result, str):
-        result = _Written(result)
-    text = f"{name.short}{found.replace(parameters=parameters, return_annotation=result)}"
-    start = "class " if inspect.isclass(name.value) else ""
-    if len(start + text) <= WIDTH:
-        return start + text
-    head = f"{start}{name.short}("
-    tail = text.rpartition(")")[2] if result is not inspect.Signature.empty else ""
-    lines = [f"    {each}," for each in _listed(parameters)]
-    return "\n".join([head, *lines, f"){_arrow(result)}" if tail or lines else ")"])
-
-
-def _arrow(result: object) -> str:
-    return "" if result is inspect.Signature.empty else f" -> {inspect.formatannotation(result)}"
+    start = f"class {name.short}(" if is_class else f"{name.short}("
+    end = ")" if is_class or result is inspect.Signature.empty else f") -> {shown_result}"
+    listed = list(_listed(parameters))
+    short = f"{start}{', '.join(listed)}{end}"
+    return short if len(short) <= WIDTH else "\n".join([start, *(f"    {each}," for each in listed), end])
 
 
 def _listed(parameters: list[inspect.Parameter]) -> Iterator[str]:
@@ -350,16 +343,10 @@ def _parameter(found: inspect.Parameter) -> inspect.Parameter:
     return found
 
 
-def prose(doc: str) -> list[str]:
-    """The paragraphs of a docstring that are not examples."""
-    parts = re.split(r"\n\s*\n", doc)
-    return [part for part in parts if part.strip() and not part.lstrip().startswith(">>>")]
-
-
 def sentence(doc: str) -> str:
-    """The first paragraph of a docstring, on one line."""
-    first = prose(doc)[:1]
-    return " ".join(first[0].split()) if first else ""
+    """The first paragraph of a docstring, on one line; none if it begins with an example."""
+    first = re.split(r"\n\s*\n", doc.strip())[0]
+    return "" if first.startswith(">>>") else " ".join(first.split())
 
 
 def entry(name: Name, level: str) -> Iterator[str]:
@@ -452,9 +439,49 @@ def index() -> str:
     return f"# Python\n\n{INTRODUCTION}\n\n{table}\n"
 
 
+def error_table() -> str:
+    """Every error: its kind, the built-in error it also is, and what it means."""
+    errors = import_module("trueline.errors")
+    rows = []
+    for name, value in vars(errors).items():
+        if inspect.isclass(value) and issubclass(value, errors.TruelineError):
+            bases = [base for base in value.__bases__ if base not in (Exception, errors.TruelineError)]
+            ours = [f"`{base.__name__}`" for base in bases if base.__module__ == errors.__name__]
+            other = [f"`{base.__name__}`" for base in bases if base.__module__ != errors.__name__]
+            said = _cell(sentence(inspect.cleandoc(value.__doc__ or "")))
+            rows.append(f"| `{name}` | {', '.join(ours) or '–'} | {', '.join(other) or '–'} | {said} |")
+    return "\n".join(["| error | kind | also | means |", "|---|---|---|---|", *rows])
+
+
+def code_table() -> str:
+    """The codes that say more than the class of an error, as they stand in the source."""
+    errors = import_module("trueline.errors").__all__
+    found: dict[str, set[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+                continue
+            name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr
+            for given in node.keywords:
+                if given.arg == "code" and isinstance(given.value, ast.Constant) and name in errors:
+                    found.setdefault(name, set()).add(f"`{given.value.value!s}`")
+    rows = [f"| {name} | {', '.join(sorted(codes))} |" for name, codes in sorted(found.items())]
+    return "\n".join(["| error | codes |", "|---|---|", *rows])
+
+
+def error_page() -> str:
+    """The page on errors, with its tables as they are now."""
+    text = (FOLDER / "errors.md").read_text(encoding="utf-8")
+    for table in (error_table(), code_table()):
+        before, header, after = text.partition(table.partition("\n")[0])
+        assert header, "the tables are found by their first lines"
+        text = before + table + "\n\n" + after.partition("\n\n")[2]
+    return text.rstrip("\n") + "\n"
+
+
 def pages() -> dict[Path, str]:
     """Every page of the reference, by its path."""
-    written = {FOLDER / "python.md": index()}
+    written = {FOLDER / "python.md": index(), FOLDER / "errors.md": error_page()}
     for page, names in PAGES.items():
         found = [import_module(name) for name in names]
         parts = [part for each in found for part in module_page(each, "#" if len(found) == 1 else "##")]
