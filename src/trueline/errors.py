@@ -300,7 +300,7 @@ class ReentrantAlignment(FlowError):
 
 
 class AsyncEdgeInRegion(FlowError):
-    """A step that may lag stands between what is shared and a use of the align point (rule align:A26)."""
+    """A step that may lag is between what is shared and a use of the align point (rule align:A26)."""
 
     rule = "align:A26"
 
@@ -322,7 +322,7 @@ class SimulationError(FlowError):
 
 
 class Counterexample(FlowError, AssertionError):
-    """A schedule under which a test of a flow fails: `trace` tells it, `choices` is the line to replay."""
+    """A schedule under which a test of a flow fails: `trace` describes it, `choices` replays it."""
 
     trace: Any
     choices: tuple[int, ...]

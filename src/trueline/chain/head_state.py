@@ -84,7 +84,7 @@ class Tail(NamedTuple):
 
     @property
     def position(self) -> Position:
-        """Where a reader of the whole chain stands."""
+        """The position of a reader of the whole chain."""
         return Position(self.head, self.last_offset)
 
     @property

@@ -40,7 +40,7 @@ class Table:
     title: str = ""
 
     def is_numeric(self, index: int) -> bool:
-        """Tell whether a column holds numbers (and gaps) only."""
+        """Say whether a column holds only numbers (and nulls)."""
         cells = [row[index] for row in self.rows if row[index] is not None]
         return bool(cells) and all(_is_number(value) for value in cells)
 

@@ -49,7 +49,7 @@ class Building(Location):
         )
 
     def sink(self, name: str, collection: Collection) -> None:
-        """Hand the elements of a stream out, by name."""
+        """Output the elements of a stream under a name."""
         given: object = collection
         if not isinstance(given, Collection) or "stream" not in collection.shape:
             raise InputError(
@@ -106,7 +106,7 @@ class Building(Location):
         Handle[Stream[Any, Unbounded, Unordered, ExactlyOnce]], Stream[Any, Unbounded, Unordered, ExactlyOnce]
     ]: ...
     def forward_ref(self, *, ordered: bool = True) -> Any:
-        """A stream that is said later: (handle, stream); what is fed back arrives later (A23)."""
+        """A stream that is defined later: (handle, stream); what is fed back arrives later (A23)."""
         stream = begin(self, "forward_ref", ordered=ordered)
         return Handle(stream.node), stream
 

@@ -1,4 +1,4 @@
-r"""Readers of CSV, JSON lines, Parquet and plain text: a bad cell is missing and counted, no row is lost.
+r"""Readers of CSV, JSON lines, Parquet and plain text: a bad cell is null and counted, no row is lost.
 
 >>> import pyarrow as pa
 >>> reader, files = csv(separator=";"), find(b"day;price\n2026-11-13;9.5\n2026-02-30;9\n")

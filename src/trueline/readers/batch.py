@@ -87,7 +87,7 @@ class ReadStats:
     """Totals of one file or, added up, of several; grows while a file is read.
 
     `bad` counts bad cells by column (`(extra)`: rows with too many cells,
-    `(line)`: lines that are no JSON object), `filled` cells that hold a value,
+    `(line)`: lines that are not a JSON object), `filled` cells that hold a value,
     `rounded` times that had more digits than their type, `short` rows with too
     few cells, `absent` columns the file does not have, `unknown` columns of
     the file that were not asked for. Where `headless` says that the file was

@@ -108,7 +108,7 @@ class Reader(ABC):
         return [WHOLE]
 
     def count_rows(self, source: Source) -> int | None:
-        """How many rows a file has, where that can be told without reading it."""
+        """How many rows a file has, where that is known without reading it."""
         return None
 
     @abstractmethod

@@ -38,7 +38,7 @@ class Display:
         self._reset(())
 
     def seat(self) -> Observer:
-        """Return who watches one more run; while one is shown, others that go on are not."""
+        """Return the observer of one more run; while one is shown, others that go on are not."""
         return self if self._bar is None else _Unseen()
 
     def _reset(self, steps: Sequence[str]) -> None:

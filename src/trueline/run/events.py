@@ -65,7 +65,7 @@ class Observer(Protocol):
     """
 
     def event(self, event: Event) -> None:
-        """Learn what happened."""
+        """Called with what happened."""
 
 
 @runtime_checkable
@@ -82,7 +82,7 @@ class Watcher(Observer, Protocol):
     """
 
     def begin(self, steps: Sequence[str]) -> None:
-        """Learn the names of the steps; nothing has happened yet."""
+        """Called with the names of the steps, before anything happens."""
 
     def end(self) -> None:
-        """Learn that nothing more will happen, whether it went well or not."""
+        """Called at the end, whether the run went well or not."""

@@ -52,7 +52,7 @@ class Executor(Protocol):
         """Work on a batch, now or soon."""
 
     def superseded(self, attempt: Attempt) -> None:
-        """Learn that a batch is superseded; stopping it is optional."""
+        """Called when a batch is superseded; stopping it is optional."""
 
     def pump(self) -> bool:
         """Do some work in the coordinator's thread, if this executor works there; return whether it did."""

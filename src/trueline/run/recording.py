@@ -80,11 +80,11 @@ class Recording:
     # --- while it goes on -------------------------------------------------------------
 
     def seat(self) -> Seat:
-        """Return who watches one more run for this recording; runs may go on at the same time."""
+        """Return the observer of one more run for this recording; runs may go on at the same time."""
         return Seat(self)
 
     def begin(self, steps: Sequence[str]) -> None:
-        """Learn the names of the steps; those of a second run are shown below."""
+        """Called with the names of the steps; those of a second run are shown below."""
         self.seat().begin(steps)
 
     def event(self, event: Event) -> None:
@@ -92,10 +92,10 @@ class Recording:
         self.note(self._runs[-1], event)
 
     def end(self) -> None:
-        """Learn that nothing more will happen."""
+        """Called when the run has ended."""
 
     def seated(self, run: Seat, steps: Sequence[str]) -> None:
-        """Learn that one more run begins."""
+        """Called when one more run begins."""
         now = time.perf_counter()
         with self._lock:
             self._zero = now if not self._runs else self._zero

@@ -152,7 +152,7 @@ class Step:
         return value
 
     def superseded(self, key: Any) -> None:
-        """Learn that running work for a key is superseded: its result will be dropped."""
+        """Called when running work for a key is superseded: its result will be dropped."""
 
     # --- for the engine -----------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Step:
 
     @property
     def hears_superseded(self) -> bool:
-        """Whether it wants to learn that running work is superseded."""
+        """Whether it defines `superseded`."""
         return "superseded" in self.__dict__ or type(self).superseded is not Step.superseded
 
     def __repr__(self) -> str:

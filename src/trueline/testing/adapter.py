@@ -110,12 +110,12 @@ class SimpleCursor:
 
     @property
     def batch(self) -> int:
-        """What the rows say."""
+        """The batch the row belongs to."""
         return self._here[0] if self._row is not None else 0
 
     @property
     def id(self) -> RowId:
-        """What the rows say."""
+        """The id of the row."""
         return self._here[1]
 
     @property

@@ -39,7 +39,7 @@ class ViewLike(Protocol):
     def cursor_set(
         self, columns: Sequence[Key] | None = None, n: int = 0, seed: int | None = None
     ) -> Sequence[Cursor]:
-        """Open cursors that share the rows; n is a wish, 0 no opinion."""
+        """Open cursors that share the rows; n is a hint, 0 leaves it open."""
 
 
 _NAMES: Final = ("schema", "row_count", "can_shuffle", "cursor", "cursor_set")

@@ -1,7 +1,7 @@
 """The logical types of columns: what a value means, apart from how it is stored.
 
 `float32` is not `float64`, and a category is not the number it is stored as
-(view:C14). Every type can be missing: missing is null, whatever the type.
+(view:C14). Every type can hold null.
 `str` spells a type, `parse` reads it back.
 
 >>> vector(float32, 3), category(5), timestamp("ms")

@@ -47,7 +47,7 @@ FAMILIES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How values of one family of types become values of another; `loses` says when one becomes missing."""
+    """How values of one family of types become values of another; `loses` says when one becomes null."""
 
     rule: str
     loses: str = ""
@@ -164,7 +164,7 @@ def family(kind: Type) -> str:
 
 
 def can_convert(source: Type, target: Type) -> bool:
-    """Say whether there is a way from one type to another; single values may still become missing."""
+    """Say whether there is a way from one type to another; single values may still become null."""
     return _found(source, target) is not None
 
 

@@ -267,7 +267,7 @@ class View(Verbs):
     def cursor_set(
         self, columns: Sequence[Key] | Key | None = None, n: int = 0, seed: int | None = None
     ) -> list[ChunkCursor]:
-        """Open cursors that share the rows, to be read by as many threads; n is a wish (view:C60).
+        """Open cursors that share the rows, to be read by as many threads; n is a hint (view:C60).
 
         Sorted by `batch`, their rows are those of one cursor (view:C64); `consolidate` does that.
 

@@ -71,7 +71,7 @@ _FEW = 64
 
 
 class Dataset:
-    """A dataset, by its name in a workspace; it always speaks of the newest commit."""
+    """A dataset, by its name in a workspace; it always shows the newest commit."""
 
     def __init__(self, workspace: Workspace, name: str, chain: Chain, index: Inside) -> None:
         self.name = name
@@ -94,7 +94,7 @@ class Dataset:
 
     @property
     def head(self) -> Multihash:
-        """The newest block; it stands for everything before it."""
+        """The newest block; its hash proves everything before it."""
         return self._tail.head
 
     @property
@@ -134,7 +134,7 @@ class Dataset:
 
     @property
     def info(self) -> Info:
-        """Where it stands, found by a few block reads whatever the length of the chain."""
+        """Counts, times and definition, found by a few block reads whatever the length of the chain."""
         tail = self._tail
         seed = self.chain.entry_number(0)
         described = self.chain.newest(SetInfo)
@@ -162,7 +162,7 @@ class Dataset:
         )
 
     def health(self) -> Health:
-        """Say how the index stands against the head, and whether a commit is in flight."""
+        """Say whether the index is up to date with the head, and since when a commit is in flight."""
         try:
             since = self.chain.store.oldest_lease()
         except StoreError:
@@ -207,7 +207,7 @@ class Dataset:
         The first rows decide the columns; later ones may leave out optional
         columns and bring new ones. A file whose bytes were taken in before is
         passed over; a known name with other bytes is refused unless `resend`.
-        Cells that cannot be read are missing and counted; more than `max_bad`
+        Cells that cannot be read are null and counted; more than `max_bad`
         of them (a number, or below 1 a share of the rows) refuse the whole.
         `watermark` says that nothing older is expected (by default the newest
         event time less the dataset's lateness). With `idempotency_key` the same append again returns the
@@ -333,7 +333,7 @@ class Dataset:
 
         The head is compared with those that were seen here before, and with
         `expected_head` for those who keep one elsewhere. `replay` computes
-        derived rows again, where there are some. `progress` is told how many
+        derived rows again, where there are some. `progress` is called with how many
         blocks, then how many files, are done.
         """
         from trueline.workspace.rollback import given_head, head_problems

@@ -12,7 +12,7 @@ from trueline.identity.multihash import Multihash
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """Where a dataset stands."""
+    """What is known of a dataset without reading its rows: counts, times, definition."""
 
     name: str
     kind: str

@@ -68,7 +68,7 @@ def enrich(
     *,
     on_error: OnError = "fail_run",
 ) -> Enrich:
-    """Add columns of a small table by a key that both have; columns that are there are filled where missing.
+    """Add columns of a small table by a key that both have; columns that are there are filled where null.
 
     `lookup` is an Arrow table, a frame, a list of dictionaries or a view
     (`ws["cities"].view(at=…)`); its keys are unique. Rows whose key is not in
@@ -216,7 +216,7 @@ class Repair(Step):
 def repair(
     mapping: dict[str, str] | None = None, /, *, on_error: OnError = "fail_run", **columns: str
 ) -> Repair:
-    """Mend columns by expressions over the row, all of them over the row as it came.
+    """Fix columns by expressions over the row, all of them over the row as it came.
 
     A file without a column, or whose values are right already, stays as it is.
 

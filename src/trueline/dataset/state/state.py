@@ -186,7 +186,7 @@ class State:
             reader.verify()
 
     def verify_segment(self, segment: SegmentInfo) -> None:
-        """Do that for one file."""
+        """Hash one file and look at its row groups, as `verify` does for all."""
         self._readers[segment.hash].verify()
 
     # --- writing ------------------------------------------------------------
