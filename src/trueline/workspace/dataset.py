@@ -30,6 +30,7 @@ from trueline.chain.index_rows import Damaged, Unusable
 from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
 from trueline.dataset.at import position
+from trueline.dataset.columns import StoredColumn, stored_columns
 from trueline.dataset.commit import Commit, commit_at, commits, joined
 from trueline.dataset.declared_source import shown
 from trueline.dataset.definition import lateness_shown, merge_of
@@ -42,7 +43,7 @@ from trueline.workspace.info import Health, Info
 if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.dataset.append.intake import AppendRequest
-    from trueline.dataset.read import At, StoredColumn
+    from trueline.dataset.read import At
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
@@ -119,9 +120,11 @@ class Dataset:
 
     def stored_columns(self, system: bool = False, at: At = None) -> list[StoredColumn]:
         """Describe the columns as the chain stores them, none before the first data; with `system` all."""
-        from trueline.dataset.read import columns_of_commit
+        if at is None:
+            return stored_columns(self._tail, system=system)
+        from trueline.dataset.read import resolve
 
-        return columns_of_commit(self.name, self._present, at, system=system)
+        return stored_columns(self.chain.tail_at(resolve(self._present, at).block), system=system)
 
     @property
     def inputs(self) -> tuple[str, ...]:

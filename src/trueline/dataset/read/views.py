@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trueline.chain.chain import Chain
-from trueline.chain.datatypes import Option
 from trueline.chain.head_state import Position
-from trueline.chain.schema import fields_of, show
 from trueline.dataset.at import Tags, resolve
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.changes import Changes
@@ -20,15 +16,6 @@ from trueline.identity.multihash import Multihash
 from trueline.view.schema import Schema
 from trueline.view.source import Source
 from trueline.view.view import View
-
-
-@dataclass(frozen=True, slots=True)
-class StoredColumn:
-    """A column as the chain stores it, by name and type; `optional` where a value may be null."""
-
-    name: str
-    type: str
-    optional: bool
 
 
 def view_of(name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None) -> View:
@@ -65,25 +52,6 @@ def diff_of(name: str, chain: Chain, a: object, b: object, *, tags: Tags | None 
         return View(Difference(before, after, columns))
     events = Events(after, (after.vocab.op, *columns) if columns else (), before.last_offset + 1, start.block)
     return View(Changes(events))
-
-
-def columns_of_commit(
-    name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None
-) -> list[StoredColumn]:
-    """Describe the columns as they were stored at a commit."""
-    standing = Standing.of(name, chain, resolve(chain, at, tags))
-    if standing.tail.schema is None:
-        return []
-    shown = standing.schema.names if system else standing.data_columns
-    fields = [field for field in fields_of(standing.tail.schema) if field.name in shown]
-    return [
-        StoredColumn(
-            field.name,
-            show(field.type.inner if isinstance(field.type, Option) else field.type),
-            isinstance(field.type, Option),
-        )
-        for field in fields
-    ]
 
 
 def schema_of(name: str, chain: Chain, *, system: bool = False) -> Schema | None:
