@@ -59,7 +59,8 @@ $(BENCH_READY): $(READY)
 soak: setup ## explore the same properties for longer: make soak MINUTES=30 [SEED=1]
 	@$(BIN)/python tools/soak.py $(MINUTES) $(SEED)
 
-docs: setup ## build the documentation into site/, strictly
+docs: setup ## write the reference of Python, then build the documentation into site/, strictly
+	@$(BIN)/python tools/reference.py
 	@$(BIN)/zensical build --clean --strict
 
 clean: ## remove everything that was made here

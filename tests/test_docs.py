@@ -9,11 +9,14 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tests.architecture import ROOT
+from tools import reference
 from trueline import errors
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
@@ -114,6 +117,67 @@ def test_every_error_is_in_the_reference_and_no_other():
     }
     page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` ", page, flags=re.MULTILINE)) == classes
+
+
+def test_the_reference_of_python_says_what_the_docstrings_say():
+    written = {path: path.read_text(encoding="utf-8") for path in reference.FOLDER.glob("python/*.md")}
+    for name in ("python.md", "errors.md"):
+        written[reference.FOLDER / name] = (reference.FOLDER / name).read_text(encoding="utf-8")
+    expected = reference.pages()
+    assert set(written) == set(expected)
+    assert [str(p) for p in written if written[p] != expected[p]] == [], "run `make docs`"
+
+
+@pytest.mark.parametrize("module", [name for names in reference.PAGES.values() for name in names])
+def test_every_public_name_is_in_the_reference(module):
+    page = (reference.FOLDER / "python" / f"{reference.page_of(module)}.md").read_text(encoding="utf-8")
+    found = set(re.findall(r"^#+ (\w+)$|^\| `(\w+)` \|", page, flags=re.MULTILINE))
+    names = {name for pair in found for name in pair}
+    assert [name for name in import_module(module).__all__ if name not in names] == []
+
+
+def test_every_public_name_has_a_sentence_and_an_example():
+    assert reference.missing() == []
+
+
+def test_names_without_a_sentence_or_an_example_are_found(monkeypatch):
+    module = ModuleType("shop")
+
+    class Till:
+        """Counts money.
+
+        >>> Till().open()
+        """
+
+        def open(self):
+            """Open it."""
+
+        def close(self):
+            """Close it."""
+
+        def count(self): ...
+
+    def pay():
+        """Pay.
+
+        >>> pay()
+        """
+
+    Till.__module__ = pay.__module__ = Till.count.__module__ = "trueline.shop"
+    module.__all__, module.Till, module.pay = ["Till", "pay"], Till, pay
+    monkeypatch.setitem(sys.modules, "shop", module)
+    monkeypatch.setattr(reference, "PAGES", {"shop": ("shop",)})
+    monkeypatch.setattr(reference, "WITHOUT_EXAMPLE", {"shop.pay": "nobody pays"})
+    reference.homes.cache_clear()
+    try:
+        assert reference.missing() == [
+            "shop.Till.close has no example",
+            "shop.Till.count has no docstring",
+            "shop.Till.count has no example",
+            "shop.pay has an example by now",
+        ]
+    finally:
+        reference.homes.cache_clear()
 
 
 def test_every_command_in_the_reference_has_a_help_text():

@@ -1,8 +1,8 @@
 """`python tools/quick.py [REV]`: what a change most likely breaks, in a few minutes.
 
-Lint, the plan of the house, and the tests of the rooms that differ from REV (by default from the last
-commit, or from the one before it where nothing is changed). What needs a JVM is left to `make test` unless
-`spark` itself is touched.
+Lint, the reference of Python, the plan of the house, and the tests of the rooms that differ from REV (by
+default from the last commit, or from the one before it where nothing is changed). What needs a JVM is left to
+`make test` unless `spark` itself is touched.
 """
 
 from __future__ import annotations
@@ -67,6 +67,7 @@ def main(words: list[str]) -> int:
         [str(bin_folder / "ruff"), "check", "."],
         [str(bin_folder / "ruff"), "format", "--check", "."],
         [str(bin_folder / "mypy")],
+        [sys.executable, "tools/reference.py", "--check"],
         [sys.executable, "-m", "pytest", "-q", "-x", *lane, *tests],
     )
     return next(

@@ -7,6 +7,72 @@ from typing import Any, Final
 
 from trueline.credentials import masked_text
 
+__all__ = [
+    "AsyncEdgeInRegion",
+    "BadName",
+    "BrokenFile",
+    "ChainError",
+    "CheckFailed",
+    "ClaimBroken",
+    "ConfigError",
+    "ContractBroken",
+    "CorruptionError",
+    "Counterexample",
+    "CursorShared",
+    "DatasetExists",
+    "DatasetNotFound",
+    "DestinationAhead",
+    "Diverged",
+    "ElementFailed",
+    "EndlessLoop",
+    "EnvironmentMissing",
+    "FlowError",
+    "HashMismatch",
+    "HeadMissing",
+    "InputError",
+    "JournalBusy",
+    "JournalDamaged",
+    "LimitExceeded",
+    "LinkRefused",
+    "MalformedBlock",
+    "ManifestError",
+    "NoSharedUpstream",
+    "NotAligned",
+    "NotPortable",
+    "NotPromised",
+    "ObjectMissing",
+    "OutOfMemory",
+    "OutcomeUnknown",
+    "PullError",
+    "QueryError",
+    "ReentrantAlignment",
+    "RefCASFailed",
+    "RetryError",
+    "RolledBack",
+    "RunFailed",
+    "SchemaError",
+    "SettingNotConfirmed",
+    "SharedOnlyBehindNetwork",
+    "SimulationError",
+    "SourceNotConfirmed",
+    "SparkFailed",
+    "StateMissing",
+    "StorageFull",
+    "StorageReadOnly",
+    "StoreError",
+    "SynchronousCycle",
+    "TaskFailed",
+    "TruelineError",
+    "Unfinished",
+    "UnsafeQuery",
+    "UnsafeWorkspace",
+    "UnsupportedVersion",
+    "WorkspaceNotFound",
+    "WrongLocation",
+    "check_memory",
+    "visible",
+]
+
 # Control characters, and those that turn the direction of text or hide in it: shown, never obeyed.
 HIDDEN: Final = (
     *range(0x20),
@@ -256,7 +322,7 @@ class SimulationError(FlowError):
 
 
 class Counterexample(FlowError, AssertionError):
-    """A schedule under which a test of a flow fails: `trace` shows it, `choices` is the line to replay."""
+    """A schedule under which a test of a flow fails: `trace` describes it, `choices` replays it."""
 
     trace: Any
     choices: tuple[int, ...]

@@ -1,4 +1,12 @@
-"""How appended rows are merged with those that are there: the merge strategies."""
+"""How what is appended joins what is there: the merge strategies.
+
+A strategy is a value; `ws.create` takes one:
+
+>>> append() == Append(), ledger("id") == Ledger(("id",)), upsert("id") == Upsert(("id",))
+(True, True, True)
+>>> snapshot("id") == Snapshot(("id",), None), changelog("id") == Changelog(("id",))
+(True, True)
+"""
 
 from __future__ import annotations
 
@@ -7,6 +15,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from trueline.errors import InputError
+
+__all__ = [
+    "Append",
+    "Changelog",
+    "Ledger",
+    "Snapshot",
+    "Strategy",
+    "Upsert",
+    "append",
+    "changelog",
+    "ledger",
+    "snapshot",
+    "upsert",
+]
 
 
 @dataclass(frozen=True, slots=True)

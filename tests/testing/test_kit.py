@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 
 import pytest
 
@@ -158,3 +160,9 @@ def test_every_check_names_contracts_that_exist_and_says_what_it_looks_at():
         assert set(each.contracts) <= set(contracts())
         assert f"kit:{each.number}" in contracts()
         assert each.about.endswith(".")
+
+
+def test_the_check_is_a_function_whatever_was_imported_before_it():
+    code = "from trueline import testing; testing.Report; testing.checks(); assert callable(testing.check)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

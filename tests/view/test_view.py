@@ -94,7 +94,7 @@ def test_columns_are_known_by_name_and_place(view):
     column = view.schema["people"]
     assert (column.name, column.index, column.type) == ("people", 1, t.int64)
     assert view.schema[0].name == "name"
-    assert view.schema.names == ("name", "people")
+    assert view.schema.names == view.columns == ("name", "people")
     assert pa.schema(view.schema) == view.to_arrow().schema
 
 

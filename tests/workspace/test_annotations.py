@@ -10,6 +10,7 @@ import trueline as tl
 from tests.workspace.records import slices
 from trueline.annotations import annotations_of_arrow
 from trueline.chain.events import SetDataSchema
+from trueline.chain.schema import fields_of
 from trueline.chain.store.store import Folder
 
 
@@ -27,6 +28,11 @@ def said(ds, name="price"):
     return ds.view().schema[name].annotations
 
 
+def stored(ds):
+    """The columns as the chain has them."""
+    return fields_of(ds.chain.tail().schema)
+
+
 def schemas(ds):
     return [block for _, block in ds.blocks() if isinstance(block.event, SetDataSchema)]
 
@@ -38,7 +44,7 @@ def test_annotations_come_in_and_go_out_with_the_columns(ws, how):
     ds.append(table(field, rows=3))
     expected = {"shop/unit": "CHF", "shop/of": {"a": "ä", "b": [1, None]}}
     assert said(ds) == expected
-    assert ds.schema.fields[0].extra.entries == '{"shop/of":{"a":"ä","b":[1,null]},"shop/unit":"CHF"}'
+    assert stored(ds)[-1].extra.entries == '{"shop/of":{"a":"ä","b":[1,null]},"shop/unit":"CHF"}'
     for found in (ds.view().to_arrow(), ds.view().rename(p="price").filter("p is null").limit(1).to_arrow()):
         assert annotations_of_arrow(found.schema.field(0).metadata) == expected
     assert ds.changes().schema["price"].annotations == expected
@@ -100,7 +106,7 @@ def test_metadata_that_is_no_annotation_is_left_out(ws):
     ds = ws.create("sales")
     ds.append(table(field))
     assert said(ds) == {}
-    assert ds.schema.fields[0].extra is None
+    assert stored(ds)[-1].extra is None
 
 
 def test_annotations_go_to_spark_and_come_back(ws, spark):

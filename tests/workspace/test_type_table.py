@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.architecture import ROOT
-from trueline.chain.schema import show
+from trueline.chain.schema import fields_of, show
 from trueline.chain.store.store import Folder
 from trueline.errors import InputError
 from trueline.spark.types import arrow_schema_of, to_spark_schema
@@ -118,7 +118,7 @@ def test_the_table_says_what_each_type_becomes(stored):
     slices, view = slice_schema(ds), ds.view().schema
     made = []
     for name, array in columns.items():
-        field = next(field for field in ds.schema.fields if field.name == name)
+        field = next(field for field in fields_of(ds.chain.tail().schema) if field.name == name)
         kind = view[name].type
         try:
             spark = to_spark_schema(pa.schema({"c": kind.arrow}))["c"].dataType.simpleString()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
-from trueline.chain.datatypes import DataSchema, Float64, Int64, Option, String
+from trueline import types as t
 from trueline.errors import (
     DatasetExists,
     InputError,
@@ -21,6 +21,7 @@ from trueline.errors import (
     StoreError,
     WorkspaceNotFound,
 )
+from trueline.view import Field, Schema
 
 MANIFEST = """
 kind: DatasetSnapshot
@@ -89,16 +90,10 @@ def test_a_dataset_can_be_made_with_a_schema(ws):
     ds = ws.create(
         "trades", schema=pa.schema([pa.field("x", pa.int32(), nullable=False), ("s", pa.large_string())])
     )
-    assert [c.name for c in ds.columns()] == ["x", "s"]
-    assert [c.optional for c in ds.columns()] == [False, True]
-    assert [c.name for c in ds.columns(system=True)] == [
-        "offset",
-        "op",
-        "system_time",
-        "event_time",
-        "x",
-        "s",
-    ]
+    assert ds.columns == ("x", "s")
+    assert [c.optional for c in ds.stored_columns()] == [False, True]
+    assert ds.system_schema.names == ("offset", "op", "system_time", "event_time", "x", "s")
+    assert [c.name for c in ds.stored_columns(system=True)] == list(ds.system_schema.names)
     with pytest.raises(SchemaError):
         ds.append(pa.table({"x": [1]}))
     assert ds.append(pa.table({"x": pa.array([1], pa.int32()), "s": ["a"]})).rows == 1
@@ -211,12 +206,28 @@ def test_a_creation_that_is_refused_leaves_no_key(ws):
 def test_schema_is_what_people_gave(ws):
     ds = ws.create("x")
     ds.append(pa.table({"city": ["Bern"], "n": [1], "p": [0.5]}))
-    assert ds.schema == DataSchema(
-        tuple(
-            type(ds.schema.fields[0])(name, Option(kind))
-            for name, kind in (("city", String()), ("n", Int64()), ("p", Float64()))
-        )
-    )
+    assert ds.schema == Schema([Field("city", t.text), Field("n", t.int64), Field("p", t.float64)])
+    assert ds.columns == ds.view().columns == ("city", "n", "p")
+    assert ds.schema.to_arrow() == ds.view().to_arrow().schema
+
+
+@pytest.mark.parametrize("merge", [tl.merge.append(), tl.merge.upsert("id")], ids=str)
+def test_a_dataset_and_its_views_have_one_schema(ws, merge):
+    note = pa.field("at", pa.timestamp("us", "UTC"), metadata={"shop/unit": '"CHF"'})
+    given = pa.schema([pa.field("id", pa.int32(), nullable=False), note, ("tags", pa.list_(pa.string()))])
+    ds = ws.create("x", schema=given, merge=merge, event_time="at")
+    assert type(ds.schema) is type(ds.view().schema) is Schema
+    assert ds.schema == ds.view().schema
+    assert ds.system_schema == ds.view(system=True).schema
+    assert ds.schema["at"].annotations == {"shop/unit": "CHF"}
+    assert not ds.schema["id"].nullable
+
+
+def test_a_schema_makes_another_dataset_like_it(ws):
+    ds = ws.create("x")
+    ds.append(pa.table({"city": ["Bern"], "n": [1]}))
+    assert ws.create("y", schema=ds.schema).schema == ds.schema
+    assert ws.create("y", schema=ds.view().select("city", "n").schema).name == "y"
 
 
 def test_what_is_shown_in_a_notebook_is_escaped(ws):

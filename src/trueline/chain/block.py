@@ -216,6 +216,9 @@ class Block(Record):
     ('25f4f50f', 120)
     >>> Block.from_bytes(block.to_bytes()) == block
     True
+
+    >>> block.to_dict()["event"], block.data_event is None
+    ({'kind': 'SetInfo', 'description': 'foo'}, True)
     """
 
     system_time: Instant

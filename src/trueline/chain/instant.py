@@ -34,6 +34,12 @@ class Instant(int):
     Instant('2020-01-01T12:00:00.500Z')
     >>> Instant.parse("2020-01-01T00:00:00Z") < Instant.parse("2020-01-01T00:00:00.000000001Z")
     True
+
+    >>> noon = Instant.parse("2020-01-01T12:00:00Z")
+    >>> noon.parts, Instant.from_parts(*noon.parts) == noon, Instant.parts_are_valid(2020, 400, 0, 0)
+    ((2020, 1, 43200, 0), True, False)
+    >>> Instant.of(noon.datetime) == noon, noon < Instant.now()
+    (True, True)
     """
 
     __slots__ = ()

@@ -242,7 +242,7 @@ def schema(
     """Show the columns of a dataset."""
     with session(context, directory, json) as here, here.workspace() as workspace:
         dataset, at = opened(workspace, name)
-        found = dataset.columns(system=system, at=at)
+        found = dataset.stored_columns(system=system, at=at)
 
         def render(shown: Console) -> None:
             if found:

@@ -1,4 +1,27 @@
-"""One console object: all output for people goes through it, the core never prints."""
+"""One console object: whatever Trueline says to people goes through it, the core never prints.
+
+The library says nothing unless it is asked to: in a program notices go to the logger `trueline`, in a
+notebook they appear under the cell, on the command line in the terminal. `use` chooses another console; a
+console of your own subclasses `Console` and says in `show` how an item is shown. A new thread starts without
+what `use` set: hand the console over.
+
+>>> with use(CapturedConsole()) as seen:
+...     current().warn("7 bad cells", remedy="look at them")
+>>> seen.items
+[Notice(kind='warning', problem='7 bad cells', remedy='look at them', code='')]
+>>> isinstance(current(), SilentConsole)
+True
+>>> import sys
+>>> out = TerminalConsole(sys.stdout, sys.stdout)
+>>> out.say("3 datasets")
+3 datasets
+>>> JsonConsole(sys.stdout, sys.stderr).answer({"datasets": 3}, lambda console: None)
+{
+  "datasets": 3
+}
+>>> NotebookConsole().confirm("go on?") is None
+True
+"""
 
 from __future__ import annotations
 
@@ -50,7 +73,13 @@ __all__ = [
 
 
 class Progress(Protocol):
-    """A piece of work under way."""
+    """A piece of work under way.
+
+    >>> with CapturedConsole().progress("reading") as work:
+    ...     work.expect(2)
+    ...     work.describe("the second file")
+    ...     work.advance()
+    """
 
     def advance(self, steps: float = 1) -> None:
         """Say that more of it is done."""
@@ -85,6 +114,18 @@ class Console(ABC):
     >>> console.table(["name", "rows"], [("trades", 3)])
     >>> console.items[0].rows
     (('trades', 3),)
+
+    >>> console.say("done")
+    >>> console.fields({"rows": 3})
+    >>> console.tree(Tree("sales", (Tree("daily"),)))
+    >>> console.warn("7 bad cells")
+    >>> console.error("no dataset 'x'", remedy="create it")
+    >>> console.show(Line("a line"))
+    >>> console.answer({"rows": 3}, lambda shown: shown.say("3 rows"))
+    >>> console.confirm("go on?") is None
+    True
+    >>> with console.progress("reading", total=2) as work:
+    ...     work.advance()
     """
 
     @abstractmethod
@@ -311,7 +352,13 @@ class SilentConsole(Console):
 
 
 class CapturedConsole(Console):
-    """For tests: keeps what was shown, answered and followed, as structured records."""
+    """For tests: keeps what was shown, answered and followed, as structured records.
+
+    >>> captured = CapturedConsole()
+    >>> captured.say("3 rows")
+    >>> captured.text
+    '3 rows'
+    """
 
     def __init__(self) -> None:
         self.items: list[Item] = []

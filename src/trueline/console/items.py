@@ -17,7 +17,11 @@ Style: TypeAlias = Literal["plain", "strong", "good", "bad", "faint"]
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One status line."""
+    """One status line.
+
+    >>> Line("done", "good")
+    Line(text='done', style='good')
+    """
 
     text: str
     style: Style = "plain"
@@ -25,21 +29,29 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under named columns; columns that hold only numbers are set to the right."""
+    """Rows under named columns; columns that hold only numbers are set to the right.
+
+    >>> Table(("name", "rows"), (("sales", 3), ("daily", None))).is_numeric(1)
+    True
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
     title: str = ""
 
     def is_numeric(self, index: int) -> bool:
-        """Say whether a column holds only numbers and nulls."""
+        """Say whether a column holds only numbers (and nulls)."""
         cells = [row[index] for row in self.rows if row[index] is not None]
         return bool(cells) and all(_is_number(value) for value in cells)
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Named values of one thing, one under the other."""
+    """Named values of one thing, one under the other.
+
+    >>> Fields((("rows", 3),)).values
+    (('rows', 3),)
+    """
 
     values: tuple[tuple[str, object], ...]
     title: str = ""
@@ -47,7 +59,11 @@ class Fields:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A label with branches."""
+    """A label with branches.
+
+    >>> Tree("sales", (Tree("daily"),)).children[0].label
+    'daily'
+    """
 
     label: str
     children: tuple[Tree, ...] = ()
@@ -55,7 +71,11 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A warning or an error: what is wrong, what to do, and a stable code to search for."""
+    """A warning or an error: what is wrong, what to do, and a stable code to search for.
+
+    >>> Notice("warning", "7 bad cells", "look at them").kind
+    'warning'
+    """
 
     kind: Literal["warning", "error"]
     problem: str

@@ -54,6 +54,8 @@ from trueline.merge import Append, Changelog, Ledger, Snapshot, Strategy, Upsert
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from trueline.view.schema import Schema
+
 
 SOURCE = "default"
 MAX_LATENESS = 36_525 * 86_400.0
@@ -74,7 +76,7 @@ class Definition:
     @classmethod
     def of(
         cls,
-        schema: pa.Schema | t.DataSchema | None,
+        schema: pa.Schema | Schema | t.DataSchema | None,
         merge: object,
         event_time: object,
         description: object,

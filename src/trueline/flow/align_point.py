@@ -15,6 +15,21 @@ class AlignPoint(AlignToken):
     """All reads with one point see, in one execution, the same prefix of what they share; releases wait.
 
     The promise is local: on one machine, in every member of a cluster for itself.
+
+    >>> from trueline.flow import Flow, Use, nondet
+    >>> flow = Flow("counter")
+    >>> p = flow.process("server")
+    >>> increments, point = p.source("increments"), p.local_align_point("count")
+    >>> p.sink("acks", increments.release_aligned(point))
+    >>> with point.slice() as now:
+    ...     seen = now.snapshot(increments.count(), nondet("any recent count"))
+    ...     asked = now.batch(increments, nondet("any piece"))
+    >>> p.sink("seen", seen.all_ticks())
+    >>> p.sink("asked", asked.all_ticks())
+    >>> [use.kind for use in point.uses], isinstance(point.uses[0], Use), len(point.instances)
+    (['release_aligned', 'snapshot_aligned', 'batch_aligned'], True, 3)
+    >>> "agrees on source 'increments'" in point.explain()
+    True
     """
 
     def explain(self) -> str:
@@ -37,6 +52,9 @@ class Slice:
     ...     seen = now.snapshot(count, nondet("any recent count"))
     >>> seen
     <singleton: bounded; snapshot_aligned (...) on server>
+
+    >>> with point.slice() as now:
+    ...     piece = now.batch(p.source("more"), nondet("any piece"))
     """
 
     def __init__(self, point: AlignPoint) -> None:

@@ -30,6 +30,17 @@ class Flow:
     >>> server.sink("answers", asked.cross_singleton(seen).all_ticks())
     >>> flow.compile()
     <CompiledFlow counter: 8 nodes, 1 tick>
+
+    >>> [tick.name for tick in flow.ticks], flow.points, flow.cluster("workers", 3).name
+    (['server.tick0'], [], 'workers')
+    >>> flow.explain().splitlines()[0]
+    'flow counter: 8 operators'
+    >>> live = flow.start(seed=1)
+    >>> def test(sim):
+    ...     sim.send("queries", "how many?")
+    ...     assert sim.next("answers") == ("how many?", 0)
+    >>> flow.simulate(test).exhaustive
+    True
     """
 
     def __init__(self, name: str) -> None:

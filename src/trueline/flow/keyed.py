@@ -35,7 +35,31 @@ R = TypeVar("R", bound=AtLeastOnce)
 
 
 class KeyedStream(Collection, Generic[K_co, V_co, B_co, O_co, R_co]):
-    """A stream per key: order is promised within a key, never between keys."""
+    """A stream per key: order is promised within a key, never between keys.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow, why = Flow("sales"), nondet("an example")
+    >>> p = flow.process("p")
+    >>> sales, tick = p.source("sales").into_keyed(), p.tick()
+    >>> p.sink("dear", sales.filter(lambda price: price > 5).map(lambda price: price * 2).entries())
+    >>> p.sink("halves", sales.flat_map(lambda price: [price / 2] * 2).values())
+    >>> p.sink("cities", sales.keys())
+    >>> p.sink("different", sales.unique().entries())
+    >>> p.sink("pairs", sales.join(sales).entries())
+    >>> p.sink("all", sales.union(sales).entries())
+    >>> totals = sales.fold(0, lambda total, price: total + price)
+    >>> same = sales.fold_commutative(0, lambda total, price: total + price, lambda a, b: a + b)
+    >>> most, counts = sales.reduce(max), sales.count()
+    >>> p.sink("totals", totals.snapshot(tick, why).entries().all_ticks())
+    >>> piece = sales.batch(tick, why)
+    >>> p.sink("before", piece.defer_tick().all_ticks().entries())
+    >>> point, now = p.local_align_point("seen"), p.tick()
+    >>> shared = p.source("shared").into_keyed().aligned_at(point)
+    >>> p.sink("seen", shared.batch_aligned(now, point, why).all_ticks().entries())
+    >>> p.sink("acks", shared.release_aligned(point).entries())
+    >>> flow.run({"sales": [("Bern", 9), ("Zug", 3)]})["dear"]
+    [('Bern', 18)]
+    """
 
     shape = "keyed stream"
 
@@ -153,7 +177,24 @@ class KeyedStream(Collection, Generic[K_co, V_co, B_co, O_co, R_co]):
 
 
 class KeyedSingleton(Collection, Generic[K_co, V_co, B_co]):
-    """A live map: keys appear, each with a value that may change."""
+    """A live map: keys appear, each with a value that may change.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow, why = Flow("sales"), nondet("an example")
+    >>> p = flow.process("p")
+    >>> counts, tick = p.source("sales").into_keyed().count(), p.tick()
+    >>> now = counts.map(lambda count: count * 10).filter(lambda count: count > 10).snapshot(tick, why)
+    >>> p.sink("cities", now.keys().all_ticks())
+    >>> p.sink("counts", now.values().all_ticks())
+    >>> p.sink("both", now.join(now).entries().all_ticks())
+    >>> p.sink("bern", now.get("Bern").all_ticks())
+    >>> p.sink("before", now.defer_tick().entries().all_ticks())
+    >>> point, then = p.local_align_point("seen"), p.tick()
+    >>> shared = p.source("shared").into_keyed().count().aligned_at(point)
+    >>> p.sink("seen", shared.snapshot_aligned(then, point, why).entries().all_ticks())
+    >>> flow.run({"sales": [("Bern", 9), ("Bern", 3)]})["bern"][-1]
+    20
+    """
 
     shape = "keyed singleton"
 

@@ -49,7 +49,7 @@ class Building(Location):
         )
 
     def sink(self, name: str, collection: Collection) -> None:
-        """Hand the elements of a stream out, by name."""
+        """Output the elements of a stream under a name."""
         given: object = collection
         if not isinstance(given, Collection) or "stream" not in collection.shape:
             raise InputError(
@@ -106,17 +106,49 @@ class Building(Location):
         Handle[Stream[Any, Unbounded, Unordered, ExactlyOnce]], Stream[Any, Unbounded, Unordered, ExactlyOnce]
     ]: ...
     def forward_ref(self, *, ordered: bool = True) -> Any:
-        """A stream that is said later: (handle, stream); what is fed back arrives later (A23)."""
+        """A stream that is defined later: (handle, stream); what is fed back arrives later (A23)."""
         stream = begin(self, "forward_ref", ordered=ordered)
         return Handle(stream.node), stream
 
 
 class Process(Building, ProcessLocation):
-    """One machine."""
+    """One machine.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow = Flow("greeting")
+    >>> p = flow.process("my server")
+    >>> names, tick = p.source("names"), p.tick("greeting")
+    >>> hello = p.singleton("hello")
+    >>> asked = names.batch(tick, nondet("greeted when they come"))
+    >>> p.sink("greetings", asked.cross_singleton(hello).all_ticks())
+    >>> more = p.stream_of(["Ann", "Ben"])
+    >>> point = p.local_align_point("names")
+    >>> handle, later = p.forward_ref()
+    >>> handle.complete(names)
+    >>> p.sink("later", later)
+    >>> p.variable, flow.run({"names": ["Ann"]})["greetings"]
+    ('my_server', [('Ann', 'hello')])
+    """
 
 
 class Cluster(Building, ClusterLocation):
-    """Several machines that run the same, each for itself (A19)."""
+    """Several machines that run the same, each for itself (A19).
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow = Flow("work")
+    >>> p, workers = flow.process("p"), flow.cluster("workers", 2)
+    >>> jobs = p.source("jobs").demux(workers, lambda job: job % 2)
+    >>> workers.sink("log", workers.source("notes"))
+    >>> tick, point = workers.tick(), workers.local_align_point()
+    >>> batches = jobs.batch(tick, nondet("any piece")).cross_singleton(workers.singleton("done"))
+    >>> more = workers.stream_of([1, 2])
+    >>> handle, later = workers.forward_ref()
+    >>> handle.complete(jobs)
+    >>> workers.sink("later", later)
+    >>> p.sink("done", batches.all_ticks().gather(p).values())
+    >>> workers.variable, sorted(flow.run({"jobs": [1, 2]})["done"])
+    ('workers', [(1, 'done'), (2, 'done')])
+    """
 
     def __init__(self, graph: Graph, name: str, site: Site, size: int) -> None:
         given: object = size

@@ -68,6 +68,19 @@ class Machine:
     >>> machine.fire()
     >>> machine.outputs("out"), machine.choices()
     ((1, 1), [])
+
+    >>> machine.idle, machine.ready(), machine.take_one("out"), machine.take("out")
+    (True, [], 1, (1,))
+    >>> state = machine.snapshot()
+    >>> machine.send("in", "c")
+    >>> changed = machine.key()
+    >>> machine.restore(state)
+    >>> machine.key() == changed
+    False
+    >>> machine.put_out("out", (7,))
+    >>> machine.outputs("out"), machine.cuts(), len(list(machine.kept())) > 0, len(machine.peek()) > 0
+    ((7,), {}, True, True)
+    >>> machine.reset()
     """
 
     def __init__(

@@ -59,7 +59,12 @@ NOTHING: Final = Missing.NOTHING
 
 @dataclass(frozen=True)
 class NonDet:
-    """A reason why a choice left to chance does no harm; made by `nondet`."""
+    """A reason why a choice left to chance does no harm; made by `nondet`.
+
+    >>> from trueline.flow import nondet
+    >>> nondet("any recent count") == NonDet("any recent count")
+    True
+    """
 
     why: str
 

@@ -42,7 +42,25 @@ class Single(Collection):
 
 
 class Singleton(Single, Generic[T_co, B_co]):
-    """A value that is always there; unbounded, it changes while the flow runs."""
+    """A value that is always there; unbounded, it changes while the flow runs.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow, why = Flow("counting"), nondet("an example")
+    >>> p = flow.process("p")
+    >>> count, tick = p.source("words").count(), p.tick()
+    >>> now = count.map(lambda n: n * 10).snapshot(tick, why)
+    >>> p.sink("large", now.filter(lambda n: n > 10).all_ticks())
+    >>> p.sink("pair", now.zip(now).all_ticks())
+    >>> p.sink("both", now.cross_singleton(p.singleton("words")).all_ticks())
+    >>> p.sink("stream", now.into_stream().all_ticks())
+    >>> p.sink("before", now.defer_tick().all_ticks())
+    >>> outside = now.latest()
+    >>> point, then = p.local_align_point("seen"), p.tick()
+    >>> shared = p.source("shared").count().aligned_at(point)
+    >>> p.sink("seen", shared.snapshot_aligned(then, point, why).all_ticks())
+    >>> flow.run({"words": ["a", "b"]})["both"][-1]
+    (20, 'words')
+    """
 
     shape = "singleton"
 
@@ -102,7 +120,24 @@ class Singleton(Single, Generic[T_co, B_co]):
 
 
 class Optional(Single, Generic[T_co, B_co]):
-    """A value that may be absent."""
+    """A value that may be absent.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow, why = Flow("last"), nondet("an example")
+    >>> p = flow.process("p")
+    >>> last, tick = p.source("words").last(), p.tick()
+    >>> now = last.map(str.upper).filter(lambda word: word != "B").snapshot(tick, why)
+    >>> p.sink("word", now.unwrap_or("none").all_ticks())
+    >>> p.sink("pair", now.zip(now).all_ticks())
+    >>> p.sink("stream", now.into_stream().all_ticks())
+    >>> p.sink("before", now.defer_tick().all_ticks())
+    >>> outside = now.latest()
+    >>> point, then = p.local_align_point("seen"), p.tick()
+    >>> shared = p.source("shared").last().aligned_at(point)
+    >>> p.sink("seen", shared.snapshot_aligned(then, point, why).all_ticks())
+    >>> flow.run({"words": ["a"]})["word"][-1]
+    'A'
+    """
 
     shape = "optional"
 

@@ -40,6 +40,44 @@ class Stream(Collection, Generic[T_co, B_co, O_co, R_co]):
 
     Operators keep nothing of what has passed, but these: `unique` keeps every element it has seen,
     `join` keeps both sides, outside ticks; `fold`, `reduce`, `count` keep their value.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow, why = Flow("words"), nondet("an example")
+    >>> p, other, many = flow.process("p"), flow.process("other"), flow.cluster("many", 2)
+    >>> words, tick = p.source("words"), p.tick()
+    >>> p.sink("upper", words.map(str.upper).filter(lambda word: word != "B").enumerate())
+    >>> p.sink("letters", words.flat_map(list).unique())
+    >>> p.sink("lengths", words.key_by(len).entries())
+    >>> p.sink("ones", words.map(lambda word: (word, 1)).into_keyed().values())
+    >>> p.sink("both", words.union(words.map(str.upper)).assume_ordering(why))
+    >>> p.sink("merged", words.merge_ordered(p.source("more"), why))
+    >>> p.sink("again", p.source("repeated", at_least_once=True).assume_exactly_once(why))
+    >>> flow.run({"words": ["a", "b"]})["upper"]
+    [(0, 'A')]
+
+    In a tick it is the piece that the tick was given, outside a tick it has a value at any time:
+
+    >>> piece = words.batch(tick, why)
+    >>> p.sink("sorted", piece.sort().all_ticks())
+    >>> p.sink("counted", piece.cross_singleton(piece.count()).all_ticks())
+    >>> p.sink("before", piece.defer_tick().all_ticks())
+    >>> text = words.fold("", lambda so_far, word: so_far + word)
+    >>> letters = words.fold_commutative(0, lambda n, word: n + len(word), lambda a, b: a + b)
+    >>> last, first, longest = words.last(), words.first(), words.reduce(max)
+    >>> p.sink("text", text.snapshot(tick, why).all_ticks())
+
+    It is sent to other machines, and its reads and releases are aligned by a point:
+
+    >>> other.sink("sent", words.send(other))
+    >>> many.sink("everywhere", words.broadcast(many))
+    >>> many.sink("dealt", words.demux(many, lambda word: len(word) % 2))
+    >>> p.sink("gathered", words.broadcast(many).gather(p).values())
+    >>> point, now = p.local_align_point("seen"), p.tick()
+    >>> shared = p.source("shared").aligned_at(point)
+    >>> p.sink("seen", shared.batch_aligned(now, point, why).all_ticks())
+    >>> p.sink("acks", shared.release_aligned(point))
+    >>> sorted(flow.run({"words": ["a", "b"], "shared": [1]})["gathered"])
+    ['a', 'a', 'b', 'b']
     """
 
     shape = "stream"

@@ -19,7 +19,18 @@ L = TypeVar("L", bound=Collection)
 
 @dataclass(eq=False)
 class Handle(Generic[L]):
-    """The open end of a forward reference or cycle: `complete` it with the collection it refers to."""
+    """The open end of a forward reference or cycle: `complete` it with the collection it refers to.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow = Flow("countdown")
+    >>> p = flow.process("p")
+    >>> handle, back = p.forward_ref(ordered=False)
+    >>> numbers = p.source("numbers").union(back)
+    >>> handle.complete(numbers.filter(lambda n: n > 0).map(lambda n: n - 1))
+    >>> p.sink("all", numbers)
+    >>> sorted(flow.run({"numbers": [2]})["all"])
+    [0, 1, 2]
+    """
 
     node: Node
 
@@ -57,7 +68,29 @@ class Handle(Generic[L]):
 
 
 class Tick(Clock):
-    """A clock of one place. An execution takes its reads, runs to its end, then hands out what it made."""
+    """A clock of one place. An execution takes its reads, runs to its end, then hands out what it made.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow, why = Flow("sums"), nondet("an example")
+    >>> p = flow.process("p")
+    >>> tick = p.tick()
+    >>> numbers = p.source("numbers").batch(tick, why)
+    >>> keep, total = tick.state(0)
+    >>> new = total.cross_singleton(numbers.fold(0, lambda a, b: a + b)).map(sum)
+    >>> keep.complete(new)
+    >>> p.sink("totals", new.all_ticks())
+    >>> before, earlier = tick.cycle()
+    >>> before.complete(numbers)
+    >>> later, same = tick.forward_ref()
+    >>> later.complete(numbers)
+    >>> last, value = tick.optional_state()
+    >>> last.complete(numbers.last())
+    >>> p.sink("earlier", earlier.all_ticks())
+    >>> p.sink("same", same.all_ticks())
+    >>> p.sink("value", value.all_ticks())
+    >>> flow.run({"numbers": [1, 2, 3]})["totals"][-1]
+    6
+    """
 
     def forward_ref(
         self, *, ordered: bool = True

@@ -1,4 +1,4 @@
-"""Who a row, a file and a dataset are.
+"""Who a row, a file and a dataset are: row ids, hashes, ids of datasets.
 
 Importing this room loads nothing heavy: names that need numpy, pyarrow or
 cryptography are loaded when they are first used.

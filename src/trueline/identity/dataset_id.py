@@ -25,6 +25,9 @@ class DatasetId(str):
     'did:odf:fed012e6fcce36701dc791488e0d0b1745cc1e33a4c1c9fcc41c63bd343dbbe0970e6'
     >>> id.did_key, id.short
     ('did:key:z6MkhaXgBZDvotDkL5257faiztiGiC2QtKLGpbnnEGta2doK', 'be0970e6')
+
+    >>> DatasetId.parse(id.did_key) == DatasetId.from_bytes(id.bytes) == id
+    True
     """
 
     __slots__ = ()
@@ -77,6 +80,9 @@ class DatasetKey:
     >>> key = DatasetKey.from_private_bytes(bytes(32))
     >>> key.id.short, DatasetKey.generate().id == key.id
     ('8b59da29', False)
+
+    >>> DatasetKey.from_private_bytes(key.private_bytes()).id == key.id
+    True
     """
 
     id: DatasetId

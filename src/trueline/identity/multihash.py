@@ -34,6 +34,11 @@ class Multihash(str):
     'f162008c3792b2a4deed1bd7ea2328fb5de5531eccf0fbfa04a7d800cdc267137c635'
     >>> name == Multihash("zW1a3CNT52HXiJNniLkWMeev3CPRy9QiNRMWGyTrVNg4hY8"), name.short
     (True, '7137c635')
+
+    >>> Multihash.parse(str(name)) == Multihash.from_bytes(name.bytes) == Multihash.sha3_256(name.digest)
+    True
+    >>> hex(name.code), Multihash.arrow0_sha3_256(name.digest)[:11]
+    ('0x16', 'f9680c00120')
     """
 
     __slots__ = ()

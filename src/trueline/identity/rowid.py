@@ -34,6 +34,10 @@ class RowId:
     RowId('6ae986d114cc78851787f98390bfc330')
     >>> RowId(2) < RowId(1, high=1)
     True
+
+    >>> id = RowId(5)
+    >>> id.hex, RowId.from_bytes(id.bytes) == id
+    ('00000000000000000000000000000005', True)
     """
 
     low: int

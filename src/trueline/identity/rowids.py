@@ -32,6 +32,15 @@ class RowIds:
     >>> ids = RowIds.range(0, 3)
     >>> ids.fork()[1] == RowId(1).fork(), len(ids[1:]), ids.combine(RowId(7))[2]
     (True, 2, RowId('6ae986cb9ccc78851787f98278bfc330'))
+
+    >>> ids.next()[0] == RowId(0).next(), RowIds.repeat(RowId(1), 2).equals(RowIds.of([RowId(1)] * 2))
+    (True, True)
+    >>> (
+    ...     RowIds.from_arrow(ids.to_arrow()).equals(ids),
+    ...     len(RowIds.concat([ids, ids])),
+    ...     ids.argsort().tolist(),
+    ... )
+    (True, 6, [0, 1, 2])
     """
 
     low: Words

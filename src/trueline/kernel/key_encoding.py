@@ -32,7 +32,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Keys from `first` on, before `end`; None is unbounded.
+    """Keys from `first` on, before `end`; None means no bound.
 
     >>> b"b" in KeyRange(b"a", b"c"), b"c" in KeyRange(b"a", b"c"), b"x" in KeyRange(b"a")
     (True, False, True)

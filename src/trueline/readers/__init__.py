@@ -8,6 +8,29 @@ r"""Readers of CSV, JSON lines, Parquet and plain text: a bad cell is null and c
 [[{'row': 1, 'line': 3, 'column': 'day', 'text': '2026-02-30'}]]
 >>> reading.stats.counts.shares
 {'day': 0.5}
+
+A reader is a value, and says what it would do:
+
+>>> isinstance(reader, Reader), reader.to_dict(), reader.options["separator"]
+(True, {'kind': 'csv', 'separator': ';'}, ';')
+>>> Reader.from_dict(reader.to_dict()) == reader, reader.from_read_step(reader.to_read_step()) == reader
+(True, True)
+>>> reader.infer(files).names, reader.parts(files[0]), reader.count_rows(files[0])
+(['day', 'price'], [...], None)
+>>> reader.limits.columns, reader.within(Limits(columns=5)).limits.columns
+(10000, 5)
+>>> type(reader.rules).__name__, type(json().rules).__name__
+('CellRules', 'CellRules')
+>>> isinstance(reading, Reading), isinstance(next(iter(reader.read(files[0], schema))), Batch)
+(True, True)
+>>> reading.stats.counts.total, ReadStats.from_dict(reading.stats.to_dict()) == reading.stats
+(1, True)
+>>> Limits(batch_bytes=1000).too_large("a.parquet", "a page", 5000).code
+'LimitExceeded'
+>>> import tempfile
+>>> with tempfile.NamedTemporaryFile(suffix=".csv") as file:
+...     Source.file(file.name).size
+0
 """
 
 from __future__ import annotations

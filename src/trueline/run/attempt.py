@@ -16,7 +16,13 @@ Entry: TypeAlias = tuple[Generations, Any]
 
 
 class Token:
-    """Says whether running work is superseded; a step may poll it with `trueline.run.current()`."""
+    """Says whether running work is superseded; a step may poll it with `trueline.run.current()`.
+
+    >>> token = Token()
+    >>> token.supersede(["a"])
+    >>> token.superseded("a"), token.superseded("b"), token.superseded()
+    (True, False, False)
+    """
 
     __slots__ = ("_keys", "_whole", "touched")
 
@@ -87,7 +93,15 @@ _local = threading.local()
 
 
 def current() -> Token | None:
-    """Return the token of the work this thread does, None if it does none."""
+    """Return the token of the work this thread does, None if it does none.
+
+    >>> from trueline.run import Run, Step
+    >>> current() is None
+    True
+    >>> step = Step(map=lambda key, value: "stop" if current().superseded(key) else "go on")
+    >>> Run([step]).execute({"a": 1})
+    {'a': 'go on'}
+    """
     return getattr(_local, "token", None)
 
 

@@ -20,6 +20,14 @@ class Display:
 
     On a terminal and in a notebook it is a live bar, which is gone when the run ends; into a file
     nothing is written. The bar counts values that went through a step and are not revised since.
+
+    >>> from trueline.console import SilentConsole
+    >>> from trueline.run import Run, Step
+    >>> display = Display("adding", console=SilentConsole())
+    >>> Run([Step(map=lambda key, value: value + 1)], observers=[display]).execute({"a": 1})
+    {'a': 2}
+    >>> display.through, display.total, display.seat() is display
+    (1, 1, True)
     """
 
     def __init__(self, label: str = "run", console: Console | None = None) -> None:
@@ -30,7 +38,7 @@ class Display:
         self._reset(())
 
     def seat(self) -> Observer:
-        """Return who watches one more run; while one is shown, others that go on are not."""
+        """Return the observer of one more run; while one is shown, others that go on are not."""
         return self if self._bar is None else _Unseen()
 
     def _reset(self, steps: Sequence[str]) -> None:

@@ -30,6 +30,9 @@ class Event:
     `attempt` numbers the batches of a run; `worker` says where a batch ran and `seconds` how long, once it
     has ended; `at` is in seconds since the run began; `speculative` says that the input of the step could
     still change.
+
+    >>> Event("changed", step=0, key="a", at=0.5)
+    Event(what='changed', step=0, key='a', ...)
     """
 
     what: What
@@ -45,18 +48,41 @@ class Event:
 
 
 class Observer(Protocol):
-    """Called with every event, in order, in the coordinator's thread: return soon, and raise nothing."""
+    """Called with every event, in order, in the coordinator's thread: return soon, and raise nothing.
+
+    >>> from trueline.run import Run, Step
+    >>> class Counting:
+    ...     changed = 0
+    ...
+    ...     def event(self, event):
+    ...         self.changed += event.what == "changed"
+    >>> counting = Counting()
+    >>> Run([Step(map=lambda key, value: value + 1)], observers=[counting]).execute({"a": 1})
+    {'a': 2}
+    >>> counting.event(Event("changed", step=0))
+    >>> counting.changed
+    2
+    """
 
     def event(self, event: Event) -> None:
-        """Learn what happened."""
+        """Called with what happened."""
 
 
 @runtime_checkable
 class Watcher(Observer, Protocol):
-    """An observer that is also called when a run begins and when it has ended."""
+    """An observer that is also called when a run begins and when it has ended.
+
+    >>> from trueline.run import Recording
+    >>> watcher = Recording()
+    >>> watcher.begin(["parse"])
+    >>> watcher.event(Event("step final", step=0))
+    >>> watcher.end()
+    >>> isinstance(watcher, Watcher)
+    True
+    """
 
     def begin(self, steps: Sequence[str]) -> None:
-        """Learn the names of the steps; nothing has happened yet."""
+        """Called with the names of the steps, before anything happens."""
 
     def end(self) -> None:
-        """Learn that nothing more will happen, whether it went well or not."""
+        """Called at the end, whether the run went well or not."""

@@ -30,6 +30,15 @@ class Executor(Protocol):
     """Works on batches and posts what came of each, once; the coordinator alone decides what it is worth.
 
     One to whom a batch costs much says in `batch_seconds` how long a batch is to take.
+
+    >>> executor = Inline(seed=1, workers=2)
+    >>> executor.workers, executor.start([], post=print), executor.pump()
+    (2, None, False)
+    >>> from trueline.run.attempt import Attempt
+    >>> attempt, step = Attempt(1, 0, {}, ()), Step(map=lambda key, value: value + 1)
+    >>> executor.submit(step, attempt, [("a", 1)])
+    >>> executor.superseded(attempt)
+    >>> executor.stop()
     """
 
     @property
@@ -43,7 +52,7 @@ class Executor(Protocol):
         """Work on a batch, now or soon."""
 
     def superseded(self, attempt: Attempt) -> None:
-        """Learn that a batch is superseded; stopping it is optional."""
+        """Called when a batch is superseded; stopping it is optional."""
 
     def pump(self) -> bool:
         """Do some work in the coordinator's thread, if this executor works there; return whether it did."""
@@ -53,7 +62,12 @@ class Executor(Protocol):
 
 
 class Threads:
-    """Batches in threads of this process."""
+    """Batches in threads of this process.
+
+    >>> from trueline.run import Run
+    >>> Run([Step(map=lambda key, value: value + 1)], executor=Threads(workers=2)).execute({"a": 1})
+    {'a': 2}
+    """
 
     def __init__(self, workers: int = 8) -> None:
         self.workers = workers
@@ -121,6 +135,11 @@ class Inline:
     It pretends to have several workers: batches are begun, and end in any
     order. With `check` each batch is done twice, and steps that change what
     they are given, or give another result, are reported as errors.
+
+    >>> from trueline.run import Run
+    >>> steps = [Step(map=lambda key, value: value + 1)]
+    >>> Run(steps, executor=Inline(seed=7, workers=3, check=True)).execute({"a": 1})
+    {'a': 2}
     """
 
     def __init__(self, seed: int | None = None, workers: int = 1, *, check: bool = False) -> None:
@@ -161,7 +180,12 @@ class Inline:
 
 
 class Processes:
-    """Batches in processes; steps are sent once to each, keys and values with every batch, by pickle."""
+    """Batches in processes; steps are sent once to each, keys and values with every batch, by pickle.
+
+    >>> executor = Processes(workers=2)  # Run(steps, executor=executor), with steps of a module
+    >>> executor.workers
+    2
+    """
 
     def __init__(self, workers: int = 2) -> None:
         self.workers = workers

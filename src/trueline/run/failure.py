@@ -16,6 +16,13 @@ class Failure:
     """One real failure: where, on which value's generations, and what was raised.
 
     `key` is None where the step failed and not on a value: its `ready` raised, or its worker was lost.
+
+    >>> from trueline.run import Run, Step
+    >>> run = Run([Step(map=lambda key, value: 1 // value, name="divide", on_error="skip_key")])
+    >>> run.execute({"a": 1, "b": 0})
+    {'a': 1}
+    >>> isinstance(run.failures[0], Failure), run.failures[0].key, run.failures[0].error().step
+    (True, 'b', 0)
     """
 
     step: int

@@ -90,6 +90,21 @@ class Journal:
     ...     second = Run(steps, journal=f"{folder}/run.journal")
     ...     found == second.execute({"a": 1, "b": 2}), second.report.steps[0].calls
     (True, 0)
+
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     journal = Journal(f"{folder}/run.journal")
+    ...     _ = Run(steps, journal=journal).execute({"a": 1})
+    ...     [session.finished for session in journal.read().sessions]
+    ...     [entry.key for entry in journal.entries()]
+    ...     journal.open(steps)
+    ...     journal.knows(0), journal.find(0, '"b"', "none"), journal.value(journal.text([1]))
+    ...     journal.keep(0, [('"b"', (1,), "digest", "2")])
+    ...     journal.writes('[[null, "b", 2]]')
+    ...     journal.close()
+    [[1]]
+    ['a']
+    (True, (False, None), [1])
+    [(None, 'b', 2)]
     """
 
     def __init__(

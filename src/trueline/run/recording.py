@@ -52,6 +52,18 @@ class Recording:
     {'a': 2}
     >>> [(piece.name, piece.keys, piece.fate, piece.changed) for piece in recording.pieces]
     [('add', ['a'], 'kept', 1)]
+
+    >>> recording.seconds > 0, recording.timeline.steps, recording.text().splitlines()[0][:3]
+    (True, ('add',), 'add')
+    >>> recording.trace()["traceEvents"][0]["name"], recording.svg()[:4]
+    (..., '<svg')
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     recording.write_trace(f"{folder}/trace.json")
+    ...     recording.write_timeline(f"{folder}/timeline.svg")
+    >>> seat = recording.seat()
+    >>> recording.seated(seat, ["again"])
+    >>> recording.note(seat, Event("step final", step=0))
     """
 
     def __init__(self, limit: int = MOST_PIECES) -> None:
@@ -68,11 +80,11 @@ class Recording:
     # --- while it goes on -------------------------------------------------------------
 
     def seat(self) -> Seat:
-        """Return who watches one more run for this recording; runs may go on at the same time."""
+        """Return the observer of one more run for this recording; runs may go on at the same time."""
         return Seat(self)
 
     def begin(self, steps: Sequence[str]) -> None:
-        """Learn the names of the steps; those of a second run are shown below."""
+        """Called with the names of the steps; those of a second run are shown below."""
         self.seat().begin(steps)
 
     def event(self, event: Event) -> None:
@@ -80,10 +92,10 @@ class Recording:
         self.note(self._runs[-1], event)
 
     def end(self) -> None:
-        """Learn that nothing more will happen."""
+        """Called when the run has ended."""
 
     def seated(self, run: Seat, steps: Sequence[str]) -> None:
-        """Learn that one more run begins."""
+        """Called when one more run begins."""
         now = time.perf_counter()
         with self._lock:
             self._zero = now if not self._runs else self._zero

@@ -29,7 +29,15 @@ class StepReport:
 
 @dataclass(frozen=True)
 class RunReport:
-    """All steps, and what failed."""
+    """All steps, and what failed.
+
+    >>> from trueline.run import Run, Step
+    >>> run = Run([Step(map=lambda key, value: 1 // value, name="divide", on_error="skip_key")])
+    >>> run.execute({"a": 1, "b": 0})
+    {'a': 1}
+    >>> isinstance(run.report, RunReport), list(run.report.quarantine), run.report.table.columns
+    (True, ['b'], ('step', 'done', 'kept', 'thrown away', 'failed'))
+    """
 
     steps: tuple[StepReport, ...]
     failures: tuple[Failure, ...]

@@ -33,6 +33,15 @@ class Run:
     >>> run = Run([Step(map=lambda key, value: value + 1), Step(map=lambda key, value: value * 2)])
     >>> run.execute({"a": 1, "b": 5})
     {'a': 4, 'b': 12}
+
+    >>> run.failures, run.report.steps[0].calls
+    ((), 2)
+    >>> live = Run([Step(map=lambda key, value: value + 1)])
+    >>> live.feed("a", 1)
+    >>> live.revise("a", 5, final=True)
+    >>> live.wake()
+    >>> live.close()
+    {'a': 6}
     """
 
     def __init__(

@@ -42,6 +42,17 @@ class Step:
     >>> shout = Step(map=lambda key, value: value.upper(), name="shout")
     >>> shout.kind, shout.eager
     ('map', True)
+
+    >>> shout.check()
+    >>> shout.map("k", "a"), shout.match("k"), shout.ready(), shout.digest("a"), shout.superseded("k")
+    ('A', True, True, 'a', None)
+    >>> shout.matches_all, shout.writes_others, shout.takes_all, shout.is_whole, shout.hears_superseded
+    (True, False, False, False, False)
+    >>> list(Step(flat_map=lambda key, value: [(key, value), ("copy", value)]).flat_map("k", 1))
+    [('k', 1), ('copy', 1)]
+    >>> total = Step(process=lambda items: [(None, "total", sum(v for _, v in items))], eager=False)
+    >>> list(total.process([("a", 1), ("b", 2)]))
+    [(None, 'total', 3)]
     """
 
     name: str = ""
@@ -141,7 +152,7 @@ class Step:
         return value
 
     def superseded(self, key: Any) -> None:
-        """Learn that running work for a key is superseded: its result will be dropped."""
+        """Called when running work for a key is superseded: its result will be dropped."""
 
     # --- for the engine -----------------------------------------------------------------
 
@@ -167,7 +178,7 @@ class Step:
 
     @property
     def hears_superseded(self) -> bool:
-        """Whether it wants to learn that running work is superseded."""
+        """Whether it defines `superseded`."""
         return "superseded" in self.__dict__ or type(self).superseded is not Step.superseded
 
     def __repr__(self) -> str:

@@ -57,6 +57,10 @@ class RecordedBatch:
 
     A key is begun ahead when some earlier step ended its last work on the key after this one began.
     From `start` to `end` it was out of the coordinator's hands; for `worked` seconds a worker was at it.
+
+    >>> batch = RecordedBatch(1, 0, "parse", start=0.5, end=2.0, worker=0, kept=1)
+    >>> batch.fate, batch.seconds
+    ('kept', 1.5)
     """
 
     number: int

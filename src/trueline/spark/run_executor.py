@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+__all__ = ["Spark"]
+
 # Of the scheduler: work on final values goes ahead of work that may be thrown away (pools.xml).
 FINAL: Final = "trueline-final"
 AHEAD: Final = "trueline-ahead"

@@ -12,6 +12,8 @@ from trueline.workspace import open as open_workspace
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+__all__ = ["sink"]
+
 _QUERY: Final = "sql.streaming.queryId"
 
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from trueline.chain.chain import Chain
     from trueline.workspace.dataset import Dataset
 
+__all__ = ["register"]
+
 FORMAT: Final = "trueline"
 _OPTIONS: Final = ("workspace", "dataset", "at", "after", "columns", "system", "changes")
 _STORE: Final = "store."

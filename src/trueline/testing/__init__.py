@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trueline.errors import ContractBroken
     from trueline.testing.adapter import SimpleCursor, SimpleView
-    from trueline.testing.check import Report, check, checks, findings
+    from trueline.testing.conformance import Report, check, checks, findings
     from trueline.testing.generate import views
     from trueline.testing.kit import Check
     from trueline.testing.protocol import ViewLike
@@ -44,15 +44,15 @@ _LAZY = {
     "ContractBroken": "trueline.errors",
     "Loader": "trueline.testing.subjects",
     "Operator": "trueline.testing.subjects",
-    "Report": "trueline.testing.check",
+    "Report": "trueline.testing.conformance",
     "Saver": "trueline.testing.subjects",
     "SimpleCursor": "trueline.testing.adapter",
     "SimpleView": "trueline.testing.adapter",
     "Split": "trueline.testing.subjects",
     "ViewLike": "trueline.testing.protocol",
-    "check": "trueline.testing.check",
-    "checks": "trueline.testing.check",
-    "findings": "trueline.testing.check",
+    "check": "trueline.testing.conformance",
+    "checks": "trueline.testing.conformance",
+    "findings": "trueline.testing.conformance",
     "views": "trueline.testing.generate",
 }
 

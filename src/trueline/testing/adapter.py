@@ -38,6 +38,12 @@ class SimpleView(ABC):
     0
     1
     4
+
+    >>> view = Squares()
+    >>> [cursor.schema is view.schema for cursor in view.cursor_set(["n"])]
+    [True]
+    >>> list(view.rows([view.schema["square"]])), next(view.numbered([view.schema["n"]], None))
+    ([[0], [1], [4]], (0, RowId('00000000000000000000000000000000'), [0]))
     """
 
     schema: Schema
@@ -70,7 +76,18 @@ class SimpleView(ABC):
 
 
 class SimpleCursor:
-    """A cursor over (batch, id, values of the columns) of one row after another."""
+    """A cursor over (batch, id, values of the columns) of one row after another.
+
+    >>> from trueline.view import Field
+    >>> schema = Schema([Field("n", t.int64)])
+    >>> cursor = SimpleCursor(schema, schema.visible, lambda: iter([(0, RowId(0), [7])]))
+    >>> get = cursor.getter("n")
+    >>> cursor.move_next(), cursor.position, cursor.batch, cursor.id.low, get()
+    (True, 0, 0, 0, 7)
+    >>> cursor.is_active("n"), cursor.schema is schema
+    (True, True)
+    >>> cursor.close()
+    """
 
     def __init__(self, schema: Schema, columns: Sequence[Column], rows: Callable[[], Numbered]) -> None:
         self._schema = schema
@@ -93,12 +110,12 @@ class SimpleCursor:
 
     @property
     def batch(self) -> int:
-        """What the rows say."""
+        """The batch the row belongs to."""
         return self._here[0] if self._row is not None else 0
 
     @property
     def id(self) -> RowId:
-        """What the rows say."""
+        """The id of the row."""
         return self._here[1]
 
     @property

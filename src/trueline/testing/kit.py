@@ -25,7 +25,16 @@ class NotApplicable(Exception):
 
 @dataclass(frozen=True)
 class Check:
-    """One small check; `kind` says what it is of: a view, an operator, a loader, a saver, a split."""
+    """One small check; `kind` says what it is of: a view, an operator, a loader, a saver, a split.
+
+    >>> from trueline import View, testing
+    >>> check = testing.checks("view")["K13.differs"]
+    >>> isinstance(check, Check), check.number, check.kind
+    (True, 'K13', 'view')
+    >>> from trueline.testing.subjects import ViewSubject
+    >>> check.run(ViewSubject(View.range(30)))
+    'rows move by ...'
+    """
 
     name: str
     contracts: tuple[str, ...]

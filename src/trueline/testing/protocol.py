@@ -10,7 +10,16 @@ from trueline.view.schema import Schema
 
 
 class ViewLike(Protocol):
-    """Rows under named and typed columns, read by cursors, the same each time."""
+    """Rows under named and typed columns, read by cursors, the same each time.
+
+    >>> from trueline import View
+    >>> view = View.range(3)
+    >>> view.schema.names, view.row_count, view.can_shuffle, len(view.cursor_set("n", n=1))
+    (('n',), 3, True, 1)
+    >>> with view.cursor("n") as cursor:
+    ...     cursor.move_next()
+    True
+    """
 
     @property
     def schema(self) -> Schema:
@@ -30,7 +39,7 @@ class ViewLike(Protocol):
     def cursor_set(
         self, columns: Sequence[Key] | None = None, n: int = 0, seed: int | None = None
     ) -> Sequence[Cursor]:
-        """Open cursors that share the rows; n is a hint, 0 leaves it to the view."""
+        """Open cursors that share the rows; n is a hint, 0 leaves it open."""
 
 
 _NAMES: Final = ("schema", "row_count", "can_shuffle", "cursor", "cursor_set")

@@ -25,6 +25,11 @@ class Operator:
     `blocking` says that it has to see all rows before it gives the first (a
     sort does), else `ahead` is how many it may read for that; `caches` says
     that it keeps what it read.
+
+    >>> from trueline import View, testing
+    >>> report = testing.check(Operator(lambda view: view.limit(3)), View.range(9))
+    >>> "K10.merged" in report.held
+    True
     """
 
     make: Callable[[View], ViewLike]
@@ -39,6 +44,11 @@ class Loader:
 
     `counted` returns, for a view that was read, the bad cells by column; without
     it a warning has to be given, on Trueline's console or Python's.
+
+    >>> from trueline import View
+    >>> loader = Loader(lambda paths: View.read_csv(paths), counted=lambda view: view.bad)
+    >>> loader.separator
+    ','
     """
 
     read: Callable[[list[Path]], ViewLike]
@@ -53,6 +63,11 @@ class Saver:
 
     `losses` are what the format cannot keep, of `LOSSES`: each has to be lost,
     and nothing else may be.
+
+    >>> from trueline import View
+    >>> saver = Saver(lambda view, path: view.write_parquet(path), View.read_parquet, suffix=".parquet")
+    >>> saver.losses
+    frozenset()
     """
 
     write: Callable[[View, Path], object]
@@ -66,7 +81,13 @@ LOSSES: Final = frozenset({"annotations", "hidden columns", "types", "empty text
 
 @dataclass(frozen=True)
 class Split:
-    """A function from a view to parts that share its rows."""
+    """A function from a view to parts that share its rows.
+
+    >>> split = Split(lambda view: view.split([0.5, 0.5]))
+    >>> from trueline import View
+    >>> [part.can_shuffle for part in split.make(View.range(9))]
+    [True, True]
+    """
 
     make: Callable[[View], Sequence[ViewLike] | Mapping[str, ViewLike]]
 

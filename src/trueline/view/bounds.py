@@ -19,7 +19,7 @@ DAY: Final = 86_400 * 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Values from `low` to `high`, both included; None is no bound.
+    """Values from `low` to `high`, both included; None means no bound.
 
     >>> Interval(1, 5) & Interval(3, None), Interval(1, 2).meets(3, 9), Interval().meets(3, 9)
     (Interval(low=3, high=5), False, True)

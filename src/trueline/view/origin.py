@@ -12,6 +12,13 @@ class Origin:
 
     `after` is where the records begin, None for the dataset's first record;
     `removed` says how many of them were removed on purpose and are passed over.
+
+    >>> import tempfile, pyarrow as pa, trueline as tl
+    >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+    ...     sales = ws.create("sales")
+    ...     commit = sales.append(pa.table({"price": [9.5, 12.0]}))
+    ...     sales.view().origins["sales"].offset
+    1
     """
 
     dataset: str

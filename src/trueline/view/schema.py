@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A column before it has a place: its name, type, annotations, and whether it may be null."""
+    """A column before it has a place: its name, type, annotations, and whether it may be null.
+
+    >>> from trueline import types
+    >>> Field("price", types.float64, nullable=False)
+    Field(name='price', type=float64, ...nullable=False)
+    """
 
     name: str
     type: t.Type
@@ -39,6 +44,13 @@ class Column:
     """One column of one schema: its place, name, type and annotations.
 
     A column whose name occurs again further right is hidden: found by its index only (view:C4).
+
+    >>> from trueline import View
+    >>> column = View.from_rows([{"city": "Bern", "price": 9.5}]).schema["price"]
+    >>> column.index, column.name, column.type, column.is_hidden
+    (1, 'price', float64, False)
+    >>> column.field.nullable
+    True
     """
 
     index: int
@@ -60,6 +72,16 @@ class Schema:
     >>> schema = Schema([Field("a", t.int64), Field("b", t.text), Field("a", t.float32)])
     >>> schema.names, schema["a"].index, schema[0].is_hidden
     (('b', 'a'), 2, True)
+
+    >>> schema.types, [column.index for column in schema.visible], len(schema.fields)
+    ((text, float32), [1, 2], 3)
+    >>> schema.get("c") is None, schema.find(0).type, [c.name for c in schema.find_all(["a", "b"])]
+    (True, int64, ['a', 'b'])
+    >>> more, places = schema.added([Field("c", t.boolean)])
+    >>> more.names, places
+    (('b', 'a', 'c'), [0, 1, 2, None])
+    >>> Schema.from_arrow(schema.to_arrow()).names, schema.arrow_of([schema["b"]]).names
+    (('b', 'a'), ['b'])
     """
 
     __slots__ = ("_arrow", "_by_name", "_columns")

@@ -48,11 +48,21 @@ class Verbs:
     # --- columns ------------------------------------------------------------------------
 
     def select(self, *columns: Key) -> Self:
-        """Keep these columns, in this order; an index or a `Column` reaches a hidden one."""
+        """Keep these columns, in this order; an index or a `Column` reaches a hidden one.
+
+        >>> from trueline import View
+        >>> View.from_rows([{"x": 1, "y": 2, "z": 3}]).select("z", "x").columns
+        ('z', 'x')
+        """
         return self._made_of(selected(self.node, [each.index for each in self.schema.find_all(columns)]))
 
     def drop(self, *columns: Key) -> Self:
-        """Leave out these columns; one that they hid can be seen again."""
+        """Leave out these columns; one that they hid can be seen again.
+
+        >>> from trueline import View
+        >>> View.from_rows([{"x": 1, "y": 2}]).drop("y").columns
+        ('x',)
+        """
         gone = {each.index for each in self.schema.find_all(columns)}
         return self._made_of(selected(self.node, [c.index for c in self.schema if c.index not in gone]))
 
@@ -87,7 +97,12 @@ class Verbs:
         return self._made_of(with_columns(self.node, texts, parameters))
 
     def with_row_id(self, name: str) -> Self:
-        """Add the row id as a column (view:C80)."""
+        """Add the row id as a column (view:C80).
+
+        >>> from trueline import View
+        >>> View.from_rows([{"x": 1}]).with_row_id("id").columns
+        ('x', 'id')
+        """
         return self._made_of(computed(self.node, [RowIdColumn(name)]))
 
     # --- rows ---------------------------------------------------------------------------
@@ -97,21 +112,40 @@ class Verbs:
 
         `docs/expressions.md` describes the language. A row for which the
         condition is null (a null value, a division by zero) is not kept.
+
+        >>> from trueline import View
+        >>> View.range(5).filter("n >= :least and n <> 3", least=2).to_arrow().to_pydict()
+        {'n': [2, 4]}
         """
         return self._made_of(filtered(self.node, where, parameters))
 
     def limit(self, count: int) -> Self:
-        """Keep the first rows."""
+        """Keep the first rows.
+
+        >>> from trueline import View
+        >>> View.range(9).limit(2).to_arrow().to_pydict()
+        {'n': [0, 1]}
+        """
         return self._made_of(Limit(self.node, 0, natural(count, "limit")))
 
     def skip(self, count: int) -> Self:
-        """Leave out the first rows."""
+        """Leave out the first rows.
+
+        >>> from trueline import View
+        >>> View.range(9).skip(7).to_arrow().to_pydict()
+        {'n': [7, 8]}
+        """
         return self._made_of(Limit(self.node, natural(count, "skip"), None))
 
     def sample(self, fraction: float, seed: int = 0, *, replace: bool = False) -> Self:
         """Keep each row with a probability, decided by its id: the same rows however it is read.
 
         With `replace` a row may be drawn several times (Poisson, `fraction` times on average).
+
+        >>> from trueline import View
+        >>> some = View.range(1000).sample(0.1, seed=7)
+        >>> some.count() == some.count(), 50 < some.count() < 150
+        (True, True)
         """
         return self._made_of(sampled(self.node, fraction, seed, replace=replace))
 
@@ -132,6 +166,11 @@ class Verbs:
         """Divide the rows into parts by a hash of the row id, or of columns so that equal keys stay together.
 
         A row's part does not change when rows are added. A mapping gives parts by name.
+
+        >>> from trueline import View
+        >>> parts = View.range(100).split({"train": 0.8, "test": 0.2}, seed=1)
+        >>> sum(part.count() for part in parts.values())
+        100
         """
         names = list(fractions) if isinstance(fractions, Mapping) else None
         shares = list(fractions.values()) if isinstance(fractions, Mapping) else list(fractions)
@@ -140,27 +179,53 @@ class Verbs:
         return tuple(parts) if names is None else dict(zip(names, parts, strict=True))
 
     def folds(self, k: int, seed: int = 0, by: str | Sequence[str] | None = None) -> list[tuple[Self, Self]]:
-        """Return k pairs (training, test): each row is in exactly one test part."""
+        """Return k pairs (training, test): each row is in exactly one test part.
+
+        >>> from trueline import View
+        >>> [train.count() + test.count() for train, test in View.range(50).folds(3)]
+        [50, 50, 50]
+        """
         return [(self._made_of(train), self._made_of(test)) for train, test in folds(self.node, k, seed, by)]
 
     # --- order --------------------------------------------------------------------------
 
     def sort(self, *columns: str, descending: bool | Sequence[bool] = False) -> Self:
-        """Order the rows by columns: null last, NaN before it, equal rows as they were."""
+        """Order the rows by columns: null last, NaN before it, equal rows as they were.
+
+        >>> from trueline import View
+        >>> view = View.from_rows([{"x": 2}, {"x": None}, {"x": 5}])
+        >>> view.sort("x", descending=True).to_arrow().to_pydict()
+        {'x': [5, 2, None]}
+        """
         return self._made_of(sorted_by(self.node, columns, descending))
 
     def shuffle(self, seed: int) -> Self:
-        """Order the rows by a hash of the seed and their ids (decision 4)."""
+        """Order the rows by a hash of the seed and their ids (decision 4).
+
+        >>> from trueline import View
+        >>> sorted(View.range(4).shuffle(seed=3).to_arrow()["n"].to_pylist())
+        [0, 1, 2, 3]
+        """
         return self._made_of(shuffled(self.node, seed))
 
     # --- several views ------------------------------------------------------------------
 
     def concat(self, *others: Self) -> Self:
-        """Put the rows of other views after these; a column keeps its place, found by name in the others."""
+        """Put the rows of other views after these; a column keeps its place, found by name in the others.
+
+        >>> from trueline import View
+        >>> View.range(2).concat(View.range(2, start=10)).to_arrow().to_pydict()
+        {'n': [0, 1, 10, 11]}
+        """
         return self._made_of(concatenated([self.node, *(each.node for each in others)]))
 
     def zip(self, *others: Self) -> Self:
-        """Put views side by side, row by row, as long as the shortest; ids are those of the first."""
+        """Put views side by side, row by row, as long as the shortest; ids are those of the first.
+
+        >>> from trueline import View
+        >>> View.range(2).zip(View.from_rows([{"x": "a"}, {"x": "b"}])).to_arrow().to_pydict()
+        {'n': [0, 1], 'x': ['a', 'b']}
+        """
         return self._made_of(zipped([self.node, *(each.node for each in others)]))
 
     def join(
@@ -176,17 +241,34 @@ class Verbs:
 
         Null keys have no partner. `as_of` names a column: the partner is the
         last one of the same key whose value there is not after ours.
+
+        >>> from trueline import View
+        >>> sales = View.from_rows([{"city": "Bern", "price": 9}, {"city": "Zug", "price": 30}])
+        >>> cantons = View.from_rows([{"city": "Bern", "canton": "BE"}])
+        >>> sales.join(cantons, on="city", how="left").to_arrow().to_pylist()
+        [{'city': 'Bern', 'price': 9, 'canton': 'BE'}, {'city': 'Zug', 'price': 30, 'canton': None}]
         """
         return self._made_of(joined(self.node, other.node, on, how, as_of, suffix))
 
     # --- one to many, many to one -------------------------------------------------------
 
     def explode(self, column: str, *, outer: bool = False) -> Self:
-        """Give each value of a vector a row of its own; with `outer` an empty one keeps its row."""
+        """Give each value of a vector a row of its own; with `outer` an empty one keeps its row.
+
+        >>> from trueline import View
+        >>> View.from_rows([{"v": [1, 2]}, {"v": []}]).explode("v").to_arrow().to_pydict()
+        {'v': [1, 2]}
+        """
         return self._made_of(exploded(self.node, column, outer=outer))
 
     def group_by(self, *columns: str) -> Groups[Self]:
-        """Group rows with equal values: `view.group_by("city").agg(total="sum(price)")`."""
+        """Group rows with equal values: `view.group_by("city").agg(total="sum(price)")`.
+
+        >>> from trueline import View
+        >>> view = View.from_rows([{"city": "Bern", "price": 9}, {"city": "Bern", "price": 1}])
+        >>> view.group_by("city").agg(total="sum(price)").to_arrow().to_pylist()
+        [{'city': 'Bern', 'total': 10}]
+        """
         return Groups(self.node, columns, self._made_of)
 
     def window(
@@ -206,7 +288,13 @@ class Verbs:
     # --- keeping ------------------------------------------------------------------------
 
     def cache(self) -> Self:
-        """Keep what is read: each column of each row is computed once, and can then be shuffled."""
+        """Keep what is read: each column of each row is computed once, and can then be shuffled.
+
+        >>> from trueline import View
+        >>> kept = View.range(3).with_columns(y="n * n").cache()
+        >>> kept.count(), kept.can_shuffle
+        (3, True)
+        """
         return self._made_of(Cache(self.node))
 
 

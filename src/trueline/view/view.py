@@ -41,6 +41,11 @@ class View(Verbs):
     >>> view = View.from_rows([{"city": "Bern", "price": 9.5}, {"city": "Zug", "price": 30.0}])
     >>> view.filter("price > :limit", limit=10).select("city").to_arrow().to_pydict()
     {'city': ['Zug']}
+
+    >>> view.columns, view.row_count, view.can_shuffle, view.origins, view.removed, dict(view.bad)
+    (('city', 'price'), 2, True, {}, 0, {})
+    >>> view.schema["price"].type, view.origin("price").column
+    (float64, 'price')
     """
 
     __slots__ = ("_node", "_spark")
@@ -83,7 +88,12 @@ class View(Verbs):
 
     @classmethod
     def from_pandas(cls, frame: pd.DataFrame) -> Self:
-        """View a pandas frame; its index is left out, NaN in it is null."""
+        """View a pandas frame; its index is left out, NaN in it is null.
+
+        >>> import pandas as pd
+        >>> View.from_pandas(pd.DataFrame({"x": [1.5, None]})).to_arrow().to_pydict()
+        {'x': [1.5, None]}
+        """
         try:
             return cls(Memory(pa.Table.from_pandas(frame, preserve_index=False)))
         except pa.ArrowException as error:
@@ -92,7 +102,12 @@ class View(Verbs):
 
     @classmethod
     def from_polars(cls, frame: Any) -> Self:
-        """View a polars frame."""
+        """View a polars frame.
+
+        >>> import polars as pl
+        >>> View.from_polars(pl.DataFrame({"x": [1, 2]})).count()
+        2
+        """
         return cls.from_arrow(frame)
 
     @classmethod
@@ -127,28 +142,48 @@ class View(Verbs):
 
     @classmethod
     def read_csv(cls, paths: Any, **options: Any) -> Self:
-        """View CSV files in the order given, globs sorted; the options are those of `tl.csv`."""
+        r"""View CSV files in the order given, globs sorted; the options are those of `tl.csv`.
+
+        >>> view = View.read_csv(b"city,price\nBern,9.5\n")
+        >>> view.schema
+        Schema(city: text, price: float64)
+        """
         from trueline.view.sources.files import csv_files
 
         return cls(csv_files(paths, **options))
 
     @classmethod
     def read_text(cls, paths: Any, **options: Any) -> Self:
-        """View the lines of text files; the options are those of `tl.text`."""
+        r"""View the lines of text files; the options are those of `tl.text`.
+
+        >>> View.read_text(b"first\nsecond\n").count()
+        2
+        """
         from trueline.view.sources.files import text_files
 
         return cls(text_files(paths, **options))
 
     @classmethod
     def read_json(cls, paths: Any, **options: Any) -> Self:
-        """View files of JSON lines; the options are those of `tl.json`."""
+        r"""View files of JSON lines; the options are those of `tl.json`.
+
+        >>> View.read_json(b'{"x": 1}\n{"x": 2}\n').to_arrow().to_pydict()
+        {'x': [1, 2]}
+        """
         from trueline.view.sources.files import json_files
 
         return cls(json_files(paths, **options))
 
     @classmethod
     def read_parquet(cls, paths: Any, **options: Any) -> Self:
-        """View Parquet files in the order given, globs sorted; groups of rows are read one by one."""
+        """View Parquet files in the order given, globs sorted; groups of rows are read one by one.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = View.range(3).write_parquet(f"{folder}/numbers.parquet")
+        ...     View.read_parquet(f"{folder}/*.parquet").count()
+        3
+        """
         from trueline.view.sources.parquet import parquet_files
 
         return cls(parquet_files(paths, **options))
@@ -159,6 +194,11 @@ class View(Verbs):
     def schema(self) -> Schema:
         """The columns; known without reading, the same object each time (view:C1)."""
         return self._node.schema
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, in order."""
+        return self.schema.names
 
     @property
     def row_count(self) -> int | None:
@@ -190,11 +230,22 @@ class View(Verbs):
         return explain.origin(self._node, self.schema.find(column))
 
     def explain(self, columns: Sequence[Key] | Key | None = None) -> str:
-        """Say what reading these columns does: steps, active columns, what is passed on, what is serial."""
+        """Say what reading these columns does: steps, active columns, what is passed on, what is serial.
+
+        >>> print(View.range(9).filter("n > 3").explain())
+        rows where n > 3 (skips what n rules out)
+            reads =n
+          numbers from 0 on: 9 rows
+              reads n
+        """
         return explain.explain(self._node, self.schema.find_all(columns))
 
     def count(self) -> int:
-        """Count the rows, reading no more than that takes."""
+        """Count the rows, reading no more than that takes.
+
+        >>> View.range(9).filter("n > 3").count()
+        5
+        """
         return dispatch.count(self._node)
 
     # --- row by row -------------------------------------------------------------------
@@ -216,9 +267,13 @@ class View(Verbs):
     def cursor_set(
         self, columns: Sequence[Key] | Key | None = None, n: int = 0, seed: int | None = None
     ) -> list[ChunkCursor]:
-        """Open cursors that share the rows, to be read by as many threads; n is a wish (view:C60).
+        """Open cursors that share the rows, to be read by as many threads; n is a hint (view:C60).
 
         Sorted by `batch`, their rows are those of one cursor (view:C64); `consolidate` does that.
+
+        >>> cursors = View.range(9).cursor_set("n", n=2)
+        >>> for cursor in cursors:
+        ...     cursor.close()
         """
         from trueline.view.cursor import cursor
 
@@ -232,13 +287,30 @@ class View(Verbs):
     # --- looking at it ----------------------------------------------------------------
 
     def show(self, count: int = 20) -> None:
-        """Show the first rows."""
+        """Show the first rows.
+
+        >>> from trueline import console
+        >>> with console.use(console.CapturedConsole()) as seen:
+        ...     View.range(9).show(2)
+        >>> print(seen.text)
+        9 rows, 1 columns
+        n
+        0
+        1
+        """
         from trueline.view.display import show
 
         show(self, natural(count, "show"))
 
     def preview(self, count: int = 5, *, steps: bool = False) -> Preview:
-        """Return the first rows to look at; with `steps`, those of every step on the way."""
+        """Return the first rows to look at; with `steps`, those of every step on the way.
+
+        >>> View.range(9).preview(2)
+        numbers from 0 on: 9 rows
+        n
+        0
+        1
+        """
         from trueline.view.display import preview
 
         return preview(self, natural(count, "preview"), steps=steps)
@@ -256,19 +328,35 @@ class View(Verbs):
     # --- to ----------------------------------------------------------------------------
 
     def batches(self, columns: Sequence[Key] | Key | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in order, some at a time; only these columns are read (None: all)."""
+        """Yield the rows in order, some at a time; only these columns are read (None: all).
+
+        >>> [batch.num_rows for batch in View.range(9).batches("n")]
+        [9]
+        """
         return dispatch.batches(self._node, self.schema.find_all(columns))
 
     def to_arrow(self) -> pa.Table:
-        """Read everything into an Arrow table."""
+        """Read everything into an Arrow table.
+
+        >>> View.range(2).to_arrow().to_pydict()
+        {'n': [0, 1]}
+        """
         return dispatch.table(self._node, self.schema.visible)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Read everything into a pandas frame."""
+        """Read everything into a pandas frame.
+
+        >>> View.range(3).to_pandas()["n"].sum()
+        np.int64(3)
+        """
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """Read everything into a polars frame."""
+        """Read everything into a polars frame.
+
+        >>> View.range(3).to_polars().shape
+        (3, 1)
+        """
         import polars as pl  # type: ignore[import-not-found, unused-ignore]
 
         return pl.from_arrow(self.to_arrow())
@@ -291,31 +379,64 @@ class View(Verbs):
     def rows(self, of: type[T]) -> Iterator[T]: ...
 
     def rows(self, of: type[T] | None = None) -> Iterator[T] | Iterator[dict[str, object]]:
-        """Yield the rows as dictionaries, or as objects of a class that is checked first (view:C119)."""
+        """Yield the rows as dictionaries, or as objects of a class that is checked first (view:C119).
+
+        >>> from dataclasses import dataclass
+        >>> @dataclass
+        ... class Number:
+        ...     n: int
+        >>> list(View.range(2).rows(Number))
+        [Number(n=0), Number(n=1)]
+        """
         from trueline.view.sources.python import rows
 
         return rows(self._node, of)
 
     def write_csv(self, path: str | os.PathLike[str], **options: Any) -> Exported:
-        """Write the rows as CSV; `docs/views.md` lists what does not come back."""
+        """Write the rows as CSV; `docs/views.md` lists what does not come back.
+
+        >>> import tempfile, pathlib
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = View.range(2).write_csv(f"{folder}/numbers.csv")
+        ...     pathlib.Path(f"{folder}/numbers.csv").read_text().split()
+        ['"n"', '0', '1']
+        """
         from trueline.view.export import write_csv
 
         return write_csv(self._node, path, **options)
 
     def write_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
-        """Write the rows as Parquet, types and annotations included."""
+        """Write the rows as Parquet, types and annotations included.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     View.range(2).write_parquet(f"{folder}/numbers.parquet").rows
+        2
+        """
         from trueline.view.export import write_parquet
 
         return write_parquet(self._node, path, overwrite=overwrite)
 
     def write_json(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
-        """Write the rows as JSON lines: an object a line, times as text, bytes as hex, NaN as null."""
+        """Write the rows as JSON lines: an object a line, times as text, bytes as hex, NaN as null.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     View.range(2).write_json(f"{folder}/numbers.jsonl").rows
+        2
+        """
         from trueline.view.export import write_json
 
         return write_json(self._node, path, overwrite=overwrite)
 
     def write_arrow(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
-        """Write the rows as a file of Arrow IPC, types and annotations included."""
+        """Write the rows as a file of Arrow IPC, types and annotations included.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     View.range(2).write_arrow(f"{folder}/numbers.arrow").rows
+        2
+        """
         from trueline.view.export import write_arrow
 
         return write_arrow(self._node, path, overwrite=overwrite)
@@ -331,5 +452,9 @@ class View(Verbs):
 
     @property
     def node(self) -> Node:
-        """The plan of it, for engines that run it elsewhere."""
+        """The plan of it, for engines that run it elsewhere.
+
+        >>> View.range(9).limit(2).node.schema.names
+        ('n',)
+        """
         return self._node

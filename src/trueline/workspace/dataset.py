@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
-from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Tail
 from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
 from trueline.dataset.at import At, resolve
-from trueline.dataset.columns import Column, columns_of
+from trueline.dataset.columns import StoredColumn, stored_columns
 from trueline.dataset.commit import Commit, commit_at, commits
 from trueline.dataset.declared_source import shown
 from trueline.dataset.lost_head import head_missing
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from trueline.run import Executor, Observer, Step
     from trueline.view import View
     from trueline.view.export import Exported
+    from trueline.view.schema import Schema
     from trueline.workspace.info import Health, Info
     from trueline.workspace.transfer.origin import Origin
     from trueline.workspace.transfer.report import Transferred
@@ -67,28 +67,32 @@ class Dataset:
         return self._tail.head
 
     @property
-    def schema(self) -> DataSchema | None:
-        """The columns people gave, without the system's; None before the first data."""
-        tail = self._tail
-        if tail.schema is None:
-            return None
-        return DataSchema(
-            tuple(field for field in self._fields(tail) if field.name not in self._hidden(tail))
-        )
+    def schema(self) -> Schema | None:
+        """The columns people gave, as a view has them, without the system's; None before the first data."""
+        from trueline.dataset.read import schema_of
+
+        return schema_of(self.name, self._present)
 
     @property
-    def system_schema(self) -> DataSchema | None:
+    def system_schema(self) -> Schema | None:
         """All columns of the slices, the system's first; None before the first data."""
-        tail = self._tail
-        return None if tail.schema is None else DataSchema(tuple(self._fields(tail)))
+        from trueline.dataset.read import schema_of
 
-    def columns(self, system: bool = False, at: At = None) -> list[Column]:
-        """Describe the columns, none before the first data; with `system` the system's too."""
-        if at is not None:
-            from trueline.dataset.read import columns_of_commit
+        return schema_of(self.name, self._present, system=True)
 
-            return columns_of_commit(self.name, self._present, at, system=system)
-        return columns_of(self.system_schema if system else self.schema)
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns people gave, in order; none before the first data."""
+        schema = self.schema
+        return () if schema is None else schema.names
+
+    def stored_columns(self, system: bool = False, at: At = None) -> list[StoredColumn]:
+        """Describe the columns as the chain stores them, none before the first data; with `system` all."""
+        if at is None:
+            return stored_columns(self._tail, system=system)
+        from trueline.dataset.read import resolve
+
+        return stored_columns(self.chain.tail_at(resolve(self._present, at).block), system=system)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -101,13 +105,13 @@ class Dataset:
 
     @property
     def info(self) -> Info:
-        """Its head, rows, schema and more, found by a few block reads whatever the length of the chain."""
+        """Counts, times and definition, found by a few block reads whatever the length of the chain."""
         from trueline.workspace.info import info_of
 
         return info_of(self)
 
     def health(self) -> Health:
-        """Say whether the index is at the head, and whether a commit is in flight."""
+        """Say whether the index is up to date with the head, and since when a commit is in flight."""
         from trueline.workspace.info import health_of
 
         return health_of(self)
@@ -266,7 +270,7 @@ class Dataset:
 
         The head is compared with those that were seen here before, and with
         `expected_head` for those who keep one elsewhere. `replay` computes
-        derived rows again, where there are some. `progress` gets how many
+        derived rows again, where there are some. `progress` is called with how many
         blocks, then how many files, are done.
         """
         from trueline.workspace.rollback import given_head, head_problems
@@ -376,16 +380,6 @@ class Dataset:
         if tail is None:
             raise head_missing(self.chain.store)
         return tail
-
-    def _fields(self, tail: Tail) -> Iterator[Any]:
-        from trueline.chain.schema import fields_of
-
-        assert tail.schema is not None
-        yield from fields_of(tail.schema)
-
-    def _hidden(self, tail: Tail) -> tuple[str, ...]:
-        names = tail.vocab.names
-        return names if tail.vocab.event_time_column is None else names[:3]
 
     def __repr__(self) -> str:
         return f"<Dataset {self.name} in {self._workspace.location}>"

@@ -51,7 +51,7 @@ _FEW: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What a dataset is and holds now."""
+    """What is known of a dataset without reading its rows: counts, times, definition."""
 
     name: str
     kind: str

@@ -1,4 +1,7 @@
-"""Preparation steps under their documented name; they live in `trueline.dataset.prepare`."""
+"""Steps that prepare files on their way into a dataset: parse, validate, repair, mask, enrich.
+
+This is their documented name; they live in `trueline.dataset.prepare`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The state store under its documented name; it lives in `trueline.dataset.state`."""
+"""The rows of a keyed dataset by key, as its checkpoints keep them.
+
+This is the documented name of the state store; it lives in `trueline.dataset.state`.
+"""
 
 from __future__ import annotations
 

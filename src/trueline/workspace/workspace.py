@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.dataset.commit import Commit
     from trueline.run import Observer
-    from trueline.view import View
+    from trueline.view import Schema, View
     from trueline.workspace.gc import Swept
     from trueline.workspace.pull import DeclaredSource, PullReport
 
@@ -106,6 +106,30 @@ class Workspace:
     ...     sales = ws.create("sales")
     ...     "sales" in ws, list(ws), ws["sales"].kind
     (True, ['sales'], 'root')
+
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ws = tl.open(f"{folder.name}/shop", create=True)
+    >>> sales = ws.create("sales")
+    >>> [dataset.name for dataset in ws.datasets()]
+    ['sales']
+    >>> manifest = '''
+    ... kind: DatasetSnapshot
+    ... version: 1
+    ... content: {name: other, kind: Root, metadata: []}
+    ... '''
+    >>> ws.create_from_manifest(manifest).kind
+    'root'
+    >>> sales.push(f"{folder.name}/copy").dataset
+    'sales'
+    >>> ws.clone(f"{folder.name}/copy", "twin").id == sales.id
+    True
+    >>> ws.verify().ok, ws.gc(dry_run=True).objects
+    (True, 0)
+    >>> _ = ws.create("days", source=tl.source(f"{folder.name}/*.csv"))
+    >>> ws.pull("days").ok
+    True
+    >>> ws.close()
+    >>> folder.cleanup()
     """
 
     def __init__(
@@ -220,7 +244,7 @@ class Workspace:
     def create(
         self,
         name: str,
-        schema: pa.Schema | DataSchema | None = None,
+        schema: pa.Schema | Schema | DataSchema | None = None,
         merge: Strategy | None = None,
         event_time: str | None = None,
         description: str | None = None,

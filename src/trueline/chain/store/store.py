@@ -57,6 +57,28 @@ class Store(Protocol):
     given up: put the objects of the commit again.
 
     `location` is what `open_store` takes to reach the same place from another process.
+
+    >>> from trueline.chain import MemoryStore
+    >>> store = MemoryStore()
+    >>> with store.lease(), store.turn():
+    ...     name = store.put(Folder.DATA, b"rows")
+    ...     started = store.oldest_lease() is not None
+    >>> store.sync()
+    >>> store.get(Folder.DATA, name), store.size(Folder.DATA, name), store.open(Folder.DATA, name).read(2)
+    (b'rows', 4, b'ro')
+    >>> writer = store.writer(Folder.BLOCKS)
+    >>> _ = writer.write(b"block")
+    >>> block = writer.finish().hash
+    >>> store.move_head(block, expected=None)
+    >>> store.head() == block, [each.hash == name for each in store.list(Folder.DATA)]
+    (True, [True])
+    >>> store.renew(Folder.DATA, name), store.delete(Folder.DATA, name, unless_after=store.clock() - 60)
+    (True, False)
+    >>> store.fence() is None
+    True
+    >>> with store.scratch() as scratch:
+    ...     scratch.create("part").close()
+    >>> store.close()
     """
 
     location: str

@@ -17,6 +17,7 @@ from trueline.errors import InputError, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.kernel.nan import canonical
 from trueline.readers import Reader
+from trueline.view.schema import Schema
 
 if TYPE_CHECKING:
     from trueline.dataset.prepare import Preparation
@@ -194,18 +195,20 @@ def _known_way(table: pa.Table, tail: Tail) -> _Way | None:
     return way
 
 
-def whole_schema(schema: pa.Schema | t.DataSchema, vocab: SetVocab) -> t.DataSchema:
+def whole_schema(schema: pa.Schema | Schema | t.DataSchema, vocab: SetVocab) -> t.DataSchema:
     """Return the schema of the slices for the columns people give: system columns first.
 
     >>> whole_schema(pa.schema({"city": pa.large_string()}), SetVocab()).names
     ('offset', 'op', 'system_time', 'event_time', 'city')
     """
+    if isinstance(schema, Schema):
+        schema = schema.to_arrow()
     if isinstance(schema, pa.Schema):
         schema = from_arrow(schema)
     elif not isinstance(schema, t.DataSchema):
         raise InputError(
             f"schema is a {type(schema).__name__}, not a pyarrow.Schema",
-            remedy="give a pyarrow.schema([...])",
+            remedy="give a pyarrow.schema([...]), or the schema of a view",
         )
     if not schema.fields:
         raise SchemaError("the schema has no columns", remedy="give at least one")

@@ -34,7 +34,15 @@ WORKERS = 8
 
 @dataclass(frozen=True)
 class Preparation:
-    """How files are prepared: the steps people gave, who watches, and where it runs."""
+    """How files are prepared: the steps people gave, who watches, and where it runs.
+
+    >>> from trueline.dataset.prepare import mask
+    >>> preparation = Preparation.of([mask("name", how="stars")])
+    >>> sorted(preparation.hides), Preparation.of([])
+    (['name'], None)
+    >>> preparation.run({}).values
+    {}
+    """
 
     steps: tuple[Step, ...]
     observers: tuple[Observer, ...] = ()

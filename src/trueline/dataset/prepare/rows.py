@@ -31,6 +31,12 @@ class Rows:
 
     Two are equal if their digests are. Every `keep` writes to a place of its
     own: an attempt that is thrown away has touched nothing another one reads.
+
+    >>> from trueline.chain import MemoryStore
+    >>> with MemoryStore().scratch() as scratch:
+    ...     rows = Rows.keep(pa.table({"x": [1, 2]}), scratch)
+    ...     rows.count, rows.table()["x"].to_pylist(), rows.replaced(pa.table({"x": [1, 2]})) == rows
+    (2, [1, 2], True)
     """
 
     digest: str
@@ -192,6 +198,11 @@ class _Processed(_OnRows):
 
 
 def on_rows(step: Step) -> Step:
-    """Return a step on references that does what a step on tables does."""
+    """Return a step on references that does what a step on tables does.
+
+    >>> from trueline.run import Step
+    >>> on_rows(Step(map=lambda key, table: table.slice(0, 1), name="first")).name
+    'first'
+    """
     kinds: dict[str, type[_OnRows]] = {"map": _Mapped, "flat_map": _FlatMapped, "process": _Processed}
     return kinds[step.kind](step)

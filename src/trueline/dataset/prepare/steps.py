@@ -216,7 +216,7 @@ class Repair(Step):
 def repair(
     mapping: dict[str, str] | None = None, /, *, on_error: OnError = "fail_run", **columns: str
 ) -> Repair:
-    """Repair columns by expressions over the row, all of them over the row as it came.
+    """Fix columns by expressions over the row, all of them over the row as it came.
 
     A file without a column, or whose values are right already, stays as it is.
 

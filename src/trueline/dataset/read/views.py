@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from trueline.chain.chain import Chain
-from trueline.chain.datatypes import DataSchema
 from trueline.chain.head_state import Position
-from trueline.chain.schema import fields_of
 from trueline.dataset.at import Tags, resolve
-from trueline.dataset.columns import Column, columns_of
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.changes import Changes
 from trueline.dataset.read.current import CurrentRows
@@ -16,6 +13,7 @@ from trueline.dataset.read.events import Events
 from trueline.dataset.read.get import Row, find_row
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
+from trueline.view.schema import Schema
 from trueline.view.source import Source
 from trueline.view.view import View
 
@@ -56,16 +54,13 @@ def diff_of(name: str, chain: Chain, a: object, b: object, *, tags: Tags | None 
     return View(Changes(events))
 
 
-def columns_of_commit(
-    name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None
-) -> list[Column]:
-    """Describe the columns as they were at a commit."""
-    standing = Standing.of(name, chain, resolve(chain, at, tags))
+def schema_of(name: str, chain: Chain, *, system: bool = False) -> Schema | None:
+    """Return the columns at the head as a view has them, None before the first data."""
+    standing = Standing.of(name, chain, resolve(chain, None))
     if standing.tail.schema is None:
-        return []
-    fields = fields_of(standing.tail.schema)
-    shown = standing.schema.names if system else standing.data_columns
-    return columns_of(DataSchema(tuple(field for field in fields if field.name in shown)))
+        return None
+    found = Schema.from_arrow(standing.schema)
+    return found if system else Schema(found[name].field for name in standing.data_columns)
 
 
 def row_of(name: str, chain: Chain, key: object, at: object, *, tags: Tags | None = None) -> Row | None:

@@ -42,6 +42,16 @@ class State:
     >>> state = State.open(MemoryStore(), None).apply(delta)
     >>> state.lookup(keys[1:], ["people"]).column("people").to_pylist()
     [1]
+
+    >>> [file.size for file in state.files] == [state.size], state.schema.names
+    (True, ['city', 'people'])
+    >>> [batch.num_rows for batch in state.scan(["people"])], state.splitters(2), state.due
+    ([2], [], None)
+    >>> state.verify()
+    >>> state.verify_segment(state.generations[0][0])
+    >>> more = state.apply_parts([state.write_part(delta.slice(0, 1))]).compact_if_needed()
+    >>> more.replaced(0, more.write_merged(0)).lookup(keys).num_rows
+    2
     """
 
     def __init__(
@@ -176,7 +186,7 @@ class State:
             reader.verify()
 
     def verify_segment(self, segment: SegmentInfo) -> None:
-        """Do that for one file."""
+        """Hash one file and look at its row groups, as `verify` does for all."""
         self._readers[segment.hash].verify()
 
     # --- writing ------------------------------------------------------------

@@ -43,7 +43,7 @@ def verify_data(
 ) -> Report:
     """Look at every file that the blocks in (after, upto] name, at the rows in them, and at the commits.
 
-    The blocks themselves are taken as proven. `progress` gets how many files are done.
+    The blocks themselves are taken as proven. `progress` is called with how many files are done.
     """
     run = tasks if tasks is not None else Inline(workers=min(8, os.cpu_count() or 1))
     walk = _Walk(chain, removals_of(chain), chain.tail_at(after) if after is not None else None)

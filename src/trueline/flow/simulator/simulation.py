@@ -27,6 +27,25 @@ class Simulation:
     to be let through first. So a check of absence splits the execution in two (`fork`), one that checks and
     ends and one that goes on without; and an answer that rests on absence (`try_next`, `collect` of all)
     taints it: sending after that and reading again is refused, unless `quiesce` says that a phase is over.
+
+    >>> from trueline.flow import Flow, nondet
+    >>> flow = Flow("echo")
+    >>> p = flow.process("p")
+    >>> p.sink("out", p.source("in").batch(p.tick(), nondet("any piece")).all_ticks())
+    >>> def test(sim):
+    ...     sim.send("in", "a", "b", "c")
+    ...     assert sim.next("out") == "a"
+    ...     assert sim.try_next("out", default=None) == "b"
+    ...     assert sim.collect("out", 1) == ["c"]
+    ...     sim.quiesce()
+    ...     assert sim.settle()
+    ...     sim.assume(True)
+    ...     sim.fork(lambda: sim.assert_no_more("out"))
+    ...     sim.send("in", "d")
+    ...     sim.at("any piece").release("d")
+    ...     sim.assert_yields("out", "d")
+    >>> flow.simulate(test).exhaustive
+    True
     """
 
     __slots__ = ("_runner",)

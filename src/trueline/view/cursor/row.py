@@ -46,7 +46,17 @@ def _names(protocol: type) -> set[str]:
 
 @runtime_checkable
 class Row(Protocol, metaclass=_ByName):
-    """Values under names, of known types, for one row at a time."""
+    """Values under names, of known types, for one row at a time.
+
+    >>> from trueline import View
+    >>> view = View.from_rows([{"city": "Bern", "price": 9.5}])
+    >>> with view.cursor("city") as row:
+    ...     city = row.getter("city", str)
+    ...     row.position, row.move_next(), row.position, row.batch, city()
+    ...     row.id.hex[-4:], row.is_active("price"), row.schema is view.schema
+    (-1, True, 0, 0, 'Bern')
+    ('0000', False, True)
+    """
 
     @property
     def schema(self) -> Schema:
@@ -76,7 +86,17 @@ class Row(Protocol, metaclass=_ByName):
 
 @runtime_checkable
 class Cursor(Row, Protocol):
-    """A row that moves forward over the rows of a view, for one thread at a time."""
+    """A row that moves forward over the rows of a view, for one thread at a time.
+
+    >>> from trueline import View
+    >>> cursor = View.range(2).cursor()
+    >>> number = cursor.getter("n", int)
+    >>> while cursor.move_next():
+    ...     print(number())
+    0
+    1
+    >>> cursor.close()
+    """
 
     def move_next(self) -> bool:
         """Go to the next row; False at the end, and from then on (view:C43)."""

@@ -22,7 +22,12 @@ Planned: TypeAlias = Iterator[tuple[str, Any]]
 
 @dataclass
 class Report:
-    """What was checked: which checks passed, which did not apply and why, and what they noticed."""
+    """What was checked: which checks held, which had nothing to look at and why, and what they noticed.
+
+    >>> from trueline import View
+    >>> isinstance(check(View.range(3), only=["K2"]), Report)
+    True
+    """
 
     held: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -71,13 +76,22 @@ def check(
 def findings(
     obj: Any, sample: Any = None, *, without: Collection[str] = (), patience: float = 60.0
 ) -> list[ContractBroken]:
-    """Return all that is broken, not only the first."""
+    """Return all that is broken, not only the first.
+
+    >>> from trueline import View
+    >>> findings(View.from_rows([{"x": 1}]))
+    []
+    """
     outcomes = _run(obj, sample, None, without, patience)
     return [outcome for _, outcome in outcomes if isinstance(outcome, ContractBroken)]
 
 
 def checks(kind: str | None = None) -> Mapping[str, Check]:
-    """Return the checks by name, of all kinds or of one: view, operator, loader, saver, split."""
+    """Return the checks by name, of all kinds or of one: view, operator, loader, saver, split.
+
+    >>> sorted({each.kind for each in checks().values()})
+    ['loader', 'operator', 'saver', 'split', 'view']
+    """
     return {name: each for name, each in CHECKS.items() if kind in (None, each.kind)}
 
 
