@@ -26,6 +26,7 @@ from trueline.dataset.remove.record import Removals, removals_of
 from trueline.dataset.state import State
 from trueline.errors import InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
+from trueline.kernel.key_encoding import KeyEncoding
 from trueline.view.origin import Origin
 
 
@@ -115,7 +116,7 @@ class Standing:
         store = self.chain.store
         try:
             raw = store.get(Folder.CHECKPOINTS, self.tail.checkpoint, limit=MAX_CHECKPOINT_BYTES)
-            state = State.open(store, CheckpointFile.from_bytes(raw))
+            state = State.open(store, CheckpointFile.from_bytes(raw), encoding=KeyEncoding.MERGE)
         except (ObjectMissing, InputError):
             return None
         there = all(store.size(Folder.CHECKPOINTS, file.hash) == file.size for file in state.files)

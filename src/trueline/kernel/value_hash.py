@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.identity import RowIds
+from trueline.kernel.nan import canonical_floats
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
@@ -103,7 +104,7 @@ def value_words(array: pa.Array) -> Words:
     """Return a word for every value; where a value is null it is any word."""
     kind = array.type
     if pa.types.is_floating(kind):
-        return canonical(_filled(array.cast(pa.float64()), 0.0)).view(np.uint64)
+        return canonical_floats(_filled(array.cast(pa.float64()), 0.0)).view(np.uint64)
     if pa.types.is_unsigned_integer(kind):
         return _filled(array, 0).astype(np.uint64)
     if is_one_word(kind):
@@ -121,13 +122,6 @@ def whole_numbers(array: pa.Array) -> npt.NDArray[np.int64]:
     if pa.types.is_temporal(kind):
         array = array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     return _filled(array, 0).astype(np.int64, copy=False)
-
-
-def canonical(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return numbers with one NaN and one zero."""
-    found = values + 0.0  # -0.0 + 0.0 is 0.0
-    found[np.isnan(found)] = np.nan
-    return found
 
 
 def _filled(array: pa.Array, value: object) -> npt.NDArray[Any]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from trueline.dataset.state import KeyRange, State, encode_keys
+from trueline.dataset.state import KeyEncoding, KeyRange, State, encode_keys
 
-__all__ = ["KeyRange", "State", "encode_keys"]
+__all__ = ["KeyEncoding", "KeyRange", "State", "encode_keys"]

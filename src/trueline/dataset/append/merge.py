@@ -25,7 +25,7 @@ from trueline.dataset.state.rewrite import compacted
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.errors import ObjectMissing, SchemaError
-from trueline.kernel.key_encoding import KEY, OFFSET
+from trueline.kernel.key_encoding import KEY, OFFSET, KeyEncoding
 from trueline.kernel.sorted_keys import unified
 from trueline.kernel.tasks import Inline, Tasks
 from trueline.merge import Append, Keyed, Ledger, Snapshot, Strategy
@@ -52,7 +52,7 @@ class Outcome:
 
 def open_state(store: Store, tail: Tail) -> State:
     """Open the state the last commit left."""
-    return State.open(store, read_checkpoint(store, tail))
+    return State.open(store, read_checkpoint(store, tail), encoding=KeyEncoding.MERGE)
 
 
 def read_checkpoint(store: Store, tail: Tail) -> CheckpointFile | None:
