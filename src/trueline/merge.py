@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from trueline.errors import InputError
+
+
+class KeyEquality(StrEnum):
+    """Whether the two zeros of floats are one key; the definition of a dataset says it."""
+
+    BITWISE = "bitwise"
+    NUMERIC = "numeric"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from trueline.dataset.state import KeyRange, encode_keys, ranges, splitters_by_rank
 from trueline.errors import InputError, SchemaError
-from trueline.kernel.key_encoding import KeyEncoding, KeyEquality
+from trueline.kernel.key_encoding import KeyEncoding
+from trueline.merge import KeyEquality
 
 UTC = dt.UTC
 

@@ -21,12 +21,12 @@ from trueline.chain.sources import (
     MergeUpsertStream,
 )
 from trueline.chain.store.store import Folder
-from trueline.dataset.definition import SOURCE
+from trueline.dataset.definition import SOURCE, key_equality_at
 from trueline.dataset.remove.record import Removals, removals_of
 from trueline.dataset.state import State
 from trueline.errors import InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
-from trueline.kernel.key_encoding import KeyEncoding
+from trueline.kernel.key_encoding import KeyEncoding, MergeKey
 from trueline.view.origin import Origin
 
 
@@ -78,6 +78,11 @@ class Standing:
     def key(self) -> tuple[str, ...]:
         """The columns that tell rows apart, none for append."""
         return tuple(getattr(self.merge, "primary_key", ()))
+
+    @cached_property
+    def merge_key(self) -> MergeKey:
+        """The same, and which of their values are equal."""
+        return MergeKey(self.key, key_equality_at(self.tail))
 
     @property
     def is_keyed(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from itertools import pairwise
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from trueline.errors import InputError, SchemaError
 from trueline.kernel.nan import canonical_bits
+from trueline.merge import KeyEquality
 
 KEY: Final = "_key"
 # Of the event that set a row; kept beside the columns of the data.
@@ -41,13 +42,6 @@ class KeyEncoding(IntEnum):
 
     MERGE = 1
     GROUP = 2
-
-
-class KeyEquality(StrEnum):
-    """Whether the two zeros of floats are one merge key; the definition of a dataset says it."""
-
-    BITWISE = "bitwise"
-    NUMERIC = "numeric"
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,9 +68,9 @@ class Sorted:
 
 def sort_part(task: SortTask) -> Sorted:
     """Sort rows by key into a run of scratch."""
-    key = task.meeting.strategy.key
+    key = task.meeting.key
     rows = task.meeting.read(task.parts, task.rank)
-    missing = np.flatnonzero(rows_without_key(rows, key))
+    missing = np.flatnonzero(rows_without_key(rows, key.columns))
     if len(missing):
         return Sorted(None, len(missing), tuple(int(row) + task.rank for row in missing[:_NAMED]))
     return Sorted(sort_run(rows, key, task.scratch, file_name("run")))

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from trueline.dataset.merge.result import RANK
 from trueline.errors import InputError, RetryError, TruelineError, check_memory
-from trueline.kernel.key_encoding import KEY, KeyRange, encode_keys
+from trueline.kernel.key_encoding import KEY, KeyRange, MergeKey
 from trueline.kernel.sorted_keys import as_array, merged, sorting, within
 
 # Key and rank in one column of bytes, so that every row of every run has a place of its own.
@@ -50,12 +50,12 @@ class Run:
 
 
 def sort_run(
-    table: pa.Table, key: Sequence[str], place: Place, name: str, *, samples: int = SAMPLES_OF_A_RUN
+    table: pa.Table, key: MergeKey, place: Place, name: str, *, samples: int = SAMPLES_OF_A_RUN
 ) -> Run:
     """Write rows sorted by key and `_rank` as one run; rows without a key are refused."""
     if RANK not in table.column_names or table.schema.field(RANK).type != pa.int64():
         raise InputError(f"rows without {RANK!r} cannot be sorted", remedy="number the rows of the source")
-    orders = encode_keys(table, [*key, RANK])
+    orders = key.followed_by(RANK).encode(table)
     order = sorting(orders)
     if order is not None:
         orders, table = orders.take(pa.array(order)), table.combine_chunks().take(pa.array(order))
