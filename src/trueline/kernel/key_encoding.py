@@ -27,6 +27,8 @@ from trueline.merge import KeyEquality
 KEY: Final = "_key"
 # Of the event that set a row; kept beside the columns of the data.
 OFFSET: Final = "_offset"
+# A row's number in its source, which orders rows of one key.
+RANK: Final = "_rank"
 _MOST_BYTES: Final = (1 << 31) - 1
 _SHOWN: Final = 20
 _TERMINATOR: Final = b"\x00\x00"

@@ -21,12 +21,11 @@ from trueline.dataset.append.merge_ranges import in_key_order, merged_ranges, so
 from trueline.dataset.append.pieces import FEW_ROWS, Piece, RowRange
 from trueline.dataset.append.source_order import in_source_order
 from trueline.dataset.definition import key_equality_at
-from trueline.dataset.merge.result import RANK
 from trueline.dataset.state.rewrite import compacted
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.errors import ObjectMissing, SchemaError
-from trueline.kernel.key_encoding import KEY, OFFSET, KeyEncoding
+from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyEncoding
 from trueline.kernel.sorted_keys import unified
 from trueline.kernel.tasks import Inline, Tasks
 from trueline.merge import Append, Keyed, Ledger, Snapshot, Strategy

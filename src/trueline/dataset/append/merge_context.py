@@ -11,10 +11,10 @@ import pyarrow as pa
 from trueline.chain.events import SetVocab
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.pieces import RowRange
-from trueline.dataset.merge.result import RANK, Merged
+from trueline.dataset.merge.result import Merged
 from trueline.dataset.merge.strategies import merge_batch
 from trueline.dataset.state.state import State
-from trueline.kernel.key_encoding import KEY, OFFSET, KeyRange, MergeKey
+from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyRange, MergeKey
 from trueline.kernel.sorted_keys import unified
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Keyed, KeyEquality, Snapshot

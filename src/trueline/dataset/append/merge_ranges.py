@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.pieces import Piece, PieceWriter, RowRange, cut
-from trueline.dataset.merge.result import RANK, Merged
-from trueline.dataset.merge.sorted_runs import Run, choose_splitters, read_range, sort_run
+from trueline.dataset.merge.result import Merged
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
-from trueline.kernel.key_encoding import KEY, OFFSET, KeyRange, null_key, ranges, rows_without_key
+from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyRange, null_key, ranges, rows_without_key
+from trueline.kernel.sorted_runs import Run, choose_splitters, read_range, sort_run
 from trueline.merge import Ledger, Snapshot
 
 # Of the rows without a key, each task names so many.

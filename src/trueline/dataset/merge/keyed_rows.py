@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.chain.events import SetVocab
-from trueline.dataset.merge.result import RANK, Op
+from trueline.dataset.merge.result import Op
 from trueline.errors import InputError, SchemaError
-from trueline.kernel.key_encoding import KEY, MergeKey, null_key, rows_without_key
+from trueline.kernel.key_encoding import KEY, RANK, MergeKey, null_key, rows_without_key
 from trueline.kernel.sorted_keys import Bools, Ints, as_array, repeats, sorting, unified
 
 NullKeys = Literal["refuse", "quarantine"]

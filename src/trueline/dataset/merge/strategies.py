@@ -23,10 +23,10 @@ from trueline.dataset.merge.keyed_rows import (
     no_ops,
     shown_keys,
 )
-from trueline.dataset.merge.result import IGNORED, RANK, Merged, Op
+from trueline.dataset.merge.result import IGNORED, Merged, Op
 from trueline.dataset.state.segment import GONE
 from trueline.errors import InputError, SchemaError
-from trueline.kernel.key_encoding import KEY, MergeKey
+from trueline.kernel.key_encoding import KEY, RANK, MergeKey
 from trueline.kernel.sorted_keys import Bools, Ints, find, sorting
 from trueline.merge import Append, Changelog, KeyEquality, Ledger, Snapshot, Strategy, Upsert
 

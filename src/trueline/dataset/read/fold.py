@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from trueline.chain.store.scratch import FolderScratch
-from trueline.dataset.merge.result import RANK
-from trueline.dataset.merge.sorted_runs import Run, read_range, sort_run
 from trueline.dataset.state import KEY
-from trueline.kernel.key_encoding import MergeKey
+from trueline.kernel.key_encoding import RANK, MergeKey
 from trueline.kernel.sorted_keys import Bools, as_array, repeats, sorting
+from trueline.kernel.sorted_runs import Run, read_range, sort_run
+from trueline.kernel.spill import SpillFolder, space_explained
 
 # What is folded in memory at once: beyond it, sorted runs go through files.
 ROWS_AT_ONCE: Final = 1 << 20
@@ -50,8 +48,7 @@ def folded(
     Folding parts and then what is left of them gives the same as folding all at once.
     """
     most = ROWS_AT_ONCE if rows_at_once is None else rows_at_once
-    with tempfile.TemporaryDirectory(prefix="trueline-") as folder:
-        place = FolderScratch(Path(folder))
+    with SpillFolder() as place, space_explained(tempfile.gettempdir()):
         runs: list[Run] = []
         left = schema.empty_table()
         for part in _parts(batches, schema, most):

@@ -18,10 +18,10 @@ from trueline.dataset.merge import (
     merge_batch,
     read_range,
     sort_run,
-    sorted_runs,
 )
 from trueline.dataset.state import encode_keys, ranges
 from trueline.errors import InputError, RetryError
+from trueline.kernel import sorted_runs
 from trueline.kernel.key_encoding import MergeKey
 
 MAX = settings.default.max_examples if settings.default.max_examples > 100 else 25
