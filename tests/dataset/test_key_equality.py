@@ -218,3 +218,19 @@ def test_creating_an_earlier_dataset_again_returns_it_as_it_is(earlier):
     earlier.create("plain")
     assert {name: earlier[name].head for name in earlier} == heads
     assert all(addendum_of(earlier[name].chain) == Addendum() for name in earlier)
+
+
+def test_tasks_of_spark_follow_the_rule_of_the_dataset(ws, earlier, spark, monkeypatch):
+    """A frame is merged by tasks in ranges of keys, each with its part of the state."""
+    monkeypatch.setattr(merging, "FEW_ROWS", 2)
+    new = ws.create("x", merge=tl.merge.upsert("x"))
+    new.append(rows((-0.0, "minus"), (1.5, "more")))
+    sent = [(0.0, "zero"), (1.5, "more"), (2.5, "new"), (7.5, "last")]
+    frame = spark.createDataFrame(sent, "x double, v string").repartition(2)
+    assert new.append(frame).ignored == {"unchanged": 1}
+    assert current(new) == [("0.0", "zero"), ("1.5", "more"), ("2.5", "new"), ("7.5", "last")]
+    old = earlier["readings"]
+    old.append(frame)
+    assert current(old)[:2] == [("-0.0", "minus again"), ("0.0", "zero")]
+    assert new.verify().ok
+    assert old.verify().ok
