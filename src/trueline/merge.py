@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from trueline.errors import InputError
@@ -29,6 +30,13 @@ __all__ = [
     "snapshot",
     "upsert",
 ]
+
+
+class KeyEquality(StrEnum):
+    """Whether the two zeros of floats are one key; the definition of a dataset says it."""
+
+    BITWISE = "bitwise"
+    NUMERIC = "numeric"
 
 
 @dataclass(frozen=True, slots=True)

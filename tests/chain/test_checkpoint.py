@@ -97,7 +97,8 @@ def test_a_file_too_large_to_be_a_list_is_opaque():
     "more",
     [
         {"version": 0},
-        {"version": 2},
+        {"version": 3},
+        {"files": [{"hash": digest("x"), "size": 3, "encoding": 2}]},
         {"version": "1"},
         {"version": True},
         {"version": 1.0},
@@ -135,3 +136,18 @@ def test_what_is_no_json_is_not_written():
     for said in ({"x": float("nan")}, {"x": {1, 2}}, {3: 4}):
         with pytest.raises(InputError):
             CheckpointFile(notes=said).to_bytes()
+
+
+def test_the_version_is_two_where_a_file_names_the_encoding_of_its_keys_and_one_elsewhere():
+    plain = StateFile(Multihash.of(b"x"), 3, {"state": "a"})
+    other = StateFile(Multihash.of(b"y"), 3, {"state": "b", "encoding": 2})
+    assert json.loads(CheckpointFile((plain,)).to_bytes())["version"] == 1
+    raw = CheckpointFile((plain, other)).to_bytes()
+    assert json.loads(raw)["version"] == 2
+    assert CheckpointFile.from_bytes(raw).files == (plain, other)
+
+
+def test_a_copy_keeps_what_a_later_version_says():
+    """A field, a note of a file, and a version that nothing known here needs."""
+    later = text(version=2, hints={"a": 1}, files=[{"hash": digest("x"), "size": 3, "shape": [1]}])
+    assert json.loads(CheckpointFile.from_bytes(later).to_bytes()) == json.loads(later)

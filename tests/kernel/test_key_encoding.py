@@ -6,6 +6,7 @@ import datetime as dt
 import decimal
 import math
 import struct
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from trueline.dataset.state import KeyRange, encode_keys, ranges, splitters_by_rank
 from trueline.errors import InputError, SchemaError
+from trueline.kernel.key_encoding import KeyEncoding
+from trueline.merge import KeyEquality
 
 UTC = dt.UTC
 
@@ -193,3 +196,102 @@ def test_splitters_that_do_not_ascend_are_refused():
     with pytest.raises(InputError, match="ascend"):
         ranges([b"b", b"b"])
     assert ranges([]) == [KeyRange()]
+
+
+# --- encoding 2: groups, joins, derivation ----------------------------------------------
+
+DURATION = (pa.duration("us"), st.timedeltas(dt.timedelta(-9999), dt.timedelta(9999)), as_it_is)
+GROUP_KINDS = {**KINDS, "duration": DURATION}
+
+
+def group_order(kind: str, value: object) -> tuple[int, object]:
+    """Null after every value, both zeros one, NaN after every number."""
+    if value is None:
+        return (1, 0)
+    if kind.startswith("float"):
+        assert isinstance(value, float)
+        return (0, (1, 0.0) if math.isnan(value) else (0, value + 0.0))
+    return (0, GROUP_KINDS[kind][2](value))
+
+
+def group_keys(table: pa.Table, names: list[str]) -> list[bytes]:
+    return encode_keys(table, names, encoding=KeyEncoding.GROUP).to_pylist()
+
+
+def prefix_free(keys: list[bytes]) -> bool:
+    """If any key begins with another, so does the one that directly follows that in order."""
+    ordered = sorted(set(keys))
+    return not any(after.startswith(before) for before, after in pairwise(ordered))
+
+
+@pytest.mark.parametrize("kind", GROUP_KINDS)
+@given(data=st.data())
+def test_group_keys_compare_as_values_with_null_last(kind, data):
+    type_, values, _ = GROUP_KINDS[kind]
+    rows = data.draw(st.lists(st.none() | values, max_size=8))
+    keys = group_keys(pa.table({"k": pa.array(rows, type=type_)}), ["k"])
+    same_order(keys, [group_order(kind, row) for row in rows])
+    assert prefix_free(keys)
+
+
+@given(data=st.data(), kinds=st.lists(st.sampled_from(sorted(GROUP_KINDS)), min_size=2, max_size=4))
+def test_group_keys_of_several_columns_compare_column_by_column(data, kinds):
+    values = st.tuples(*(st.none() | GROUP_KINDS[kind][1] for kind in kinds))
+    rows = data.draw(st.lists(values, max_size=6))
+    arrays = [pa.array([row[i] for row in rows], type=GROUP_KINDS[kind][0]) for i, kind in enumerate(kinds)]
+    names = [f"c{i}" for i in range(len(kinds))]
+    keys = group_keys(pa.table(arrays, names=names), names)
+    same_order(keys, [tuple(group_order(k, v) for k, v in zip(kinds, row, strict=True)) for row in rows])
+    assert prefix_free(keys)
+
+
+def test_group_keys_are_these_bytes_for_ever():
+    table = pa.table(
+        {
+            "s": ["a\0b", None],
+            "i": pa.array([-2, None], pa.int16()),
+            "z": [-0.0, None],
+            "f": [math.nan, -1.0],
+            "b": [True, None],
+            "d": pa.array([1, None], pa.duration("s")),
+            "n": pa.nulls(2),
+        }
+    )
+    first, second = group_keys(table, table.column_names)
+    zero, nan, minus_one = "8000000000000000", "fff8000000000000", "400fffffffffffff"
+    expected = ["016100ff620000", "017ffe", "01" + zero, "01" + nan, "0101", "018000000000000001", "02"]
+    assert first.hex() == "".join(expected)
+    assert second.hex() == "".join(["02", "02", "02", "01" + minus_one, "02", "02", "02"])
+
+
+def test_the_group_key_of_no_columns_is_empty_for_every_row():
+    assert group_keys(pa.table({"k": [1, 2, None]}), []) == [b"", b"", b""]
+    assert group_keys(pa.table({"k": [1]}).slice(0, 0), []) == []
+
+
+def test_group_keys_of_slices_and_chunks_are_those_of_their_rows():
+    rows = pa.table({"s": ["x", None, "z", "w"], "n": [1.5, None, -0.0, 4.0], "b": [None, False, True, None]})
+    names = ["n", "b", "s"]
+    whole = group_keys(rows, names)
+    assert group_keys(rows.slice(1, 2), names) == whole[1:3]
+    assert group_keys(pa.concat_tables([rows.slice(0, 1), rows.slice(1)]), names) == whole
+    assert group_keys(rows.slice(0, 0), names) == []
+
+
+@pytest.mark.parametrize("column", [[[1]], [{"x": 1}], pa.array([[("a", 1)]], pa.map_("string", "int8"))])
+def test_group_keys_of_nested_types_are_refused(column):
+    with pytest.raises(InputError) as raised:
+        group_keys(pa.table({"k": column}), ["k"])
+    assert raised.value.code == "BadKeyType"
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()])
+def test_numeric_equality_of_merge_keys_makes_the_zeros_one_and_changes_nothing_else(kind):
+    column = pa.array(np.array([-0.0, 0.0, 1.5, -1.5, math.nan, -math.inf, 6e-8], kind.to_pandas_dtype()))
+    table = pa.table({"x": column, "n": list(range(7))})
+    bitwise = encode_keys(table, ["x"]).to_pylist()
+    numeric = encode_keys(table, ["x"], equality=KeyEquality.NUMERIC).to_pylist()
+    assert bitwise[0] != bitwise[1]
+    assert numeric == [bitwise[1], *bitwise[1:]]
+    others = {equality: encode_keys(table, ["n"], equality=equality) for equality in KeyEquality}
+    assert others[KeyEquality.BITWISE].equals(others[KeyEquality.NUMERIC])

@@ -10,14 +10,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from trueline.chain.datatypes import Extra
-from trueline.errors import InputError
+from trueline.errors import InputError, UnsupportedVersion
 from trueline.identity.multihash import Multihash
 
 FORMAT = "trueline/checkpoint"
 VERSION = 1
+# Of a checkpoint with a file whose keys have another encoding than the first: earlier software refuses it.
+VERSION_WITH_ENCODINGS: Final = 2
+# In the notes of a file: how its keys are encoded; it is not there for encoding 1.
+ENCODING: Final = "encoding"
 MAX_CHECKPOINT_BYTES = 64 << 20
 
 
@@ -34,6 +38,8 @@ class StateFile:
 class CheckpointFile:
     """The content of a checkpoint: its files, and `notes` (origin, engine, commit record …).
 
+    Notes that are not known here are kept, those of files too, and so is a version above what they need.
+
     >>> text = CheckpointFile(notes={"origin": {}}).to_bytes()
     >>> CheckpointFile.from_bytes(text).notes
     {'origin': {}}
@@ -41,11 +47,14 @@ class CheckpointFile:
 
     files: tuple[StateFile, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
+    version: int = VERSION
 
     def to_bytes(self) -> bytes:
         """Return the canonical text: equal checkpoints have equal bytes."""
         files = [{**file.notes, "hash": str(file.hash), "size": file.size} for file in self.files]
-        return Extra.of({**self.notes, "format": FORMAT, "version": VERSION, "files": files}).entries.encode()
+        needed = VERSION_WITH_ENCODINGS if any(ENCODING in file.notes for file in self.files) else VERSION
+        version = max(self.version, needed)
+        return Extra.of({**self.notes, "format": FORMAT, "version": version, "files": files}).entries.encode()
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> CheckpointFile:
@@ -53,13 +62,21 @@ class CheckpointFile:
         value = _parse(raw)
         if value is None:
             raise InputError("not a checkpoint of this software", remedy="it belongs to another engine")
-        if type(value.get("version")) is not int or value["version"] != VERSION:
-            raise InputError(f"checkpoint version {value.get('version')!r} is not known", remedy="upgrade")
+        version = value.get("version")
+        if type(version) is not int or not VERSION <= version <= VERSION_WITH_ENCODINGS:
+            raise UnsupportedVersion(
+                f"checkpoint version {version!r} is not known here", remedy="upgrade trueline"
+            )
         files = value.get("files")
         if not isinstance(files, list):
             raise InputError("a checkpoint without a list of files", remedy="the file is damaged")
         notes = {key: item for key, item in value.items() if key not in ("format", "version", "files")}
-        return cls(tuple(_state_file(item) for item in files), notes)
+        found = tuple(_state_file(item) for item in files)
+        if version < VERSION_WITH_ENCODINGS and any(ENCODING in file.notes for file in found):
+            raise InputError(
+                f"a checkpoint of version {version} names an encoding of keys", remedy="the file is damaged"
+            )
+        return cls(found, notes, version)
 
 
 def is_ours(raw: bytes) -> bool:

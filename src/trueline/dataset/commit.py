@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -318,14 +318,17 @@ def check_key(key: object) -> None:
         )
 
 
-def earlier(name: str, chain: Chain, key: str | None, digest: str | None) -> Commit | None:
-    """Return the commit that carries a key already; other data under the same key is an error."""
+def earlier(name: str, chain: Chain, key: str | None, is_same_as: Callable[[str], bool]) -> Commit | None:
+    """Return the commit that carries a key already; other data under the same key is an error.
+
+    What is the same is said of the recorded digest, which may be one that earlier versions wrote.
+    """
     block = chain.token(key) if key is not None else None
     if block is None:
         return None
     commit = commit_at(name, chain, block.hash)
     before = (commit_record(block).notes or {}).get("digest")
-    if digest is not None and before is not None and before != digest:
+    if before is not None and not is_same_as(before):
         raise InputError(
             f"the idempotency key {key!r} belongs to commit {commit.short}, which added other data",
             remedy="use a new key for new data",

@@ -21,11 +21,12 @@ from trueline.chain.sources import (
     MergeUpsertStream,
 )
 from trueline.chain.store.store import Folder
-from trueline.dataset.definition import SOURCE
+from trueline.dataset.definition import SOURCE, key_equality_at
 from trueline.dataset.remove.record import Removals, removals_of
 from trueline.dataset.state import State
 from trueline.errors import InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
+from trueline.kernel.key_encoding import KeyEncoding, MergeKey
 from trueline.view.origin import Origin
 
 
@@ -78,6 +79,11 @@ class Standing:
         """The columns that identify a row, none for append."""
         return tuple(getattr(self.merge, "primary_key", ()))
 
+    @cached_property
+    def merge_key(self) -> MergeKey:
+        """The same, and which of their values are equal."""
+        return MergeKey(self.key, key_equality_at(self.tail))
+
     @property
     def is_keyed(self) -> bool:
         """Whether later events replace earlier ones of the same key."""
@@ -115,7 +121,7 @@ class Standing:
         store = self.chain.store
         try:
             raw = store.get(Folder.CHECKPOINTS, self.tail.checkpoint, limit=MAX_CHECKPOINT_BYTES)
-            state = State.open(store, CheckpointFile.from_bytes(raw))
+            state = State.open(store, CheckpointFile.from_bytes(raw), encoding=KeyEncoding.MERGE)
         except (ObjectMissing, InputError):
             return None
         there = all(store.size(Folder.CHECKPOINTS, file.hash) == file.size for file in state.files)

@@ -49,7 +49,7 @@ from trueline.dataset.declared_source import (
 from trueline.dataset.duration import in_units, seconds
 from trueline.errors import DatasetExists, InputError, SchemaError, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
-from trueline.merge import Append, Changelog, Ledger, Snapshot, Strategy, Upsert
+from trueline.merge import Append, Changelog, KeyEquality, Ledger, Snapshot, Strategy, Upsert
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -111,7 +111,7 @@ class Definition:
         """Yield the events that follow the Seed."""
         if self.event_time is not None:
             yield SetVocab(event_time_column=self.event_time)
-        addendum = Addendum(self.lateness_ns)
+        addendum = Addendum(self.lateness_ns, key_equality=self.key_equality)
         if self.source is None:
             yield AddPushSource(source_name=SOURCE, read=ReadParquet(), merge=to_odf(self.merge))
         else:
@@ -130,6 +130,14 @@ class Definition:
             yield attachments
         if self.schema is not None:
             yield SetDataSchema(schema=self.schema)
+
+    @property
+    def key_equality(self) -> str | None:
+        """How keys are compared, where it matters: a key of columns that cannot be floats needs no rule."""
+        key = () if isinstance(self.merge, Append) else self.merge.key
+        kinds = {field.name: field.type for field in (self.schema.fields if self.schema else ())}
+        floats = any(name not in kinds or _is_float(kinds[name]) for name in key)
+        return KeyEquality.NUMERIC.value if floats else None
 
     def blocks(self, dataset_id: DatasetId) -> list[Block]:
         """Return the blocks of the one commit that makes the dataset."""
@@ -177,6 +185,10 @@ class Definition:
             if there != here:
                 found.append(f"{what} of the source: it is {there}, asked for is {here}")
         return found
+
+
+def _is_float(kind: t.DataType) -> bool:
+    return isinstance(kind.inner if isinstance(kind, t.Option) else kind, t.Float16 | t.Float32 | t.Float64)
 
 
 def _compare(found: list[str], what: str, before: str | None, asked: str | None, default: str = "") -> None:
@@ -325,7 +337,8 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Addendum:
-    """How late rows may come, and how files of a declared source are read where a read step cannot say it.
+    """How late rows may come, how files of a declared source are read where a read step cannot say it, and
+    which merge keys are equal: "numeric" is -0.0 equals 0.0, without it keys are compared by their bits.
 
     >>> Addendum(lateness_ns=7_200_000_000_000).to_text()
     '{"format":"trueline/definition","lateness_ns":7200000000000,"version":1}'
@@ -337,6 +350,7 @@ class Addendum:
     reader: Mapping[str, Any] | None = None
     max_bad: float | None = None
     max_bytes: int | None = None
+    key_equality: str | None = None
 
     def to_text(self) -> str:
         """Return the canonical text: equal definitions have equal bytes."""
@@ -366,6 +380,7 @@ class Addendum:
     def __post_init__(self) -> None:
         if type(self.lateness_ns) is not int or self.lateness_ns < 0:
             raise _damaged(f"the lateness is {self.lateness_ns!r}")
+        _known_equality(self.key_equality)
         if self.reader is not None and not isinstance(self.reader, Mapping):
             raise _damaged(f"the reader is {self.reader!r:.80}")
         limits: tuple[object, ...] = (self.max_bad, self.max_bytes)
@@ -394,6 +409,29 @@ def addendum_at(tail: Tail) -> Addendum:
         if item.path == PATH:
             return Addendum.from_text(item.content)
     return Addendum()
+
+
+def key_equality_at(tail: Tail) -> KeyEquality:
+    """Say which merge keys are equal; reading asks too, so what else the document says does not matter."""
+    for item in _items(tail.attachments):
+        if item.path == PATH:
+            try:
+                value = json.loads(item.content)
+            except (ValueError, RecursionError):
+                break
+            return _known_equality(value.get("key_equality") if isinstance(value, dict) else None)
+    return KeyEquality.BITWISE
+
+
+def _known_equality(given: object) -> KeyEquality:
+    if given is None:
+        return KeyEquality.BITWISE
+    if given == KeyEquality.NUMERIC:
+        return KeyEquality.NUMERIC
+    raise UnsupportedVersion(
+        f"the attachment {PATH} says key_equality {given!r:.80}, which is not known here",
+        remedy="upgrade trueline",
+    )
 
 
 def lateness_shown(chain: Chain) -> str | None:

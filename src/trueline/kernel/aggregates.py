@@ -17,16 +17,8 @@ import pyarrow.compute as pc
 
 from trueline import types as t
 from trueline.kernel.comparison import codes, has_words, order_words, places_in_order
-from trueline.kernel.exact_sums import (
-    Whole,
-    as_words,
-    float_sums,
-    prefix,
-    python_sums,
-    rounded,
-    spread,
-    whole_sums,
-)
+from trueline.kernel.exact_sums import as_words, float_sums, prefix, python_sums, spread, whole_sums
+from trueline.kernel.limbs import Whole, rounded
 from trueline.kernel.value_hash import Words, whole_numbers
 
 Values: TypeAlias = pa.Array

@@ -18,7 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trueline.kernel.value_hash import Salt, Words, canonical, hash_values, is_one_word, whole_numbers
+from trueline.kernel.nan import canonical_floats
+from trueline.kernel.value_hash import Salt, Words, hash_values, is_one_word, whole_numbers
 
 Places: TypeAlias = npt.NDArray[np.int64]
 Codes: TypeAlias = npt.NDArray[np.int64]
@@ -40,7 +41,7 @@ def order_words(array: pa.Array) -> Words:
     kind = array.type
     if pa.types.is_floating(kind):
         filled = pc.fill_null(array, pa.scalar(0.0, kind)) if array.null_count else array
-        bits = canonical(np.asarray(filled).astype(np.float64)).view(np.uint64)
+        bits = canonical_floats(np.asarray(filled).astype(np.float64)).view(np.uint64)
         # Below zero all bits turn round, above it the sign only: bits are then in the order of the numbers.
         negative = (bits & _SIGN) != 0
         return np.where(negative, ~bits, bits | _SIGN)
@@ -199,7 +200,7 @@ def plain(array: pa.Array) -> pa.Array:
     if pa.types.is_floating(array.type):
         filled = np.asarray(pc.fill_null(array, 0.0) if array.null_count else array)
         mask = np.asarray(array.is_null()) if array.null_count else None
-        return pa.array(canonical(filled.astype(np.float64)).view(np.int64), mask=mask)
+        return pa.array(canonical_floats(filled.astype(np.float64)).view(np.int64), mask=mask)
     return array
 
 

@@ -1,22 +1,28 @@
 """Exact sums of stretches of rows: no order of adding, no cutting into pieces changes a bit.
 
-Every number is cut into limbs of 32 bits at fixed weights; limbs are added as whole numbers, which is
-exact, and the total is rounded once, to the nearest double (ties to even).
+Numbers are cut into `limbs`, which are added as whole numbers, which is exact, and the total is rounded
+once. Sums of which only a part is known yet are `partial_sums`.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-Whole: TypeAlias = npt.NDArray[np.int64]
-Numbers: TypeAlias = npt.NDArray[np.float64]
+from trueline.kernel.limbs import (
+    BITS,
+    Numbers,
+    Whole,
+    carried,
+    cut_floats,
+    cut_integers,
+    rounded,
+    with_infinities,
+)
 
-_MASK: Final = np.int64(0xFFFF_FFFF)
-_32: Final = np.int64(32)
 # Stretches of fewer values than this on average are summed by limbs.
 _LONG: Final = 32
 _BLOCK: Final = 65_536
@@ -50,10 +56,7 @@ def float_sums(values: Numbers, low: Whole, high: Whole) -> Numbers:
         spread(prefix(each), low, high) > 0
         for each in (np.isnan(values), values == np.inf, values == -np.inf)
     )
-    found[up] = np.inf
-    found[down] = -np.inf
-    found[nan | (up & down)] = np.nan
-    return found
+    return with_infinities(found, nan, up, down)
 
 
 def _finite_sums(values: Numbers, low: Whole, high: Whole) -> Numbers:
@@ -97,70 +100,23 @@ def _limb_sums(values: Numbers, low: Whole, high: Whole) -> Numbers:
 
 
 def _limbs_at_once(values: Numbers, low: Whole, high: Whole) -> Numbers:
-    mantissa, exponent = np.frexp(values)
-    # A value is `whole` times 2 to the power of `exponent`.
-    whole = (mantissa * 2.0**53).astype(np.int64)
-    exponent = exponent.astype(np.int64) - 53
-    there = whole != 0
+    there = values != 0.0
     if not there.any():
         return np.zeros(len(low))
-    # On the grid of `partial_sums`, so that limbs mean the same whatever the data.
-    unit = int(exponent[there].min()) >> 5 << 5
-    place = np.where(there, exponent - unit, 0)
-    first, shift = place >> 5, place & 31
-    sign, size = np.sign(whole), np.abs(whole)
-    lower, upper = (size & _MASK) << shift, (size >> _32) << shift
-    parts = [lower & _MASK, (lower >> _32) + (upper & _MASK), upper >> _32]
+    place, parts = cut_floats(values)
+    lowest = int(place[there].min())
+    first = np.where(there, place - lowest, 0)
     limbs = []
     for limb in range(int(first.max()) + 3):
         # A value has its lowest limb at `first`, and two more above it.
         column = sum(np.where(first == limb - above, part, 0) for above, part in enumerate(parts))
-        limbs.append(spread(prefix(column * sign), low, high))
-    return rounded(np.array(limbs), unit)
-
-
-def normal(limbs: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the same numbers with limbs from 0 to 2^32 - 1, lowest first; the last keeps the sign."""
-    found = np.zeros((len(limbs) + 1, limbs.shape[1]), np.int64)
-    carry = np.zeros(limbs.shape[1], np.int64)
-    for number, limb in enumerate(limbs):
-        total = limb + carry
-        found[number] = total & _MASK
-        carry = total >> _32
-    found[-1] = carry
-    return found
-
-
-def rounded(limbs: npt.NDArray[np.int64], unit: int) -> Numbers:
-    """Return numbers of 32-bit limbs, lowest first, times 2 to the power of `unit`, as nearest doubles."""
-    negative = normal(limbs)[-1] < 0
-    # Two more limbs, so that three can be looked at whichever is the highest one.
-    size = normal(np.where(negative, -limbs, limbs)).astype(np.uint64)
-    size = np.concatenate([np.zeros((2, size.shape[1]), np.uint64), size])
-    used = size != 0
-    top = np.where(used.any(axis=0), len(size) - 1 - np.argmax(used[::-1], axis=0), 2)
-    columns = np.arange(size.shape[1])
-    a, b, c = (size[top - down, columns] for down in (0, 1, 2))
-    bits = np.frexp(a.astype(np.float64))[1].astype(np.uint64)
-    word = (a << (np.uint64(64) - bits) % np.uint64(64)) | (b << (np.uint64(32) - bits)) | (c >> bits)
-    # What is below the word only matters as being there or not: one bit says that.
-    below = np.cumsum(used, axis=0)
-    rest = (c & ((np.uint64(1) << bits) - np.uint64(1))) != 0
-    rest |= np.where(top >= 3, below[np.maximum(top - 3, 0), columns] > 0, False)
-    word |= rest.astype(np.uint64)
-    power = 32 * (top - 2) + unit - (64 - bits.astype(np.int64))
-    with np.errstate(over="ignore"):
-        found: Numbers = np.ldexp(word.astype(np.float64), power)
-    found[a == 0] = 0.0
-    signed: Numbers = np.where(negative, -found, found)
-    return signed
+        limbs.append(spread(prefix(np.asarray(column)), low, high))
+    return rounded(np.array(limbs), BITS * lowest)
 
 
 def whole_sums(values: npt.NDArray[np.integer], low: Whole, high: Whole) -> npt.NDArray[np.int64]:
     """Return the sums of whole numbers of 64 bits as limbs, lowest first, the last with the sign."""
-    lower = (values & values.dtype.type(0xFFFF_FFFF)).astype(np.int64)
-    upper = (values >> values.dtype.type(32)).astype(np.int64)
-    return normal(np.array([spread(prefix(each), low, high) for each in (lower, upper)]))
+    return carried(np.array([spread(prefix(each), low, high) for each in cut_integers(values)]))
 
 
 def as_words(
@@ -181,9 +137,9 @@ def python_sums(words: npt.NDArray[np.uint64], low: Whole, high: Whole) -> list[
     for place in range(words.shape[1]):
         word = words[:, place]
         last = place == words.shape[1] - 1
-        lower = (word & np.uint64(0xFFFF_FFFF)).astype(np.int64)
-        upper = word.view(np.int64) >> _32 if last else (word >> np.uint64(32)).astype(np.int64)
-        limbs += [spread(prefix(each), low, high) for each in (lower, upper)]
+        # The highest word has the sign.
+        parts = cut_integers(word.view(np.int64) if last else word)
+        limbs += [spread(prefix(each), low, high) for each in parts]
     totals = [0] * len(low)
     for number, limb in enumerate(limbs):
         totals = [total + (each << (32 * number)) for total, each in zip(totals, limb.tolist(), strict=True)]

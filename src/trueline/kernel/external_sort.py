@@ -16,12 +16,11 @@ import pyarrow as pa
 
 from trueline.kernel.chunk import Chunk, bytes_of, together
 from trueline.kernel.comparison import places_in_order, row_key, sorted_words
+from trueline.kernel.sorted_keys import even_cuts, sample_places
 from trueline.kernel.spill import SpilledChunk, SpillFolder, store
 
 # A row's position is the number of its stretch of the input and its number there.
 _STRETCH: Final = 40
-# Rows of a run that are sampled when the runs are cut.
-_SAMPLES: Final = 256
 
 
 class Ordering(Protocol):
@@ -87,12 +86,11 @@ def cut_points(runs: Sequence[SortedRun], descending: Sequence[bool], parts: int
     plain = [sorted_words(each[0], descending[0]) if len(each) == 1 else None for each in keys]
     words = None if any(each is None for each in plain) else [each for each in plain if each is not None]
     key_of: Any = [each.item for each in words] if words else [row_key(each, descending) for each in keys]
-    samples: list[tuple[Any, int, int]] = []
+    samples: list[tuple[tuple[Any, int, int], float]] = []
     for number, rows in enumerate(counts):
-        step = max(1, rows // _SAMPLES)
-        samples += [(key_of[number](row), number, row) for row in range(step // 2, rows, step)]
-    samples.sort()
-    chosen = [samples[len(samples) * part // parts] for part in range(1, parts)] if samples else []
+        places = sample_places(rows).tolist()
+        samples += [((key_of[number](row), number, row), rows / len(places)) for row in places]
+    chosen = even_cuts(samples, parts)
     at = [
         _places(words[number] if words else key_of[number], counts[number], number, chosen)
         for number in range(len(counts))

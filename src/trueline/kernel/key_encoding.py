@@ -3,13 +3,15 @@
 A key is the concatenation of its columns, each of fixed length or terminated,
 so that no key is the beginning of another, and different values never give
 the same bytes. Comparison is of unsigned bytes; there is no collation.
-`docs/state.md` has the table of types.
+Encoding 1 is for merge keys, which have no null; encoding 2 is for groups,
+joins and derivation. `docs/state.md` has the table of types.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import pairwise
 from typing import Any, Final
 
@@ -19,15 +21,29 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.errors import InputError, SchemaError
+from trueline.kernel.nan import canonical_bits
+from trueline.merge import KeyEquality
 
 KEY: Final = "_key"
 # Of the event that set a row; kept beside the columns of the data.
 OFFSET: Final = "_offset"
+# A row's number in its source, which orders rows of one key.
+RANK: Final = "_rank"
 _MOST_BYTES: Final = (1 << 31) - 1
 _SHOWN: Final = 20
 _TERMINATOR: Final = b"\x00\x00"
+# What a column of encoding 2 begins with: a null is after every value.
+_VALUE: Final = 1
+_NULL: Final = 2
 
 Bytes = npt.NDArray[np.uint8]
+
+
+class KeyEncoding(IntEnum):
+    """Which bytes keys have; a checkpoint names it for each file of a state."""
+
+    MERGE = 1
+    GROUP = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,29 +85,69 @@ def splitters_by_rank(keys: Sequence[bytes], parts: int) -> list[bytes]:
     return [keys[place] for place in places]
 
 
-def encode_keys(table: pa.Table | pa.RecordBatch, columns: Sequence[str]) -> pa.BinaryArray:
+@dataclass(frozen=True, slots=True)
+class MergeKey:
+    """The columns of a merge key, and which of their values are equal.
+
+    >>> zeros = pa.table({"x": [-0.0, 0.0]})
+    >>> len(MergeKey(("x",)).encode(zeros).unique())
+    2
+    >>> len(MergeKey(("x",), KeyEquality.NUMERIC).encode(zeros).unique())
+    1
+    """
+
+    columns: tuple[str, ...]
+    equality: KeyEquality = KeyEquality.BITWISE
+
+    def encode(self, table: pa.Table | pa.RecordBatch) -> pa.BinaryArray:
+        """Return each row's key; rows without one are refused."""
+        return encode_keys(table, self.columns, equality=self.equality)
+
+    def followed_by(self, column: str) -> MergeKey:
+        """Return the key with one more column."""
+        return MergeKey((*self.columns, column), self.equality)
+
+
+def encode_keys(
+    table: pa.Table | pa.RecordBatch,
+    columns: Sequence[str],
+    *,
+    encoding: KeyEncoding = KeyEncoding.MERGE,
+    equality: KeyEquality = KeyEquality.BITWISE,
+) -> pa.BinaryArray:
     r"""Return each row's key: order-preserving and injective for the types of the columns.
 
-    A null is refused with the rows that have it; −0.0 and 0.0 are two
-    keys, all NaN are one, after every number.
+    Of encoding 1 a null is refused with the rows that have it, and -0.0 and 0.0
+    are two keys unless `equality` makes them one. Of encoding 2 a null is a value,
+    after all others, zeros are one, and the key of no columns is empty. All NaN
+    are one, after every number.
 
     >>> keys = encode_keys(pa.table({"n": [-1, 0, 258]}), ["n"])
     >>> [key.hex() for key in keys.to_pylist()]
     ['7fffffffffffffff', '8000000000000000', '8000000000000102']
     >>> encode_keys(pa.table({"s": ["a", "ab"]}), ["s"]).to_pylist()
     [b'a\x00\x00', b'ab\x00\x00']
+    >>> encode_keys(pa.table({"s": ["a", None]}), ["s"], encoding=KeyEncoding.GROUP).to_pylist()
+    [b'\x01a\x00\x00', b'\x02']
     """
     arrays = [_plain(table, name) for name in columns]
-    if not arrays:
-        raise InputError("the key has no columns", remedy="name at least one column")
-    missing = null_rows(arrays)
-    if missing.any():
-        raise null_key(columns, np.flatnonzero(missing))
-    parts = _gathered([_encoded(array, name) for array, name in zip(arrays, columns, strict=True)])
-    if sum(part.nbytes for part in parts) > _MOST_BYTES:
-        raise InputError(
-            f"the keys of {table.num_rows:,} rows are more than 2 GiB", remedy="merge fewer rows at a time"
-        )
+    one_zero = equality == KeyEquality.NUMERIC or encoding == KeyEncoding.GROUP
+    if encoding == KeyEncoding.GROUP:
+        if not arrays:
+            return fixed_keys(np.empty((table.num_rows, 0), np.uint8))
+        encoded = [
+            _with_null_byte(array, _encoded(_as_count(array), name, one_zero))
+            for array, name in zip(arrays, columns, strict=True)
+        ]
+    else:
+        if not arrays:
+            raise InputError("a key of no columns", remedy="name at least one column")
+        missing = null_rows(arrays)
+        if missing.any():
+            raise null_key(columns, np.flatnonzero(missing))
+        encoded = [_encoded(array, name, one_zero) for array, name in zip(arrays, columns, strict=True)]
+    parts = _gathered(encoded)
+    _fits(sum(part.nbytes for part in parts), table.num_rows)
     return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, b"")
 
 
@@ -117,8 +173,8 @@ def null_key(
     count = len(rows) if count is None else count
     more = f" and {count - len(shown):,} more" if count > len(shown) else ""
     return InputError(
-        f"{count:,} rows have a null in the key ({', '.join(columns)}): rows {shown}{more}",
-        remedy="fix these rows, or leave them out",
+        f"{count:,} rows have no value in the key ({', '.join(columns)}): rows {shown}{more}",
+        remedy="fix these rows, or set them aside with null_keys='quarantine'",
         code="NullKey",
         rows=shown,
         count=count,
@@ -153,17 +209,44 @@ def _plain(table: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
 # --- one column ---------------------------------------------------------------
 
 
-def _encoded(array: pa.Array, name: str) -> pa.Array | Bytes:
-    """Return terminated bytes as an array, values of fixed length as a matrix of bytes."""
+def _as_count(array: pa.Array) -> pa.Array:
+    """Return durations as whole numbers of their unit, and a column without a type as one of nulls."""
+    if pa.types.is_duration(array.type):
+        return array.view(pa.int64())
+    return array.cast(pa.bool_()) if pa.types.is_null(array.type) else array
+
+
+def _with_null_byte(array: pa.Array, encoded: pa.Array | Bytes) -> pa.Array | Bytes:
+    """Put before each value that it is there; a null is one byte and nothing else."""
+    if isinstance(encoded, pa.Array):
+        found = pc.binary_join_element_wise(bytes([_VALUE]), encoded, b"")
+        return pc.fill_null(found, bytes([_NULL])) if array.null_count else found
+    rows, width = encoded.shape
+    marked = np.empty((rows, width + 1), np.uint8)
+    marked[:, 0], marked[:, 1:] = _VALUE, encoded
+    if not array.null_count:
+        return marked
+    null = np.asarray(array.is_null())
+    marked[null, 0] = _NULL
+    there = np.ones_like(marked, dtype=bool)
+    there[null, 1:] = False
+    ends = np.concatenate([[0], np.cumsum(np.where(null, 1, width + 1))])
+    _fits(int(ends[-1]), rows)
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(marked[there])]
+    return pa.Array.from_buffers(pa.binary(), rows, buffers)
+
+
+def _encoded(array: pa.Array, name: str, one_zero: bool) -> pa.Array | Bytes:
+    """Return terminated bytes as an array, values of fixed length as a matrix; any bytes for null."""
     kind = array.type
     if pa.types.is_binary(kind):
         if pc.any(pc.match_substring(array, b"\x00")).as_py():
             array = pc.replace_substring(array, b"\x00", b"\x00\xff")
         return pc.binary_join_element_wise(array, _TERMINATOR, b"")
     if pa.types.is_boolean(kind):
-        return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.uint8).reshape(-1, 1)
+        return np.asarray(array.cast(pa.uint8()).fill_null(0)).reshape(-1, 1)
     if pa.types.is_floating(kind):
-        return _floats(array)
+        return _floats(array, one_zero)
     if pa.types.is_fixed_size_binary(kind):
         return _raw(array, kind.byte_width).copy()
     if pa.types.is_decimal(kind) or _is_counted(kind):
@@ -200,21 +283,13 @@ def _raw(array: pa.Array, width: int) -> Bytes:
     return found.reshape(-1, width)
 
 
-def _floats(array: pa.Array) -> Bytes:
+def _floats(array: pa.Array, one_zero: bool) -> Bytes:
     """Total order: negative numbers have all bits turned, others the sign; NaN becomes the quiet one."""
     width = array.type.bit_width // 8
-    bits = canonical_bits(array)
+    bits = canonical_bits(array, one_zero=one_zero)
     top = bits.dtype.type(1 << (8 * width - 1))
     ordered = np.where(bits & top, ~bits, bits | top)
     return ordered.astype(f">u{width}").view(np.uint8).reshape(-1, width)
-
-
-def canonical_bits(array: pa.Array) -> npt.NDArray[Any]:
-    """The bits of floats, every NaN the same; what lies under a null is not looked at."""
-    width = array.type.bit_width // 8
-    bits = _raw(array, width).reshape(-1).view(f"u{width}")
-    quiet = {2: 0x7E00, 4: 0x7FC0_0000, 8: 0x7FF8_0000_0000_0000}[width]
-    return np.where(np.isnan(bits.view(f"f{width}")), bits.dtype.type(quiet), bits)
 
 
 def _gathered(parts: Sequence[pa.Array | Bytes]) -> list[pa.Array]:
@@ -236,10 +311,14 @@ def _gathered(parts: Sequence[pa.Array | Bytes]) -> list[pa.Array]:
 def fixed_keys(matrix: Bytes) -> pa.BinaryArray:
     """Make an array of keys of a matrix of bytes, one row each."""
     rows, width = matrix.shape
-    if rows * width > _MOST_BYTES:
-        raise InputError(
-            f"the keys of {rows:,} rows are more than 2 GiB", remedy="merge fewer rows at a time"
-        )
+    _fits(rows * width, rows)
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
     data = np.ascontiguousarray(matrix)
     return pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _fits(size: int, rows: int) -> None:
+    if size > _MOST_BYTES:
+        raise InputError(
+            f"the keys of {rows:,} rows are more than 2 GiB", remedy="merge fewer rows at a time"
+        )

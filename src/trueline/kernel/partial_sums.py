@@ -1,6 +1,6 @@
 """Sums of groups that are not finished: exact, mergeable, retractable, in one format for all uses.
 
-A number is cut into limbs of 32 bits on the grid 2^(32k), so that a part means the same whatever data it was
+A number is cut into `limbs` on the grid 2^(32k), so that a part means the same whatever data it was
 made from. Limbs are added as whole numbers, which is exact; only those that are not zero are kept. What is
 not finite is counted, so that it can be taken back too. The total is rounded once, to the nearest double.
 """
@@ -9,24 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Self, TypeAlias
+from typing import Final, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from trueline.errors import CorruptionError
-
-Whole: TypeAlias = npt.NDArray[np.int64]
-Numbers: TypeAlias = npt.NDArray[np.float64]
+from trueline.kernel.limbs import (
+    BITS,
+    MASK,
+    Flags,
+    Numbers,
+    Whole,
+    carried,
+    cut_floats,
+    cut_integers,
+    rounded,
+    with_infinities,
+)
 
 # The smallest subnormal is 2^-1074, the largest double below 2^1024; 2^62 of them need two more limbs.
 LOWEST: Final = -34
 HIGHEST: Final = 33
 # A limb of one value has less than 2^33: after this many values they are carried, or 64 bits could overflow.
 ROWS_BEFORE_CARRY: Final = 1 << 30
-_MASK: Final = np.int64(0xFFFF_FFFF)
-_32: Final = np.int64(32)
 _PLACES: Final = HIGHEST - LOWEST + 1
 _GROUPS_AT_ONCE: Final = 65_536
 
@@ -88,48 +95,31 @@ class PartialSums:
         }
         if not finite.all():
             values, group = values[finite], group[finite]
-        mantissa, exponent = np.frexp(values)
-        # A value is `whole` times 2 to the power of `exponent`.
-        whole = (mantissa * 2.0**53).astype(np.int64)
-        power = exponent.astype(np.int64) - 53
-        return cls._of_wholes(whole, power, group, counts, len(values))
+        rows = len(values)
+        there = values != 0.0
+        if not there.all():
+            values, group = values[there], group[there]
+        first, limbs = cut_floats(values)
+        return cls._added(
+            np.concatenate([group] * len(limbs)),
+            np.concatenate([first + up for up in range(len(limbs))]),
+            np.concatenate(limbs),
+            counts,
+            rows,
+        )
 
     @classmethod
     def of_integers(cls, values: npt.NDArray[np.integer], group: Whole, groups: int) -> Self:
         """Add whole numbers of at most 64 bits, none of them null, each to its group."""
         none = np.zeros(groups, np.int64)
         counts = {"count": _counted(group, groups), "nan": none, "up": none, "down": none}
-        lower = (values & values.dtype.type(0xFFFF_FFFF)).astype(np.int64) if values.itemsize > 4 else None
-        if lower is None:
-            entries = [(np.zeros(len(values), np.int64), values.astype(np.int64))]
-        else:
-            upper = (values >> values.dtype.type(32)).astype(np.int64)
-            entries = [(np.zeros(len(values), np.int64), lower), (np.ones(len(values), np.int64), upper)]
+        limbs = cut_integers(values) if values.itemsize > 4 else (values.astype(np.int64),)
         return cls._added(
-            np.concatenate([group] * len(entries)),
-            np.concatenate([place for place, _ in entries]),
-            np.concatenate([limb for _, limb in entries]),
+            np.concatenate([group] * len(limbs)),
+            np.repeat(np.arange(len(limbs)), len(values)),
+            np.concatenate(limbs),
             counts,
             len(values),
-        )
-
-    @classmethod
-    def _of_wholes(
-        cls, whole: Whole, power: Whole, group: Whole, counts: dict[str, Whole], rows: int
-    ) -> Self:
-        there = whole != 0
-        if not there.all():
-            whole, power, group = whole[there], power[there], group[there]
-        first, shift = power >> 5, power & 31
-        sign, size = np.sign(whole), np.abs(whole)
-        lower, upper = (size & _MASK) << shift, (size >> _32) << shift
-        limbs = [lower & _MASK, (lower >> _32) + (upper & _MASK), upper >> _32]
-        return cls._added(
-            np.concatenate([group] * 3),
-            np.concatenate([first, first + 1, first + 2]),
-            np.concatenate([limb * sign for limb in limbs]),
-            counts,
-            rows,
         )
 
     @classmethod
@@ -205,45 +195,34 @@ class PartialSums:
         )
 
     def _carried(self, start: int) -> tuple[Whole, Whole, Whole]:
-        dense, lowest, negative = self._dense(start)
-        row, column = np.nonzero(dense)
-        limb = np.where(negative[row], -dense[row, column], dense[row, column])
-        return row + start, column + lowest, limb
+        dense, lowest = self._dense(start)
+        negative: Flags = carried(dense)[-1] < 0
+        size = carried(np.where(negative, -dense, dense)).T
+        group, place = np.nonzero(size)
+        limb = np.where(negative[group], -size[group, place], size[group, place])
+        return group + start, place + lowest, limb
 
-    def _dense(self, start: int) -> tuple[Whole, int, npt.NDArray[np.bool_]]:
-        """Return sizes of some groups as limbs from 0 to 2^32 - 1, the place of the first, and the signs."""
+    def _dense(self, start: int) -> tuple[Whole, int]:
+        """Return some groups as limbs, a row for each place, and the place of the first."""
         stop = min(start + _GROUPS_AT_ONCE, self.groups)
         low, high = np.searchsorted(self.group, [start, stop])
         group, place, limb = self.group[low:high] - start, self.place[low:high], self.limb[low:high]
         if not len(group):
-            return np.zeros((stop - start, 0), np.int64), 0, np.zeros(stop - start, np.bool_)
+            return np.zeros((1, stop - start), np.int64), 0
         lowest, highest = int(place.min()), int(place.max())
-        dense = np.zeros((stop - start, highest - lowest + 4), np.int64)
-        dense[group, place - lowest] = limb
-        negative = _normal(dense.copy())[:, -1] < 0
-        dense[negative] = -dense[negative]
-        return _normal(dense), lowest, negative
+        dense = np.zeros((highest - lowest + 3, stop - start), np.int64)
+        dense[place - lowest, group] = limb
+        return dense, lowest
 
     # --- finishing --------------------------------------------------------------------
 
     def as_floats(self) -> Numbers:
         """Return the totals as nearest doubles: 0.0 for nothing, NaN for NaN or both infinities."""
-        from trueline.kernel.exact_sums import rounded
-
-        parts = []
+        parts = [np.zeros(0)]
         for start in range(0, self.groups, _GROUPS_AT_ONCE):
-            dense, lowest, negative = self._dense(start)
-            if not dense.shape[1]:
-                parts.append(np.zeros(len(dense)))
-                continue
-            sizes = rounded(np.ascontiguousarray(dense.T), 32 * lowest)
-            parts.append(np.where(negative, -sizes, sizes))
-        found = np.concatenate(parts) if parts else np.zeros(0)
-        up, down = self.up > 0, self.down > 0
-        found[up] = np.inf
-        found[down] = -np.inf
-        found[(self.nan > 0) | (up & down)] = np.nan
-        return found + 0.0  # no -0.0
+            dense, lowest = self._dense(start)
+            parts.append(rounded(dense, BITS * lowest))
+        return with_infinities(np.concatenate(parts), self.nan > 0, self.up > 0, self.down > 0)
 
     def as_integers(self) -> list[int]:
         """Return the totals of whole numbers, however large."""
@@ -251,7 +230,7 @@ class PartialSums:
         for group, place, limb in zip(
             self.group.tolist(), self.place.tolist(), self.limb.tolist(), strict=True
         ):
-            totals[group] += limb << (32 * place)
+            totals[group] += limb << (BITS * place)
         return totals
 
     # --- as Arrow ---------------------------------------------------------------------
@@ -279,7 +258,7 @@ class PartialSums:
         code = group * _PLACES + (place.astype(np.int64) - LOWEST)
         if not (
             ((place >= LOWEST) & (place <= HIGHEST)).all()
-            and (np.abs(limb) <= _MASK).all()
+            and (np.abs(limb) <= MASK).all()
             and (limb != 0).all()
             and (np.diff(code) > 0).all()
         ):
@@ -289,15 +268,6 @@ class PartialSums:
 
 def _counted(group: Whole, groups: int) -> Whole:
     return np.bincount(group, minlength=groups).astype(np.int64)
-
-
-def _normal(limbs: Whole) -> Whole:
-    """Carry from left to right, in place: from 0 to 2^32 - 1, the last keeps the sign."""
-    for place in range(limbs.shape[1] - 1):
-        carry = limbs[:, place] >> _32
-        limbs[:, place] &= _MASK
-        limbs[:, place + 1] += carry
-    return limbs
 
 
 def _damaged(how: str) -> CorruptionError:

@@ -1,8 +1,8 @@
-"""What rows are, whatever their order and however they are cut: for retries of what comes from Spark.
+"""What rows are, whatever their order and however they are cut: the digest of what is sent with a key.
 
 A frame that is computed again has the same rows, but a shuffle may give them in another order. So each
-row is hashed to 64 bits and the hashes are added up. This tells accidents apart, not forgeries: who
-sends a key twice decides what is sent with it.
+row is hashed to 64 bits and the hashes are added up. This tells accidents apart, not forgeries: whoever
+sends a key twice decides what is sent with it. It is stored, so it never changes.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.types as is_
 
 from trueline.kernel.tasks import Tasks
-
-Words: TypeAlias = npt.NDArray[np.uint64]
+from trueline.kernel.value_hash import GOLDEN, Words, mix
 
 _MASK: Final = (1 << 64) - 1
+# What a digest begins with.
+ROWS: Final = "rows:"
 # Odd, so that it has an inverse modulo 2^64.
-_BASE: Final = 0x9E3779B97F4A7C15
+_BASE: Final = int(GOLDEN)
 _INVERSE: Final = pow(_BASE, -1, 1 << 64)
-_MIX: Final = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 _MISSING: Final = np.uint64(0x6A09E667F3BCC909)
 _ONE: Final = np.uint64(1)
 # Elements of lists and bytes of text that are worked on together: eight bytes each, four times.
@@ -62,7 +62,7 @@ class Fingerprint:
         return Fingerprint(self.rows + other.rows, (self.total + other.total) & _MASK)
 
     def __str__(self) -> str:
-        return f"rows:{self.rows}:{self.total:016x}"
+        return f"{ROWS}{self.rows}:{self.total:016x}"
 
 
 def fingerprint(pieces: Sequence[Any], columns: Sequence[str], tasks: Tasks) -> Fingerprint:
@@ -175,8 +175,6 @@ def _powers(length: int) -> tuple[Words, Words]:
 
 
 def _mixed(words: Words) -> Words:
-    """Spread every bit of a word over all of them."""
-    words = (words ^ (words >> np.uint64(30))) * _MIX[0]
-    words = (words ^ (words >> np.uint64(27))) * _MIX[1]
-    mixed: Words = words ^ (words >> np.uint64(31))
-    return mixed
+    """Spread every bit of new words over all of them."""
+    mix(words, np.empty_like(words))
+    return words

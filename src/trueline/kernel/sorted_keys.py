@@ -1,19 +1,23 @@
-"""Working with sorted keys: searching, sorting, and laying newer rows over older ones."""
+"""Working with sorted keys: searching, sorting, cutting into ranges, laying newer rows over older ones."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trueline.errors import InputError
 from trueline.kernel.key_encoding import KeyRange
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
+T = TypeVar("T")
+# Taken from each sorted run: ranges cut at them are within a few hundredths of equal size.
+SAMPLES_OF_A_RUN: Final = 256
 _NUMBER: Final = 8
 # Half as many keys as there are: 5 ms by sorting, 12 ms by halving (65,536 keys); a hundredth: 5 ms and 1 ms.
 _MANY: Final = 8
@@ -154,6 +158,38 @@ def within(keys: pa.BinaryArray, wanted: KeyRange | None) -> tuple[int, int]:
     first = 0 if wanted.first is None else _bisect(keys, wanted.first)
     end = len(keys) if wanted.end is None else _bisect(keys, wanted.end)
     return first, max(first, end)
+
+
+def sample_places(rows: int, samples: int = SAMPLES_OF_A_RUN) -> Ints:
+    """Return the places of samples at regular distances among so many rows, the first of them 0."""
+    count = min(samples, rows)
+    return np.arange(count, dtype=np.int64) * rows // max(count, 1)
+
+
+def even_cuts(weighed: Iterable[tuple[T, float]], parts: int) -> list[T]:
+    """Return at most `parts` − 1 ascending samples that cut all runs into ranges of about equal size.
+
+    Each sample comes with the number of rows it stands for. The smallest is not a cut: no range is empty.
+
+    >>> even_cuts([(b"a", 1), (b"b", 1), (b"c", 1), (b"d", 1)], 2)
+    [b'c']
+    """
+    if parts < 1:
+        raise InputError(f"{parts} ranges", remedy="ask for at least one")
+    given: list[Any] = list(weighed)
+    ordered = sorted(given)
+    total = sum(weight for _, weight in ordered)
+    cuts: list[T] = []
+    before, number = 0.0, 1
+    for sample, weight in ordered:
+        if number < parts and before >= total * number / parts:
+            # All rows of a key belong to one range; a frequent key uses up several.
+            if sample > ordered[0][0] and (not cuts or sample > cuts[-1]):
+                cuts.append(sample)
+            while number < parts and before >= total * number / parts:
+                number += 1
+        before += weight
+    return cuts
 
 
 def overlay(parts: Sequence[pa.Table], column: str) -> pa.Table:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -35,12 +35,30 @@ class SpillFolder:
 
     def new_file(self) -> Path:
         """Return a path where nothing is yet."""
+        return self._made / f"{next(self._numbers)}.arrow"
+
+    @property
+    def _made(self) -> Path:
         with self._lock:
             if self._path is None:
                 made = Temporary("view")
                 self._path = made.path
                 self._gone = weakref.finalize(self, made.remove)
-            return self._path / f"{next(self._numbers)}.arrow"
+            return self._path
+
+    def create(self, name: str) -> BinaryIO:
+        """Open a new file of this name for sorted runs."""
+        return (self._made / name).open("xb")
+
+    def open(self, name: str) -> BinaryIO:
+        """Open a file that was created."""
+        return (self._made / name).open("rb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failed: object) -> None:
+        self.remove()
 
     def remove(self) -> None:
         """Remove it now."""
@@ -77,19 +95,24 @@ def store(chunk: Chunk, folder: SpillFolder) -> SpilledChunk:
         columns = [pa.nulls(chunk.rows)]
     batch = pa.RecordBatch.from_arrays(columns, names=[str(place) for place in range(len(columns))])
     path = folder.new_file()
-    with _explained(path), pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+    with (
+        space_explained(path.parent),
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, batch.schema) as writer,
+    ):
         writer.write_batch(batch)
     return SpilledChunk(path, chunk.rows, len(chunk.arrays), chunk.ids is not None)
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def space_explained(place: object) -> Iterator[None]:
+    """Say what to do where there is no space left."""
     try:
         yield
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise StorageFull(
-            f"no space left for rows that do not fit in memory: {path.parent}",
+            f"no space left for rows that do not fit in memory: {place}",
             remedy=f"free some space, set TMPDIR to another place, or {MEMORY_VARIABLE} to more megabytes",
         ) from error

@@ -21,11 +21,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.identity import RowIds
+from trueline.kernel.nan import canonical_floats
 
 Words: TypeAlias = npt.NDArray[np.uint64]
 
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MISSING: Final = np.uint64(0x6D697373696E6721)
 # So many words at a time stay in the second-level cache; RowIds found the same number.
 _BLOCK: Final = 16_384
@@ -60,10 +61,10 @@ def hash_ids(ids: RowIds, salt: Salt) -> Words:
         block = found[start : start + _BLOCK]
         other = spare[: len(block)]
         np.add(ids.low[start : start + _BLOCK], low, out=block)
-        _mix(block, other)
+        mix(block, other)
         np.add(ids.high[start : start + _BLOCK], high, out=other)
         np.bitwise_xor(block, other, out=block)
-        _mix(block, other)
+        mix(block, other)
     return found
 
 
@@ -83,9 +84,9 @@ def hash_values(arrays: Sequence[pa.Array], rows: int, salt: Salt) -> Words:
         word = value_words(array)
         if array.null_count:
             word = np.where(np.asarray(array.is_null()), _MISSING, word)
-        np.add(found, _GOLDEN, out=found)
+        np.add(found, GOLDEN, out=found)
         np.bitwise_xor(found, word, out=found)
-        _mix(found, spare)
+        mix(found, spare)
     return found
 
 
@@ -103,7 +104,7 @@ def value_words(array: pa.Array) -> Words:
     """Return a word for every value; where a value is null it is any word."""
     kind = array.type
     if pa.types.is_floating(kind):
-        return canonical(_filled(array.cast(pa.float64()), 0.0)).view(np.uint64)
+        return canonical_floats(_filled(array.cast(pa.float64()), 0.0)).view(np.uint64)
     if pa.types.is_unsigned_integer(kind):
         return _filled(array, 0).astype(np.uint64)
     if is_one_word(kind):
@@ -123,19 +124,12 @@ def whole_numbers(array: pa.Array) -> npt.NDArray[np.int64]:
     return _filled(array, 0).astype(np.int64, copy=False)
 
 
-def canonical(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return numbers with one NaN and one zero."""
-    found = values + 0.0  # -0.0 + 0.0 is 0.0
-    found[np.isnan(found)] = np.nan
-    return found
-
-
 def _filled(array: pa.Array, value: object) -> npt.NDArray[Any]:
     return np.asarray(pc.fill_null(array, pa.scalar(value, array.type)) if array.null_count else array)
 
 
-def _mix(words: Words, spare: Words) -> None:
-    """Mix in place."""
+def mix(words: Words, spare: Words) -> None:
+    """Spread every bit of words over all of them, in place; the row fingerprint mixes in the same way."""
     np.right_shift(words, np.uint64(30), out=spare)
     np.bitwise_xor(words, spare, out=words)
     np.multiply(words, _M1, out=words)
@@ -159,9 +153,9 @@ def _chained(words: npt.NDArray[np.uint64], lengths: Words) -> Words:
     found = lengths.copy()
     spare = np.empty_like(found)
     for place in range(words.shape[1]):
-        np.add(found, _GOLDEN, out=found)
+        np.add(found, GOLDEN, out=found)
         np.bitwise_xor(found, words[:, place], out=found)
-        _mix(found, spare)
+        mix(found, spare)
     return found
 
 
@@ -188,8 +182,8 @@ def _texts(array: pa.Array) -> Words:
         # The bytes behind the value belong to its neighbour.
         cut = left < 8
         words[cut] &= (np.uint64(1) << (left[cut].astype(np.uint64) * np.uint64(8))) - np.uint64(1)
-        mixed = (found[active] + _GOLDEN) ^ words
-        _mix(mixed, np.empty_like(mixed))
+        mixed = (found[active] + GOLDEN) ^ words
+        mix(mixed, np.empty_like(mixed))
         found[active] = mixed
         place += 8
         active = active[lengths[active] > place]

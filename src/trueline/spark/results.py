@@ -162,11 +162,11 @@ def records() -> tuple[type, ...]:
     from trueline.dataset.append.pieces import Piece
     from trueline.dataset.append.slices import Written
     from trueline.dataset.append.source_order import Selected
-    from trueline.dataset.merge.sorted_runs import Run
     from trueline.dataset.prepare.rows import Parsed, Rows
     from trueline.dataset.state.segment import SegmentInfo
     from trueline.dataset.verify.files import Checked, DataProblem
     from trueline.kernel.row_fingerprint import Fingerprint
+    from trueline.kernel.sorted_runs import Run
     from trueline.readers.batch import ReadStats
     from trueline.spark import frames
 

@@ -5,6 +5,6 @@ This is the documented name of the state store; it lives in `trueline.dataset.st
 
 from __future__ import annotations
 
-from trueline.dataset.state import KeyRange, State, encode_keys
+from trueline.dataset.state import KeyEncoding, KeyRange, State, encode_keys
 
-__all__ = ["KeyRange", "State", "encode_keys"]
+__all__ = ["KeyEncoding", "KeyRange", "State", "encode_keys"]

@@ -123,3 +123,12 @@ def test_frames_reach_an_object_store(spark, tmp_path):
         )
         assert (piece.rows, times.newest) == (6, None)
         assert [row for part in piece.read(2, 5) for row in part["x"].to_pylist()] == [3, 1, 2]
+
+
+def test_a_frame_and_a_table_of_the_same_rows_have_one_digest(ws, spark):
+    ds = ws.create("x", event_time="at")
+    first = ds.append(frame(spark, 100), idempotency_key="batch 7")
+    assert ds.append(frame(spark, 100).toArrow(), idempotency_key="batch 7").block == first.block
+    with pytest.raises(InputError) as refused:
+        ds.append(frame(spark, 100).toArrow().slice(1), idempotency_key="batch 7")
+    assert refused.value.code == "KeyReused"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -13,6 +15,7 @@ from trueline import merge
 from trueline.chain.store.store import Folder
 from trueline.dataset.read import fold as folding
 from trueline.errors import CorruptionError, InputError
+from trueline.kernel.key_encoding import MergeKey
 
 DATA = pa.schema({"id": pa.int64(), "name": pa.string(), "n": pa.float64()})
 KEYED = [merge.snapshot("id"), merge.upsert("id"), merge.changelog("id")]
@@ -222,6 +225,21 @@ def test_what_does_not_fit_into_memory_goes_through_sorted_runs_and_gives_the_sa
     assert history.view(system=True).to_arrow() == whole
     assert history.diff(history.ends[4]).to_arrow() == net
     assert bool(runs) == (rows_at_once < 60)
+
+
+def test_runs_lie_in_a_folder_that_goes_with_whoever_reads(monkeypatch, tmp_path):
+    """Its owner holds a lock, so that the folder of one that was killed is removed by the next."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    batch = pa.record_batch({"id": [3, 1, 2, 1], "offset": [0, 1, 2, 3]})
+    key = MergeKey(("id",))
+    reading = folding.folded(
+        [batch] * 3, batch.schema, key=key, offset="offset", keep=folding.last, rows_at_once=2
+    )
+    first = next(reading)
+    assert first["id"].to_pylist() == [1, 2]
+    assert len(list(tmp_path.glob("trueline-*/owner.lock"))) == 1
+    assert [table["id"].to_pylist() for table in reading] == [[3]]
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- against a slow reading ------------------------------------------------------------

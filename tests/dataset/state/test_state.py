@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import pickle
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,11 +17,12 @@ from trueline.chain.checkpoint import CheckpointFile, StateFile
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.memory import MemoryStore
 from trueline.chain.store.store import Folder
-from trueline.dataset.state import KeyRange, State, ranges
+from trueline.dataset.state import KeyRange, State, encode_keys, ranges
 from trueline.dataset.state import segment as segments
 from trueline.dataset.state.state import SEGMENTS_AT_MOST, rewritten_from
-from trueline.errors import InputError, SchemaError
+from trueline.errors import CorruptionError, InputError, SchemaError, UnsupportedVersion
 from trueline.identity.multihash import Multihash
+from trueline.kernel.key_encoding import KeyEncoding
 
 # Every example writes files; `make soak` looks at more of them.
 MAX = settings.default.max_examples if settings.default.max_examples > 100 else 25
@@ -350,3 +355,68 @@ def test_a_base_is_rewritten_range_by_range_to_the_same_rows():
     assert [sum(info.rows for info in part) for part in parts] == [23, 24, 24, 29]
     assert content(reopened(state.replaced(0, sum(parts, ())))) == rows
     assert State.open(MemoryStore(), None).splitters(3) == []
+
+
+# --- encodings ------------------------------------------------------------------
+
+
+def grouped(rows: list[tuple[float | None, str]]) -> pa.Table:
+    """An update whose keys have encoding 2."""
+    table = pa.table({"x": pa.array([x for x, _ in rows], pa.float64()), "v": [v for _, v in rows]})
+    keys = encode_keys(table, ["x"], encoding=KeyEncoding.GROUP)
+    return table.add_column(0, "_gone", pa.array([False] * len(rows))).add_column(0, "_key", keys)
+
+
+def test_a_state_of_group_keys_says_so_in_its_checkpoint_and_keeps_null_as_a_key(tmp_path):
+    store = FileStore(tmp_path, durable=False)
+    state = State.open(store, None, "groups", encoding=KeyEncoding.GROUP)
+    state = state.apply(grouped([(1.0, "one"), (None, "none"), (-0.0, "zero")])).apply(
+        grouped([(0.0, "nought")])
+    )
+    raw = CheckpointFile(state.files).to_bytes()
+    assert json.loads(raw)["version"] == 2
+    assert {file["encoding"] for file in json.loads(raw)["files"]} == {2}
+    again = State.open(store, CheckpointFile.from_bytes(raw), "groups", encoding=KeyEncoding.GROUP)
+    rewritten = again.replaced(0, again.write_merged(0))
+    assert {file.notes["encoding"] for file in rewritten.files} == {2}
+    store.sync()
+    for each in (state, again, rewritten, pickle.loads(pickle.dumps(again))):
+        assert each.encoding is KeyEncoding.GROUP
+        found = [row["v"] for batch in each.scan(["v"]) for row in batch.to_pylist()]
+        assert found == ["nought", "one", "none"]
+    wanted = encode_keys(pa.table({"x": pa.nulls(1, pa.float64())}), ["x"], encoding=KeyEncoding.GROUP)
+    assert again.lookup(wanted, ["v"])["v"].to_pylist() == ["none"]
+
+
+def test_a_state_of_merge_keys_has_the_bytes_it_always_had():
+    state, _ = built([{1: "a"}, {2: "b"}])
+    raw = CheckpointFile(state.files).to_bytes()
+    assert json.loads(raw)["version"] == 1
+    assert all("encoding" not in file for file in json.loads(raw)["files"])
+
+
+def test_keys_are_not_looked_up_in_a_state_of_another_encoding():
+    state, _ = built([{1: "a"}])
+    with pytest.raises(CorruptionError, match="encoding 1, not 2"):
+        State.open(state.store, CheckpointFile(state.files), encoding=KeyEncoding.GROUP)
+    mixed = [replace(file, notes={**file.notes, "encoding": 2, "part": 1}) for file in state.files]
+    with pytest.raises(CorruptionError):
+        State.open(state.store, CheckpointFile((*state.files, *mixed)))
+
+
+@pytest.mark.parametrize("encoding", [0, 3, "2", True, None, 2.0])
+def test_an_encoding_that_is_not_known_is_refused(encoding):
+    state, _ = built([{1: "a"}])
+    files = [replace(file, notes={**file.notes, "encoding": encoding}) for file in state.files]
+    with pytest.raises(UnsupportedVersion, match="encoding") as caught:
+        State.open(state.store, CheckpointFile(tuple(files)))
+    assert caught.value.remedy
+
+
+def test_notes_of_a_later_version_stay_with_the_files_they_are_about():
+    state, _ = built([{1: "a"}])
+    files = tuple(replace(file, notes={**file.notes, "bloom": "x"}) for file in state.files)
+    after = State.open(state.store, CheckpointFile(files)).apply(delta({2: "b"}))
+    assert [file.notes.get("bloom") for file in after.files] == ["x", None]
+    rewritten = after.replaced(0, after.write_merged(0))
+    assert ["bloom" in file.notes for file in rewritten.files] == [False]

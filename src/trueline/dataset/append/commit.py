@@ -65,7 +65,7 @@ def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit
     takes no turns may come in between again; after `LOST_RACES` of these
     only this writer moves the head.
     """
-    if (before := earlier(order.name, chain, order.key, order.incoming.digest)) is not None:
+    if (before := earlier(order.name, chain, order.key, order.incoming.is_same_as)) is not None:
         return before
     prepared: Prepared | None = None
     lost = 0
@@ -77,7 +77,7 @@ def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit
         with chain.store.turn(alone=lost >= LOST_RACES):
             tail = chain.tail()
             assert tail is not None
-            if (before := earlier(order.name, chain, order.key, order.incoming.digest)) is not None:
+            if (before := earlier(order.name, chain, order.key, order.incoming.is_same_as)) is not None:
                 return before
             overtaken = order.incoming.is_overtaken(chain, tail)
             if not overtaken and (prepared is None or prepared.tail.head != tail.head):

@@ -111,7 +111,6 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incomi
         latest([seen.newest for seen in times]),
         sum(seen.rounded for seen in times),
         given=frozenset(frame.schema.names),
-        unordered=True,
         with_op=with_op,
     )
 

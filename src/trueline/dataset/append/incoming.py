@@ -18,11 +18,11 @@ from trueline.chain.schema import annotated, differences, fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.intake import Fitted, fit
 from trueline.dataset.append.pieces import Piece, PieceWriter
-from trueline.errors import InputError, SchemaError, check_memory
-from trueline.identity.logical import logical_hash
+from trueline.errors import InputError, NotPortable, SchemaError, check_memory
+from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
-from trueline.kernel.row_fingerprint import fingerprint
-from trueline.kernel.tasks import Tasks
+from trueline.kernel.row_fingerprint import ROWS, fingerprint
+from trueline.kernel.tasks import Inline, Tasks
 from trueline.readers import Reader, ReadStats, Source
 from trueline.readers.parts import WHOLE, Part, followed_by, in_the_file
 
@@ -46,8 +46,7 @@ class Incoming:
 
     `with_op` says that operations go along with the rows. Files were looked up
     in the chain at `taken_at`; `retake` takes them again. `given` are the
-    columns of a table as it was handed in; rows that are `unordered` may come
-    in another order when they are sent again. `steps` prepared the rows, and
+    columns of a table as it was handed in. `steps` prepared the rows, and
     `left_out` says which files they could not, and why.
     """
 
@@ -68,7 +67,6 @@ class Incoming:
     taken_at: Tail | None = None
     retake: Callable[[], Incoming] | None = None
     given: frozenset[str] = frozenset()
-    unordered: bool = False
     steps: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
 
@@ -84,15 +82,40 @@ class Incoming:
         return pa.schema([*fields, pa.field(self.vocab.op, pa.int32())] if self.with_op else fields)
 
     def with_digest(self, tasks: Tasks) -> Incoming:
-        """Fingerprint what was handed in, for retries; columns that others added since do not show in it."""
+        """Say what was handed in, for retries: rows have one digest, however they come and are cut.
+
+        Columns that others added since do not show in it.
+        """
         if self.digest is not None:
             return self
-        if self.unordered:
-            return replace(self, digest=str(fingerprint(self.pieces, sorted(self.given), tasks)))
-        tables = [table for piece in self.pieces for table in piece.read(0, piece.rows)]
-        rows = pa.concat_tables(tables) if tables else self.columns.empty_table()
-        names = [name for name in rows.column_names if name in self.given] or [self.vocab.event_time]
-        return replace(self, digest=str(logical_hash(rows.select(names))))
+        # Rows in this process are not sent to others.
+        here = any(getattr(piece, "table", None) is not None for piece in self.pieces)
+        found = fingerprint(self.pieces, self._digested, Inline() if here else tasks)
+        return replace(self, digest=str(found))
+
+    def is_same_as(self, recorded: str) -> bool:
+        """Say whether a commit with this digest added the same data."""
+        if self.digest is None or self.digest == recorded:
+            return True
+        # Earlier versions recorded the logical hash of a table.
+        both_forms = self.digest.startswith(ROWS) and not recorded.startswith(ROWS)
+        return both_forms and recorded == self._logical_digest()
+
+    def _logical_digest(self) -> str | None:
+        schema = pa.schema([self.columns.field(name) for name in self._digested])
+        try:
+            hasher = LogicalHasher(schema)
+            for piece in self.pieces:
+                for table in piece.read(0, piece.rows):
+                    hasher.update(table.select(schema.names))
+        except NotPortable:
+            return None  # such a table never had one
+        return str(hasher.finish())
+
+    @property
+    def _digested(self) -> list[str]:
+        """The columns that were handed in, in the order of the dataset."""
+        return [name for name in self.columns.names if name in self.given] or [self.vocab.event_time]
 
     def is_overtaken(self, chain: Chain, tail: Tail) -> bool:
         """Say whether others appended one of the files meanwhile, or declared another event time."""

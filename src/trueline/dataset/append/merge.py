@@ -20,12 +20,12 @@ from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import in_key_order, merged_ranges, sorted_runs
 from trueline.dataset.append.pieces import FEW_ROWS, Piece, RowRange
 from trueline.dataset.append.source_order import in_source_order
-from trueline.dataset.merge.result import RANK
+from trueline.dataset.definition import key_equality_at
 from trueline.dataset.state.rewrite import compacted
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.errors import ObjectMissing, SchemaError
-from trueline.kernel.key_encoding import KEY, OFFSET
+from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyEncoding
 from trueline.kernel.sorted_keys import unified
 from trueline.kernel.tasks import Inline, Tasks
 from trueline.merge import Append, Keyed, Ledger, Snapshot, Strategy
@@ -52,7 +52,7 @@ class Outcome:
 
 def open_state(store: Store, tail: Tail) -> State:
     """Open the state the last commit left."""
-    return State.open(store, read_checkpoint(store, tail))
+    return State.open(store, read_checkpoint(store, tail), encoding=KeyEncoding.MERGE)
 
 
 def read_checkpoint(store: Store, tail: Tail) -> CheckpointFile | None:
@@ -108,12 +108,12 @@ def merge_pieces(
     _refuse_reserved(incoming)
     means = Means(scratch, tasks, max(ROWS_AT_ONCE // 2, 1))
     try:
-        return _merge(strategy, incoming, open_state(chain.store, tail), tail.next_offset, means)
+        return _merge(strategy, incoming, open_state(chain.store, tail), tail, means)
     except ObjectMissing:
         state = rebuilt_state(chain, tail, strategy)
         # Tasks find only what has its name.
         chain.store.sync()
-        return _merge(strategy, incoming, state, tail.next_offset, means)
+        return _merge(strategy, incoming, state, tail, means)
 
 
 def _refuse_reserved(incoming: Incoming) -> None:
@@ -127,22 +127,22 @@ def _refuse_reserved(incoming: Incoming) -> None:
         )
 
 
-def _merge(strategy: Keyed, incoming: Incoming, state: State, first: int, means: Means) -> Outcome:
-    """Merge rows into a state; their events begin at the offset `first`."""
+def _merge(strategy: Keyed, incoming: Incoming, state: State, tail: Tail, means: Means) -> Outcome:
+    """Merge rows into the state at a tail."""
     if not incoming.pieces:
         # Nothing was handed in; that is not the same as a snapshot of nothing.
         return Outcome((), state)
-    meeting = Meeting(strategy, incoming.vocab, incoming.columns, state)
+    meeting = Meeting(strategy, incoming.vocab, incoming.columns, state, key_equality_at(tail))
     # A snapshot is compared with all current rows.
     rows = incoming.rows + (_rows_of(state) if isinstance(strategy, Snapshot) else 0)
     if _is_here(incoming.pieces) and not isinstance(means.tasks, Inline):
         # Rows in this process are not sent to others.
         means = replace(means, tasks=Inline())
     if rows <= (ROWS_AT_ONCE if isinstance(means.tasks, Inline) else FEW_ROWS):
-        return _at_once(meeting, incoming.pieces, first, means.tasks)
+        return _at_once(meeting, incoming.pieces, tail.next_offset, means.tasks)
     # What could be merged at once is one range, so that the state is the same whichever way it is merged.
     parts = 1 if rows <= ROWS_AT_ONCE else -(-rows // means.rows_of_a_run)
-    return _in_ranges(meeting, incoming.pieces, first, parts, means)
+    return _in_ranges(meeting, incoming.pieces, tail.next_offset, parts, means)
 
 
 def _rows_of(state: State) -> int:

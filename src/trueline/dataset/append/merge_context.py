@@ -11,13 +11,13 @@ import pyarrow as pa
 from trueline.chain.events import SetVocab
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.pieces import RowRange
-from trueline.dataset.merge.result import RANK, Merged
+from trueline.dataset.merge.result import Merged
 from trueline.dataset.merge.strategies import merge_batch
 from trueline.dataset.state.state import State
-from trueline.kernel.key_encoding import KEY, OFFSET, KeyRange, encode_keys
+from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyRange, MergeKey
 from trueline.kernel.sorted_keys import unified
 from trueline.kernel.tasks import Tasks
-from trueline.merge import Keyed, Snapshot
+from trueline.merge import Keyed, KeyEquality, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,12 @@ class Meeting:
     vocab: SetVocab
     columns: pa.Schema
     state: State
+    equality: KeyEquality = KeyEquality.BITWISE
+
+    @property
+    def key(self) -> MergeKey:
+        """The columns of the key, and which of their values are equal."""
+        return MergeKey(self.strategy.key, self.equality)
 
     def read(self, parts: Sequence[RowRange], rank: int) -> pa.Table:
         """Read rows with all columns of the dataset, also those others added meanwhile, and number them."""
@@ -45,7 +51,8 @@ class Meeting:
 
     def merged(self, new: pa.Table, key_range: KeyRange | None = None) -> Merged:
         """Merge rows whose keys lie in a range into the state."""
-        return merge_batch(self.strategy, new, self._old(new, key_range), vocab=self.vocab)
+        old = self._old(new, key_range)
+        return merge_batch(self.strategy, new, old, vocab=self.vocab, equality=self.equality)
 
     def _old(self, new: pa.Table, key_range: KeyRange | None) -> pa.Table | None:
         """Return the current rows a strategy needs: those of the new keys, for a snapshot all."""
@@ -55,7 +62,7 @@ class Meeting:
         if isinstance(self.strategy, Snapshot):
             batches = list(self.state.scan(columns, key_range))
             return pa.Table.from_batches(batches) if batches else None
-        keys = new[KEY].combine_chunks() if KEY in new.column_names else encode_keys(new, self.strategy.key)
+        keys = new[KEY].combine_chunks() if KEY in new.column_names else self.key.encode(new)
         return self.state.lookup(keys, columns)
 
 

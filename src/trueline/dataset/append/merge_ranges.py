@@ -20,11 +20,11 @@ import pyarrow.compute as pc
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.pieces import Piece, PieceWriter, RowRange, cut
-from trueline.dataset.merge.result import RANK, Merged
-from trueline.dataset.merge.sorted_runs import Run, choose_splitters, read_range, sort_run
+from trueline.dataset.merge.result import Merged
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
-from trueline.kernel.key_encoding import KEY, OFFSET, KeyRange, null_key, ranges, rows_without_key
+from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyRange, null_key, ranges, rows_without_key
+from trueline.kernel.sorted_runs import Run, choose_splitters, read_range, sort_run
 from trueline.merge import Ledger, Snapshot
 
 # Of the rows without a key, each task names so many.
@@ -68,9 +68,9 @@ class Sorted:
 
 def sort_part(task: SortTask) -> Sorted:
     """Sort rows by key into a run of scratch."""
-    key = task.meeting.strategy.key
+    key = task.meeting.key
     rows = task.meeting.read(task.parts, task.rank)
-    missing = np.flatnonzero(rows_without_key(rows, key))
+    missing = np.flatnonzero(rows_without_key(rows, key.columns))
     if len(missing):
         return Sorted(None, len(missing), tuple(int(row) + task.rank for row in missing[:_NAMED]))
     return Sorted(sort_run(rows, key, task.scratch, file_name("run")))

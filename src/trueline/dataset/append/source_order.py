@@ -19,10 +19,9 @@ from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import RangeMerged, Segments, file_name, spooled
 from trueline.dataset.append.pieces import Piece, RowRange, cut
-from trueline.dataset.merge.result import RANK
 from trueline.dataset.state.segment import SegmentInfo
 from trueline.dataset.state.state import State
-from trueline.kernel.key_encoding import OFFSET
+from trueline.kernel.key_encoding import OFFSET, RANK
 from trueline.kernel.sorted_keys import as_array
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trueline.kernel.key_encoding import canonical_bits
+from trueline.kernel.nan import canonical_bits
 from trueline.kernel.sorted_keys import Bools, as_array, bools
 
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.chain.events import SetVocab
-from trueline.dataset.merge.result import RANK, Op
+from trueline.dataset.merge.result import Op
 from trueline.errors import InputError, SchemaError
-from trueline.kernel.key_encoding import KEY, encode_keys, null_key, rows_without_key
+from trueline.kernel.key_encoding import KEY, RANK, MergeKey, null_key, rows_without_key
 from trueline.kernel.sorted_keys import Bools, Ints, as_array, repeats, sorting, unified
 
 NullKeys = Literal["refuse", "quarantine"]
@@ -73,18 +73,18 @@ def data_columns(new: pa.Table, vocab: SetVocab) -> list[str]:
     return names
 
 
-def keyed(new: pa.Table, key: Sequence[str], vocab: SetVocab, null_keys: NullKeys) -> Incoming:
+def keyed(new: pa.Table, key: MergeKey, vocab: SetVocab, null_keys: NullKeys) -> Incoming:
     """Return new rows in key order, each with its key; rows without one are refused or quarantined."""
     new = in_source_order(new)
     columns = data_columns(new, vocab)
     quarantined = new.slice(0, 0)
     if KEY not in new.column_names:
-        missing = rows_without_key(new, key)
+        missing = rows_without_key(new, key.columns)
         if missing.any():
             if null_keys == "refuse":
-                raise null_key(key, np.asarray(as_array(new[RANK]))[missing])
+                raise null_key(key.columns, np.asarray(as_array(new[RANK]))[missing])
             quarantined, new = new.filter(pa.array(missing)), new.filter(pa.array(~missing))
-        keys = encode_keys(new, key)
+        keys = key.encode(new)
     else:
         keys = as_array(new[KEY])
     ops = _ops(new, vocab)
@@ -120,7 +120,7 @@ def no_ops(new: pa.Table, vocab: SetVocab, strategy: str) -> None:
         )
 
 
-def current(old: pa.Table | None, rows: pa.Table, key: Sequence[str]) -> tuple[pa.Table, pa.BinaryArray]:
+def current(old: pa.Table | None, rows: pa.Table, key: MergeKey) -> tuple[pa.Table, pa.BinaryArray]:
     """Return the current rows with the columns of the new ones, in key order, and their keys."""
     if old is None:
         return rows.schema.empty_table(), pa.array([], type=pa.binary())
@@ -132,7 +132,7 @@ def current(old: pa.Table | None, rows: pa.Table, key: Sequence[str]) -> tuple[p
                 remedy="bring the new rows to the types of the dataset first",
                 column=field.name,
             )
-    keys = as_array(old[KEY]) if KEY in old.column_names else encode_keys(old, key)
+    keys = as_array(old[KEY]) if KEY in old.column_names else key.encode(old)
     order = sorting(keys)
     if order is not None:
         keys, old = keys.take(pa.array(order)), old.take(pa.array(order))

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from trueline.errors import InputError
+from trueline.kernel.key_encoding import RANK
 from trueline.kernel.sorted_keys import Ints, as_array
 
-RANK: Final = "_rank"
 # Why a row of the input became no event.
 IGNORED: Final = ("duplicate", "conflicting", "unchanged", "superseded", "unknown")
 

@@ -23,14 +23,16 @@ from trueline.dataset.merge.keyed_rows import (
     no_ops,
     shown_keys,
 )
-from trueline.dataset.merge.result import IGNORED, RANK, Merged, Op
+from trueline.dataset.merge.result import IGNORED, Merged, Op
 from trueline.dataset.state.segment import GONE
 from trueline.errors import InputError, SchemaError
-from trueline.kernel.key_encoding import KEY
+from trueline.kernel.key_encoding import KEY, RANK, MergeKey
 from trueline.kernel.sorted_keys import Bools, Ints, find, sorting
-from trueline.merge import Append, Changelog, Ledger, Snapshot, Strategy, Upsert
+from trueline.merge import Append, Changelog, KeyEquality, Ledger, Snapshot, Strategy, Upsert
 
 _VOCAB = SetVocab()
+# The current rows in key order, and their keys.
+Current = tuple[pa.Table, pa.BinaryArray]
 
 
 def merge_batch(
@@ -41,13 +43,15 @@ def merge_batch(
     vocab: SetVocab = _VOCAB,
     null_keys: NullKeys = "refuse",
     source_time: pa.Scalar | None = None,
+    equality: KeyEquality = KeyEquality.BITWISE,
 ) -> Merged:
     """Merge new rows into current ones.
 
     `new` has the dataset's columns, `_rank` (the row's number in the source;
     taken from the order of the rows if it is not there) and, for changelog and
     upsert, operations. `old` holds the current rows of the keys of `new`, for a
-    snapshot all current rows. `source_time` is the event time of rows that have none.
+    snapshot all current rows. `source_time` is the event time of rows that have none;
+    `equality` says which keys are equal.
     Merging ranges of keys one by one and joining with `Merged.concat` gives the same.
 
     >>> import trueline.merge as merge
@@ -56,21 +60,24 @@ def merge_batch(
     >>> merge_batch(merge.upsert("city"), new, old).events.to_pydict()
     {'op': [0, 2, 3], 'city': ['kyiv', 'oslo', 'oslo'], 'people': [3, 1, 2]}
     """
-    if not isinstance(strategy, Append):
-        _check_columns(strategy, new, vocab)
+    if isinstance(strategy, Append):
+        return _append(new, vocab, source_time)
+    _check_columns(strategy, new, vocab)
+    if isinstance(strategy, Ledger | Snapshot):
+        no_ops(new, vocab, strategy.NAME)
+    key = MergeKey(strategy.key, equality)
+    rows = keyed(new, key, vocab, null_keys)
+    if isinstance(strategy, Changelog):
+        return _changelog(rows, vocab, source_time)
+    there = current(old, rows.rows, key)
     match strategy:
-        case Append():
-            return _append(new, vocab, source_time)
         case Ledger():
-            no_ops(new, vocab, "ledger")
-            return _ledger(strategy, keyed(new, strategy.key, vocab, null_keys), old, vocab, source_time)
+            held = () if old is None else old.column_names
+            return _ledger(strategy, rows, there, held, vocab=vocab, source_time=source_time)
         case Snapshot():
-            no_ops(new, vocab, "snapshot")
-            return _snapshot(strategy, keyed(new, strategy.key, vocab, null_keys), old, vocab, source_time)
+            return _snapshot(strategy, rows, there, vocab, source_time)
         case Upsert():
-            return _upsert(strategy, keyed(new, strategy.key, vocab, null_keys), old, vocab, source_time)
-        case Changelog():
-            return _changelog(keyed(new, strategy.key, vocab, null_keys), vocab, source_time)
+            return _upsert(strategy, rows, there, vocab, source_time)
 
 
 def _check_columns(strategy: Ledger | Snapshot | Upsert | Changelog, new: pa.Table, vocab: SetVocab) -> None:
@@ -98,17 +105,23 @@ def _append(new: pa.Table, vocab: SetVocab, source_time: pa.Scalar | None) -> Me
 
 
 def _ledger(
-    strategy: Ledger, new: Incoming, old: pa.Table | None, vocab: SetVocab, source_time: pa.Scalar | None
+    strategy: Ledger,
+    new: Incoming,
+    there: Current,
+    columns_there: Sequence[str],
+    *,
+    vocab: SetVocab,
+    source_time: pa.Scalar | None,
 ) -> Merged:
     """The first row of a key counts; others are the same again (duplicate) or say otherwise (conflicting)."""
-    kept, kept_keys = current(old, new.rows, strategy.key)
+    kept, kept_keys = there
     first = new.first_of_key
     places, known = find(kept_keys, new.keys)
     taken = first & ~known
     differs = np.zeros(len(known), dtype=bool)
     columns = [name for name in new.rows.column_names if name not in strategy.key]
     # A state may keep the keys of a ledger alone: what it does not have cannot conflict with a row.
-    held = [name for name in columns if old is not None and name in old.column_names]
+    held = [name for name in columns if name in columns_there]
     differs[known] = rows_differ(
         kept.take(pa.array(places[known])), new.rows.filter(pa.array(known)), held, vocab.event_time
     )
@@ -132,7 +145,7 @@ def _ledger(
 
 
 def _snapshot(
-    strategy: Snapshot, new: Incoming, old: pa.Table | None, vocab: SetVocab, source_time: pa.Scalar | None
+    strategy: Snapshot, new: Incoming, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
 ) -> Merged:
     """What is only in the dump is appended, what it lacks retracted, what differs corrected."""
     if not new.first_of_key.all():
@@ -145,7 +158,7 @@ def _snapshot(
             keys=shown,
             count=len(twice.keys),
         )
-    kept, kept_keys = current(old, new.rows, strategy.key)
+    kept, kept_keys = there
     compare = strategy.compare or tuple(name for name in new.rows.column_names if name not in strategy.key)
     places, known, differs = _compared(new, kept, kept_keys, compare, vocab)
     missing = np.ones(len(kept_keys), dtype=bool)
@@ -165,12 +178,12 @@ def _snapshot(
 
 
 def _upsert(
-    strategy: Upsert, new: Incoming, old: pa.Table | None, vocab: SetVocab, source_time: pa.Scalar | None
+    strategy: Upsert, new: Incoming, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
 ) -> Merged:
     """The last row of a key counts; it adds, corrects or (operation 1) retracts, if that changes anything."""
     last = new.last_of_key
     winners = new.take(last)
-    kept, kept_keys = current(old, new.rows, strategy.key)
+    kept, kept_keys = there
     compare = tuple(name for name in new.rows.column_names if name not in strategy.key)
     places, known, differs = _compared(winners, kept, kept_keys, compare, vocab)
     retracts = np.zeros(len(known), dtype=bool) if winners.ops is None else winners.ops == Op.RETRACT

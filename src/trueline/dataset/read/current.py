@@ -134,7 +134,7 @@ class CurrentRows:
         for table in folded(
             events.batches(needed, NO_BOUNDS),
             events.schema,
-            key=standing.key,
+            key=standing.merge_key,
             offset=vocab.offset,
             keep=last,
         ):

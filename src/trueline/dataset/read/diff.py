@@ -70,7 +70,7 @@ class Difference:
         for table in folded(
             events.batches(needed, NO_BOUNDS),
             events.schema,
-            key=self.after.key,
+            key=self.after.merge_key,
             offset=vocab.offset,
             keep=ends,
         ):

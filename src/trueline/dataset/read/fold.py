@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
-from trueline.chain.store.scratch import FolderScratch
-from trueline.dataset.merge.result import RANK
-from trueline.dataset.merge.sorted_runs import Run, read_range, sort_run
-from trueline.dataset.state import KEY, encode_keys
+from trueline.dataset.state import KEY
+from trueline.kernel.key_encoding import RANK, MergeKey
 from trueline.kernel.sorted_keys import Bools, as_array, repeats, sorting
+from trueline.kernel.sorted_runs import Run, read_range, sort_run
+from trueline.kernel.spill import SpillFolder, space_explained
 
 # What is folded in memory at once: beyond it, sorted runs go through files.
 ROWS_AT_ONCE: Final = 1 << 20
@@ -39,7 +38,7 @@ def folded(
     batches: Iterable[pa.RecordBatch],
     schema: pa.Schema,
     *,
-    key: Sequence[str],
+    key: MergeKey,
     offset: str,
     keep: Keep,
     rows_at_once: int | None = None,
@@ -49,8 +48,7 @@ def folded(
     Folding parts and then what is left of them gives the same as folding all at once.
     """
     most = ROWS_AT_ONCE if rows_at_once is None else rows_at_once
-    with tempfile.TemporaryDirectory(prefix="trueline-") as folder:
-        place = FolderScratch(Path(folder))
+    with SpillFolder() as place, space_explained(tempfile.gettempdir()):
         runs: list[Run] = []
         left = schema.empty_table()
         for part in _parts(batches, schema, most):
@@ -86,10 +84,10 @@ def _parts(batches: Iterable[pa.RecordBatch], schema: pa.Schema, most: int) -> I
         yield pa.Table.from_batches(waiting, schema=schema)
 
 
-def _sorted(table: pa.Table, key: Sequence[str], offset: str) -> pa.Table:
+def _sorted(table: pa.Table, key: MergeKey, offset: str) -> pa.Table:
     """Sort by key; events of one key stay in the order of offsets, in which they come."""
     del offset
-    keys = encode_keys(table, key)
+    keys = key.encode(table)
     table = table.append_column(pa.field(KEY, pa.binary(), nullable=False), keys)
     order = sorting(keys)
     return table if order is None else table.take(pa.array(order))

@@ -12,8 +12,8 @@ from trueline.dataset.dataset_at import Standing
 from trueline.dataset.merge.result import Op
 from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.read.events import Events
-from trueline.dataset.state import encode_keys
 from trueline.errors import InputError, SchemaError, check_memory
+from trueline.kernel.key_encoding import MergeKey
 from trueline.view.bounds import Interval
 
 Row = dict[str, Any]
@@ -31,10 +31,10 @@ def find_row(standing: Standing, key: object) -> Row | None:
     columns, offset = standing.data_columns, standing.vocab.offset
     current = CurrentRows(standing, columns)
     if standing.key and current.kept(columns) is not None:
-        rows = current.lookup(encode_keys(wanted, standing.key), columns).select(list(columns)).to_pylist()
+        rows = current.lookup(standing.merge_key.encode(wanted), columns).select(list(columns)).to_pylist()
         return rows[0] if rows else None
     if standing.key and current.kept([offset]) is not None:
-        places = current.lookup(encode_keys(wanted, standing.key), [offset])[offset].to_pylist()
+        places = current.lookup(standing.merge_key.encode(wanted), [offset])[offset].to_pylist()
         return _at_offset(standing, places[0]) if places else None
     return _backwards(standing, wanted)
 
@@ -51,13 +51,15 @@ def _backwards(standing: Standing, wanted: pa.Table) -> Row | None:
     vocab = standing.vocab
     names = tuple(wanted.column_names)
     events = Events(standing, (*names, vocab.offset, vocab.op))
-    matching = encode_keys(wanted, names)[0]
+    # Without a key the columns asked for are one.
+    key = MergeKey(names, standing.merge_key.equality)
+    matching = key.encode(wanted)[0]
     for entry in events.entries(0, standing.last_offset, backwards=True):
         file = events.file(entry)
         place: tuple[int, int] | None = None
         for batch in file.read(events.schema, vocab.offset, first=0, last=standing.last_offset):
             there = batch.filter(_complete(batch, names))
-            hits = there.filter(pc.equal(encode_keys(there, names), matching))
+            hits = there.filter(pc.equal(key.encode(there), matching))
             if hits.num_rows:
                 last = hits.slice(hits.num_rows - 1)
                 place = (last.column(vocab.offset)[0].as_py(), last.column(vocab.op)[0].as_py())

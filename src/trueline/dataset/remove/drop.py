@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trueline.chain.block import CommitRecord
 from trueline.chain.chain import Chain
-from trueline.chain.checkpoint import CheckpointFile, StateFile
+from trueline.chain.checkpoint import VERSION, CheckpointFile, StateFile
 from trueline.chain.events import Checkpoint, DatasetKind, Event
 from trueline.chain.head_state import Tail, next_add_data, next_block, next_execute_transform
 from trueline.chain.instant import Instant
@@ -284,7 +284,8 @@ class _Plan:
         numbers = [each.sequence_number for each in (*self.before.all, removal)]
         notes |= {NOTE: removal.to_note(), NUMBERS: numbers}
         kept = [loss.replacement for loss in removal.losses if loss.replacement is not None]
-        raw = CheckpointFile((*states, *kept), notes).to_bytes()
+        version = before.version if before else VERSION
+        raw = CheckpointFile((*states, *kept), notes, version).to_bytes()
         return Checkpoint(self.chain.store.put(Folder.CHECKPOINTS, raw), len(raw))
 
     def _append(self, removal: Removal, checkpoint: Checkpoint) -> None:

@@ -20,7 +20,7 @@ from trueline.dataset.state.segment import GONE, write_segments
 from trueline.dataset.state.state import State
 from trueline.errors import HashMismatch
 from trueline.identity.multihash import Multihash, physical_hash
-from trueline.kernel.key_encoding import OFFSET, encode_keys
+from trueline.kernel.key_encoding import OFFSET
 from trueline.kernel.sorted_keys import as_array, find, sorting
 from trueline.view.bounds import NO_BOUNDS
 
@@ -82,7 +82,7 @@ def _with_older(standing: Standing, found: Chosen) -> Chosen:
     parts: dict[Multihash, list[Offsets]] = {}
     for entry, batch in Events(standing, columns).read(columns, NO_BOUNDS):
         at = np.asarray(batch.column(offset))
-        places, hit = find(keys, encode_keys(batch, standing.key))
+        places, hit = find(keys, standing.merge_key.encode(batch))
         older = hit & (at <= newest[np.minimum(places, len(newest) - 1)])
         if older.any():
             parts.setdefault(entry.block, []).append(at[older])
@@ -99,7 +99,7 @@ def _newest(standing: Standing, found: Chosen) -> tuple[pa.BinaryArray, Offsets]
         if entry.block in wanted:
             at = np.asarray(batch.column(offset))
             hit = np.isin(at, found.slices[entry.block])
-            keys.append(encode_keys(batch.filter(pa.array(hit)), standing.key))
+            keys.append(standing.merge_key.encode(batch.filter(pa.array(hit))))
             offsets.append(at[hit])
     every, at = as_array(pa.chunked_array(keys)), np.concatenate(offsets)
     order = sorting(every)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trueline.chain.checkpoint import StateFile
+from trueline.chain.checkpoint import ENCODING, StateFile
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.pieces import rows_within
-from trueline.errors import CorruptionError, InputError
+from trueline.errors import CorruptionError, InputError, UnsupportedVersion
 from trueline.identity.multihash import Multihash
-from trueline.kernel.key_encoding import KEY, KeyRange
+from trueline.kernel.key_encoding import KEY, KeyEncoding, KeyRange
 from trueline.kernel.nan import canonical
 from trueline.kernel.sorted_keys import as_array, ascends, unified
 
@@ -34,7 +34,8 @@ class SegmentInfo:
     """What is known of a segment without opening it.
 
     No key is before `first_key` or after `last_key`; keys of up to 128 bytes
-    are given exactly. An empty `last_key` is unbounded.
+    are given exactly. An empty `last_key` is no bound. `others` are notes of
+    later versions, kept as they are.
     """
 
     hash: Multihash
@@ -42,6 +43,9 @@ class SegmentInfo:
     rows: int
     first_key: bytes
     last_key: bytes
+    # A plain number, as tasks answer with plain data.
+    encoding: int = int(KeyEncoding.MERGE)
+    others: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
     def overlaps(self, wanted: KeyRange | None) -> bool:
         """Whether a key of the range may be here."""
@@ -53,7 +57,8 @@ class SegmentInfo:
 
     def to_file(self, name: str, generation: int, part: int) -> StateFile:
         """Return the segment as a checkpoint names it."""
-        notes = {
+        notes: dict[str, Any] = {
+            **self.others,
             "state": name,
             "generation": generation,
             "part": part,
@@ -61,6 +66,8 @@ class SegmentInfo:
             "first": self.first_key.hex(),
             "last": self.last_key.hex(),
         }
+        if self.encoding != KeyEncoding.MERGE:
+            notes[ENCODING] = self.encoding
         return StateFile(self.hash, self.size, notes)
 
     @classmethod
@@ -72,13 +79,32 @@ class SegmentInfo:
                 raise ValueError("it has no rows")  # noqa: TRY301 (one place for what is wrong)
             if not isinstance(first, str) or not isinstance(last, str):
                 raise TypeError("it has no range of keys")  # noqa: TRY301
-            return cls(file.hash, file.size, rows, bytes.fromhex(first), bytes.fromhex(last))
+            others = {name: value for name, value in file.notes.items() if name not in _NOTES}
+            bounds = bytes.fromhex(first), bytes.fromhex(last)
+            return cls(file.hash, file.size, rows, *bounds, _encoding(file), others)
+        except UnsupportedVersion:
+            raise
         except (ValueError, TypeError) as error:
             raise CorruptionError(
                 f"a checkpoint describes the state file {file.hash.short} wrongly: {error}",
                 remedy="rebuild the state from the dataset",
                 hash=file.hash,
             ) from None
+
+
+_NOTES: Final = frozenset({"state", "generation", "part", "rows", "first", "last", ENCODING})
+
+
+def _encoding(file: StateFile) -> int:
+    """Return how the keys of a file are encoded; refuse what is not known, as keys would be missed."""
+    given = file.notes.get(ENCODING, int(KeyEncoding.MERGE))
+    if type(given) is not int or given not in list(KeyEncoding):
+        raise UnsupportedVersion(
+            f"the keys of state file {file.hash.short} have the encoding {given!r}, which is not known here",
+            remedy="upgrade trueline",
+            hash=file.hash,
+        )
+    return given
 
 
 def lower_bound(key: bytes) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any, Final, Self
 
@@ -22,7 +23,7 @@ from trueline.dataset.state.segment import BOUND_BYTES, GONE, SegmentInfo, write
 from trueline.dataset.state.segment_reader import Reads, SegmentReader
 from trueline.errors import CorruptionError, InputError, SchemaError
 from trueline.identity.multihash import Multihash
-from trueline.kernel.key_encoding import KEY, KeyRange, splitters_by_rank
+from trueline.kernel.key_encoding import KEY, KeyEncoding, KeyRange, splitters_by_rank
 from trueline.kernel.sorted_keys import Bools, as_array, ascends, find, merged, repeats, sorting, unified
 
 Generation = tuple[SegmentInfo, ...]
@@ -32,7 +33,7 @@ _GENERATIONS_AT_MOST: Final = 100_000
 class State:
     """The rows of a dataset by key, as one checkpoint has them; a value: updates return another.
 
-    `reads` counts what was read through this state and those made from it.
+    Its keys all have one `encoding`. `reads` counts what was read through this state and those made from it.
 
     >>> from trueline.chain.store.memory import MemoryStore
     >>> from trueline.kernel.key_encoding import encode_keys
@@ -59,6 +60,7 @@ class State:
         store: Store,
         name: str = "state",
         generations: Sequence[Generation] = (),
+        encoding: KeyEncoding = KeyEncoding.MERGE,
         *,
         readers: dict[Multihash, SegmentReader] | None = None,
         reads: Reads | None = None,
@@ -66,6 +68,7 @@ class State:
         self.store = store
         self.name = name
         self.generations = tuple(generations)
+        self.encoding = encoding
         self.reads = reads or Reads()
         known = readers or {}
         self._readers = {
@@ -76,17 +79,37 @@ class State:
 
     def __reduce__(self) -> tuple[object, ...]:
         # What was read stays here: another process opens the files for itself.
-        return type(self), (self.store, self.name, self.generations)
+        return type(self), (self.store, self.name, self.generations, self.encoding)
 
     def __repr__(self) -> str:
         sizes = [sum(info.size for info in generation) for generation in self.generations]
         return f"State({self.name!r}, {len(sizes)} generations, {sum(sizes):,} bytes)"
 
     @classmethod
-    def open(cls, store: Store, checkpoint: CheckpointFile | None, name: str = "state") -> Self:
-        """Return the state a checkpoint names; an empty one without a checkpoint. Nothing is read yet."""
+    def open(
+        cls,
+        store: Store,
+        checkpoint: CheckpointFile | None,
+        name: str = "state",
+        *,
+        encoding: KeyEncoding | None = None,
+    ) -> Self:
+        """Return the state a checkpoint names; an empty one without a checkpoint. Nothing is read yet.
+
+        Whoever looks keys up says in which `encoding` they are; another one is refused.
+        """
         files = [file for file in (checkpoint.files if checkpoint else ()) if file.notes.get("state") == name]
-        return cls(store, name, _generations(files))
+        generations = _generations(files)
+        there = {info.encoding for generation in generations for info in generation}
+        wanted = KeyEncoding(encoding or next(iter(there), KeyEncoding.MERGE))
+        if there - {wanted}:
+            found = ", ".join(map(str, sorted(there)))
+            raise CorruptionError(
+                f"the state {name!r} has keys of encoding {found}, not {int(wanted)}",
+                remedy="rebuild the state from the dataset",
+                code="StateCorrupt",
+            )
+        return cls(store, name, generations, wanted)
 
     @property
     def files(self) -> tuple[StateFile, ...]:
@@ -216,7 +239,7 @@ class State:
         rows, payload = _checked(delta, self.schema)
         if not self.generations:
             rows = rows.filter(pc.invert(rows[GONE]))
-        return write_segment(self.store, rows, payload)
+        return self._encoded(write_segment(self.store, rows, payload))
 
     @property
     def due(self) -> int | None:
@@ -241,15 +264,23 @@ class State:
             if not verified and info.overlaps(key_range):
                 self._readers[info.hash].verify()
         schema = self.schema
-        return write_segments(self.store, self._scan(schema, key_range, start, with_gone=start > 0), schema)
+        rows = self._scan(schema, key_range, start, with_gone=start > 0)
+        return self._encoded(write_segments(self.store, rows, schema))
+
+    def _encoded(self, segments: Sequence[SegmentInfo]) -> tuple[SegmentInfo, ...]:
+        """Note how the keys of new segments are encoded."""
+        return tuple(replace(info, encoding=int(self.encoding)) for info in segments)
 
     def replaced(self, start: int, segments: Sequence[SegmentInfo]) -> Self:
         """Return the state with the generations from `start` on replaced by their merged segments."""
         _check_parts(segments)
-        return self._with((*self.generations[:start], *([tuple(segments)] if segments else [])))
+        merged_segments = self._encoded(segments)
+        return self._with((*self.generations[:start], *([merged_segments] if segments else [])))
 
     def _with(self, generations: Sequence[Generation]) -> Self:
-        return type(self)(self.store, self.name, generations, readers=self._readers, reads=self.reads)
+        return type(self)(
+            self.store, self.name, generations, self.encoding, readers=self._readers, reads=self.reads
+        )
 
 
 def _checked(delta: pa.Table, known: pa.Schema) -> tuple[pa.Table, pa.Schema]:

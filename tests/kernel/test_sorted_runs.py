@@ -18,10 +18,11 @@ from trueline.dataset.merge import (
     merge_batch,
     read_range,
     sort_run,
-    sorted_runs,
 )
 from trueline.dataset.state import encode_keys, ranges
 from trueline.errors import InputError, RetryError
+from trueline.kernel import sorted_runs
+from trueline.kernel.key_encoding import MergeKey
 
 MAX = settings.default.max_examples if settings.default.max_examples > 100 else 25
 ROWS = st.lists(st.tuples(st.sampled_from(["", "a", "b", "c\0", "long key"]), st.integers(0, 3)), max_size=40)
@@ -79,7 +80,7 @@ def sorted_through(place, table, cuts, parts, key=("s",)):
     """Sort by way of runs and ranges; returns the tables of each range."""
     bounds = [0, *sorted(cuts), table.num_rows]
     runs = [
-        sort_run(table.slice(a, b - a), key, place, f"run-{number}", samples=4)
+        sort_run(table.slice(a, b - a), MergeKey(tuple(key)), place, f"run-{number}", samples=4)
         for number, (a, b) in enumerate(pairwise(bounds))
     ]
     splitters = choose_splitters(runs, parts)
@@ -131,7 +132,8 @@ def test_ranges_have_about_equal_numbers_of_rows():
     rows = [(f"{n * 7919 % 5000:05d}", n) for n in range(5000)]
     table = table_of(rows)
     runs = [
-        sort_run(table.slice(n, 1000), ["s"], place, f"run-{n}", samples=50) for n in range(0, 5000, 1000)
+        sort_run(table.slice(n, 1000), MergeKey(("s",)), place, f"run-{n}", samples=50)
+        for n in range(0, 5000, 1000)
     ]
     counts = [
         sum(each.num_rows for each in read_range(place, runs, cut))
@@ -144,7 +146,7 @@ def test_ranges_have_about_equal_numbers_of_rows():
 def test_a_frequent_key_takes_a_range_of_its_own():
     place = Memory()
     rows = [("x", n) for n in range(90)] + [("y", n) for n in range(10)]
-    runs = [sort_run(table_of(rows), ["s"], place, "run")]
+    runs = [sort_run(table_of(rows), MergeKey(("s",)), place, "run")]
     splitters = choose_splitters(runs, 10)
     assert splitters == [encode_keys(pa.table({"s": ["y"]}), ["s"])[0].as_py()]
     assert choose_splitters(runs, 1) == choose_splitters([], 5) == []
@@ -154,7 +156,7 @@ def test_only_groups_of_the_range_are_read(monkeypatch):
     monkeypatch.setattr(sorted_runs, "ROWS_OF_A_GROUP", 500)
     place = Memory()
     table = table_of([(f"{n * n:012d}" * 4, n) for n in range(10_000)])
-    run = sort_run(table, ["s"], place, "run")
+    run = sort_run(table, MergeKey(("s",)), place, "run")
     cut = ranges(encode_keys(table.slice(9_700, 1), ["s"]).to_pylist())[1]
     assert [n for each in read_range(place, [run], cut) for n in each["n"].to_pylist()] == list(
         range(9_700, 10_000)
@@ -167,14 +169,14 @@ def test_only_groups_of_the_range_are_read(monkeypatch):
 def test_equal_rows_make_equal_runs():
     left, right = Memory(), Memory()
     table = table_of([("b", 1), ("a", 2), ("c", 3)])
-    sort_run(table, ["s"], left, "run")
-    sort_run(table.take(pa.array([2, 0, 1])), ["s"], right, "run")
+    sort_run(table, MergeKey(("s",)), left, "run")
+    sort_run(table.take(pa.array([2, 0, 1])), MergeKey(("s",)), right, "run")
     assert left.files == right.files
 
 
 def test_an_empty_run_is_not_opened():
     place = Memory()
-    run = sort_run(table_of([]), ["s"], place, "run")
+    run = sort_run(table_of([]), MergeKey(("s",)), place, "run")
     assert run == Run("run", 0, ())
     assert list(read_range(place, [run])) == []
     assert place.opened == []
@@ -182,9 +184,9 @@ def test_an_empty_run_is_not_opened():
 
 def test_rows_without_rank_or_key_are_refused():
     with pytest.raises(InputError, match="cannot be sorted"):
-        sort_run(pa.table({"s": ["a"]}), ["s"], Memory(), "run")
+        sort_run(pa.table({"s": ["a"]}), MergeKey(("s",)), Memory(), "run")
     with pytest.raises(InputError) as raised:
-        sort_run(table_of([("a", 1), (None, 2)]), ["s"], Memory(), "run")
+        sort_run(table_of([("a", 1), (None, 2)]), MergeKey(("s",)), Memory(), "run")
     assert raised.value.code == "NullKey"
     with pytest.raises(InputError):
         choose_splitters([], 0)
@@ -192,7 +194,7 @@ def test_rows_without_rank_or_key_are_refused():
 
 def test_a_damaged_run_says_to_sort_again():
     place = Memory()
-    run = sort_run(table_of([("abcdefgh" * 4, n) for n in range(30)]), ["n"], place, "run")
+    run = sort_run(table_of([("abcdefgh" * 4, n) for n in range(30)]), MergeKey(("n",)), place, "run")
     whole = place.files["run"]
     at = whole.index(b"abcdefgh")
     for damaged in (whole[: len(whole) // 2], whole[:at] + b"X" + whole[at + 1 :]):

@@ -3,7 +3,8 @@
 Each task sorts its piece into a run; splitters chosen from samples of all runs
 cut the keys into ranges of about equal numbers of rows; each range is then
 merged by itself. Rows are ordered by key, then by rank, which is unique: so
-neither the number of runs nor the splitters show in the result.
+neither the number of runs nor the splitters show in the result. Views, whose
+orders are not merge keys, sort by `external_sort`, with cuts chosen in the same way.
 """
 
 from __future__ import annotations
@@ -13,23 +14,27 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, Final, Protocol
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trueline.dataset.merge.result import RANK
 from trueline.errors import InputError, RetryError, TruelineError, check_memory
-from trueline.kernel.key_encoding import KEY, KeyRange, encode_keys
-from trueline.kernel.sorted_keys import as_array, merged, sorting, within
+from trueline.kernel.key_encoding import KEY, RANK, KeyRange, MergeKey
+from trueline.kernel.sorted_keys import (
+    SAMPLES_OF_A_RUN,
+    as_array,
+    even_cuts,
+    merged,
+    sample_places,
+    sorting,
+    within,
+)
 
 # Key and rank in one column of bytes, so that every row of every run has a place of its own.
 _ORDER: Final = "_order"
 _RANK_BYTES: Final = 8
 # A range holds one group of each run in memory: 100 runs of 100 bytes a row are 160 MB.
 ROWS_OF_A_GROUP: Final = 16_384
-# Ranges are then within a few hundredths of equal size.
-SAMPLES_OF_A_RUN: Final = 256
 
 
 class Place(Protocol):
@@ -50,12 +55,12 @@ class Run:
 
 
 def sort_run(
-    table: pa.Table, key: Sequence[str], place: Place, name: str, *, samples: int = SAMPLES_OF_A_RUN
+    table: pa.Table, key: MergeKey, place: Place, name: str, *, samples: int = SAMPLES_OF_A_RUN
 ) -> Run:
     """Write rows sorted by key and `_rank` as one run; rows without a key are refused."""
     if RANK not in table.column_names or table.schema.field(RANK).type != pa.int64():
         raise InputError(f"rows without {RANK!r} cannot be sorted", remedy="number the rows of the source")
-    orders = encode_keys(table, [*key, RANK])
+    orders = key.followed_by(RANK).encode(table)
     order = sorting(orders)
     if order is not None:
         orders, table = orders.take(pa.array(order)), table.combine_chunks().take(pa.array(order))
@@ -71,9 +76,8 @@ def sort_run(
             write_statistics=[_ORDER],
             write_page_checksum=True,
         )
-    count = min(samples, len(orders))
-    at = np.arange(count, dtype=np.int64) * len(orders) // max(count, 1)
-    return Run(name, len(orders), tuple(_keys(orders.take(pa.array(at))).to_pylist()))
+    at = pa.array(sample_places(len(orders), samples))
+    return Run(name, len(orders), tuple(_keys(orders.take(at)).to_pylist()))
 
 
 def choose_splitters(runs: Sequence[Run], parts: int) -> list[bytes]:
@@ -82,21 +86,7 @@ def choose_splitters(runs: Sequence[Run], parts: int) -> list[bytes]:
     >>> choose_splitters([Run("a", 4, (b"a", b"b", b"c", b"d"))], 2)
     [b'c']
     """
-    if parts < 1:
-        raise InputError(f"{parts} ranges", remedy="ask for at least one")
-    weighed = sorted((sample, run.rows / len(run.samples)) for run in runs for sample in run.samples)
-    total = sum(weight for _, weight in weighed)
-    splitters: list[bytes] = []
-    before, number = 0.0, 1
-    for sample, weight in weighed:
-        if number < parts and before >= total * number / parts:
-            # All rows of a key belong to one range; a frequent key uses up several.
-            if sample > weighed[0][0] and (not splitters or sample > splitters[-1]):
-                splitters.append(sample)
-            while number < parts and before >= total * number / parts:
-                number += 1
-        before += weight
-    return splitters
+    return even_cuts([(sample, run.rows / len(run.samples)) for run in runs for sample in run.samples], parts)
 
 
 def read_range(place: Place, runs: Sequence[Run], wanted: KeyRange | None = None) -> Iterator[pa.Table]:
