@@ -19,7 +19,7 @@ from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.intake import Fitted, fit
 from trueline.dataset.append.pieces import Piece, PieceWriter
 from trueline.errors import InputError, SchemaError, check_memory
-from trueline.identity.logical import logical_hash
+from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
 from trueline.kernel.row_fingerprint import fingerprint
 from trueline.kernel.tasks import Tasks
@@ -89,10 +89,13 @@ class Incoming:
             return self
         if self.unordered:
             return replace(self, digest=str(fingerprint(self.pieces, sorted(self.given), tasks)))
-        tables = [table for piece in self.pieces for table in piece.read(0, piece.rows)]
-        rows = pa.concat_tables(tables) if tables else self.columns.empty_table()
-        names = [name for name in rows.column_names if name in self.given] or [self.vocab.event_time]
-        return replace(self, digest=str(logical_hash(rows.select(names))))
+        columns = self.columns
+        names = [name for name in columns.names if name in self.given] or [self.vocab.event_time]
+        hasher = LogicalHasher(pa.schema([columns.field(name) for name in names]))
+        for piece in self.pieces:
+            for table in piece.read(0, piece.rows):
+                hasher.update(table.select(names))
+        return replace(self, digest=str(hasher.finish()))
 
     def is_overtaken(self, chain: Chain, tail: Tail) -> bool:
         """Say whether others took in one of the files meanwhile, or declared another event time."""
@@ -127,6 +130,13 @@ class Incoming:
                 remedy="append them again",
             )
         return replace(self, schema=united)
+
+
+def nothing(tail: Tail) -> Incoming:
+    """Take nothing at all, which is not the same as a table without rows."""
+    if tail.schema is None:
+        raise SchemaError("there is no column", remedy="give at least one row, or create with a schema")
+    return Incoming((), DataSchema(fields_of(tail.schema)), tail.vocab)
 
 
 def from_table(held: Held, tail: Tail, *, with_op: bool) -> Incoming:

@@ -7,9 +7,10 @@ slices and blocks made of it are the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.incoming import FileRead, ReadFiles, fit_rows, latest, newest_event, typed_for
 from trueline.dataset.append.pieces import ROWS_OF_A_BATCH, PieceWriter
 from trueline.dataset.prepare.parse import File, Parse, parse
-from trueline.dataset.prepare.rows import Rows, on_rows, without_texts
+from trueline.dataset.prepare.rows import Rows, RowsWriter, on_rows, without_texts
 from trueline.errors import InputError, RunFailed, SchemaError, TruelineError, check_memory
 from trueline.kernel.tasks import Tasks
 from trueline.readers import Reader, ReadStats, Source
@@ -247,13 +248,28 @@ def fit_to(task: _Fitting) -> FileRead:
 # --- a table ----------------------------------------------------------------------------
 
 
-def prepare_table(
-    table: pa.Table, preparation: Preparation, scratch: Scratch
+def prepare_tables(
+    tables: Iterator[pa.Table], preparation: Preparation, scratch: Scratch
 ) -> tuple[pa.Table, tuple[str, ...]]:
-    """Prepare rows that are in memory; return them and the names of the steps."""
-    ended = preparation.run({TABLE: Rows.keep(table, scratch)})
+    """Prepare rows that are no file's, of equal columns; return them, in scratch, and the steps' names."""
+    kept = _kept(tables, scratch)
+    ended = preparation.run({TABLE: kept})
     if (failure := ended.failures.get(TABLE)) is not None:
         raise failure.cause
     rows = ended.values.get(TABLE)
-    made = rows.table() if isinstance(rows, Rows) else table.slice(0, 0)
+    made = rows.table() if isinstance(rows, Rows) else kept.table().slice(0, 0)
     return made, tuple(name for name in ended.steps if name != preparation.parse.name)
+
+
+def _kept(tables: Iterator[pa.Table], scratch: Scratch) -> Rows:
+    first = next(tables, None)
+    if first is None:
+        raise InputError("the stream gave no table", remedy="append([]) if there is nothing to add")
+    writer = RowsWriter(scratch, first.schema)
+    try:
+        for table in chain([first], tables):
+            writer.write(table)
+    except BaseException:
+        writer.close()
+        raise
+    return writer.finish()
