@@ -51,7 +51,7 @@ LAZY: dict[str, frozenset[str]] = {
 PUBLIC_ONLY = {("cli", "model"), ("cli", "run"), ("cli", "flow"), ("web", "model"), ("web", "flow")}
 
 # Too heavy for `import trueline`: `trueline log` is to answer within 0.3 s in a cold process.
-HEAVY = ("pyspark", "pyarrow", "numpy", "pandas", "rich", "obstore", "cryptography")
+HEAVY = ("pyspark", "pyarrow", "numpy", "pandas", "rich", "obstore", "cryptography", "httpx")
 
 
 @dataclass(frozen=True, slots=True)
