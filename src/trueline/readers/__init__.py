@@ -12,6 +12,10 @@ r"""Readers of CSV, JSON lines, Parquet and plain text: a bad cell is missing an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from trueline.errors import InputError
 from trueline.limits import Limits
 from trueline.readers.batch import (
     BAD_CELLS,
@@ -54,6 +58,7 @@ __all__ = [
     "json",
     "looks_wrong",
     "parquet",
+    "reader_for",
     "text",
 ]
 
@@ -61,3 +66,31 @@ csv = CsvReader
 json = JsonReader
 parquet = ParquetReader
 text = TextReader
+
+_BY_ENDING = {
+    ".csv": csv(),
+    ".tsv": csv(separator="\t"),
+    ".json": json(),
+    ".jsonl": json(),
+    ".ndjson": json(),
+    ".parquet": parquet(),
+    ".txt": text(),
+}
+
+
+def reader_for(sources: Sequence[Source]) -> Reader:
+    """Choose a reader by the ending of the names; `.gz` is looked through."""
+    endings = {_ending(source.path) for source in sources}
+    if len(endings) == 1 and (reader := _BY_ENDING.get(next(iter(endings)))) is not None:
+        return reader
+    shown = ", ".join(sorted(ending or "(none)" for ending in endings))
+    raise InputError(
+        f"how to read files ending in {shown} is not known",
+        remedy="give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)",
+        code="UnknownFormat",
+    )
+
+
+def _ending(path: str) -> str:
+    name = PurePosixPath(path)
+    return (PurePosixPath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()

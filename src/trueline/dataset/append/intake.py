@@ -19,7 +19,7 @@ from trueline.kernel.nan import canonical
 from trueline.readers import Reader
 
 if TYPE_CHECKING:
-    from trueline.dataset.prepare import Preparation
+    from trueline.dataset.prepare.preparation import Preparation
 
 EVENT_TIME = "event_time"
 _STEPS = {"us": 1_000, "ns": 1_000_000}
