@@ -51,7 +51,7 @@ LAZY: dict[str, frozenset[str]] = {
 PUBLIC_ONLY = {("cli", "model"), ("cli", "run"), ("cli", "flow"), ("web", "model"), ("web", "flow")}
 
 # Too heavy for `import trueline`: `trueline log` is to answer within 0.3 s in a cold process.
-HEAVY = ("pyspark", "pyarrow", "numpy", "pandas", "rich", "obstore", "cryptography")
+HEAVY = ("pyspark", "pyarrow", "numpy", "pandas", "rich", "obstore", "cryptography", "httpx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,3 +142,43 @@ def complaint(found: Import) -> str | None:
 def source_files() -> list[Path]:
     """All modules of the package."""
     return sorted(PACKAGE.rglob("*.py"))
+
+
+def import_graph(*, everything: bool = False) -> dict[str, set[str]]:
+    """Return which module of ours imports which as it is loaded.
+
+    With `everything`, imports inside functions and for types count too. What importing a module does to the
+    packages it is in does not count.
+    """
+    files = {module_name(path): path for path in source_files()}
+    graph: dict[str, set[str]] = {}
+    for module, path in files.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        nodes = ast.walk(tree) if everything else _at_load(tree)
+        found = {name for node in nodes for name in _modules(node, module, files, path.name == "__init__.py")}
+        graph[module] = found - {module}
+    return graph
+
+
+def _at_load(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what runs when a module is loaded: neither bodies of functions nor what is for types only."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from (each for other in node.orelse for each in (other, *_at_load(other)))
+            continue
+        yield node
+        yield from _at_load(node)
+
+
+def _modules(node: ast.AST, module: str, files: dict[str, Path], is_package: bool) -> Iterator[str]:
+    bases = _targets(node, module, is_package)
+    if isinstance(node, ast.ImportFrom) and bases[0] in files:
+        for alias in node.names:
+            inner = f"{bases[0]}.{alias.name}"
+            yield inner if inner in files else bases[0]
+        return
+    for base in bases:
+        if base in files:
+            yield base

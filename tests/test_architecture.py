@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
@@ -19,6 +19,7 @@ from tests.architecture import (
     PACKAGE,
     ROOT,
     complaint,
+    import_graph,
     imports,
     module_name,
     room_of,
@@ -41,6 +42,35 @@ def test_every_import_follows_an_arrow():
 def test_every_module_stands_in_a_room_or_is_a_leaf():
     places = {room_of(module_name(path)) for path in source_files()}
     assert places <= set(ARROWS) | LEAVES
+
+
+def test_no_modules_import_each_other():
+    assert cycle(import_graph()) is None
+
+
+def test_the_way_of_the_data_never_goes_back():
+    """The modules of `dataset` know each other one way only, inside functions and for types too."""
+    assert cycle(within("dataset", import_graph(everything=True))) is None
+
+
+@pytest.mark.parametrize("room", ["chain", "dataset", "view", "workspace"])
+def test_imports_within_a_room_are_seen(room):
+    assert any(within(room, import_graph()).values())
+
+
+def within(room, graph):
+    """Return the part of a graph that is in one room."""
+    here = {module for module in graph if room_of(module) == room}
+    return {module: graph[module] & here for module in here}
+
+
+def cycle(graph):
+    """Return modules that lead back to the first of them, None if there are none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return None
 
 
 def test_the_arrows_point_one_way():

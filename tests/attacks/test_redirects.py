@@ -14,16 +14,16 @@ import pytest
 import trueline as tl
 from tests.workspace.pull.serving import Server, serving
 from trueline.errors import InputError, PullError, TruelineError
-from trueline.workspace import http_reader
+from trueline.workspace import http
 from trueline.workspace.addresses import Addresses, Found, is_public
-from trueline.workspace.http_reader import HttpReader
+from trueline.workspace.http import HttpReader
 
 pytestmark = pytest.mark.contract("guard:G10")
 
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch, tmp_path):
-    monkeypatch.setattr(http_reader, "pause", lambda seconds: None)
+    monkeypatch.setattr(http, "pause", lambda seconds: None)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "mine"))
     for name in ("http_proxy", "HTTP_PROXY", "TRUELINE_HTTP_ALLOW_PRIVATE"):
         monkeypatch.delenv(name, raising=False)
@@ -243,7 +243,7 @@ ABSURD = {
     "a length below nothing": raw(OK + b"Content-Length: -5\r\n\r\nhello"),
     "a length of thousands of digits": raw(OK + b"Content-Length: " + b"9" * 5000 + b"\r\n\r\nhello"),
     "a length that is a word": raw(OK + b"Content-Length: five\r\n\r\nhello"),
-    "a length that is a list": raw(OK + b"Content-Length: 5, 5\r\n\r\nhello"),
+    "a length that is a list": raw(OK + b"Content-Length: 5, 6\r\n\r\nhello"),
     "more than there is": raw(OK + b"Content-Length: 999999999999999999\r\n\r\nhello"),
     "chunks without end": raw(OK + b"Transfer-Encoding: chunked\r\n\r\n" + b"f" * 5000 + b"\r\n"),
     "a chunk below nothing": raw(OK + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nhello\r\n0\r\n\r\n"),
@@ -288,11 +288,11 @@ def test_an_absurd_answer_is_a_typed_error_without_its_control_characters(server
 
 def test_a_pause_that_is_not_a_number_is_not_waited_for(server, monkeypatch):
     waited = []
-    monkeypatch.setattr(http_reader, "pause", waited.append)
+    monkeypatch.setattr(http, "pause", waited.append)
     with pytest.raises(TruelineError):
         fetched = HttpReader(server.serve("/a", send=ABSURD["busy until never"]))
         with fetched.get(name="a") as answer:
-            raise http_reader.refused(answer)
+            raise http.refused(answer)
     assert waited
     assert all(0 <= seconds <= 30 for seconds in waited)
 

@@ -17,7 +17,7 @@ from tests.workspace.pull.serving import Server, serving
 from trueline.cli import main
 from trueline.credentials import has_secrets, is_secret_name, masked, masked_text
 from trueline.errors import InputError, TruelineError
-from trueline.workspace import http_reader
+from trueline.workspace import http
 from trueline.workspace import workspace as workspaces
 
 pytestmark = pytest.mark.contract("guard:G11")
@@ -28,7 +28,7 @@ SECRET = "hunter2-9f3c"
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
     """A home of its own, so that all that is written can be looked at."""
-    monkeypatch.setattr(http_reader, "pause", lambda seconds: None)
+    monkeypatch.setattr(http, "pause", lambda seconds: None)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     for name in ("CACHE", "DATA", "CONFIG"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home" / name))

@@ -12,7 +12,18 @@ import pyarrow as pa
 
 import trueline as tl
 
-HEAVY = {"pyarrow", "numpy", "pandas", "pyspark", "cryptography", "rich", "obstore", "yaml", "pydantic"}
+HEAVY = {
+    "pyarrow",
+    "numpy",
+    "pandas",
+    "pyspark",
+    "cryptography",
+    "rich",
+    "obstore",
+    "yaml",
+    "pydantic",
+    "httpx",
+}
 COUNT = """
 import json, sys
 from trueline.cli import main

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 import trueline as tl
-from trueline.workspace import http_reader
+from trueline.workspace import http
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_the_same_source_again_is_the_same_dataset_and_another_is_shown(at, inbo
 
 
 def test_the_exit_code_follows_the_cause(at, inbox, monkeypatch):
-    monkeypatch.setattr(http_reader, "pause", lambda _: None)
+    monkeypatch.setattr(http, "pause", lambda _: None)
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/a.csv"

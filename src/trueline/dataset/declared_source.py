@@ -243,8 +243,7 @@ def reader_for_source(asked: DeclaredSource, fetch: FetchUrl | FetchFilesGlob, b
     """Return the reader of a new source: the one given, or the one for the ending of the names."""
     if asked.reader is not None:
         return asked.reader
-    from trueline.dataset.append.files import reader_for
-    from trueline.readers import Source
+    from trueline.readers import Source, reader_for
 
     names: Sequence[Source]
     if isinstance(fetch, FetchUrl):

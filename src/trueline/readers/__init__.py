@@ -35,6 +35,10 @@ A reader is a value, and says what it would do:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from trueline.errors import InputError
 from trueline.limits import Limits
 from trueline.readers.batch import (
     BAD_CELLS,
@@ -77,6 +81,7 @@ __all__ = [
     "json",
     "looks_wrong",
     "parquet",
+    "reader_for",
     "text",
 ]
 
@@ -84,3 +89,31 @@ csv = CsvReader
 json = JsonReader
 parquet = ParquetReader
 text = TextReader
+
+_BY_ENDING = {
+    ".csv": csv(),
+    ".tsv": csv(separator="\t"),
+    ".json": json(),
+    ".jsonl": json(),
+    ".ndjson": json(),
+    ".parquet": parquet(),
+    ".txt": text(),
+}
+
+
+def reader_for(sources: Sequence[Source]) -> Reader:
+    """Choose a reader by the ending of the names; `.gz` is looked through."""
+    endings = {_ending(source.path) for source in sources}
+    if len(endings) == 1 and (reader := _BY_ENDING.get(next(iter(endings)))) is not None:
+        return reader
+    shown = ", ".join(sorted(ending or "(none)" for ending in endings))
+    raise InputError(
+        f"no reader is known for files ending in {shown}",
+        remedy="give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)",
+        code="UnknownFormat",
+    )
+
+
+def _ending(path: str) -> str:
+    name = PurePosixPath(path)
+    return (PurePosixPath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()

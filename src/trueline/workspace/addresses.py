@@ -1,4 +1,4 @@
-"""Which addresses an HTTP reader may connect to, whichever server answers there and by whatever transport.
+"""Which addresses an HTTP reader may connect to, whichever server answers there, and the connections to them.
 
 The host a user has named may be any. Where a server redirects, or a name is
 looked up again, only public addresses count, and those the named host had at
@@ -10,14 +10,22 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from trueline.errors import InputError
 
+if TYPE_CHECKING:
+    import httpcore
+
 IpAddress: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
+# How much a server may say before its answer begins, with all that says it will come soon.
+_HEADER_BYTES: Final = 1 << 18
+_QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 # The last 32 bits are an address of the old kind: NAT64, and IPv4-compatible addresses.
 _WITH_IPV4: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("::/96"))
 
@@ -122,3 +130,82 @@ def _private(host: str, ip: IpAddress) -> InputError:
         host=host,
         address=str(ip),
     )
+
+
+# --- connections --------------------------------------------------------------------------
+
+
+class CheckedBackend:
+    """Connects to addresses that were looked at: the name is not looked up again. A proxy may be anywhere."""
+
+    def __init__(self, addresses: Addresses | None) -> None:
+        self._addresses = addresses
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> CheckedStream:
+        import httpcore
+
+        if self._addresses is None:
+            places = [host]
+        else:
+            places = [str(found.place[0]) for found in self._addresses.of(host, port)]
+        problem: Exception = OSError(f"{host} has no address")
+        for place in places:
+            try:
+                return CheckedStream(
+                    httpcore.SyncBackend().connect_tcp(place, port, timeout, local_address, socket_options)
+                )
+            except (httpcore.ConnectError, httpcore.ConnectTimeout) as error:
+                problem = error
+        raise problem
+
+
+class CheckedStream:
+    """A connection that acknowledges at once, and does not wait for ever for an answer to begin."""
+
+    def __init__(self, stream: httpcore.NetworkStream) -> None:
+        self._stream = stream
+        self._left: int | None = None
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        data = self._stream.read(max_bytes, timeout)
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                import httpcore
+
+                raise httpcore.RemoteProtocolError(f"more than {_HEADER_BYTES:,} bytes, and no answer begins")
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send a request.
+
+        A server that sends headers and body apart holds the body back until the headers are acknowledged,
+        and the system acknowledges 40 ms late: 15.7 s for 600 small objects instead of 1.1 s.
+        """
+        self._stream.write(buffer, timeout)
+        self._left = _HEADER_BYTES
+        if _QUICKACK is not None:
+            with suppress(OSError):
+                self.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+
+    def answered(self) -> None:
+        """Let the body have any length; that is limited elsewhere."""
+        self._left = None
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> CheckedStream:
+        return CheckedStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._stream.get_extra_info(info)

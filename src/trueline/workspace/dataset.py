@@ -47,7 +47,8 @@ class Dataset:
         self._folder = folder  # what it is kept under, whatever it is called
         self._workspace = workspace
         self._index = index
-        self._writing = threading.Lock()
+        # A stream that is being appended may itself append.
+        self._writing = threading.RLock()
 
     # --- what it is ---------------------------------------------------------------
 
@@ -140,8 +141,9 @@ class Dataset:
     ) -> Commit:
         """Add rows as one commit; when it returns they are durable and the head has moved.
 
-        `data` is an Arrow table or batch, anything with `__arrow_c_stream__`
-        (pandas, polars), a list of dictionaries, a Spark frame (its rows do not
+        `data` is an Arrow table or batch, a pandas or polars frame, a list of dictionaries, a stream (a view,
+        anything with `__arrow_c_stream__`, an iterator of tables, batches or frames; drawn once, batch by
+        batch, so that it need not fit in memory), a Spark frame (its rows do not
         pass the driver), or files: a path, a glob, or a list of them, read by
         `reader` (by default chosen by their ending).
         The first rows decide the columns; later ones may leave out optional

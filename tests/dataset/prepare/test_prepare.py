@@ -14,7 +14,7 @@ from tests.workspace.records import column, slices
 from trueline.chain.block import commit_record
 from trueline.chain.instant import Instant
 from trueline.dataset.prepare import enrich, mask, parse, repair, validate
-from trueline.dataset.prepare.prepare import Preparation
+from trueline.dataset.prepare.preparation import Preparation
 from trueline.errors import BrokenFile, CheckFailed, InputError, RunFailed, SchemaError
 from trueline.run import ERASED, Inline, Step, Threads
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from tests.workspace.pull.serving import serving
-from trueline.workspace import http_reader
+from trueline.workspace import http
 
 
 @pytest.fixture
 def server(monkeypatch):
-    monkeypatch.setattr(http_reader, "pause", lambda _: None)
+    monkeypatch.setattr(http, "pause", lambda _: None)
     for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
     with serving() as found:

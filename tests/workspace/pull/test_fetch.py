@@ -10,8 +10,8 @@ import pytest
 from trueline.chain.events import SourceState
 from trueline.chain.store.scratch import MemoryScratch
 from trueline.errors import BrokenFile, InputError, StoreError
-from trueline.workspace import http_reader
-from trueline.workspace.http_reader import Limits
+from trueline.workspace import http
+from trueline.workspace.http import Limits
 from trueline.workspace.pull.fetch import ETAG, LAST_MODIFIED, fetch
 
 BODY = b"id,price\n1,9.5\n"
@@ -215,7 +215,7 @@ def test_a_refusal_says_whether_trying_again_may_help(server, status, kind):
 
 
 def test_a_server_that_is_not_there_is_an_error_to_retry(monkeypatch):
-    monkeypatch.setattr(http_reader, "pause", lambda _: None)
+    monkeypatch.setattr(http, "pause", lambda _: None)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -11,7 +11,7 @@ import pytest
 import trueline as tl
 from tests.chain.store.small_s3 import serving as serving_s3
 from tests.workspace.transfer.serving import serving
-from trueline.workspace import http_reader
+from trueline.workspace import http
 
 _numbers = itertools.count()
 
@@ -33,7 +33,7 @@ def there(tmp_path):
 
 @pytest.fixture
 def server(source, monkeypatch):
-    monkeypatch.setattr(http_reader, "pause", lambda _: None)
+    monkeypatch.setattr(http, "pause", lambda _: None)
     with serving(Path(source.chain.store.location).parent) as served:
         yield served
 

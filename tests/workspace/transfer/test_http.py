@@ -9,7 +9,7 @@ import pytest
 import trueline as tl
 from trueline.errors import CorruptionError, HashMismatch, InputError, ObjectMissing, StoreError
 from trueline.identity.multihash import Multihash
-from trueline.workspace import http_reader
+from trueline.workspace import addresses, http
 from trueline.workspace.transfer.http_remote import HttpRemote, shown
 
 
@@ -94,7 +94,7 @@ def test_bytes_of_the_right_length_and_another_hash_are_refused(source, there, s
 
 def test_a_server_that_is_busy_is_asked_again(there, server, url, monkeypatch):
     pauses: list[float] = []
-    monkeypatch.setattr(http_reader, "pause", pauses.append)
+    monkeypatch.setattr(http, "pause", pauses.append)
     seen: set[str] = set()
 
     def busy_once(handler) -> bool:
@@ -112,7 +112,7 @@ def test_a_server_that_is_busy_is_asked_again(there, server, url, monkeypatch):
 
 def test_no_server_makes_us_wait_for_long(there, server, url, monkeypatch):
     pauses: list[float] = []
-    monkeypatch.setattr(http_reader, "pause", pauses.append)
+    monkeypatch.setattr(http, "pause", pauses.append)
     server.trick = lambda handler: handler.answer(503, Retry_After="86400")
     with pytest.raises(StoreError):
         there.clone(url)
@@ -162,13 +162,13 @@ def test_https_does_not_lead_to_http(monkeypatch):
 
 def test_connections_are_kept(there, server, url, monkeypatch):
     made: list[object] = []
-    original = http_reader._connected
+    original = addresses.CheckedBackend.connect_tcp
 
-    def connected(*args):
+    def connected(*args, **kwargs):
         made.append(args)
-        return original(*args)
+        return original(*args, **kwargs)
 
-    monkeypatch.setattr(http_reader, "_connected", connected)
+    monkeypatch.setattr(addresses.CheckedBackend, "connect_tcp", connected)
     there.clone(url)
     assert len(made) <= 9, "one for the blocks, and one for each of eight workers"
 

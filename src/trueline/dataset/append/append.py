@@ -8,17 +8,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
+import pyarrow as pa
+
 from trueline.chain.chain import Chain
-from trueline.chain.datatypes import DataSchema
 from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
-from trueline.chain.schema import fields_of
 from trueline.chain.store.files import refusal
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.commit import Order, as_instant, commit
 from trueline.dataset.append.frames import take_frame
-from trueline.dataset.append.incoming import Incoming, from_table
+from trueline.dataset.append.incoming import Incoming, from_table, nothing
 from trueline.dataset.append.intake import AppendRequest, as_table, hold, is_frame
+from trueline.dataset.append.stream import as_stream, in_batches, same_columns, take_stream
 from trueline.dataset.commit import Commit, check_key
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
 from trueline.errors import InputError, TaskFailed, TruelineError, check_memory
@@ -86,9 +87,9 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
     for_files = request.reader is not None or request.max_bad is not None or request.resend
     if is_frame(data) and not for_files:
         return take_frame(data, tail, scratch, tasks)
-    if isinstance(data, list) and not data and tail.schema is not None and request.reader is None:
-        # Nothing at all: a snapshot of nothing is an empty table.
-        return Incoming((), DataSchema(fields_of(tail.schema)), tail.vocab)
+    if _is_nothing(data) and tail.schema is not None and request.reader is None:
+        # A snapshot of nothing is an empty table.
+        return nothing(tail)
     if for_files:
         raise InputError(
             "reader, max_bad and resend are for files",
@@ -96,12 +97,18 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
             code="NotFiles",
         )
     with_op = isinstance(strategy_of(tail), Changelog | Upsert)
-    if preparation is None:
-        return from_table(hold(data), tail, with_op=with_op)
-    from trueline.dataset.prepare.prepare import prepare_table
+    if isinstance(data, pa.Table) and preparation is None:
+        return from_table(data, tail, with_op=with_op)
+    stream = as_stream(data)
+    if preparation is not None:
+        from trueline.dataset.prepare.prepare import prepare_tables
 
-    table, steps = prepare_table(as_table(hold(data), tail), preparation, scratch)
-    return replace(from_table(table, tail, with_op=with_op), steps=steps)
+        given = stream if stream is not None else iter([as_table(hold(data), tail)])
+        table, steps = prepare_tables(same_columns(given), preparation, scratch)
+        return replace(take_stream(in_batches(table), tail, scratch, with_op=with_op), steps=steps)
+    if stream is not None:
+        return take_stream(stream, tail, scratch, with_op=with_op)
+    return from_table(hold(data), tail, with_op=with_op)
 
 
 @contextmanager

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
 
 import pyarrow as pa
 
 from trueline import readers
 from trueline.chain.chain import Chain
-from trueline.chain.datatypes import DataSchema
 from trueline.chain.head_state import Tail
-from trueline.chain.schema import fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.incoming import (
     FileNote,
@@ -20,15 +17,17 @@ from trueline.dataset.append.incoming import (
     FileTask,
     Incoming,
     ReadFiles,
+    columns_for,
     latest,
     read_all,
     read_file,
+    schema_of,
     typed_for,
 )
-from trueline.dataset.append.intake import AppendRequest, user_fields
+from trueline.dataset.append.intake import AppendRequest
 from trueline.dataset.commit import is_text
 from trueline.dataset.definition import strategy_of
-from trueline.errors import InputError, SchemaError
+from trueline.errors import InputError
 from trueline.identity.multihash import Multihash, physical_hash
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
@@ -40,15 +39,6 @@ FEW_ROWS = 10
 # The files of a commit are listed in its block, which may have 16 MiB: about 40,000 of them.
 BYTES_OF_A_NOTE = 240
 BYTES_OF_ALL_NOTES = 14 << 20
-_BY_ENDING = {
-    ".csv": readers.csv(),
-    ".tsv": readers.csv(separator="\t"),
-    ".json": readers.json(),
-    ".jsonl": readers.json(),
-    ".ndjson": readers.json(),
-    ".parquet": readers.parquet(),
-    ".txt": readers.text(),
-}
 
 
 def hash_file(source: Source) -> tuple[Multihash, int]:
@@ -56,24 +46,6 @@ def hash_file(source: Source) -> tuple[Multihash, int]:
     with source.open() as file:
         name = physical_hash(file)
         return name, file.tell()
-
-
-def reader_for(sources: Sequence[Source]) -> Reader:
-    """Choose a reader by the ending of the names; `.gz` is looked through."""
-    endings = {_ending(source.path) for source in sources}
-    if len(endings) == 1 and (reader := _BY_ENDING.get(next(iter(endings)))) is not None:
-        return reader
-    shown = ", ".join(sorted(ending or "(none)" for ending in endings))
-    raise InputError(
-        f"no reader is known for files ending in {shown}",
-        remedy="give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)",
-        code="UnknownFormat",
-    )
-
-
-def _ending(path: str) -> str:
-    name = PurePosixPath(path)
-    return (PurePosixPath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
 
 
 def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, tasks: Tasks) -> Incoming:
@@ -85,7 +57,7 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     sources = readers.find(request.data)
     if preparation is not None and preparation.parse.reader is not None:
         reader = preparation.parse.reader
-    chosen = (reader if reader is not None else reader_for(sources)).within(chain.limits)
+    chosen = (reader if reader is not None else readers.reader_for(sources)).within(chain.limits)
     _refuse_names(sources)
     hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
     digest = str(Multihash.of("\n".join(sorted(content for content, _ in hashes)).encode()))
@@ -95,7 +67,7 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     else:
         new, skipped = _sort_out(chain, sources, hashes, resend=request.resend)
     if not new:
-        return Incoming((), _schema_of(tail), tail.vocab, skipped=tuple(skipped), digest=digest)
+        return Incoming((), schema_of(tail), tail.vocab, skipped=tuple(skipped), digest=digest)
     if isinstance(strategy, Snapshot) and skipped:
         # A snapshot is all of its files: without one that is known, its rows would count as gone.
         new, skipped = _distinct(hashes), []
@@ -124,7 +96,7 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     notes = tuple(FileNote(sources[i].path, *hashes[i], rows[i]) for i in new if i in rows)
     return Incoming(
         tuple(piece for read in reads for piece in read.pieces),
-        _schema_of(taken.typed),
+        schema_of(taken.typed),
         taken.typed.vocab,
         latest([read.newest for read in reads]),
         # Times may lose digits as they are read already, where the dataset says what they are stored as.
@@ -197,7 +169,7 @@ def _nothing(tail: Tail, files: Sequence[FileNote], skipped: Sequence[str], dige
         )
     return Incoming(
         (),
-        _schema_of(tail),
+        schema_of(tail),
         tail.vocab,
         files=tuple(files),
         skipped=tuple(skipped),
@@ -309,33 +281,3 @@ def _refuse_garbage(reads: Sequence[FileRead], max_bad: float | None) -> dict[st
                 bad=dict(bad),
             )
     return bad
-
-
-def _schema_of(tail: Tail) -> DataSchema:
-    return DataSchema(fields_of(tail.schema) if tail.schema is not None else ())
-
-
-def columns_for(
-    tail: Tail, sources: Sequence[Source], reader: Reader, op: str | None, *, strange: bool = False
-) -> pa.Schema:
-    """Return the columns to read: with the types the dataset has, else with those the files suggest.
-
-    `op` names the column of operations, where the strategy takes them. Files
-    that are `strange` may have no column of the dataset: steps will make some.
-    """
-    schema = _schema_of(tail)
-    # The event time has its type even where no data has brought it yet.
-    types = [column for column in to_arrow(schema) if column.name not in tail.vocab.names[:3]]
-    if op is not None:
-        types.append(pa.field(op, pa.int32()))
-    found = reader.infer(sources, known=pa.schema(types))
-    if tail.schema is None or not found.names:
-        return found
-    known = [column.name for column in user_fields(schema, tail.vocab)]
-    if not strange and not any(name in known for name in found.names):
-        raise SchemaError(
-            f"the files have none of the dataset's columns: {', '.join(found.names)[:200]}",
-            remedy=f"the dataset has {', '.join(known)}; is the separator right, and is there a header?",
-        )
-    declared = {column.name: column for column in types}
-    return pa.schema([declared.get(column.name, column) for column in found])

@@ -16,7 +16,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import annotated, differences, fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.intake import Fitted, fit
+from trueline.dataset.append.intake import Fitted, fit, user_fields
 from trueline.dataset.append.pieces import Piece, PieceWriter
 from trueline.errors import InputError, NotPortable, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
@@ -152,6 +152,13 @@ class Incoming:
         return replace(self, schema=united)
 
 
+def nothing(tail: Tail) -> Incoming:
+    """Take nothing at all, which is not the same as a table without rows."""
+    if tail.schema is None:
+        raise SchemaError("there is no column", remedy="give at least one row, or create with a schema")
+    return Incoming((), DataSchema(fields_of(tail.schema)), tail.vocab)
+
+
 def from_table(held: Held, tail: Tail, *, with_op: bool) -> Incoming:
     """Take rows that are in memory."""
     fitted = fit_rows(held, tail, with_op=with_op)
@@ -213,6 +220,37 @@ def typed_for(schema: pa.Schema, tail: Tail) -> Tail:
     """
     fitted = fit(schema.empty_table(), tail)
     return tail._replace(schema=SetDataSchema(schema=fitted.schema), vocab=fitted.vocab or tail.vocab)
+
+
+def schema_of(tail: Tail) -> DataSchema:
+    """Return the schema that rows after a tail have; without a column if there is none yet."""
+    return DataSchema(fields_of(tail.schema) if tail.schema is not None else ())
+
+
+def columns_for(
+    tail: Tail, sources: Sequence[Source], reader: Reader, op: str | None, *, strange: bool = False
+) -> pa.Schema:
+    """Return the columns to read: with the types the dataset has, else with those the files suggest.
+
+    `op` names the column of operations, where the strategy takes them. Files
+    that are `strange` may have no column of the dataset: steps will make some.
+    """
+    schema = schema_of(tail)
+    # The event time has its type even where no data has brought it yet.
+    types = [column for column in to_arrow(schema) if column.name not in tail.vocab.names[:3]]
+    if op is not None:
+        types.append(pa.field(op, pa.int32()))
+    found = reader.infer(sources, known=pa.schema(types))
+    if tail.schema is None or not found.names:
+        return found
+    known = [column.name for column in user_fields(schema, tail.vocab)]
+    if not strange and not any(name in known for name in found.names):
+        raise SchemaError(
+            f"the files have none of the dataset's columns: {', '.join(found.names)[:200]}",
+            remedy=f"the dataset has {', '.join(known)}; is the separator right, and is there a header?",
+        )
+    declared = {column.name: column for column in types}
+    return pa.schema([declared.get(column.name, column) for column in found])
 
 
 def newest_event(fitted: Fitted) -> Instant | None:

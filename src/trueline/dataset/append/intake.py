@@ -20,7 +20,7 @@ from trueline.readers import Reader
 from trueline.view.schema import Schema
 
 if TYPE_CHECKING:
-    from trueline.dataset.prepare import Preparation
+    from trueline.dataset.prepare.preparation import Preparation
 
 EVENT_TIME = "event_time"
 _STEPS = {"us": 1_000, "ns": 1_000_000}
@@ -82,10 +82,7 @@ def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
     if isinstance(data, Mapping):
         return _converted(lambda: pa.table(dict(data)))
     if hasattr(data, "__arrow_c_stream__"):
-        table = _converted(lambda: pa.table(data))
-        # pandas hands its unnamed row labels over as columns; they are not data.
-        labels = [name for name in table.column_names if name.startswith("__index_level_")]
-        return table.drop_columns(labels) if type(data).__module__.partition(".")[0] == "pandas" else table
+        return without_labels(data, _converted(lambda: pa.table(data)))
     if isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray):
         rows = list(data)
         wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
@@ -97,9 +94,16 @@ def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
         )
     raise InputError(
         f"cannot append a {type(data).__name__}",
-        remedy="give an Arrow table, a pandas or polars frame, or a list of dictionaries",
+        remedy="give an Arrow table, a pandas or polars frame, a list of dictionaries, an iterator of tables",
         code="NotATable",
     )
+
+
+def without_labels(frame: object, table: pa.Table) -> pa.Table:
+    """Leave out the unnamed row labels that pandas hands over as columns; they are not data."""
+    if type(frame).__module__.partition(".")[0] != "pandas":
+        return table
+    return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
 
 
 def _converted(make: Any) -> pa.Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +69,13 @@ class PieceWriter:
         self._count, self._size = 0, 0
         self._ends: list[int] = []
         self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Here, not whenever it is collected: closing is what sends a file to an object store.
+        self._file.close()
 
     def write(self, rows: pa.Table) -> None:
         """Take rows; they reach the file in full batches."""

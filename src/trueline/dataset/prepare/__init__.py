@@ -7,7 +7,7 @@ tables: `map(path, table)` returns the table as it is, or another one.
 from __future__ import annotations
 
 from trueline.dataset.prepare.parse import parse
-from trueline.dataset.prepare.prepare import Preparation
+from trueline.dataset.prepare.preparation import Preparation
 from trueline.dataset.prepare.rows import Rows, on_rows
 from trueline.dataset.prepare.steps import enrich, mask, repair, validate
 

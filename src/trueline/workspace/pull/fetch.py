@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from email.message import Message
 from email.utils import format_datetime, parsedate_to_datetime
 from functools import partial
 from typing import Final
@@ -18,7 +17,7 @@ from trueline.chain.store.scratch import Scratch
 from trueline.credentials import masked
 from trueline.errors import BrokenFile, InputError, visible
 from trueline.readers import Source
-from trueline.workspace.http_reader import CHUNK, Answer, HttpReader, Limits, refused, too_large
+from trueline.workspace.http import CHUNK, Answer, HttpReader, Limits, refused, too_large
 from trueline.workspace.pull.scheduler import go_on
 
 ETAG: Final = "odf/etag"
@@ -69,7 +68,7 @@ def _save(reader: HttpReader, answer: Answer, url: str, scratch: Scratch) -> int
         )
     if answer.status != http.HTTPStatus.OK:
         raise refused(answer)
-    if answer.headers.get_content_type() == "text/html":
+    if answer.content_type == "text/html":
         raise _no_file(
             f"{url} answers with a web page",
             "give the address of the file itself; is a login needed?",
@@ -100,7 +99,7 @@ def _no_file(problem: str, remedy: str, url: str) -> InputError:
     return InputError(problem, remedy=remedy, code="NotAFile", url=url)
 
 
-def _decoded(pieces: Iterator[bytes], headers: Message, url: str) -> Iterator[bytes]:
+def _decoded(pieces: Iterator[bytes], headers: Mapping[str, str], url: str) -> Iterator[bytes]:
     """Undo an encoding that a server applied though it was not asked to."""
     coding = headers.get("Content-Encoding", "identity").strip().lower()
     if coding == "identity":
@@ -148,7 +147,7 @@ def _condition(known: SourceState | None) -> dict[str, str]:
     return {}
 
 
-def _state(headers: Message, source_name: str) -> SourceState | None:
+def _state(headers: Mapping[str, str], source_name: str) -> SourceState | None:
     """Return what a server calls this version: its tag, else its time."""
     tag = headers.get("ETag", "").strip()
     if tag and _is_plain(tag):

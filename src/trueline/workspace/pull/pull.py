@@ -30,7 +30,7 @@ from trueline.errors import InputError, PullError, TruelineError
 from trueline.kernel.tasks import failure
 from trueline.merge import Snapshot
 from trueline.readers import CsvReader, JsonReader, ParquetReader, Reader, Source
-from trueline.workspace.http_reader import MAX_BYTES, Limits
+from trueline.workspace.http import MAX_BYTES, Limits
 from trueline.workspace.locations import folder_of
 from trueline.workspace.pull.confirm import is_ours, not_confirmed
 from trueline.workspace.pull.fetch import fetch

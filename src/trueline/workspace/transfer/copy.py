@@ -19,7 +19,7 @@ from trueline.chain.store.object import ObjectStore
 from trueline.chain.store.store import Folder, Store
 from trueline.errors import CorruptionError, HashMismatch, ObjectMissing, StorageFull, StoreError
 from trueline.identity.multihash import HashingWriter, physical_hash
-from trueline.workspace.http_reader import Interrupted
+from trueline.workspace.http import Interrupted
 from trueline.workspace.transfer.remote import Remote
 
 WORKERS: Final = 8

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 from trueline.chain.store.store import Folder, object_missing
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.http_reader import Answer, HttpReader, Interrupted, Limits, host_of, refused
+from trueline.workspace.http import Answer, HttpReader, Interrupted, Limits, host_of, refused
 
 _REF_BYTES: Final = 4096
 _ATTEMPTS: Final = 4
@@ -89,7 +89,7 @@ class HttpRemote:
     def _pieces(
         self, answer: Answer, *, may_be_page: bool = False, unchanging: bool = False
     ) -> Iterator[bytes]:
-        if answer.headers.get_content_type() == "text/html" and not may_be_page:
+        if answer.content_type == "text/html" and not may_be_page:
             raise _damaged(
                 f"{answer.name} answers with a web page",
                 "give the address of the files themselves, served as they are",

@@ -1,30 +1,32 @@
-"""Reading over HTTP(S): connections that are kept, limits, time-outs, redirects, and bodies that go on.
+"""Reading over HTTP(S) with httpx: limits, time-outs, redirects, checked addresses, and bodies that go on.
 
-The one reader for sources that are polled and for datasets that are cloned.
+The one reader for sources that are polled and for datasets that are cloned. Requests go to httpx's transport
+itself: a client would keep cookies, and log addresses with the keys that are in them.
 """
 
 from __future__ import annotations
 
 import base64
-import http.client
 import math
-import queue
 import re
-import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from email.message import Message
-from typing import Final
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, quote, unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 from trueline.credentials import masked, masked_text
 from trueline.errors import InputError, StoreError, visible
-from trueline.workspace.addresses import Addresses
+from trueline.workspace.addresses import Addresses, CheckedBackend, CheckedStream
 from trueline.workspace.user_config import UserConfig
+
+if TYPE_CHECKING:
+    import httpx
 
 MAX_BYTES: Final = 16 << 30
 # Seconds: of silence, and of a whole download.
@@ -42,10 +44,7 @@ _OF_A_QUERY: Final = "%/:?[]@!$&'()*+,;=~-._"
 # No size has more digits; numbers of thousands of them are not even read.
 _SIZE: Final = re.compile(r"[0-9]{1,18}")
 _RANGE: Final = re.compile(r"bytes ([0-9]{1,18})-[0-9]{1,18}/([0-9]{1,18})")
-# How often a server may say that it will answer soon.
-_CONTINUES: Final = 8
 _REASON: Final = 200
-_QUICKACK: Final[int | None] = getattr(socket, "TCP_QUICKACK", None)
 
 
 def pause(seconds: float) -> None:
@@ -68,21 +67,24 @@ class Limits:
 
 @dataclass(slots=True)
 class Answer:
-    """A response whose body has not been read, the connection it comes over, and what was asked for."""
+    """A response whose body has not been read, and what was asked for."""
 
-    connection: http.client.HTTPConnection
-    response: http.client.HTTPResponse
+    response: httpx.Response
     url: SplitResult
     name: str
-    is_whole: bool = False
 
     @property
     def status(self) -> int:
-        return self.response.status
+        return self.response.status_code
 
     @property
-    def headers(self) -> Message:
+    def headers(self) -> Mapping[str, str]:
         return self.response.headers
+
+    @property
+    def content_type(self) -> str:
+        """What kind of body it is, without its parameters."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
     @property
     def size(self) -> int | None:
@@ -93,6 +95,10 @@ class Answer:
     @property
     def is_chunked(self) -> bool:
         return "chunked" in self.headers.get("Transfer-Encoding", "").lower()
+
+    def body(self) -> Iterator[bytes]:
+        """Yield what comes, as it comes: one piece is one wait, so that limits of time are looked at."""
+        return self.response.iter_raw()
 
 
 class HttpReader:
@@ -118,7 +124,8 @@ class HttpReader:
         )
         self.limits = limits if limits is not None else Limits()
         self._headers = {**_authorization(self.home), **(headers or {})}
-        self._idle: dict[tuple[str, str], queue.LifoQueue[http.client.HTTPConnection]] = {}
+        self._transports: dict[tuple[str, str | None], httpx.HTTPTransport] = {}
+        self._making = threading.Lock()
 
     @contextmanager
     def get(self, path: str = "", *, name: str) -> Iterator[Answer]:
@@ -145,21 +152,20 @@ class HttpReader:
         while True:
             problem: Exception | str | None = None
             try:
-                for piece in _body(answer, None if total is None else total - received):
+                for piece in answer.body():
                     received, tries = received + len(piece), 0
                     if received > self.limits.bytes:
                         raise too_large(answer.name, self.limits.bytes)
                     if time.monotonic() > until:
                         raise self._failed(answer.name, f"not done after {self.limits.longest:,.0f} s")
                     yield piece
-            except (http.client.HTTPException, OSError) as error:
+            except _failures() as error:
                 if isinstance(error, StoreError):
                     raise
                 problem = error
             if problem is None and (total is None or received == total):
-                answer.is_whole = True
                 return
-            if total is not None and not isinstance(problem, OSError):
+            if total is not None and _is_end(problem):
                 problem = f"{received:,} of {total:,} bytes arrived"
             tries += 1
             following = self._following(answer, received, total, unchanging) if tries < _ATTEMPTS else None
@@ -169,10 +175,10 @@ class HttpReader:
 
     def close(self) -> None:
         """Close the connections that were kept."""
-        for idle in self._idle.values():
-            with suppress(queue.Empty):
-                while True:
-                    idle.get_nowait().close()
+        with self._making:
+            transports, self._transports = self._transports, {}
+        for transport in transports.values():
+            transport.close()
 
     # --- going on -------------------------------------------------------------
 
@@ -182,14 +188,14 @@ class HttpReader:
         if (version is None and not unchanging) or answer.headers.get("Accept-Ranges", "") == "none":
             return None
         asked = {"Range": f"bytes={received}-"} | ({"If-Range": version} if version is not None else {})
-        answer.connection.close()
+        answer.response.close()
         try:
             rest = self._asked(answer.url, answer.name, asked)
         except (InputError, StoreError):
             return None
-        answer.connection, answer.response, answer.url = rest.connection, rest.response, rest.url
+        answer.response, answer.url = rest.response, rest.url
         found = _RANGE.fullmatch(rest.headers.get("Content-Range", ""))
-        fits = rest.status == http.HTTPStatus.PARTIAL_CONTENT and found is not None
+        fits = rest.status == HTTPStatus.PARTIAL_CONTENT and found is not None
         if not fits or found is None or int(found[1]) != received or total not in (None, int(found[2])):
             return None
         return int(found[2])
@@ -206,18 +212,18 @@ class HttpReader:
             wait = min(0.2 * 2**attempt, _LONGEST_PAUSE)
             try:
                 answer = self._followed(url, name, more or {})
-            except (http.client.InvalidURL, ssl.SSLCertVerificationError, ValueError) as failed:
+            except ValueError as failed:
                 if isinstance(failed, InputError):
                     raise _leading(name, failed) from None
-                raise InputError(
-                    f"cannot request {name}: {_said(failed)}", remedy="check the address and its host"
-                ) from failed
-            except (http.client.HTTPException, OSError) as failed:
+                raise _unaskable(name, failed) from failed
+            except _failures() as failed:
+                if _is_final(failed):
+                    raise _unaskable(name, failed) from failed
                 error = failed
                 continue
             if answer.status not in LATER or attempt == _ATTEMPTS - 1:
                 return answer
-            wait = max(wait, _asked_to_wait(answer.response))
+            wait = max(wait, _asked_to_wait(answer.headers))
             self._give_back(answer)
         raise self._failed(name, error)
 
@@ -242,38 +248,42 @@ class HttpReader:
         )
 
     def _sent(self, url: SplitResult, name: str, more: Mapping[str, str]) -> Answer:
-        """Send one request; a connection that was kept may have been closed by the server meanwhile."""
-        headers = {"Accept-Encoding": "identity", "User-Agent": "trueline"}
+        """Send one request."""
+        import httpx
+
+        headers = {"Accept-Encoding": "identity", "User-Agent": "trueline", "Host": host_of(url)}
         if (url.scheme, host_of(url)) == (self.home.scheme, host_of(self.home)):
             headers |= self._headers
-        while True:
-            connection, is_new = self._connection(url)
-            proxied = isinstance(connection, _ThroughProxy)
-            whole = (url.scheme, host_of(url)) if proxied else ("", "")
-            target = urlunsplit((*whole, url.path or "/", url.query, ""))
-            try:
-                connection.request("GET", target, headers={**headers, **more})
-                _acknowledge_at_once(connection)
-                return Answer(connection, connection.getresponse(), url, name)
-            except (http.client.HTTPException, OSError):
-                connection.close()
-                if is_new:
-                    raise
+        try:
+            target = httpx.URL(urlunsplit((url.scheme, host_of(url), url.path or "/", url.query, "")))
+        except httpx.InvalidURL as error:
+            # The system may understand it, though, as an address of its own.
+            self._addresses.check_beyond_proxy(url.hostname or "")
+            raise ValueError(str(error)) from None
+        waits = dict.fromkeys(("connect", "read", "write", "pool"), self.limits.silence)
+        request = httpx.Request("GET", target, headers={**headers, **more}, extensions={"timeout": waits})
+        response = self._transport(url).handle_request(request)
+        stream = response.extensions.get("network_stream")
+        if isinstance(stream, CheckedStream):
+            stream.answered()
+        return Answer(response, url, name)
 
-    def _connection(self, url: SplitResult) -> tuple[http.client.HTTPConnection, bool]:
-        idle = self._idle.setdefault((url.scheme, host_of(url)), queue.LifoQueue(_IDLE))
-        with suppress(queue.Empty):
-            return idle.get_nowait(), False
-        return _connected(url, self.limits.silence, self._addresses), True
+    def _transport(self, url: SplitResult) -> httpx.HTTPTransport:
+        """Return what carries requests to a host: through the proxy of the environment where there is one."""
+        assert url.hostname
+        proxy = None if proxy_bypass(url.hostname) else getproxies().get(url.scheme)
+        if proxy is not None:
+            self._addresses.check_beyond_proxy(url.hostname)
+        with self._making:
+            if (found := self._transports.get((url.scheme, proxy))) is None:
+                found = _transport(url.scheme, proxy, self._addresses)
+                self._transports[url.scheme, proxy] = found
+        return found
 
     def _give_back(self, answer: Answer) -> None:
-        """Keep a connection for the next request, if the body was read to its end."""
-        if (answer.is_whole or answer.response.isclosed()) and not answer.response.will_close:
+        """Let go of an answer; its connection is kept if the body was read to its end."""
+        with suppress(*_failures()):
             answer.response.close()
-            with suppress(queue.Full):
-                self._idle[answer.url.scheme, host_of(answer.url)].put_nowait(answer.connection)
-                return
-        answer.connection.close()
 
     def _failed(self, name: str, error: object, kind: type[StoreError] = StoreError) -> StoreError:
         return kind(
@@ -285,7 +295,7 @@ class HttpReader:
 
 def refused(answer: Answer) -> InputError | StoreError:
     """Return the error of an answer that is not a success: whether trying again may help is its kind."""
-    reason = visible(answer.response.reason[:_REASON], lines=False)
+    reason = visible(answer.response.reason_phrase[:_REASON], lines=False)
     problem = f"{answer.name} answers {answer.status} {reason}".rstrip()
     if answer.status in LATER:
         return StoreError(problem, remedy="try again later", path=answer.name, status=answer.status)
@@ -328,20 +338,42 @@ def host_of(url: SplitResult) -> str:
     return url.netloc.rpartition("@")[2].lower()
 
 
-# --- bodies -------------------------------------------------------------------------------
+# --- answers ------------------------------------------------------------------------------
 
 
-def _body(answer: Answer, left: int | None) -> Iterator[bytes]:
-    """Yield what comes, at most `left` bytes. One read is one wait, so that limits of time are looked at."""
-    while left is None or left > 0:
-        piece = answer.response.read1(CHUNK if left is None else min(CHUNK, left))
-        if not piece:
-            return
-        left = None if left is None else left - len(piece)
-        yield piece
+def _failures() -> tuple[type[Exception], ...]:
+    """Return what a connection may raise; httpx is imported where something is asked for."""
+    import httpx
+
+    return (httpx.TransportError, OSError)
 
 
-def _version(headers: Message) -> str | None:
+def _is_end(problem: object) -> bool:
+    """Say whether a body just ended too early, with nothing else to say of it."""
+    import httpx
+
+    return not isinstance(problem, httpx.TimeoutException | httpx.NetworkError | OSError)
+
+
+def _is_final(error: BaseException) -> bool:
+    """Say whether asking again cannot help: a certificate that is not the host's, or a proxy that refuses."""
+    import httpx
+
+    causes: BaseException | None = error
+    while causes is not None:
+        if isinstance(causes, ssl.SSLCertVerificationError | httpx.ProxyError | httpx.UnsupportedProtocol):
+            return True
+        causes = causes.__cause__ or causes.__context__  # httpcore raises again "from None"
+    return False
+
+
+def _unaskable(name: str, error: Exception) -> InputError:
+    return InputError(
+        f"cannot ask {name}: {_said(error)}", remedy="check the address, its host and the proxy"
+    )
+
+
+def _version(headers: Mapping[str, str]) -> str | None:
     """Return what says that a body is still the same, byte for byte."""
     tag = headers.get("ETag", "").strip()
     if tag.startswith('"') and tag.isascii() and tag.isprintable():
@@ -350,10 +382,10 @@ def _version(headers: Message) -> str | None:
     return moment if moment and moment.isascii() and moment.isprintable() else None
 
 
-def _asked_to_wait(response: http.client.HTTPResponse) -> float:
+def _asked_to_wait(headers: Mapping[str, str]) -> float:
     """Return the seconds a server asks for, within reason."""
     try:
-        asked = float(response.headers.get("Retry-After", "0"))
+        asked = float(headers.get("Retry-After", "0"))
     except ValueError:
         return 0.0
     return 0.0 if math.isnan(asked) else min(max(asked, 0.0), _LONGEST_PAUSE)
@@ -369,79 +401,26 @@ def _authorization(url: SplitResult) -> dict[str, str]:
     return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
 
-def _connected(url: SplitResult, timeout: float, addresses: Addresses) -> http.client.HTTPConnection:
-    """Return a connection to a host, through the proxy of the environment where there is one."""
-    assert url.hostname
-    proxy = None if proxy_bypass(url.hostname) else getproxies().get(url.scheme)
-    if proxy is None:
-        kind = _CheckedTls if url.scheme == "https" else _Checked
-        connection = kind(url.hostname, url.port, timeout=timeout)
-        connection.addresses = addresses
-        return connection
-    addresses.check_beyond_proxy(url.hostname)
-    through = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
-    if url.scheme == "https":
-        secure = http.client.HTTPSConnection(through.hostname or "", through.port, timeout=timeout)
-        secure.set_tunnel(url.hostname, url.port)
-        return secure
-    return _ThroughProxy(through.hostname or "", through.port, timeout=timeout)
+def _transport(scheme: str, proxy: str | None, addresses: Addresses) -> httpx.HTTPTransport:
+    import httpx
 
-
-class _Response(http.client.HTTPResponse):
-    """A response that does not wait for ever for a server that always says it will answer."""
-
-    _continues = 0
-
-    def _read_status(self) -> tuple[str, int, str]:
-        self._continues += 1
-        if self._continues > _CONTINUES:
-            raise http.client.HTTPException(f"it said {_CONTINUES} times that it would answer")
-        found: tuple[str, int, str] = super()._read_status()  # type: ignore[misc]
-        return found
-
-
-class _Checked(http.client.HTTPConnection):
-    """A connection to an address that was looked at: the name is not looked up again."""
-
-    response_class = _Response
-    addresses: Addresses
-
-    def connect(self) -> None:
-        problem: OSError = OSError(f"{self.host} has no address")
-        for found in self.addresses.of(self.host, self.port):
-            sock = socket.socket(found.family, socket.SOCK_STREAM)
-            try:
-                sock.settimeout(self.timeout)
-                sock.connect(found.place)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            except OSError as error:
-                sock.close()
-                problem = error
-            else:
-                self.sock = sock
-                return
-        raise problem
-
-
-class _CheckedTls(http.client.HTTPSConnection, _Checked):
-    """The same, encrypted; the certificate is that of the name."""
-
-
-def _acknowledge_at_once(connection: http.client.HTTPConnection) -> None:
-    """Do not keep a server waiting that sends headers and body apart.
-
-    Until the headers are acknowledged it holds the body back, and the system
-    acknowledges 40 ms late: 15.7 s for 600 small objects instead of 1.1 s.
-    """
-    if _QUICKACK is not None:
-        with suppress(OSError):
-            connection.sock.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
-
-
-class _ThroughProxy(http.client.HTTPConnection):
-    """A connection to a proxy: its requests name the whole address."""
-
-    response_class = _Response
+    try:
+        transport = httpx.HTTPTransport(
+            # The authorities that the system trusts, as other tools of it do.
+            verify=ssl.create_default_context() if scheme == "https" or proxy is not None else False,
+            trust_env=False,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=_IDLE),
+            proxy=None if proxy is None else httpx.Proxy(proxy if "://" in proxy else f"http://{proxy}"),
+        )
+    except (ImportError, ValueError, httpx.InvalidURL) as error:
+        raise InputError(
+            f"the proxy for {scheme} cannot be used: {_said(error)}",
+            remedy=f"set {scheme.upper()}_PROXY to http://user:password@host:port",
+            code="BadProxy",
+        ) from None
+    # httpx has no argument for it; without it names would be looked up again, and not looked at.
+    transport._pool._network_backend = CheckedBackend(None if proxy is not None else addresses)  # type: ignore[assignment]
+    return transport
 
 
 # --- what servers say -----------------------------------------------------------------------
@@ -463,10 +442,10 @@ def _target(url: SplitResult, location: str, name: str) -> SplitResult:
 
 
 def _check_length(answer: Answer) -> None:
-    """Refuse an answer that says two lengths, or one that cannot be: where it ends would be a guess."""
-    said = {each.strip() for each in answer.headers.get_all("Content-Length", [])}
-    if len(said) > 1 or (said and not _SIZE.fullmatch(next(iter(said)))):
-        answer.connection.close()
+    """Refuse an answer that says a length that cannot be: where it ends would be a guess."""
+    length = answer.headers.get("Content-Length")
+    if length is not None and not _SIZE.fullmatch(length.strip()):
+        answer.response.close()
         raise InputError(
             f"{answer.name} answers with an invalid Content-Length",
             remedy="ask the operator of the server, or fetch it by other means",
