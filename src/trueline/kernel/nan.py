@@ -36,7 +36,8 @@ def canonical_bits(array: pa.Array, *, one_zero: bool = False) -> npt.NDArray[An
 
 def canonical_floats(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Return numbers with one NaN and one zero."""
-    found = values + 0.0  # -0.0 + 0.0 is 0.0
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        found = values + 0.0  # -0.0 + 0.0 is 0.0
     found.view(np.uint64)[np.isnan(found)] = _NAN[8]
     return found
 
