@@ -102,7 +102,11 @@ _BY_ENDING = {
 
 
 def reader_for(sources: Sequence[Source]) -> Reader:
-    """Choose a reader by the ending of the names; `.gz` is looked through."""
+    """Choose a reader by the ending of the names; `.gz` is looked through.
+
+    >>> reader_for([Source.memory(b"", "sales.csv.gz")]).to_dict()["kind"]
+    'csv'
+    """
     endings = {_ending(source.path) for source in sources}
     if len(endings) == 1 and (reader := _BY_ENDING.get(next(iter(endings)))) is not None:
         return reader

@@ -121,6 +121,12 @@ class Dataset:
         """Give it another name in its workspace; what refers to it by id, and who has it open, go on.
 
         A name that another dataset has, or has but for case, is refused. The folder stays.
+
+        >>> import tempfile, trueline as tl
+        >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+        ...     ws.create("sales").rename("orders")
+        ...     list(ws)
+        ['orders']
         """
         self._workspace._rename(self, name)
 
