@@ -67,9 +67,6 @@ WITHOUT_EXAMPLE: dict[str, str] = {
     "trueline.readers.ReadStats.count": "A reader calls it as it reads; see `reading.stats`.",
 }
 
-# Public by name only, and not for people.
-NOT_DOCUMENTED = frozenset({"trueline.workspace.Workspace.index_path", "trueline.workspace.Workspace.unborn"})
-
 
 @dataclass(frozen=True)
 class Name:
@@ -173,7 +170,7 @@ def members(path: str, owner: type[Any]) -> Iterator[Name]:
         if not base.__module__.startswith("trueline"):
             continue
         for name, value in vars(base).items():
-            if name.startswith("_") or name in seen or f"{path}.{name}" in NOT_DOCUMENTED:
+            if name.startswith("_") or name in seen:
                 continue
             found = Name(f"{path}.{name}", value, owner)
             if found.is_property or inspect.isfunction(found.function):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import trueline as tl
+from trueline.chain.store.store import Folder
 from trueline.errors import CorruptionError, HashMismatch, InputError, ObjectMissing, StoreError
 from trueline.identity.multihash import Multihash
 from trueline.workspace import addresses, http
@@ -88,7 +88,7 @@ def test_bytes_of_the_right_length_and_another_hash_are_refused(source, there, s
     assert "trades" not in there
     store = there._unborn("trades").chain.store
     assert Multihash.of(b"x" * data.size) not in {
-        each.hash for each in store.list(tl.chain.store.Folder.DATA)
+        each.hash for each in store.list(Folder.DATA)
     }
 
 

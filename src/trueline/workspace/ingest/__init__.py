@@ -1,1 +1,0 @@
-"""The way of records into a dataset: pieces, slices, one commit."""
