@@ -93,7 +93,7 @@ DATASET = {
         "name",
         "origin",
     ),
-    *("push", "rename", "restore_head", "schema", "system_schema", "verify", "view", "workspace"),
+    *("push", "rename", "restore_head", "schema", "stored_columns", "system_schema", "verify", "view", "workspace"),
 }
 
 
