@@ -93,7 +93,17 @@ DATASET = {
         "name",
         "origin",
     ),
-    *("push", "rename", "restore_head", "schema", "stored_columns", "system_schema", "verify", "view", "workspace"),
+    *(
+        "push",
+        "rename",
+        "restore_head",
+        "schema",
+        "stored_columns",
+        "system_schema",
+        "verify",
+        "view",
+        "workspace",
+    ),
 }
 
 

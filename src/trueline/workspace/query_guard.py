@@ -246,7 +246,7 @@ def check_query(text: str, tables: Collection[str]) -> None:
     >>> check_query("select * from text.`/etc/passwd`", ["sales"])
     Traceback (most recent call last):
     trueline.errors.UnsafeQuery: `text./etc/passwd` is not a dataset of the workspace (line 1, column 20)
-      → name a dataset, such as sales; where every query is your own, open the workspace with \
+      → name a dataset; where every query is your own, open the workspace with \
 trusted_sql=True (`trueline sql --trusted-sql`)
     """
     from sqlglot import exp, parse
