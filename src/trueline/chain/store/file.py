@@ -15,7 +15,7 @@ from trueline.chain.store.files import Files, refusal
 from trueline.chain.store.folders import Folders, Inside, inside
 from trueline.chain.store.leases import GC_LOCK, HEAD_LOCK, SCRATCH, STAGING, TURN_LOCK, Leases
 from trueline.chain.store.scratch import FolderScratch
-from trueline.chain.store.staging import StagedFile, Staging, aside
+from trueline.chain.store.staging import StagedFile, Staging, in_background
 from trueline.chain.store.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
 from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StoreError, TruelineError
 from trueline.identity.multihash import Multihash
@@ -271,14 +271,14 @@ class FileStore:
 
     def _confirm(self, ref: str, new: Multihash, refs: int, meanwhile: Callable[[], None] | None) -> None:
         """Make the new head last; the caller's work, if there is any, is done while the disk writes."""
-        syncing = aside(self._files.fsync, refs) if self._durable and meanwhile is not None else None
+        syncing = in_background(self._files.fsync, refs) if self._durable and meanwhile is not None else None
         try:
             if meanwhile is not None:
                 meanwhile()
         finally:
             try:
                 if syncing is not None:
-                    syncing.wait()
+                    syncing.result()
                 elif self._durable:
                     self._files.fsync(refs)
             except OSError as error:

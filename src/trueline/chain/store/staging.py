@@ -6,11 +6,11 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from itertools import count
-from queue import SimpleQueue
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from trueline.chain.store.files import Files
 from trueline.chain.store.folders import Folders
@@ -18,6 +18,9 @@ from trueline.chain.store.leases import GC_LOCK, Lease, Leases
 from trueline.chain.store.store import Folder
 from trueline.errors import CorruptionError, StoreError
 from trueline.identity.multihash import Multihash
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 # From here on one syncfs is cheaper than an fsync for each file; up to here files stay open until then.
 MANY: Final = 16
@@ -36,7 +39,7 @@ class StagedFile:
         self.lease = lease
         self.name = name
         self.size = 0
-        self._syncing: Errand[None] | None = None
+        self._syncing: Future[None] | None = None
         self._fd: int | None = files.create(name, lease.staging)
 
     def write(self, data: bytes | memoryview) -> None:
@@ -55,12 +58,12 @@ class StagedFile:
     def hasten(self) -> None:
         """Begin to make the bytes durable while the caller goes on; `fsync` waits for it."""
         if self._fd is not None and self._syncing is None:
-            self._syncing = aside(self._files.fsync, self._fd)
+            self._syncing = in_background(self._files.fsync, self._fd)
 
     def fsync(self) -> None:
         """Make the bytes durable."""
         if self._syncing is not None:
-            self._syncing.wait()
+            self._syncing.result()
         elif self._fd is not None:
             self._files.fsync(self._fd)
         else:
@@ -75,7 +78,7 @@ class StagedFile:
         if self._syncing is not None:
             # Its descriptor must not become another file's under it; `fsync` tells how it went.
             with suppress(OSError):
-                self._syncing.wait()
+                self._syncing.result()
         fd, self._fd = self._fd, None
         if fd is not None:
             self._files.close(fd)
@@ -272,7 +275,7 @@ class Staging:
     def _sync_folders(self) -> None:
         """Make new names durable; the folders are synced at the same time."""
         folders = [self._folders.make(folder) for folder in sorted(self._unsynced)]
-        others = [aside(self._files.fsync, fd) for fd in folders[1:]]
+        others = [in_background(self._files.fsync, fd) for fd in folders[1:]]
         try:
             if folders:
                 self._files.fsync(folders[0])
@@ -362,90 +365,47 @@ class Staging:
 
 T = TypeVar("T")
 
-# A commit syncs three files at once, one of them by itself; its rows are hashed meanwhile.
-_THREADS: Final = 3
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Return the threads; each is started when it is first needed."""
+    from concurrent.futures import ThreadPoolExecutor  # 10 ms with logging, which only writers need
+
+    # A commit syncs three files at once, one of them by itself; its rows are hashed meanwhile.
+    return ThreadPoolExecutor(3, thread_name_prefix="trueline-background")
 
 
-class Errand(Generic[T]):
-    """A call that another thread makes; `wait` returns what it returned, or raises what it raised."""
-
-    __slots__ = ("_call", "_done", "_error", "_result")
-
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._done = threading.Lock()
-        self._done.acquire()
-        self._error: BaseException | None = None
-        self._result: T | None = None
-
-    def run(self) -> None:
-        """Make the call and keep its outcome."""
-        try:
-            self._result = self._call()
-        except BaseException as error:  # noqa: BLE001  # it is raised where it is waited for
-            self._error = error
-        finally:
-            self._done.release()
-
-    def wait(self) -> T:
-        """Wait for the call to end; may be repeated."""
-        with self._done:
-            pass
-        if self._error is not None:
-            raise self._error
-        return cast("T", self._result)
+# A forked child has none of its parent's threads, nor what they were asked for.
+os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
-class _Threads:
-    """The threads and what waits for them; started when first needed."""
+def in_background(call: Callable[..., T], *args: object) -> Future[T]:
+    """Begin a call in one of a few threads that are kept; it must not wait for another one.
 
-    def __init__(self) -> None:
-        self._waiting: SimpleQueue[Errand[Any]] = SimpleQueue()
-        self._starting = threading.Lock()
-        self._started = False
-
-    def send(self, errand: Errand[Any]) -> None:
-        if not self._started:
-            self._start()
-        self._waiting.put(errand)
-
-    def _start(self) -> None:
-        with self._starting:
-            for number in range(0 if self._started else _THREADS):
-                name = f"trueline-aside-{number}"
-                threading.Thread(target=_serve, args=(self._waiting,), name=name, daemon=True).start()
-            self._started = True
-
-
-def _serve(waiting: SimpleQueue[Errand[Any]]) -> None:
-    while True:
-        waiting.get().run()
-
-
-_threads = _Threads()
-# A forked child has none of its parent's threads, nor their errands.
-os.register_at_fork(after_in_child=_threads.__init__)  # type: ignore[misc]
-
-
-def aside(call: Callable[..., T], *args: object) -> Errand[T]:
-    """Begin a call in one of a few threads that are kept; it must not wait for another errand.
-
-    >>> errand = aside(sum, [1, 2])
-    >>> errand.wait()
+    >>> in_background(sum, [1, 2]).result()
     3
     """
-    errand = Errand(lambda: call(*args))
-    _threads.send(errand)
-    return errand
+    try:
+        return _pool().submit(call, *args)
+    except RuntimeError:  # Python is ending, and starts nothing any more
+        return _made_here(call, *args)
 
 
-def wait_for_all(errands: Iterable[Errand[Any]]) -> None:
+def _made_here(call: Callable[..., T], *args: object) -> Future[T]:
+    from concurrent.futures import Future
+
+    made: Future[T] = Future()
+    try:
+        made.set_result(call(*args))
+    except BaseException as error:  # noqa: BLE001  # it is raised where it is waited for
+        made.set_exception(error)
+    return made
+
+
+def wait_for_all(calls: Sequence[Future[Any]]) -> None:
     """Wait until every call has ended, then raise what the first that failed has raised."""
-    failed: BaseException | None = None
-    for errand in errands:
-        try:
-            errand.wait()
-        except BaseException as error:  # noqa: BLE001  # raised below, when nothing is under way any more
-            failed = failed or error
-    if failed is not None:
-        raise failed
+    from concurrent.futures import wait
+
+    wait(calls)
+    for call in calls:
+        call.result()
