@@ -30,7 +30,7 @@ if limit:
     resource.setrlimit(resource.RLIMIT_AS, (limit << 20, limit << 20))
 import pyarrow as pa, trueline as tl
 from trueline.dataset.append import commit as committing, merge as merging, pieces
-from trueline.dataset.merge import sorted_runs
+from trueline.kernel import sorted_runs
 if shrunk:
     committing.ROWS_OF_A_SLICE = merging.ROWS_AT_ONCE = shrunk
     pieces.cut.__defaults__ = (shrunk,)

@@ -20,6 +20,7 @@ from tests.architecture import ROOT
 from tests.chain.store.watched import WatchedFiles, failing
 from tests.dataset.append import dying
 from tests.workspace.records import records
+from trueline.chain.block import commit_record
 from trueline.chain.chain import Chain
 from trueline.chain.store import file as file_store
 from trueline.chain.store.open import open_store
@@ -64,7 +65,7 @@ def check_index(ds, path):
     assert list(ds.chain.entries()) == list(fresh.entries())
     assert (ds.chain.token("k") is None) == (fresh.token("k") is None)
     for _, block in fresh.between(None):
-        for name, content in tl.chain.commits.commit_record(block).files:
+        for name, content in commit_record(block).files:
             assert ds.chain.file(content) == fresh.file(content)
             assert ds.chain.file_named(name) == fresh.file_named(name)
     fresh.close()
@@ -216,7 +217,7 @@ def test_a_full_disk_under_scratch_files_is_the_same_error(ws, tmp_path, monkeyp
 
 FULL = """
 import errno, os, sys
-from trueline.chain import file_store
+from trueline.chain.store import file as file_store
 from trueline.chain.store.files import Files
 from trueline.cli import main
 class Full(Files):
