@@ -24,6 +24,7 @@ from trueline.chain.block import commit_record
 from trueline.chain.chain import Chain
 from trueline.chain.store import file as file_store
 from trueline.chain.store.open import open_store
+from trueline.chain.store.scratch import FolderScratch
 from trueline.dataset.append import files, pieces
 from trueline.dataset.append.merge import open_state
 from trueline.errors import InputError, OutcomeUnknown, SchemaError, StorageFull
@@ -187,7 +188,7 @@ def test_a_full_disk_under_scratch_files_is_the_same_error(ws, tmp_path, monkeyp
     ds.append(dying.OLD)
     head, (name, text) = ds.head, next(iter(dying.FILES.items()))
     (tmp_path / name).write_text(text + text.partition("\n")[2])
-    real = tl.chain.scratch.FolderScratch.create
+    real = FolderScratch.create
 
     class Full:
         def __init__(self, file):
@@ -204,7 +205,7 @@ def test_a_full_disk_under_scratch_files_is_the_same_error(ws, tmp_path, monkeyp
             return getattr(self.file, name)
 
     with monkeypatch.context() as patched:
-        patched.setattr(tl.chain.scratch.FolderScratch, "create", lambda *args: Full(real(*args)))
+        patched.setattr(FolderScratch, "create", lambda *args: Full(real(*args)))
         with pytest.raises(StorageFull, match="No space left"):
             ds.append([tmp_path / name, tmp_path / name])
         with suppress(StorageFull):
@@ -440,7 +441,7 @@ def test_an_ingest_that_fails_in_one_of_its_threads_leaves_nothing_behind(ws, sm
         with lock:
             seen.append(args)
             if len(seen) == 3:
-                raise MemoryError
+                raise RuntimeError
         return write_slice(*args)
 
     with monkeypatch.context() as patched:
