@@ -164,7 +164,7 @@ def test_a_checkpoint_that_says_it_is_huge_is_not_opened():
 
 def test_a_checkpoint_of_a_later_version_is_not_taken_for_one_that_lists_nothing():
     store = MemoryStore()
-    later = CheckpointFile().to_bytes().replace(b'"version":1', b'"version":2')
+    later = CheckpointFile().to_bytes().replace(b'"version":1', b'"version":3')
     kept = put(store, Folder.CHECKPOINTS, later)
     history = root(add_data(newCheckpoint=kept), store=store)
     with pytest.raises(InputError) as caught:
@@ -175,7 +175,7 @@ def test_a_checkpoint_of_a_later_version_is_not_taken_for_one_that_lists_nothing
 
 def test_a_checkpoint_that_is_not_understood_is_reported_by_verification():
     store = MemoryStore()
-    later = CheckpointFile().to_bytes().replace(b'"version":1', b'"version":2')
+    later = CheckpointFile().to_bytes().replace(b'"version":1', b'"version":3')
     history = root(add_data(newCheckpoint=put(store, Folder.CHECKPOINTS, later)), store=store)
     (problem,) = verify_objects(history.chain).problems
     assert "version" in problem.message

@@ -173,8 +173,8 @@ def null_key(
     count = len(rows) if count is None else count
     more = f" and {count - len(shown):,} more" if count > len(shown) else ""
     return InputError(
-        f"{count:,} rows have no value in the key ({', '.join(columns)}): rows {shown}{more}",
-        remedy="fix these rows, or set them aside with null_keys='quarantine'",
+        f"{count:,} rows have a null in the key ({', '.join(columns)}): rows {shown}{more}",
+        remedy="fix these rows, or leave them out",
         code="NullKey",
         rows=shown,
         count=count,

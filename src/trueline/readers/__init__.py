@@ -35,7 +35,8 @@ A reader is a value, and says what it would do:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import PurePosixPath
 
 from trueline.errors import InputError
@@ -90,14 +91,15 @@ json = JsonReader
 parquet = ParquetReader
 text = TextReader
 
-_BY_ENDING = {
-    ".csv": csv(),
-    ".tsv": csv(separator="\t"),
-    ".json": json(),
-    ".jsonl": json(),
-    ".ndjson": json(),
-    ".parquet": parquet(),
-    ".txt": text(),
+# Made when they are asked for: making one loads pandas, where it is installed.
+_BY_ENDING: dict[str, Callable[[], Reader]] = {
+    ".csv": csv,
+    ".tsv": partial(csv, separator="\t"),
+    ".json": json,
+    ".jsonl": json,
+    ".ndjson": json,
+    ".parquet": parquet,
+    ".txt": text,
 }
 
 
@@ -108,8 +110,8 @@ def reader_for(sources: Sequence[Source]) -> Reader:
     'csv'
     """
     endings = {_ending(source.path) for source in sources}
-    if len(endings) == 1 and (reader := _BY_ENDING.get(next(iter(endings)))) is not None:
-        return reader
+    if len(endings) == 1 and (make := _BY_ENDING.get(next(iter(endings)))) is not None:
+        return make()
     shown = ", ".join(sorted(ending or "(none)" for ending in endings))
     raise InputError(
         f"no reader is known for files ending in {shown}",

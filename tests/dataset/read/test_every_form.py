@@ -47,7 +47,7 @@ FORMS = {
 
 METHODS = {
     "view": lambda ds, at, _: ds.view(at).to_arrow()["x"].to_pylist(),
-    "columns": lambda ds, at, _: [column.name for column in ds.columns(at=at)],
+    "columns": lambda ds, at, _: [column.name for column in ds.stored_columns(at=at)],
     "get": lambda ds, at, _: ds.get({"x": 4}, at),
     "changes after": lambda ds, at, _: ds.changes(after=at).to_arrow()["x"].to_pylist(),
     "changes upto": lambda ds, at, _: ds.changes(upto=at).to_arrow()["x"].to_pylist(),

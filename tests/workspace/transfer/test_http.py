@@ -87,9 +87,7 @@ def test_bytes_of_the_right_length_and_another_hash_are_refused(source, there, s
         there.clone(url)
     assert "trades" not in there
     store = there._unborn("trades").chain.store
-    assert Multihash.of(b"x" * data.size) not in {
-        each.hash for each in store.list(Folder.DATA)
-    }
+    assert Multihash.of(b"x" * data.size) not in {each.hash for each in store.list(Folder.DATA)}
 
 
 def test_a_server_that_is_busy_is_asked_again(there, server, url, monkeypatch):
