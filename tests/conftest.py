@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 pytest_plugins = ["tests.marks", "tests.lanes", "pytester", "trueline.testing.plugin"]
 
 # The same examples in every run of `make test`; `make soak` looks at new ones, its seed printed.
-settings.register_profile("test", derandomize=True, deadline=None, print_blob=True)
+settings.register_profile(
+    "test",
+    derandomize=True,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],  # a check by time: other work on the machine decides it
+)
 settings.register_profile(
     "soak",
     max_examples=1000,

@@ -122,7 +122,9 @@ def canonical(value):
 
 
 def identity(row, width):
-    return tuple(canonical(row[f"k{n}"]) for n in range(width))
+    """The key of a row; both zeros are one key (exchange:E5)."""
+    values = (row[f"k{n}"] for n in range(width))
+    return tuple(canonical(0.0 if isinstance(value, float) and value == 0 else value) for value in values)
 
 
 def plain(row):
