@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.identity.golden import golden
@@ -111,6 +111,8 @@ def test_the_split_into_batches_does_not_matter(table, data):
 
 @given(tables(), st.integers(1, 5))
 def test_a_table_a_reader_and_a_stream_hash_alike(table, rows):
+    # Names end at a NUL in Arrow's C interface.
+    assume("\0" not in str(table.schema))
     expected = logical_hash(table)
     batches = table.to_batches(max_chunksize=rows)
     assert logical_hash(pa.RecordBatchReader.from_batches(table.schema, batches)) == expected

@@ -232,7 +232,7 @@ def test_ctrl_c_ends_a_run_and_leaves_no_thread(how):
     )
     assert child.stdout.readline() == "begun\n"
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    out, err = child.communicate(timeout=200)
     assert out == "interrupted []\n", err
     assert child.returncode == 0, err
 
