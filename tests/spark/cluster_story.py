@@ -89,9 +89,12 @@ class Seen:
         writing.write_slice = self._noting(writing.write_slice)
         from pyspark.sql.classic.dataframe import DataFrame
 
+        from trueline.spark.engines import Classic
+
         for name in ("toArrow", "collect", "toPandas"):
             setattr(DataFrame, name, self._sizing(getattr(DataFrame, name)))
         DataFrame.toLocalIterator = self._iterating(DataFrame.toLocalIterator)
+        Classic.values = self._iterating(Classic.values)
 
     def _counting(self, read, what):
         def counted(piece, begin, end):
@@ -109,8 +112,8 @@ class Seen:
         return noted
 
     def _iterating(self, fetch):
-        def iterated(made):
-            for row in fetch(made):
+        def iterated(*made):
+            for row in fetch(*made):
                 self.counts["iterated rows"] += 1
                 yield row
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 
 from tests.spark import deeds
 from tests.spark.test_tasks import jobs_of
+from trueline.chain.store.folders import inside
 from trueline.errors import EnvironmentMissing, InputError, SchemaError, StorageFull
 from trueline.spark import frames
 from trueline.spark.frames import fetch, shares_folders, spool, write_pieces
@@ -116,7 +117,7 @@ def test_part_numbers_are_ordered_as_numbers(tmp_path):
     for part in (100_000, 99_999, 3):
         pq.write_table(pa.table({"x": [part]}), tmp_path / f"part-{part:05}-aaaa-c000.parquet")
     (tmp_path / "part-00001-aaaa-c000.parquet.crc").write_bytes(b"")
-    assert [pq.read_table(p.path)["x"].to_pylist() for p in frames._pieces(tmp_path)] == [
+    assert [pq.read_table(p.path)["x"].to_pylist() for p in frames._pieces(inside(tmp_path))] == [
         [3],
         [99_999],
         [100_000],
@@ -135,8 +136,9 @@ def test_a_piece_written_by_python_is_the_same_as_one_of_the_jvm(spark, tmp_path
     frame = spark.sql(VALUES).unionAll(spark.sql(VALUES))
     by_jvm = spool(frame, tmp_path)
     (tmp_path / "python").mkdir()
-    writer = frames.WritePiece(str(tmp_path / "python"), by_jvm.schema)
-    pieces = [piece for piece in write_pieces(frame, writer) if piece is not None]
+    folder = inside(tmp_path / "python")
+    written = write_pieces(frame, frames.WritePiece(folder, by_jvm.schema))
+    pieces = [piece.inside(folder) for piece in written if piece is not None]
     by_python = frames.Spooled(by_jvm.schema, tuple(pieces))
     assert str(rows_of(by_python)) == str(rows_of(by_jvm))
     assert [piece.rows for piece in pieces] == [piece.rows for piece in by_jvm.pieces] == [1, 1]
