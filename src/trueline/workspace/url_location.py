@@ -71,7 +71,7 @@ class UrlPlace:
 
         return StoreError(
             f"cannot {doing} {self.location}: {first_line(error)}",
-            remedy="check the address, the rights, the network and the option endpoint, then try again",
+            remedy="check address, permissions, the network and the option endpoint, then try again",
             path=self.location,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 import shutil
 import struct
 import tempfile
@@ -124,11 +125,20 @@ def canonical(value):
 def identity(row, width):
     """The key of a row; both zeros are one key (exchange:E5)."""
     values = (row[f"k{n}"] for n in range(width))
-    return tuple(canonical(0.0 if isinstance(value, float) and value == 0 else value) for value in values)
+    return tuple(canonical(one_zero(value)) for value in values)
 
 
 def plain(row):
-    return {name: canonical(value) for name, value in row.items() if name not in (*SYSTEM, "_key", "_offset")}
+    """A row without system columns; which of both zeros a key has is that of the row that set it."""
+    return {
+        name: canonical(one_zero(value) if re.fullmatch(r"k\d", name) else value)
+        for name, value in row.items()
+        if name not in (*SYSTEM, "_key", "_offset")
+    }
+
+
+def one_zero(value):
+    return 0.0 if isinstance(value, float) and value == 0 else value
 
 
 def oracle(strategy, width, batches):
@@ -157,9 +167,9 @@ def held(old, new):
     """A row that says nothing new but lacks its event time leaves the old one as it was."""
     if old is None or new["at"] is not None:
         return new
-    rest = {name: canonical(value) for name, value in new.items() if name != "at"}
+    rest = {name: value for name, value in plain(new).items() if name != "at"}
     before = {"extra": None} if "extra" in new else {}
-    before |= {name: canonical(value) for name, value in old.items() if name != "at"}
+    before |= {name: value for name, value in plain(old).items() if name != "at"}
     return old if {**dict.fromkeys(before), **rest} == before else new
 
 
