@@ -122,6 +122,15 @@ def test_a_new_workspace_is_there_with_its_parents(disk: Path, after: After) -> 
             assert list(workspace) == []
 
 
+def test_a_dataset_has_its_old_name_or_the_new_one(disk: Path, after: After) -> None:
+    with prepared(disk) as workspace:
+        for crash, folder in after(disk, lambda: workspace["t"].rename("u")):
+            with tl.open(folder / "ws") as again:
+                old_or_new(crash, list(again), ["t"], ["u"])
+                assert rows(again[next(iter(again))]) == [(1, "one"), (2, "two")]
+                is_whole(again)
+
+
 @pytest.mark.parametrize("merge", [None, tl.merge.upsert("id")], ids=["plain", "keyed"])
 def test_a_new_dataset_is_there_or_not(disk: Path, after: After, merge: Any) -> None:
     with tl.open(disk / "ws", create=True) as workspace:
