@@ -277,9 +277,10 @@ def peak(path, merge, batches, columns):
 @pytest.mark.parametrize("merge", ["append", "reader", "view"])
 def test_memory_does_not_grow_with_the_stream(tmp_path, merge):
     size, most = peak(tmp_path / "large", merge, 80, 4)
-    _, less = peak(tmp_path / "small", merge, 40, 4)
+    half, less = peak(tmp_path / "small", merge, 40, 4)
     assert size == 160 << 20 > 4 * stream.IN_MEMORY_BYTES
-    assert most < 1.1 * less
+    # How many batches wait for the writer differs from run to run; what is kept would grow by the other half.
+    assert most - less < (size - half) // 4
 
 
 @pytest.mark.soak
