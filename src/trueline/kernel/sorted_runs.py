@@ -4,7 +4,8 @@ Each task sorts its piece into a run; splitters chosen from samples of all runs
 cut the keys into ranges of about equal numbers of rows; each range is then
 merged by itself. Rows are ordered by key, then by rank, which is unique: so
 neither the number of runs nor the splitters show in the result. Views, whose
-orders are not merge keys, sort by `external_sort`, with cuts chosen in the same way.
+orders are not merge keys, sort by `external_sort`, with cuts chosen in the same
+way; it says why the two are apart.
 """
 
 from __future__ import annotations
