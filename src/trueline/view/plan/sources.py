@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trueline.readers import Reader
     from trueline.readers import Source as File
     from trueline.view.origin import Origin
-    from trueline.view.source import Source
+    from trueline.view.source import RowSource
 
 _SHOWN: Final = 3
 Range: TypeAlias = tuple[int, int] | None
@@ -141,7 +141,7 @@ class ParquetFiles(SourceNode):
 class SourceScan(SourceNode):
     """The rows of a source from another room; a row's id is what its ordinal column says, else its number."""
 
-    source: Source
+    source: RowSource
 
     @cached_property
     def schema(self) -> Schema:
