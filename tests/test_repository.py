@@ -128,7 +128,7 @@ def test_functions_fit_a_screen():
 
 
 def test_a_class_name_has_one_meaning():
-    """The types of a manifest have the names that Open Data Fabric gives them, as ours have; they may meet."""
+    """Types of a manifest are named as Open Data Fabric names them; four of ours have the same names."""
     homes: dict[str, set[str]] = {}
     for path in source_files():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
