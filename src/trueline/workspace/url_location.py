@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from trueline.chain.store.folders import MAX_SMALL_BYTES, Inside
 from trueline.chain.store.open import below, open_store
@@ -28,6 +28,8 @@ from trueline.workspace.locations import (
 from trueline.workspace.names import check_name, is_name
 
 T = TypeVar("T")
+# How often a creation that met others, all of which were refused, is tried.
+_ATTEMPTS: Final = 8
 
 
 class UrlPlace:
@@ -94,14 +96,30 @@ class UrlPlace:
 
     def write_config(self, text: str, *, new: bool = False) -> None:
         import obstore
-        from obstore.exceptions import AlreadyExistsError
 
-        mode: Any = "create" if new else "overwrite"
-        with suppress(AlreadyExistsError):
-            self._asked(
-                "write to",
-                lambda: obstore.put(self._client, self._key(config.FILE), text.encode(), mode=mode),
-            )
+        key = self._key(config.FILE)
+        if new:
+            self._create_config(key, text.encode())
+        else:
+            self._asked("write to", lambda: obstore.put(self._client, key, text.encode()))
+
+    def _create_config(self, key: str, data: bytes) -> None:
+        """Write the configuration unless there is one: of several who create at once, one wins."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                obstore.put(self._client, key, data, mode="create")
+                return
+            except (BaseError, OSError) as error:
+                # Also where the library has sent a request again that had been done.
+                if self.read_config() is not None:
+                    return
+                # S3 may refuse all of several writes that meet; then nothing is there yet.
+                met = isinstance(error, AlreadyExistsError | PreconditionError)
+                if not met or attempt == _ATTEMPTS:
+                    raise self._refused("write to", error) from error
 
     def names(self) -> Iterator[str]:
         yield from sorted(name for name in self._below(DATASETS)[0] if is_name(name))
