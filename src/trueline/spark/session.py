@@ -91,7 +91,7 @@ class SparkRoom:
         """Return what runs functions in Spark tasks."""
         from trueline.spark.tasks import SparkTasks
 
-        return SparkTasks(self)
+        return SparkTasks(self.engine)
 
     def said(self) -> str:
         """Return the last lines of the JVM's log, if the JVM was started here."""

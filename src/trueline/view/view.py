@@ -300,7 +300,7 @@ class View(Verbs):
         """
         from trueline.view.display import show
 
-        show(self, natural(count, "show"))
+        show(self._node, natural(count, "show"))
 
     def preview(self, count: int = 5, *, steps: bool = False) -> Preview:
         """Return the first rows to look at; with `steps`, those of every step on the way.
@@ -313,7 +313,7 @@ class View(Verbs):
         """
         from trueline.view.display import preview
 
-        return preview(self, natural(count, "preview"), steps=steps)
+        return preview(self._node, natural(count, "preview"), steps=steps)
 
     def __repr__(self) -> str:
         known = self.row_count
@@ -323,7 +323,7 @@ class View(Verbs):
     def _repr_html_(self) -> str:
         from trueline.view.display import html
 
-        return html(self)
+        return html(self._node)
 
     # --- to ----------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from trueline.workspace.locations import DATASETS, PRIVATE
+from trueline.workspace.locations import DATASETS
+from trueline.workspace.settings_file import PRIVATE
 
 _GIB: Final = 1 << 30
 _SPARK: Final = (4, 3)

@@ -21,7 +21,7 @@ from trueline.chain.store.options import nested
 from trueline.chain.store.store import Folder, Store, check_ref
 from trueline.errors import BadName, CatalogueDamaged, InputError, StoreError
 from trueline.identity.dataset_id import DatasetId, DatasetKey
-from trueline.workspace import config
+from trueline.workspace import settings_file
 from trueline.workspace.names import check_name, is_name
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -29,7 +29,6 @@ _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
 # Names of `open` and `clone` that are not options of a provider.
 _OURS: Final = frozenset({"path", "create", "spark", "trusted_sql", "url", "name", "force", "expected_head"})
 DATASETS: Final = "datasets"
-PRIVATE: Final = ".trueline"
 # Beside the datasets, so that they go where the datasets go; no dataset can have such a name.
 ORIGINS: Final = ".origins"
 CATALOGUE: Final = ".catalogue"
@@ -145,20 +144,20 @@ class FolderPlace:
         self.path = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 (resolve() would follow links)
         self.location = str(self.path)
         self.catalogue = str(self.path / DATASETS / CATALOGUE)
-        self.private = self.path / PRIVATE
+        self.private = self.path / settings_file.PRIVATE
         self.keys = self.private / "keys"
 
     def inside(self, path: Path) -> Inside:
         return Inside(self.path, path.relative_to(self.path).parts)
 
     def read_config(self) -> str | None:
-        return config.read_settings(self.inside(self.path / config.FILE))
+        return settings_file.read_settings(self.inside(self.path / settings_file.FILE))
 
     def write_config(self, text: str, *, new: bool = False) -> None:
-        with _refusing("write", self.path / config.FILE):
+        with _refusing("write", self.path / settings_file.FILE):
             make_folders(self.path)
             with self._datasets.folder(make=True, durable=True):
-                self.inside(self.path / config.FILE).write(text.encode(), replace=not new)
+                self.inside(self.path / settings_file.FILE).write(text.encode(), replace=not new)
 
     @property
     def _datasets(self) -> Inside:

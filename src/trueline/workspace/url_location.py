@@ -14,7 +14,7 @@ from trueline.chain.store.folders import MAX_SMALL_BYTES, Inside
 from trueline.chain.store.open import below, open_store
 from trueline.chain.store.store import Store
 from trueline.errors import ConfigError, StoreError
-from trueline.workspace import config
+from trueline.workspace import settings_file
 from trueline.workspace.locations import (
     CATALOGUE,
     DATASETS,
@@ -81,8 +81,8 @@ class UrlPlace:
         import obstore
 
         try:
-            found = self._asked("read", lambda: obstore.get(self._client, self._key(config.FILE)))
-            if found.meta["size"] > config.MAX_BYTES:
+            found = self._asked("read", lambda: obstore.get(self._client, self._key(settings_file.FILE)))
+            if found.meta["size"] > settings_file.MAX_BYTES:
                 raise self._broken("is too large for a configuration")
             return self._asked("read", lambda: found.bytes().to_bytes()).decode()
         except FileNotFoundError:
@@ -91,13 +91,13 @@ class UrlPlace:
             raise self._broken("is not text") from None
 
     def _broken(self, how: str) -> ConfigError:
-        path = f"{self.location}/{config.FILE}"
+        path = f"{self.location}/{settings_file.FILE}"
         return ConfigError(f"{path} {how}", remedy="correct it by hand", path=path)
 
     def write_config(self, text: str, *, new: bool = False) -> None:
         import obstore
 
-        key = self._key(config.FILE)
+        key = self._key(settings_file.FILE)
         if new:
             self._create_config(key, text.encode())
         else:

@@ -32,7 +32,7 @@ from trueline.errors import (
 from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.limits import limits_of
 from trueline.merge import Strategy
-from trueline.workspace import config
+from trueline.workspace import config, settings_file
 from trueline.workspace.catalogue import Catalogue, CatalogueEntry, FoundDataset
 from trueline.workspace.dataset import Dataset
 from trueline.workspace.locations import Place, folder_of, keep_key, place_of
@@ -78,15 +78,15 @@ def open(  # noqa: A001 (the promised name)
     place = place_of(path, **options)
     text = place.read_config()
     if text is None and create:
-        place.write_config(config.NEW, new=True)
+        place.write_config(settings_file.NEW, new=True)
         text = place.read_config()
     if text is None:
         raise WorkspaceNotFound(
-            f"{place.location} is not a workspace: it has no {config.FILE}",
+            f"{place.location} is not a workspace: it has no {settings_file.FILE}",
             remedy="give the folder of one, or make one: trueline.open(path, create=True), `trueline init`",
             path=place.location,
         )
-    settings = config.Config(text, place.write_config, f"{place.location}/{config.FILE}")
+    settings = config.Config(text, place.write_config, f"{place.location}/{settings_file.FILE}")
     return Workspace(place, settings, spark, trusted_sql=trusted_sql)
 
 
