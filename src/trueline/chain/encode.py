@@ -69,7 +69,7 @@ class _Writer:
     def table(self, record: Record, plan: RecordLayout, depth: int) -> int:
         """Write a record depth first and return where it is."""
         if depth == 0:
-            raise InputError(f"a schema nested deeper than {MAX_DEPTH} levels", remedy="flatten it")
+            raise InputError(f"the schema is nested deeper than {MAX_DEPTH} levels", remedy="flatten it")
         if isinstance(record, Extra):
             _ = record.value  # what a reader would refuse is not written
         present = []

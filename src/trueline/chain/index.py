@@ -370,7 +370,7 @@ class Index:
     def _known_tip(self) -> IndexEntry | None:
         """Return the newest block that the head was at for sure.
 
-        What was added last before the machine was started anew may have been in flight at a power cut.
+        What was added last before the machine was restarted may have been in flight at a power cut.
         """
         last = self._rows("SELECT value FROM meta WHERE key = 'last'")
         first, _, boot = str(last[0][0]).partition(" ") if last else ("", "", self._boot)

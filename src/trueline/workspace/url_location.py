@@ -35,7 +35,7 @@ _ATTEMPTS: Final = 8
 class UrlPlace:
     """A workspace in an object store; what is private stays on this machine.
 
-    Indexes can be made anew and lie under `XDG_CACHE_HOME`; keys cannot and
+    Indexes can be rebuilt and lie under `XDG_CACHE_HOME`; keys cannot and
     lie under `XDG_DATA_HOME`.
     """
 
