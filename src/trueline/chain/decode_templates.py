@@ -57,7 +57,7 @@ class Shapes:
 def trace(raw: bytes, record: type[Record]) -> tuple[Any, tuple[int, int, Callable[[bytes], Any]] | None]:
     """Read a block and return it with its shape; no shape if values and structure overlap."""
     begin, end = open_manifest(raw)
-    reader = Tracer(raw, begin, end)
+    reader = TemplateTracer(raw, begin, end)
     source = reader.root(record)
     build: Callable[[bytes], Any] = eval(f"lambda raw: {source}", reader.names)  # noqa: S307
     made = build(raw)
@@ -70,7 +70,7 @@ def trace(raw: bytes, record: type[Record]) -> tuple[Any, tuple[int, int, Callab
     return made, (mask, int.from_bytes(raw, "little") & mask, build)
 
 
-class Tracer(Reader):
+class TemplateTracer(Reader):
     """A reader that notes which bytes are structure, and hands out source text instead of values.
 
     The text holds only names made here and whole numbers, so evaluating it

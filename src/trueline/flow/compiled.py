@@ -19,7 +19,7 @@ Key = tuple[Zone, int, int]
 
 
 @dataclass(eq=False)
-class Op:
+class PlacedOperator:
     """One operator in one zone of one member."""
 
     zone: Zone
@@ -40,7 +40,7 @@ class TickUnit:
     ticks: list[Clock]
     group: Group | None
     hooks: list[Hook] = field(default_factory=list)
-    ops: list[Op] = field(default_factory=list)
+    ops: list[PlacedOperator] = field(default_factory=list)
     outs: list[int] = field(default_factory=list)
     """Wires of the asynchronous side that are filled when it has run."""
 
@@ -79,7 +79,7 @@ class CompiledFlow:
         self.slots = 0
         self.hooks: list[Hook] = []
         self.units: list[Unit] = []
-        self.ops: dict[Key, Op] = {}
+        self.ops: dict[Key, PlacedOperator] = {}
         self.sources: dict[tuple[str, int], int] = {}
         self.sinks: dict[tuple[str, int], int] = {}
         self.hook_on: dict[int, list[Hook]] = {}
@@ -192,8 +192,8 @@ class CompiledFlow:
         self.slots += 1
         return self.slots - 1
 
-    def _op(self, zone: Zone, node: Node, member: int, ins: Iterable[int]) -> Op:
-        op = Op(zone, node, member, tuple(ins), self.wire(zone, node, member), self.slot())
+    def _op(self, zone: Zone, node: Node, member: int, ins: Iterable[int]) -> PlacedOperator:
+        op = PlacedOperator(zone, node, member, tuple(ins), self.wire(zone, node, member), self.slot())
         self.ops[zone, node.id, member] = op
         return op
 
@@ -271,7 +271,9 @@ class CompiledFlow:
             ins = [self.wire("region", source, member) for source in node.inputs]
             unit.ops.append(self._op("region", node, member, ins))
         for node in group.instances:
-            op = Op("region", node, member, (self.wire("region", node.inputs[0], member),), -1, self.slot())
+            op = PlacedOperator(
+                "region", node, member, (self.wire("region", node.inputs[0], member),), -1, self.slot()
+            )
             zone: Zone = "async" if node.kind == "release_aligned" else "tick"
             op.out = self.wire(zone, node, member)
             self.ops["region", node.id, member] = op
@@ -296,7 +298,9 @@ class CompiledFlow:
                     tick = node.inputs[0].tick
                     if tick is not None and tick.id in inside:
                         ins = (self.wire("tick", node.inputs[0], unit.member),)
-                        op = Op("tick", node, unit.member, ins, self.wire("async", node, unit.member))
+                        op = PlacedOperator(
+                            "tick", node, unit.member, ins, self.wire("async", node, unit.member)
+                        )
                         unit.ops.append(op)
                         unit.outs.append(op.out)
 
@@ -329,7 +333,7 @@ class CompiledFlow:
 
     def _mark_newest(self) -> None:
         """Where one reader follows a choice about arrival, that choice already leads to older versions."""
-        readers: dict[int, list[Op]] = {}
+        readers: dict[int, list[PlacedOperator]] = {}
         for op in self.ops.values():
             if op.zone == "async":
                 for wire in op.ins:

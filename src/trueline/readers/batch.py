@@ -44,7 +44,7 @@ class BadColumn(NamedTuple):
     text: Callable[[Rows], list[str | None]]
 
 
-class Piece(NamedTuple):
+class ParsedRows(NamedTuple):
     """Rows as a format makes them, before they are counted and cut into batches."""
 
     table: pa.RecordBatch
@@ -154,7 +154,7 @@ class ReadStats:
             setattr(stats, name, value.copy() if isinstance(value, dict | list) else value)
         return stats
 
-    def count(self, piece: Piece) -> None:
+    def count(self, piece: ParsedRows) -> None:
         """Add the rows and bad cells of a piece."""
         for bad in piece.bad:
             self.bad[bad.column] = self.bad.get(bad.column, 0) + len(bad.rows)
@@ -176,7 +176,7 @@ class Reading(Iterator[Batch]):
 
     def __init__(
         self,
-        pieces: Iterator[Piece],
+        pieces: Iterator[ParsedRows],
         stats: ReadStats,
         *,
         batch_rows: int = BATCH_ROWS,
@@ -194,7 +194,7 @@ class Reading(Iterator[Batch]):
 
 
 def _batches(
-    pieces: Iterator[Piece], stats: ReadStats, batch_rows: int, max_listed: int, start: int
+    pieces: Iterator[ParsedRows], stats: ReadStats, batch_rows: int, max_listed: int, start: int
 ) -> Iterator[Batch]:
     for piece in pieces:
         bad = _listed(piece, max_listed - stats.listed, start)
@@ -208,7 +208,7 @@ def _batches(
         start += piece.table.num_rows
 
 
-def _listed(piece: Piece, room: int, start: int) -> pa.RecordBatch:
+def _listed(piece: ParsedRows, room: int, start: int) -> pa.RecordBatch:
     """List bad cells by row and column, at most as many as there is room for."""
     if room <= 0 or not piece.bad:
         return pa.RecordBatch.from_pylist([], BAD_CELLS)

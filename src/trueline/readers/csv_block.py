@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from trueline.limits import CELLS
-from trueline.readers.batch import EXTRA, BadColumn, Piece, ReadStats, Rows, table_of
-from trueline.readers.blocks import Block, count_lines
+from trueline.readers.batch import EXTRA, BadColumn, ParsedRows, ReadStats, Rows, table_of
+from trueline.readers.blocks import RecordBlock, count_lines
 from trueline.readers.cells import Cells, by_the_rules, convert, is_strict
 from trueline.readers.csv_file import Habits, Layout
 from trueline.readers.records import Dialect, lines_before
@@ -64,7 +64,7 @@ class BlockParser:
             "timestamp_parsers": [arrow_csv.ISO8601],
         }
 
-    def pieces(self, block: Block, stats: ReadStats) -> Iterator[Piece]:
+    def pieces(self, block: RecordBlock, stats: ReadStats) -> Iterator[ParsedRows]:
         """Type the cells of a block; the stats get what a piece does not hold."""
         wanted = [place for place in self._layout.places if place is not None]
         odd, quoted = has_hexadecimal(block.text), not self._dialect.plain(block.text)
@@ -85,18 +85,18 @@ class BlockParser:
             assert read is not None, "a repaired block has rows of one width"
             yield self._piece(part, text, read, ragged, stats)
 
-    def _parts(self, block: Block) -> Iterator[Block]:
+    def _parts(self, block: RecordBlock) -> Iterator[RecordBlock]:
         """Cut a block so that rows short of many cells do not fill the memory when they get them."""
         step = max(1, CELLS // max(self._layout.width, len(self._layout.schema)))
         starts, _ = self._rows(block.text)
         begins = [0, *starts[step::step].tolist(), len(block.text)]
         for at, end in pairwise(begins):
             before = int(lines_before(block.text, np.array([at]))[0])
-            yield Block(block.text[at:end], block.line + before)
+            yield RecordBlock(block.text[at:end], block.line + before)
 
     def _piece(
-        self, block: Block, text: bytes, read: _Read, ragged: Ragged | None, stats: ReadStats
-    ) -> Piece:
+        self, block: RecordBlock, text: bytes, read: _Read, ragged: Ragged | None, stats: ReadStats
+    ) -> ParsedRows:
         arrays, bad = [], []
         for field, place in zip(self._layout.schema, self._layout.places, strict=True):
             if place is None:
@@ -117,9 +117,9 @@ class BlockParser:
             if len(ragged.long):
                 bad.append(BadColumn(EXTRA, ragged.long, partial(_extra, ragged)))
         table = table_of(arrays, self._layout.schema, read.rows)
-        return Piece(table, bad, partial(self._lines, block, read.rows))
+        return ParsedRows(table, bad, partial(self._lines, block, read.rows))
 
-    def raw(self, block: Block) -> Iterator[list[pa.Array]]:
+    def raw(self, block: RecordBlock) -> Iterator[list[pa.Array]]:
         """All cells of a block as bytes, some rows at a time; null where a row lacks them."""
         every = dict.fromkeys(range(self._layout.width))
         read = self._parsed(block.text, every)
@@ -257,7 +257,7 @@ class BlockParser:
             for row, cell in zip(rows.tolist(), found, strict=True)
         ]
 
-    def _lines(self, block: Block, rows: int, chosen: Rows) -> Rows:
+    def _lines(self, block: RecordBlock, rows: int, chosen: Rows) -> Rows:
         """The lines of the file on which rows begin."""
         starts, _ = self._rows(block.text)
         assert len(starts) == rows, "the rows of a block are its records"

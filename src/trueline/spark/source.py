@@ -30,7 +30,7 @@ from trueline.view.execute import pieces, portable
 from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import Want
 from trueline.view.schema import Column, unknown_column
-from trueline.view.source import Source
+from trueline.view.source import RowSource
 from trueline.view.view import View
 from trueline.workspace import open as open_workspace
 
@@ -209,7 +209,7 @@ class Whole:
 class Piece:
     """Some rows; with `op` the column of that name holds operations, which are shown as words."""
 
-    source: Source
+    source: RowSource
     op: str | None = None
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -219,7 +219,7 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ViewRows:
     """Some rows of a view."""
 
     part: Part
@@ -262,7 +262,7 @@ def _events(standing: Standing, columns: Sequence[str], first: int, last: int, *
     ]
 
 
-def _partitions(pieces: Sequence[Piece | Rows | Whole]) -> list[InputPartition]:
+def _partitions(pieces: Sequence[Piece | ViewRows | Whole]) -> list[InputPartition]:
     return [InputPartition(pack(piece)) for piece in pieces]
 
 
@@ -352,7 +352,7 @@ class BatchReader(DataSourceReader):
                 return _partitions([Whole(asked)])
             columns, schema = view.schema.visible, view.schema.to_arrow()
             parts = pieces(view.node, Want(tuple(column.index for column in columns)))
-            return _partitions([Rows(part, columns, schema) for part in parts])
+            return _partitions([ViewRows(part, columns, schema) for part in parts])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.schema, self.nonce)

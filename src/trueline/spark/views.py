@@ -29,7 +29,7 @@ from trueline.view.plan.node import Node, Want
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Column, unknown_column
-from trueline.view.source import ROWS_OF_A_BATCH, Source
+from trueline.view.source import ROWS_OF_A_BATCH, RowSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,7 +90,7 @@ class FrozenFrame:
                 self._spooled = bring(self.frame, folder.path)
             return self._spooled
 
-    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
         """Return its files, which only this machine is sure to have; the frame is computed for it."""
         del bounds, parts
         return [FrozenPart(piece.path, piece.rows, self.schema, self) for piece in self.frozen().pieces]

@@ -10,7 +10,7 @@ from trueline.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
     from trueline.view.origin import Origin
-    from trueline.view.source import Source
+    from trueline.view.source import RowSource
     from trueline.view.view import View
 
 
@@ -22,7 +22,7 @@ class Engine(Protocol):
         frame: Any,
         order_by: Sequence[str] | None = None,
         origins: Mapping[str, Origin] | None = None,
-    ) -> Source:
+    ) -> RowSource:
         """Return the rows of a frame in a fixed order: by these columns, or as they come the first time.
 
         A frame is computed when its rows are first read, and once (decision 3).

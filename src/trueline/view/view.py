@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trueline.view.export import Exported
     from trueline.view.origin import ColumnOrigin, Origin
     from trueline.view.schema import Schema
-    from trueline.view.source import Source
+    from trueline.view.source import RowSource
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class View(Verbs):
 
     __slots__ = ("_node", "_spark")
 
-    def __init__(self, given: Node | Source, spark: Callable[[], Any] | None = None) -> None:
+    def __init__(self, given: Node | RowSource, spark: Callable[[], Any] | None = None) -> None:
         self._node: Node = given if isinstance(given, Node) else SourceScan(given)
         self._spark = spark
 

@@ -39,7 +39,7 @@ _FILES: Final = Files()
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CatalogueBytes:
     """The bytes of the catalogue (None if there is none), and what a store tells their version by."""
 
     raw: bytes | None
@@ -88,10 +88,10 @@ class Place(Protocol):
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         """Remove what a creation that died left before a time; True if there was such."""
 
-    def read_catalogue(self) -> Kept:
+    def read_catalogue(self) -> CatalogueBytes:
         """Return the catalogue of names as it is."""
 
-    def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+    def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
         """Replace the catalogue durably if it is still what was `kept`; False if it is not."""
 
     def read_origin(self, name: str) -> bytes | None:
@@ -226,16 +226,16 @@ class FolderPlace:
                 remove_tree(aside, datasets)
         return True
 
-    def read_catalogue(self) -> Kept:
+    def read_catalogue(self) -> CatalogueBytes:
         with _refusing("read", Path(self.catalogue)):
             try:
-                return Kept((self._datasets / CATALOGUE).read_small())
+                return CatalogueBytes((self._datasets / CATALOGUE).read_small())
             except OSError as error:
                 if error.errno in (errno.EFBIG, errno.EISDIR):
                     raise catalogue_damaged(self.catalogue, str(error.strerror)) from None
                 raise
 
-    def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+    def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
         with (
             _refusing("write", Path(self.catalogue)),
             self._datasets.folder(make=True, durable=True) as within,

@@ -19,7 +19,7 @@ from trueline.workspace.locations import (
     CATALOGUE,
     DATASETS,
     ORIGINS,
-    Kept,
+    CatalogueBytes,
     catalogue_damaged,
     is_busy,
     is_ours,
@@ -150,7 +150,7 @@ class UrlPlace:
             self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
         return True
 
-    def read_catalogue(self) -> Kept:
+    def read_catalogue(self) -> CatalogueBytes:
         import obstore
 
         key = self._key(DATASETS, CATALOGUE)
@@ -158,11 +158,11 @@ class UrlPlace:
             found = self._asked("read", lambda: obstore.get(self._client, key))
             if found.meta["size"] > MAX_SMALL_BYTES:
                 raise catalogue_damaged(self.catalogue, f"it has {found.meta['size']:,} bytes")
-            return Kept(self._asked("read", lambda: found.bytes().to_bytes()), found.meta)
+            return CatalogueBytes(self._asked("read", lambda: found.bytes().to_bytes()), found.meta)
         except FileNotFoundError:
-            return Kept(None)
+            return CatalogueBytes(None)
 
-    def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+    def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
