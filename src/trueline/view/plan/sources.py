@@ -5,9 +5,9 @@ Nodes say which rows these are; `trueline.view.sources` opens and reads them.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
@@ -28,16 +28,32 @@ _SHOWN: Final = 3
 Range: TypeAlias = tuple[int, int] | None
 
 
+class KnownSchema(SourceNode):
+    """A source whose schema is made with it: every reader, in any thread, gets the same one (view:C1)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_schema", self._made())
+
+    @property
+    def schema(self) -> Schema:
+        """Its columns."""
+        schema: Schema = self.__dict__["_schema"]
+        return schema
+
+    @abstractmethod
+    def _made(self) -> Schema:
+        """Make the schema."""
+
+
 @dataclass(frozen=True, eq=False)
-class Memory(SourceNode):
+class Memory(KnownSchema):
     """An Arrow table; a row's id is its number."""
 
     table: pa.Table
     made_from: Mapping[str, Origin] = field(default_factory=dict)
     name: str = "rows in memory"
 
-    @cached_property
-    def schema(self) -> Schema:
+    def _made(self) -> Schema:
         """The table's columns."""
         return Schema.from_arrow(self.table.schema)
 
@@ -56,7 +72,7 @@ class Memory(SourceNode):
 
 
 @dataclass(frozen=True, eq=False)
-class Numbers(SourceNode):
+class Numbers(KnownSchema):
     """The whole numbers from `start` on; a row's id is its number from 0 on."""
 
     count: int
@@ -71,9 +87,9 @@ class Numbers(SourceNode):
             raise InputError(
                 f"{self.count:,} numbers from {self.start:,} on", remedy="stay within 64 bits, from 0 rows on"
             )
+        super().__post_init__()
 
-    @cached_property
-    def schema(self) -> Schema:
+    def _made(self) -> Schema:
         """One column."""
         return Schema([Field(self.name, t.int64, nullable=False)])
 
@@ -87,15 +103,14 @@ class Numbers(SourceNode):
 
 
 @dataclass(frozen=True, eq=False)
-class TextFiles(SourceNode):
+class TextFiles(KnownSchema):
     """Files of text one after another; a row's id is its number over all of them."""
 
     reader: Reader
     files: tuple[File, ...]
     arrow: pa.Schema
 
-    @cached_property
-    def schema(self) -> Schema:
+    def _made(self) -> Schema:
         """Declared, or what the first rows suggest."""
         return Schema.from_arrow(self.arrow)
 
@@ -115,7 +130,7 @@ class RowGroup:
 
 
 @dataclass(frozen=True, eq=False)
-class ParquetFiles(SourceNode):
+class ParquetFiles(KnownSchema):
     """Parquet files one after another; a row's id is its number over all of them."""
 
     files: tuple[File, ...]
@@ -123,8 +138,7 @@ class ParquetFiles(SourceNode):
     groups: tuple[RowGroup, ...]
     limits: Limits = DEFAULT
 
-    @cached_property
-    def schema(self) -> Schema:
+    def _made(self) -> Schema:
         """What the files say, with their annotations."""
         return Schema.from_arrow(self.arrow)
 
@@ -138,13 +152,12 @@ class ParquetFiles(SourceNode):
 
 
 @dataclass(frozen=True, eq=False)
-class SourceScan(SourceNode):
+class SourceScan(KnownSchema):
     """The rows of a source from another room; a row's id is what its ordinal column says, else its number."""
 
     source: Source
 
-    @cached_property
-    def schema(self) -> Schema:
+    def _made(self) -> Schema:
         """The source's columns."""
         return Schema.from_arrow(self.source.schema)
 
