@@ -120,7 +120,7 @@ class SimpleCursor:
 
     def id_getter(self) -> Callable[[], RowId]:
         """Return the function that gives the id of the current row."""
-        return lambda: self._here[1]
+        return lambda: self.id
 
     @property
     def _here(self) -> tuple[int, RowId, Sequence[Any]]:
