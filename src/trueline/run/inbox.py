@@ -16,11 +16,7 @@ PATIENCE: Final = 2.0
 
 
 class NotWoken(UserWarning):
-    """A step became ready, and nobody called `run.wake()`: the run would have waited for ever.
-
-    >>> import warnings
-    >>> warnings.simplefilter("error", NotWoken)
-    """
+    """A step became ready, and nobody called `run.wake()`: the run would have waited for ever."""
 
 
 def warn_not_woken(steps: Sequence[str]) -> None:
