@@ -5,9 +5,9 @@ Nodes say which rows these are; `trueline.view.sources` opens and reads them.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
@@ -29,20 +29,13 @@ Range: TypeAlias = tuple[int, int] | None
 
 
 class KnownSchema(SourceNode):
-    """A source whose schema is made with it: every reader, in any thread, gets the same one (view:C1)."""
+    """A source whose schema is made in its constructor, so that all threads get the same one (view:C1).
+
+    From Python 3.12 on a `cached_property` that several threads ask for at once may be made several times.
+    """
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_schema", self._made())
-
-    @property
-    def schema(self) -> Schema:
-        """Its columns."""
-        schema: Schema = self.__dict__["_schema"]
-        return schema
-
-    @abstractmethod
-    def _made(self) -> Schema:
-        """Make the schema."""
+        _ = self.schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +46,8 @@ class Memory(KnownSchema):
     made_from: Mapping[str, Origin] = field(default_factory=dict)
     name: str = "rows in memory"
 
-    def _made(self) -> Schema:
+    @cached_property
+    def schema(self) -> Schema:
         """The table's columns."""
         return Schema.from_arrow(self.table.schema)
 
@@ -89,7 +83,8 @@ class Numbers(KnownSchema):
             )
         super().__post_init__()
 
-    def _made(self) -> Schema:
+    @cached_property
+    def schema(self) -> Schema:
         """One column."""
         return Schema([Field(self.name, t.int64, nullable=False)])
 
@@ -110,7 +105,8 @@ class TextFiles(KnownSchema):
     files: tuple[File, ...]
     arrow: pa.Schema
 
-    def _made(self) -> Schema:
+    @cached_property
+    def schema(self) -> Schema:
         """Declared, or what the first rows suggest."""
         return Schema.from_arrow(self.arrow)
 
@@ -138,7 +134,8 @@ class ParquetFiles(KnownSchema):
     groups: tuple[RowGroup, ...]
     limits: Limits = DEFAULT
 
-    def _made(self) -> Schema:
+    @cached_property
+    def schema(self) -> Schema:
         """What the files say, with their annotations."""
         return Schema.from_arrow(self.arrow)
 
@@ -157,7 +154,8 @@ class SourceScan(KnownSchema):
 
     source: Source
 
-    def _made(self) -> Schema:
+    @cached_property
+    def schema(self) -> Schema:
         """The source's columns."""
         return Schema.from_arrow(self.source.schema)
 
