@@ -18,7 +18,7 @@ LINEAR = 1.2
 ROUNDS = 4
 NOTE = (
     "verify, warm page cache: every block read, hashed, decoded, linked and held against every rule. "
-    "A derivative with its inputs at hand also proves each interval on the inputs' chains (R4, R5)."
+    "A derivative with its inputs at hand also proves each interval on the inputs' chains (R4, R5, R10)."
 )
 
 

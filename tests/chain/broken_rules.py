@@ -713,8 +713,30 @@ def an_input_was_reset_under_its_reader() -> Broken:
     source.chain.reset(first)
     source.append(add_data((10, 39), prev=9))
     bad = execute(taken("a", third, source.head, 29, 39), watermark=2)
-    good = execute(taken("a", third, None, 29), watermark=2)
-    return Broken(history, bad, good, (f"{third} is not on its chain", source.head))
+    return Broken(history, bad, set_transform("b"), (f"{third} is not on its chain", source.head))
+
+
+@breaks("R4")
+def an_input_that_was_reset_is_not_read_on() -> Broken:
+    source, history = read_input()
+    first, _, third = blocks_of(source)
+    history.append(execute(taken("a", None, third, None, 29), watermark=1))
+    source.chain.reset(first)
+    bad = execute(taken("a", third, None, 29), watermark=2)
+    return Broken(history, bad, set_transform("b"), (f"{third} is not on its chain", dataset_id("a")))
+
+
+@breaks("R4")
+def one_of_two_idle_inputs_was_reset() -> Broken:
+    source, other = root(add_data((0, 9)), label="a"), root(add_data((0, 4)), label="b")
+    history = derivative("a", "b", inputs={dataset_id(n): s.chain for n, s in (("a", source), ("b", other))})
+    first, second = source.head, other.head
+    history.append(execute(taken("a", None, first, None, 9), taken("b", None, second, None, 4), watermark=1))
+    other.chain.reset(other.chain.block(second).prev_block_hash)
+    source.append(add_data((10, 19), prev=9))
+    step = taken("a", first, source.head, 9, 19)
+    bad = execute(step, taken("b", second, None, 4), watermark=2)
+    return Broken(history, bad, set_transform("a"), (f"{second} is not on its chain", dataset_id("b")))
 
 
 @breaks("R5")
@@ -774,6 +796,17 @@ def a_new_input_goes_on_from_an_offset() -> Broken:
     return Broken(history, bad, good, (dataset_id("b"), 9, None))
 
 
+@breaks("R7")
+def an_input_that_was_dropped_goes_on_where_it_was() -> Broken:
+    both = execute(taken("a", None, "a1", None, 9), taken("b", None, "b1", None, 4), watermark=1)
+    without = execute(taken("a", "a1", "a2", 9, 19), watermark=2)
+    history = derivative("a", "b", events=(both, set_transform("a"), without, set_transform("a", "b")))
+    idle = taken("a", "a2", None, 19)
+    bad = execute(idle, taken("b", "b1", "b2", 4, 8), watermark=3)
+    good = execute(idle, taken("b", None, "b2", None, 8), watermark=3)
+    return Broken(history, bad, good, (dataset_id("b"), digest("b1"), 4, None))
+
+
 @breaks("R8")
 def a_watermark_loses_the_source_state() -> Broken:
     history = root(add_data((0, 9), watermark=10, state="s1"))
@@ -787,3 +820,84 @@ def a_watermark_loses_the_checkpoint() -> Broken:
     history = root(add_data((0, 9), watermark=10, leaves="c1"))
     same = {"prev": 9, "watermark": 11, "was": "c1"}
     return Broken(history, add_data(**same), add_data(leaves="c1", **same), (digest("c1"),))
+
+
+@breaks("R9")
+def the_first_step_writes_records_of_no_input() -> Broken:
+    bad = execute(taken("a"), data=(0, 9), leaves="c1")
+    good = execute(taken("a", None, "a1", None, 9), data=(0, 9), leaves="c1")
+    return Broken(derivative("a"), bad, good, ("up to offset 9", "no block of any input"))
+
+
+@breaks("R9")
+def the_first_step_is_a_part_that_nothing_ends() -> Broken:
+    good = execute(taken("a", None, "a1", None, 9), data=(0, 9))
+    return Broken(derivative("a"), execute(taken("a"), data=(0, 9)), good, ("up to offset 9", "does not end"))
+
+
+def rebuilt(*more: Event) -> History:
+    """A derivative of ten records over one input, with a checkpoint."""
+    first = execute(taken("a", None, "a1", None, 9), data=(0, 9), watermark=1, leaves="c1")
+    return derivative("a", events=(first, *more))
+
+
+def over_nothing(leaves: str, *, watermark: float = 1, **inputs: Any) -> Event:
+    """Ten more records over an input that did not move unless `inputs` say so."""
+    step = taken("a", **({"prev_block": "a1", "prev_offset": 9} | inputs))
+    return execute(step, data=(10, 19), prev=9, watermark=watermark, was="c1", leaves=leaves)
+
+
+@breaks("R9")
+def records_are_written_though_no_input_moved() -> Broken:
+    bad, good = over_nothing("c2"), over_nothing("c2", new_block="a2", new_offset=19)
+    return Broken(rebuilt(), bad, good, ("up to offset 19", "no input moved"))
+
+
+@breaks("R9")
+def a_rebuild_is_done_twice() -> Broken:
+    history = rebuilt(set_transform("a"), over_nothing("c2"))
+    more = {"data": (20, 29), "prev": 19, "watermark": 1, "was": "c2", "leaves": "c3"}
+    bad = execute(taken("a", "a1", None, 9), **more)
+    good = execute(taken("a", "a1", "a2", 9, 19), **more)
+    return Broken(history, bad, good, ("up to offset 29", "no input moved"))
+
+
+@breaks("R9")
+def a_later_commit_is_a_part_that_nothing_ends() -> Broken:
+    good = over_nothing("c1", new_block="a2", new_offset=19)
+    return Broken(rebuilt(), over_nothing("c1"), good, ("up to offset 19", "does not end"))
+
+
+def commit_of_three() -> tuple[History, list[Any]]:
+    """An input whose second commit has three parts, and the blocks of that commit."""
+    source = root(add_data((0, 9)), label="a")
+    blocks = []
+    for part in (1, 2, 3):
+        last = 9 + 10 * part
+        record = {"trueline/commit": {"part": part, "parts": 3}}
+        source.append(add_data((last - 9, last), prev=last - 10, extra=record))
+        blocks.append(source.head)
+    return source, blocks
+
+
+@breaks("R10")
+def an_input_is_taken_up_to_the_middle_of_a_commit() -> Broken:
+    source, (_, second, third) = commit_of_three()
+    history = derivative("a", inputs={dataset_id("a"): source.chain})
+    bad = execute(taken("a", None, second, None, 29), watermark=1)
+    good = execute(taken("a", None, third, None, 39), watermark=1)
+    return Broken(history, bad, good, (second, "does not end a commit", dataset_id("a")))
+
+
+@breaks("R10")
+def a_derived_input_is_taken_up_to_a_part() -> Broken:
+    part = execute(taken("r"), data=(0, 9))
+    end = execute(taken("r", None, "r1", None, 4), data=(10, 19), prev=9, leaves="c1")
+    source = derivative("r", label="a")
+    first = source.block(part)
+    second = source.block(end, prevBlockHash=str(first.hash), sequenceNumber=first.sequence_number + 1)
+    source.chain.append(first, second)
+    history = derivative("a", inputs={dataset_id("a"): source.chain})
+    bad = execute(taken("a", None, first.hash, None, 9), watermark=1)
+    good = execute(taken("a", None, second.hash, None, 19), watermark=1)
+    return Broken(history, bad, good, (first.hash, "does not end a commit", dataset_id("a")))

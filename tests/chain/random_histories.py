@@ -47,7 +47,7 @@ class Model:
     push: dict[str, str] = field(default_factory=dict)
     inputs: list[tuple[object, Model]] = field(default_factory=list)
     taken: dict[object, tuple[str | None, int | None]] = field(default_factory=dict)
-    stepped: bool = False
+    redefined: bool = True
     counter: int = 0
     events: list[dict[str, Any]] = field(default_factory=list)
     positions: list[tuple[str, int | None]] = field(default_factory=list)
@@ -125,6 +125,7 @@ class Model:
 
     def transform(self) -> dict[str, Any]:
         """Another query, or the same inputs in another order."""
+        self.redefined = True
         self.random.shuffle(self.inputs)
         return set_transform(
             *(label for label, _ in self.inputs), transform=sql({"query": self.label("select")})
@@ -157,7 +158,12 @@ class Model:
                     entry["newOffset"] = offset
                 self.taken[label] = (block, offset)
             taken.append(entry)
-        made, moved = self._carried("ExecuteTransform")
+        rebuilds = self.redefined and any(block is not None for block, _ in self.taken.values())
+        made, moved = self._carried("ExecuteTransform", rows=advanced or rebuilds)
+        if "newData" in made and not advanced:
+            self.checkpoint = self.label("checkpoint")
+            made["newCheckpoint"] = checkpoint(self.checkpoint)
+        self.redefined = False
         if not moved and not (advanced and (self.checkpoint or self.watermark is not None)):
             self.checkpoint = self.label("checkpoint")
             made["newCheckpoint"] = checkpoint(self.checkpoint)
@@ -169,15 +175,15 @@ class Model:
         blocks = [block for block, _ in source.positions]
         return source.positions[blocks.index(after) + 1 if after is not None else 0 :]
 
-    def _carried(self, kind: str) -> tuple[dict[str, Any], bool]:
-        """What every data event carries, with some of it moved on."""
+    def _carried(self, kind: str, *, rows: bool = True) -> tuple[dict[str, Any], bool]:
+        """What every data event carries, with some of it moved on; `rows`: it may have records."""
         made: dict[str, Any] = {"kind": kind}
         moved = False
         if self.prev is not None:
             made["prevOffset"] = self.prev
         if self.checkpoint is not None:
             made["prevCheckpoint"] = digest(self.checkpoint)
-        if self.columns is not None and self.random.random() < 0.6:
+        if rows and self.columns is not None and self.random.random() < 0.6:
             start = 0 if self.prev is None else self.prev + 1
             end = start + self.random.choice([0, 1, 9, 1 << 40])
             made["newData"], self.prev, moved = data_slice(start, end), end, True

@@ -189,6 +189,7 @@ def test_what_is_planned_after_any_valid_history_is_accepted(seed, length, input
 
 def plan_step(model: Model) -> None:
     chain = model.history.chain
+    model.inputs[0][1].advance()  # records need an input that moved (R9)
     heads = {dataset_id(label): source.history.chain.position for label, source in model.inputs}
     start = chain.tail().next_offset
     event = next_execute_transform(chain.tail(), heads, new_data=rows(start, start))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.chain.broken_rules import INFO, STORIES, Story, blocks_of, read_input
@@ -23,10 +25,14 @@ from tests.chain.histories import (
 )
 from tests.contracts.register import contracts
 from trueline.chain import Block, Chain, Folder, MemoryStore
+from trueline.chain.head_state import follow, next_inputs
+from trueline.chain.verify import verify_blocks
 from trueline.errors import ChainError, HashMismatch, InputError, RefCASFailed
 from trueline.identity.multihash import Multihash
 
-STRICTER = {f"chain:{name}" for name in ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "H3", "S7")}
+STRICTER = {
+    f"chain:{name}" for name in ("R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "H3", "S7")
+}
 HELD_BELOW = {"chain:C7", "chain:C8", "chain:C9"}
 
 
@@ -361,7 +367,7 @@ def test_inputs_follow_the_transform_in_force_not_the_last_step():
 def test_without_the_chains_of_its_inputs_a_step_is_accepted_and_says_what_was_not_checked():
     step = execute(taken("a", None, "anywhere", None, 7), watermark=1)
     done = derivative("a").append(step)
-    assert done.not_checked == ("chain:R4", "chain:R5")
+    assert done.not_checked == ("chain:R4", "chain:R5", "chain:R10")
     assert done.findings == ()
     assert derivative("a").append(INFO).not_checked == ()
 
@@ -382,7 +388,7 @@ def test_one_input_that_is_not_at_hand_is_told_and_the_other_still_checked():
     bad = execute(taken("a", None, first, None, 4), other, watermark=1)
     history.refuses(history.block(bad), "chain:R5", holds=(4, 9))
     done = history.append(execute(taken("a", None, first, None, 9), other, watermark=1))
-    assert done.not_checked == ("chain:R4", "chain:R5")
+    assert done.not_checked == ("chain:R4", "chain:R5", "chain:R10")
 
 
 @pytest.mark.contract("chain:R4")
@@ -402,6 +408,107 @@ def test_a_hash_of_another_function_names_no_block_although_its_digest_is_one():
     assert source.chain.sequence_of(other) is None
     bad = execute(taken("a", None, other, None, 9), watermark=1)
     history.refuses(history.block(bad), "chain:R4", holds=(other,))
+
+
+# --- parts of a commit of a derivative ---------------------------------------
+
+
+def following(history: History, *events: dict[str, Any]) -> list[Block]:
+    """Blocks that continue a history, one after the other."""
+    blocks: list[Block] = []
+    for made in events:
+        more = {"prevBlockHash": str(blocks[-1].hash)} if blocks else {}
+        number = history.chain.tail().sequence_number + 1 + len(blocks)
+        blocks.append(history.block(made, sequenceNumber=number, systemTime=moment(50), **more))
+    return blocks
+
+
+def part(first: int, *, watermark: float | None = None) -> dict[str, Any]:
+    """Ten records of a commit over input a that goes on; c1 is the checkpoint before it."""
+    return execute(
+        taken("a", "a1", None, 9),
+        data=(first, first + 9),
+        prev=first - 1,
+        was="c1",
+        leaves="c1",
+        watermark=watermark,
+    )
+
+
+def end(first: int, **inputs: Any) -> dict[str, Any]:
+    step = taken("a", **({"prev_block": "a1", "prev_offset": 9} | inputs))
+    return execute(step, data=(first, first + 9), prev=first - 1, was="c1", leaves="c2")
+
+
+def ten_records() -> History:
+    first = execute(taken("a", None, "a1", None, 9), data=(0, 9), leaves="c1")
+    return derivative("a", events=(first,))
+
+
+@pytest.mark.contract("chain:R9")
+@pytest.mark.parametrize("redefined", [False, True], ids=["inputs moved", "a rebuild"])
+def test_a_commit_of_parts_is_accepted_where_it_ends_and_known_alike_at_every_block(redefined):
+    history = ten_records()
+    moved = {} if redefined else {"new_block": "a2", "new_offset": 19}
+    again = (set_transform("a"),) if redefined else ()
+    blocks = following(history, *again, part(10), part(20), end(30, **moved))
+    done = history.chain.append(*blocks)
+    assert done.findings == ()
+    assert verify_blocks(history.chain).findings == ()
+    ends = [history.chain.entry(block.hash).is_end for block in blocks]
+    assert ends == [True] * len(again) + [False, False, True]
+    tail, fresh = None, Chain(history.store)
+    for name, block in reversed(list(fresh.walk())):
+        tail = follow(tail, block)
+        assert fresh.tail_at(name) == tail
+
+
+@pytest.mark.contract("chain:R9")
+def test_parts_are_ended_by_the_move_of_the_head_that_brings_them():
+    history = ten_records()
+    blocks = following(history, part(10), part(20))
+    with pytest.raises(ChainError) as caught:
+        history.chain.append(*blocks)
+    assert (caught.value.rule, caught.value.code) == ("chain:R9", "InvalidEvent")
+    assert str(blocks[-1].hash) in caught.value.problem
+    done = history.chain.append(*blocks, strict=False)
+    assert [finding.rule for finding in done.findings] == ["chain:R9"]
+    assert [(name, found.rule) for name, found in verify_blocks(history.chain).findings] == [
+        (done.head, "chain:R9")
+    ]
+
+
+@pytest.mark.contract("chain:R9")
+def test_nothing_but_a_transform_comes_between_the_parts_of_a_commit():
+    history = ten_records()
+    blocks = following(history, part(10), INFO, end(20, new_block="a2", new_offset=19))
+    with pytest.raises(ChainError) as caught:
+        history.chain.append(*blocks)
+    assert caught.value.rule == "chain:R9"
+    assert "SetInfo" in caught.value.problem
+    assert len(history.chain.append(*blocks, strict=False).findings) == 1
+
+
+@pytest.mark.contract("chain:R9")
+def test_a_part_of_a_commit_does_not_move_the_watermark():
+    history = ten_records()
+    ended = execute(taken("a", "a1", "a2", 9, 19), data=(20, 29), prev=19, was="c1", leaves="c2", watermark=5)
+    with pytest.raises(ChainError) as caught:
+        history.chain.append(*following(history, part(10, watermark=5), ended))
+    assert caught.value.rule == "chain:R9"
+    assert moment(5) in caught.value.problem
+    assert history.chain.append(*following(history, part(10), ended)).findings == ()
+
+
+@pytest.mark.contract("chain:R7", "chain:R9")
+def test_an_input_that_was_dropped_begins_anew_and_one_that_only_left_the_definition_goes_on():
+    both = execute(taken("a", None, "a1", None, 9), taken("b", None, "b1", None, 4), watermark=1)
+    history = derivative("a", "b", events=(both, set_transform("a"), set_transform("a", "b")))
+    assert [taken.last_offset for taken in next_inputs(history.chain.tail(), {})] == [9, 4]
+    history.append(set_transform("a"))
+    history.append(execute(taken("a", "a1", "a2", 9, 19), watermark=2))
+    history.append(set_transform("a", "b"))
+    assert [taken.last_offset for taken in next_inputs(history.chain.tail(), {})] == [19, None]
 
 
 # --- commits of several blocks ------------------------------------------------

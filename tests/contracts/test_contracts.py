@@ -13,7 +13,7 @@ from trueline.console import CapturedConsole
 
 
 def test_ids_are_unique_and_belong_to_a_known_area():
-    assert len(contracts()) == 375
+    assert len(contracts()) == 377
     assert {c.area for c in contracts().values()} == set(AREAS)
 
 

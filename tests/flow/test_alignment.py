@@ -258,6 +258,26 @@ def test_a_release_that_no_read_waits_for_is_passed_on():
     assert "nothing is read with it" in point.explain()
 
 
+@pytest.mark.contract("align:A12", "align:A17")
+@pytest.mark.parametrize("tagged", [False, True], ids=["found", "named"])
+def test_a_point_that_is_only_released_is_warned_about_until_something_is_read_with_it(tagged):
+    def make(read):
+        flow, p = place()
+        point = p.local_align_point("acks")
+        s = p.source("s").aligned_at(point) if tagged else p.source("s")
+        p.sink("a", s.release_aligned(point))
+        p.sink("b", s.map(abs).release_aligned(point))
+        if read:
+            p.sink("c", s.count().snapshot_aligned(p.tick(), point, WHY).all_ticks())
+        return flow
+
+    with console.use(console.CapturedConsole()) as seen:
+        make(read=False).compile()
+    assert [(item.code, "'acks'" in item.problem) for item in seen.items] == [("only releases", True)]
+    assert ".snapshot_aligned" in seen.items[0].problem
+    assert codes(make(read=True)) == []
+
+
 @pytest.mark.contract("align:A11", "align:A17")
 def test_a_point_that_nothing_uses_is_warned_about():
     flow, p = place()

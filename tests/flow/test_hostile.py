@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -253,3 +255,55 @@ def test_a_flow_interrupted_in_the_middle_is_not_run_on():
         live.send("in", 1, 2, 3, 4)
     with pytest.raises(FlowError, match="has failed before"):
         live.send("in", 1)
+
+
+# --- asynchronous functions -------------------------------------------------------------
+
+
+async def later(*given):
+    return given
+
+
+async def several(*given):
+    yield given
+
+
+class Later:
+    async def __call__(self, *given):
+        return given
+
+
+ASYNCHRONOUS = {
+    "a coroutine": later,
+    "a generator": several,
+    "a partial": partial(later, 1),
+    "an object": Later(),
+}
+
+
+@pytest.mark.parametrize("fn", ASYNCHRONOUS.values(), ids=ASYNCHRONOUS)
+def test_an_asynchronous_body_of_a_simulation_is_refused_by_name(fn):
+    with pytest.raises(
+        InputError, match=r"simulate at .* is given (later|several|Later), which is asynchron"
+    ) as error:
+        batches().simulate(fn)
+    assert "without async" in error.value.remedy
+
+
+@pytest.mark.parametrize("fn", ASYNCHRONOUS.values(), ids=ASYNCHRONOUS)
+@pytest.mark.parametrize("where", ["map", "filter", "fold", "init", "merge", "demux", "state"])
+def test_an_asynchronous_function_of_an_operator_is_refused_by_name(fn, where):
+    flow = Flow("asynchronous")
+    p, many = flow.process("p"), flow.cluster("many", 2)
+    s = p.source("s")
+    give = {
+        "map": lambda: s.map(fn),
+        "filter": lambda: s.filter(fn),
+        "fold": lambda: s.fold(0, fn),
+        "init": lambda: s.fold(fn, lambda a, b: a + b),
+        "merge": lambda: s.fold_commutative(0, lambda a, b: a + b, fn),
+        "demux": lambda: s.demux(many, fn),
+        "state": lambda: p.tick().state(fn),
+    }[where]
+    with pytest.raises(InputError, match=r" is given (later|several|Later), which is asynchronous"):
+        give()

@@ -9,7 +9,7 @@ import pytest
 from tests.run.manual import Told
 from tests.run.sequential import random_feed, random_run, sequential
 from trueline.errors import InputError, RunFailed
-from trueline.run import ERASED, Inline, Run, Step
+from trueline.run import ERASED, Inline, NotWoken, Run, Step
 from trueline.run.coordinator import Coordinator
 from trueline.run.inbox import Gate
 
@@ -236,6 +236,48 @@ def test_a_step_that_is_not_ready_is_looked_past_until_it_is_woken_and_nobody_po
     assert run.execute({"a": 1, "b": 2, "c": 3}) == {"a": 1, "b": 2, "c": 3}
     assert ahead == ["a", "b", "c"]
     assert 2 <= len(asked) < 30
+
+
+@pytest.mark.contract("run:F30")
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_step_that_becomes_ready_without_being_woken_is_begun_with_a_warning_that_names_it(workers):
+    asked = iter([False, False])
+
+    def ready():
+        return next(asked, True)
+
+    run = Run([Step(map=lambda key, value: value + 1, ready=ready, name="licensed")], workers=workers)
+    run._coordinator.patience = 0.001
+    with pytest.warns(NotWoken, match=r"'licensed'.*run\.wake\(\)"):
+        found = run.execute({"a": 1})
+    assert found == {"a": 2}
+
+
+@pytest.mark.contract("run:F30")
+def test_a_step_that_is_woken_in_time_is_not_warned_about(recwarn):
+    ready = threading.Event()
+    waits = Step(map=lambda key, value: value + 1, ready=ready.is_set, name="licensed")
+    run = Run([waits])
+    run.feed("a", 1)
+    ready.set()
+    run.wake()
+    assert run.close() == {"a": 2}
+    assert [warning.message for warning in recwarn] == []
+
+
+@pytest.mark.contract("run:F30")
+def test_a_step_whose_ready_raises_while_nothing_else_goes_on_fails_the_run():
+    asked = iter([False])
+
+    def ready():
+        if next(asked, True):
+            raise LookupError("no licence")
+        return False
+
+    run = Run([Step(map=lambda key, value: value, ready=ready, name="licensed", on_error="skip_step")])
+    run._coordinator.patience = 0.001
+    assert run.execute({"a": 1}) == {"a": 1}
+    assert [type(failure.cause) for failure in run.failures] == [LookupError]
 
 
 def test_what_is_refused_takes_no_room():

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import pytest
 
-from tests.run.manual import Manual, left_first
+from tests.run.manual import Manual, Told, left_first
 from trueline.run import Step
 from trueline.run.coordinator import Coordinator
 
-CHANGES = [Step(map=lambda key, value: {"A": "B"}.get(value, value), name="Step 0")]
-CHANGES.append(Step(map=lambda key, value: {"B": "C"}.get(value, value), name="Step 1"))
+NEXT = ({"A": "B"}, {"B": "C"})
 
 
-@pytest.fixture
-def pictured():
+def step(kind, index):
+    """A step that makes the next letter, defined in one of the three ways."""
+
+    def letter(value):
+        return NEXT[index].get(value, value)
+
+    ways = {
+        "map": lambda key, value: letter(value),
+        "flat_map": lambda key, value: [(key, letter(value))],
+        "process": lambda items: [(key, key, letter(value)) for key, value in items],
+    }
+    return Step(**{kind: ways[kind]}, name=f"Step {index}")
+
+
+@pytest.fixture(params=["map", "flat_map", "process"])
+def pictured(request):
     """Two steps, of which one has counted to 4 and the other to 1, and one worker."""
+    changes = [step(request.param, index) for index in (0, 1)]
 
-    def make(workers):
-        coordinator = Coordinator(CHANGES, Manual(left_first, workers))
-        coordinator.executor.start(CHANGES, coordinator.inbox.post)
+    def make(workers, **more):
+        coordinator = Coordinator(changes, Manual(left_first, workers), **more)
+        coordinator.executor.start(changes, coordinator.inbox.post)
         coordinator.states[0].generation, coordinator.states[1].generation = 4, 1
         coordinator.inbox.feed({"k": "A"})
         coordinator.inbox.close()
@@ -36,7 +50,8 @@ def picture(coordinator):
         incoming = {key: (value, gens) for key, (gens, value) in {**line.waiting, **line.pending}.items()}
         bits = ("F" if line.inputs_final else "-") + ("F" if line.outputs_final else "-")
         state = {key: value for key, (_, value) in line.accepted.items()}
-        drawn.append((incoming, state, dict(line.changed), line.generation + 1, bits))
+        made = {key: made for writes in line.contributions.by_source.values() for key, made in writes.items()}
+        drawn.append((incoming, state, {**line.changed, **made}, line.generation + 1, bits))
     return drawn
 
 
@@ -70,6 +85,16 @@ def test_one_worker_goes_through_the_pictures(pictured):
     assert run._advance()
     assert [bits for *_, bits in picture(run)] == ["FF", "FF"]
     assert [following for *_, following, _ in picture(run)] == [6, 3]
+
+
+@pytest.mark.contract("run:F9")
+def test_observers_are_given_the_tuples_of_the_pictures(pictured):
+    told = Told()
+    run = pictured(workers=1, observers=[told])
+    while not run._advance():
+        run._receive()
+    changed = [(event.step, event.gens) for event in told.events if event.what == "changed"]
+    assert changed == [(0, (5, 0)), (1, (5, 2))]
 
 
 def test_two_workers_go_another_way_to_the_same_end(pictured):

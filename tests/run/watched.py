@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.run.manual import Told
 from trueline.run import Step
 from trueline.run.attempt import Attempt
 from trueline.run.coordinator import Coordinator
@@ -15,7 +16,9 @@ class Watched(Coordinator):
     """Checks each move; the contract that is broken stands in the message."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+        told = Told()
+        super().__init__(*given, **named | {"observers": (*named.get("observers", ()), told)})
+        self.told, self.sent = told, set[int]()
         self.producer = -1
         self.bits: list[str] = []
         self.emitted: dict[tuple[int, Any], tuple[int, ...]] = {}
@@ -40,6 +43,7 @@ class Watched(Coordinator):
                 if producer < 0:
                     assert key in self.fed, "F2"
                     continue
+                self.sent.add(gens[producer])
                 assert gens[producer] > 0, "F1"
                 assert not any(gens[producer + 1 :]), "F1"
                 last = self.emitted.get((producer, key))
@@ -51,6 +55,20 @@ class Watched(Coordinator):
             self.producer = outer
 
         return watched
+
+    def _mapped(self, state: StepState, *more: Any) -> None:
+        self._one_stamp(state, super()._mapped, *more)
+
+    def _wrote(self, state: StepState, *more: Any) -> None:
+        self._one_stamp(state, super()._wrote, *more)
+
+    def _one_stamp(self, state: StepState, done: Callable[..., None], *more: Any) -> None:
+        """What a batch sends and what observers are given of it have one generation."""
+        self.told.events.clear()
+        self.sent.clear()
+        done(state, *more)
+        changed = [event for event in self.told.events if event.what == "changed"]
+        assert len({event.gens[state.index] for event in changed} | self.sent) <= 1, "F9"
 
     def _deliver(self, line: StepState, deliver: Callable[..., Any]) -> Callable[..., Any]:
         def watched(entries: dict[Any, Any]) -> Any:

@@ -221,15 +221,29 @@ class ValuesDependOnColumns(Honest):
 @breaks("K5.inactive")
 class GettersForAll(Honest):
     class Cursor(SimpleCursor):
+        alone = False
+
         def getter(self, column, type=None):  # noqa: A002 (the protocol's name)
-            return super().getter(column, type) if self.is_active(column) else lambda: None
+            return super().getter(column, type) if self.is_active(column) or not self.alone else lambda: None
+
+    def cursor(self, columns=None, seed=None):
+        found = super().cursor(columns, seed)
+        found.alone = True
+        return found
 
 
 @breaks("K5.wrong_type")
 class WidensTypes(Honest):
     class Cursor(SimpleCursor):
         def getter(self, column, type=None):  # noqa: A002 (the protocol's name)
-            return super().getter(column)
+            return super().getter(column, None if type in (t.int32, t.int64, t.float32, t.float64) else type)
+
+
+@breaks("K5.other_types")
+class ConvertsSmallNumbersDecimalsAndDates(Honest):
+    class Cursor(SimpleCursor):
+        def getter(self, column, type=None):  # noqa: A002 (the protocol's name)
+            return super().getter(column, None if type in (t.int16, t.decimal(9, 2), t.date) else type)
 
 
 @breaks("K5.active")
@@ -490,6 +504,32 @@ class SetsDropTheSeed(Honest):
         return super().cursor_set(columns, n)
 
 
+@breaks("K10.seeded_values")
+class SeededSetsMixValues(Honest):
+    """The members of a shuffled set compute from the row's place, not from the row."""
+
+    def dealt(self, columns, seed, member, members):
+        for place, (batch, who, values) in enumerate(super().dealt(columns, seed, member, members)):
+            wrong = [place if c.index == 0 else value for c, value in zip(columns, values, strict=True)]
+            yield batch, who, values if seed is None else wrong
+
+
+@breaks("K10.inactive")
+class MembersWithGettersForAll(Honest):
+    class Cursor(SimpleCursor):
+        member = False
+
+        def getter(self, column, type=None):  # noqa: A002 (the protocol's name)
+            if self.member and not self.is_active(column):
+                return lambda: None
+            return super().getter(column, type)
+
+    def cursor_set(self, columns=None, n=0, seed=None):
+        found = super().cursor_set(columns, n, seed)
+        found[-1].member = True
+        return found
+
+
 @breaks("K10.agreed")
 class MembersDisagree(Honest):
     class Cursor(SimpleCursor):
@@ -554,6 +594,19 @@ class NumbersForIds(Honest):
 class IdsTwice(Honest):
     def who(self, n):
         return RowId(n // 2)
+
+
+@breaks("K12.getter")
+class TheFirstIdForAll(Honest):
+    class Cursor(SimpleCursor):
+        def id_getter(self):
+            seen = []
+
+            def first():
+                seen.append(self.id)
+                return seen[0]
+
+            return first
 
 
 @breaks("K12.same_row")

@@ -101,6 +101,7 @@ OPERATORS: dict[str, Operator] = {
     "rename": Operator(lambda v: v.rename(number="n")),
     "with_columns": Operator(lambda v: v.with_columns(y="n * 2 + :a", name="upper(name)", a=1)),
     "with_row_id": Operator(lambda v: v.with_row_id("id")),
+    "annotate": Operator(lambda v: v.annotate(0, {"test/unit": "m"})),
     "filter": Operator(lambda v: v.filter("n % 3 > 0 or x > :a", a=2)),
     "filter nothing": Operator(lambda v: v.filter("n < -100")),
     "limit": Operator(lambda v: v.limit(17)),

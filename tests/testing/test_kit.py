@@ -108,7 +108,7 @@ def test_all_that_is_broken_can_be_had_at_once():
 
 
 def test_checks_are_chosen_by_name_or_number():
-    assert check(Honest(), only=["K12"]).held == ["K12.ids", "K12.unique", "K12.same_row"]
+    assert check(Honest(), only=["K12"]).held == ["K12.ids", "K12.unique", "K12.getter", "K12.same_row"]
     assert check(Honest(), only=["K7.sticky", "K4"]).held == ["K4.true", "K4.stable", "K7.sticky"]
     assert "K7.sticky" not in check(Honest(), without=["K7"]).held
     with pytest.raises(InputError, match="no check 'K99'"):

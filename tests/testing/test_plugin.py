@@ -38,7 +38,7 @@ def project(pytester):
 def test_a_test_runs_once_for_each_check_and_skips_what_does_not_apply(project):
     project.makepyfile(VIEW + "\n    def test_squares(kit_check): kit_check(Squares())")
     done = project.runpytest_inprocess("-rs")
-    skipped = 6  # it cannot be shuffled (2), has no vectors (2), no second member, and nothing to change
+    skipped = 7  # it cannot be shuffled (3), has no vectors (2), no second member, and nothing to change
     done.assert_outcomes(passed=len(checks("view")) - skipped, skipped=skipped)
     done.stdout.fnmatch_lines(["*the set has one member*"])
 

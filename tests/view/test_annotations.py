@@ -17,12 +17,15 @@ from hypothesis import strategies as st
 
 import trueline as tl
 import trueline.view.annotations as an
+from tests.testing.registry import OPERATORS, PLAIN
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
 from trueline.kernel.values import VectorValue
+from trueline.testing.generate import mixed
 from trueline.view.annotations import NONE, Annotation, Annotations, about
 from trueline.view.cursor.row import Cursor, Row
+from trueline.view.plan.sources import Memory
 from trueline.view.schema import Field, Schema
 
 ACCESSORS = [
@@ -67,7 +70,7 @@ class Described:
         raise RuntimeError("nobody may look")
 
     schema = position = batch = id = property(_refused)
-    is_active = getter = move_next = close = __enter__ = __exit__ = _refused
+    is_active = getter = id_getter = move_next = close = __enter__ = __exit__ = _refused
 
 
 def test_whether_something_is_a_row_is_seen_without_asking_it_for_a_value():
@@ -144,13 +147,105 @@ def test_annotations_are_the_same_each_time_and_part_of_what_a_column_is():
     assert Field("x", t.vector(t.int8, 2), row) != Field("x", t.vector(t.int8, 2))
 
 
+@pytest.mark.contract("view:C24")
+def test_nobody_can_change_what_is_known_of_columns():
+    one, other = tl.View.from_rows([{"x": 1}]), tl.View.range(1)
+    for about_it in (NONE, about(is_normalised=True), one.schema["x"].annotations):
+        with pytest.raises(TypeError):
+            about_it.found["unit"] = Annotation(t.text, "CHF")
+        with pytest.raises(AttributeError):
+            about_it.found.clear()
+        with pytest.raises(AttributeError):
+            about_it.found = {}
+    assert len(other.schema["n"].annotations) == len(NONE) == 0
+    again = pickle.loads(pickle.dumps(about(is_normalised=True)))
+    assert again == about(is_normalised=True)
+    with pytest.raises(TypeError):
+        again.found["unit"] = Annotation(t.text, "CHF")
+
+
+UNIT = {"shop/unit": "CHF"}
+
+
+@pytest.mark.contract("view:C18", "view:C24")
+def test_a_view_can_say_more_of_a_column_and_less_and_nothing_else_changes():
+    view = tl.View.from_arrow(PLAIN).with_columns(n="n + 1")
+    more = view.annotate("x", UNIT, is_normalised=True)
+    assert more.schema["x"].annotations == {**UNIT, "is_normalised": True}
+    assert "shop/unit" not in view.schema["x"].annotations
+    assert more.to_arrow().equals(view.to_arrow())
+    assert [column.is_hidden for column in more.schema] == [column.is_hidden for column in view.schema]
+    assert more.origin("x") == view.origin("x")
+    less = more.annotate("x", {"shop/unit": None})
+    assert less.schema["x"].annotations == {"is_normalised": True}
+    assert "with annotations of x" in more.explain("x")
+    place = next(column.index for column in view.schema if column.is_hidden)
+    assert view.annotate(place, UNIT).schema[place].annotations == UNIT
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("CHF", t.text),
+        (True, t.boolean),
+        (3, t.int64),
+        (2.5, t.float64),
+        (b"x", t.binary),
+        (["a", "b"], t.vector(t.text, 2)),
+        (Annotation(t.int8, 3), t.int8),
+    ],
+)
+def test_the_type_of_an_annotation_is_that_of_its_value(value, kind):
+    found = tl.View.range(1).annotate("n", {"shop/x": value}).schema["n"].annotations.found["shop/x"]
+    assert found.type == kind
+
+
+@pytest.mark.parametrize(
+    ("kinds", "told"),
+    [
+        ({"slot_names": ["a"]}, "slot_names of 'n'.*does not fit a column of type int64"),
+        ({"category_values": ["a", "b"]}, "does not fit"),
+        ({"score_kind": 3}, "does not fit"),
+        ({"shop/x": object()}, "whose type is not known"),
+        ({"slot_names": 3}, "whose type is not known"),
+        ({"": "x"}, "named ''"),
+    ],
+)
+def test_what_readers_would_pass_over_is_refused(kinds, told):
+    with pytest.raises(InputError, match=told):
+        tl.View.range(1).annotate("n", kinds)
+
+
+def test_annotations_that_fit_are_found_by_their_readers():
+    schema = pa.schema([t.field("c", t.category(2)), t.field("v", t.vector(t.float64, 2))])
+    view = tl.View.from_arrow(schema.empty_table())
+    view = view.annotate("c", category_values=["no", "yes"]).annotate("v", slot_names=["a", "b"])
+    assert an.category_values(view.schema["c"]) == ("no", "yes")
+    assert an.slot_names(view.schema["v"]) == ("a", "b")
+
+
+@pytest.mark.contract("view:C23")
+@pytest.mark.parametrize("name", list(OPERATORS))
+def test_annotations_are_kept_wherever_a_column_is_the_same(name):
+    """`origin` says which column of the source a column is: it says the same of itself as that one."""
+    source = mixed()
+    for column in source.schema:
+        source = source.annotate(column.index, {"test/of": f"{column.index} {column.name}"})
+    source = tl.View(Memory(source.to_arrow()))
+    made = OPERATORS[name].make(source)
+    same = [(column, made.origin(column)) for column in made.schema]
+    for column, origin in same:
+        if origin is not None and origin.source == source.node.title:
+            assert column.annotations.get("test/of") == source.schema[origin.index].annotations["test/of"]
+
+
 @pytest.mark.contract("view:C23")
 def test_a_new_column_has_no_annotations_and_the_others_keep_theirs():
     annotated = Schema([Field("v", t.vector(t.float32, 1), about(slot_names=["a"]))]).to_arrow()
     view = tl.View.from_arrow(pa.table([pa.nulls(1, annotated.field(0).type)], schema=annotated))
     more = view.with_columns(w="v", n="size(v)")
     assert an.slot_names(more.schema["v"]) == ("a",)
-    assert len(more.schema["w"].annotations) == 0
+    assert an.slot_names(more.schema["w"]) == ("a",), "it is the very column"
     assert len(more.schema["n"].annotations) == 0
     assert an.slot_names(view.rename(w="v").schema["w"]) == ("a",)
     assert an.slot_names(view.filter("v is null").schema["v"]) == ("a",)

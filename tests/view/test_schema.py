@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+from contextlib import suppress
 from dataclasses import FrozenInstanceError
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.view.watched import Watched, numbers
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.view.annotations import about
@@ -199,3 +201,67 @@ def test_what_is_wrong_with_a_field_is_said():
     with pytest.raises(InputError) as caught:
         Field("", t.int64)
     assert caught.value.code == "BadName"
+
+
+SOURCES = {
+    "rows": lambda folder: tl.View.from_arrow(pa.table({"x": [1]})),
+    "numbers": lambda folder: tl.View.range(3),
+    "csv": lambda folder: tl.View.read_csv(b"x\n1\n"),
+    "parquet": lambda folder: tl.View.read_parquet(_written(folder)),
+    "a source": lambda folder: tl.View(Watched(numbers(3), parts=1)),
+}
+
+
+def _written(folder):
+    tl.View.range(3).write_parquet(folder / "n.parquet")
+    return folder / "n.parquet"
+
+
+@pytest.mark.contract("view:C1", "view:C28")
+@pytest.mark.parametrize("name", list(SOURCES))
+def test_a_schema_is_made_with_its_view_and_all_threads_get_the_same(name, tmp_path, monkeypatch):
+    view = SOURCES[name](tmp_path)
+    made = []
+    init = Schema.__init__
+    monkeypatch.setattr(Schema, "__init__", lambda self, fields: (made.append(1), init(self, fields))[1])
+    start = threading.Barrier(8)
+    found, keys = [], []
+
+    def ask():
+        start.wait()
+        found.append(view.schema)
+        keys.append(view.node.key)
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == [], "it was made when the view was"
+    assert {id(each) for each in found} == {id(view.schema)}
+    assert len(set(keys)) == 1
+
+
+@pytest.mark.contract("view:C1", "view:C24")
+@pytest.mark.parametrize("of", ["annotations", "key"])
+def test_what_is_made_when_it_is_first_asked_for_is_the_same_for_all_threads(of, monkeypatch):
+    """Each thread waits, in the middle of making it, until the other makes it too."""
+    start = threading.Barrier(2)
+    about_it, node = about(is_normalised=True), tl.View.range(1).node
+    found = []
+    made, parameters = Schema.__init__, type(node)._parameters
+
+    def meet():
+        with suppress(threading.BrokenBarrierError):
+            start.wait(0.5)
+
+    monkeypatch.setattr(Schema, "__init__", lambda self, fields: (meet(), made(self, fields))[1])
+    monkeypatch.setattr(type(node), "_parameters", lambda self: (meet(), parameters(self))[1])
+    ask = {"annotations": lambda: id(about_it.schema), "key": lambda: node.key}[of]
+    threads = [threading.Thread(target=lambda: found.append(ask())) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 2
+    assert set(found) == {ask()}

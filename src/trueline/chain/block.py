@@ -362,4 +362,7 @@ def record_of(event: AddData) -> CommitRecord:
 
 def is_commit_end(block: Block) -> bool:
     """Say whether readers and plans may stop at a block: not inside a commit of several parts."""
-    return commit_record(block).is_end
+    event = block.event
+    if isinstance(event, ExecuteTransform):
+        return not event.is_part
+    return not isinstance(event, AddData) or record_of(event).is_end

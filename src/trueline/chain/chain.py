@@ -26,10 +26,10 @@ from trueline.chain.events import (
     SetTransform,
     SetVocab,
 )
-from trueline.chain.head_state import NO_PUSH, Position, Tail, follow
+from trueline.chain.head_state import NO_PUSH, Position, Tail
 from trueline.chain.index import Index, Spot
 from trueline.chain.index_rows import Damaged, IndexEntry, SeenHead, SliceEntry, Unusable
-from trueline.chain.rule import Finding, InputChain, check_link, removal_beyond
+from trueline.chain.rule import Finding, InputChain
 from trueline.chain.store.store import Folder, Store
 from trueline.errors import (
     ChainError,
@@ -199,8 +199,8 @@ class Chain:
         """Return the last offset of the dataset at a block."""
         return self._required(block).last_offset
 
-    def positions(self, after: int, upto: int) -> list[tuple[bytes, int, int | None]]:
-        """Return digest, sequence number and last offset of the next blocks, a page of them, as hints."""
+    def positions(self, after: int, upto: int) -> list[tuple[bytes, int, int | None, int]]:
+        """Return digest, number, last offset and whether a commit ends of a page of blocks, as hints."""
         return self._guarded(lambda: self._index.positions(after, upto))
 
     def is_ancestor(self, older: Multihash, newer: Multihash) -> bool:
@@ -277,19 +277,8 @@ class Chain:
         with self._lock:
             # Blocks that follow the head as it was last seen need no look: the move compares it.
             known = self._tail
-            before = tail = known if known and blocks[0].prev_block_hash == known.head else self.tail()
-            findings: list[Finding] = []
-            unchecked: dict[str, None] = {}
-            for block in blocks:
-                check_link(self.store, tail, block)
-                forged = removal_beyond(self.store, block)
-                for finding in (*rules.check(tail, block, self.inputs), *([forged] if forged else ())):
-                    if strict or not finding.strict:
-                        raise finding.error()
-                    findings.append(finding)
-                unchecked |= dict.fromkeys(rules.not_checked(block, self.inputs))
-                tail = follow(tail, block)
-            assert tail is not None
+            before = known if known and blocks[0].prev_block_hash == known.head else self.tail()
+            tail, findings, unchecked = rules.checked(self.store, before, blocks, self.inputs, strict=strict)
             if expected_hash is not None and tail.head != expected_hash:
                 raise HashMismatch(
                     f"the block hashes to {tail.head}, not to {expected_hash}",
@@ -299,7 +288,7 @@ class Chain:
                 )
             self._publish(blocks, before, tail)
             names = tuple(block.hash for block in blocks)
-            return Appended(tail.head, names, tuple(findings), tuple(unchecked))
+            return Appended(tail.head, names, findings, unchecked)
 
     def reset(self, block: Multihash, *, expected: Multihash | None = None) -> None:
         """Move the head to a block that exists (C9), normally an older one of this chain.
@@ -467,6 +456,7 @@ class Chain:
             raise Damaged(f"row {number} does not fit its block")
         data = self._event(_DATA, number)
         polling = self._event((SetPollingSource, DisablePollingSource), number)
+        transform = self._event(SetTransform, number)
         return Tail(
             head=entry.hash,
             sequence_number=number,
@@ -476,11 +466,22 @@ class Chain:
             data=data,
             schema=self._event(SetDataSchema, number),
             vocab=self._event(SetVocab, number) or SetVocab(),
-            transform=self._event(SetTransform, number),
+            transform=transform,
             polling=polling if isinstance(polling, SetPollingSource) else None,
             push=self._push_sources(number),
             attachments=self._event(SetAttachments, number),
+            redefined=transform is not None and self._redefined(number),
         )
+
+    def _redefined(self, number: int) -> bool:
+        """Say whether the newest SetTransform at a block follows the last commit of the transform."""
+        defined = self._index.newest(SetTransform, upto=number)
+        ended = self._index.newest(ExecuteTransform, upto=number)
+        # Only inside a commit of several parts are there any to pass over.
+        while ended is not None and not ended.is_end:
+            ended = self._index.required(ended.before) if ended.before is not None else None
+        assert defined is not None
+        return ended is None or ended.sequence_number < defined.sequence_number
 
     def _event(self, kinds: type | tuple[type, ...], upto: int) -> Any:
         entry = self._index.newest(*(kinds if isinstance(kinds, tuple) else (kinds,)), upto=upto)

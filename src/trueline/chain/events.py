@@ -113,6 +113,19 @@ class ExecuteTransform(Record):
         """The last offset of the dataset after this event, None if it has no record yet."""
         return self.new_data.offset_interval.end if self.new_data else self.prev_offset
 
+    @property
+    def takes_blocks(self) -> bool:
+        """Whether it takes at least one new block of an input."""
+        return any(taken.new_block_hash is not None for taken in self.query_inputs)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether its commit goes on: records, but neither a new block of an input nor a new checkpoint."""
+        if self.new_data is None:
+            return False
+        new = self.new_checkpoint
+        return (new is None or new.physical_hash == self.prev_checkpoint) and not self.takes_blocks
+
 
 @dataclass(frozen=True, slots=True)
 class Seed(Record):

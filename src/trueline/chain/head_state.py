@@ -60,6 +60,8 @@ class Tail(NamedTuple):
     polling: SetPollingSource | None = None
     push: Mapping[str, AddPushSource] = NO_PUSH
     attachments: SetAttachments | None = None
+    redefined: bool = False
+    """Whether SetTransform came after the last commit of the transform, so that a rebuild may follow (R9)."""
 
     @property
     def last_offset(self) -> int | None:
@@ -112,8 +114,10 @@ def follow(tail: Tail | None, block: Block) -> Tail:
         head=block.hash, sequence_number=block.sequence_number, system_time=block.system_time, data=data
     )
     match event:
-        case AddData() | ExecuteTransform():
+        case AddData():
             return moved
+        case ExecuteTransform():
+            return moved._replace(redefined=False) if tail.redefined and not event.is_part else moved
         case SetDataSchema():
             return moved._replace(schema=event)
         case SetVocab():
@@ -121,7 +125,7 @@ def follow(tail: Tail | None, block: Block) -> Tail:
         case SetAttachments():
             return moved._replace(attachments=event)
         case SetTransform():
-            return moved._replace(transform=event)
+            return moved._replace(transform=event, redefined=True)
         case SetPollingSource():
             return moved._replace(polling=event)
         case DisablePollingSource():

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from trueline.chain.block import Block, commit_record
+from trueline.chain.block import Block, commit_record, is_commit_end
 from trueline.chain.events import AddData, Event, ExecuteTransform
 from trueline.chain.index_rows import (
     Damaged,
@@ -174,9 +174,13 @@ class Index:
             raise Damaged(f"rows after {after} are missing")
         return page
 
-    def positions(self, after: int, upto: int, size: int = 10_000) -> list[tuple[bytes, int, int | None]]:
-        """Return digest, sequence number and last offset of the next entries, unchecked: for hints only."""
-        query = "SELECT hash, seq, last_offset FROM event WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+    def positions(
+        self, after: int, upto: int, size: int = 10_000
+    ) -> list[tuple[bytes, int, int | None, int]]:
+        """Return digest, number, last offset and whether a commit ends of the next entries, unchecked."""
+        query = (
+            "SELECT hash, seq, last_offset, is_end FROM event WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+        )
         return self._rows(query, after, upto, size)
 
     def at_time(self, time_us: int) -> IndexEntry | None:
@@ -323,6 +327,7 @@ class Index:
 
     def _insert(self, connection: sqlite3.Connection, block: Block, tip: IndexEntry | None) -> IndexEntry:
         record, event, seq = commit_record(block), block.event, block.sequence_number
+        is_end = is_commit_end(block)
         data = event if isinstance(event, AddData | ExecuteTransform) else None
         kind = TYPE_NUMBERS[type(event)]
         last = data.last_offset if data else tip.last_offset if tip else None
@@ -336,8 +341,8 @@ class Index:
             kind,
             block.system_time // 1000,
             last,
-            (tip.commits if tip else 0) + record.is_end,
-            record.is_end,
+            (tip.commits if tip else 0) + is_end,
+            is_end,
             before.sequence_number if before else None,
             seq if data else tip.data if tip else None,
             seq if rare else tip.rare if tip else None,

@@ -18,7 +18,7 @@ from trueline.errors import ChainError, CorruptionError, InputError, RefCASFaile
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 
-STRICT = frozenset({"R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "H3", "S7", "guard:G7"})
+STRICT = frozenset({"R1", "R2", "R3", "R4", "R5", "R6", "R7", "R8", "R9", "R10", "H3", "S7", "guard:G7"})
 CODES = {
     "C1": "FirstBlockMustBeSeed",
     "C2": "AppendingSeedBlockToNonEmptyChain",
@@ -37,6 +37,7 @@ CODES = {
     "S1": "NoOpEvent",
     "H1": "NoOpEvent",
     "R4": "InvalidInputInterval",
+    "R10": "InvalidInputInterval",
     "guard:G7": "RemovalBeyondTheChain",
 }
 
@@ -64,14 +65,22 @@ class Finding:
         return ChainError(self.problem, remedy=self.remedy, code=self.code, rule=self.rule)
 
 
+class Place(Protocol):
+    """Where a block of an input is."""
+
+    @property
+    def sequence_number(self) -> int: ...
+    @property
+    def last_offset(self) -> int | None: ...
+    @property
+    def is_end(self) -> bool: ...
+
+
 class InputChain(Protocol):
     """What the rules ask of the chain of an input."""
 
-    def sequence_of(self, block: Multihash) -> int | None:
-        """Return the number of a block on the present branch, None if it is not on it."""
-
-    def last_offset_at(self, block: Multihash) -> int | None:
-        """Return the dataset's last offset at a block of the present branch."""
+    def entry(self, block: Multihash) -> Place | None:
+        """Return where a block of the present branch is, None if it is not on it."""
 
 
 class NextBlock(NamedTuple):
@@ -97,6 +106,7 @@ def breaks(rule: str, problem: str, remedy: str) -> Finding:
 
 # A tuple: a union would be built again for every block that is checked.
 _OF_DERIVATIVES = (SetTransform, ExecuteTransform)
+_DATA = (AddData, ExecuteTransform)
 
 
 def c1_first_block_is_a_seed(step: NextBlock, event: Any) -> Findings:
@@ -162,6 +172,31 @@ def r6_events_fit_the_kind(step: NextBlock, event: Any) -> Findings:
         )
 
 
+def r9_a_commit_goes_on_after_a_part(step: NextBlock, event: Any) -> Findings:
+    assert step.tail
+    part = step.tail.data
+    if isinstance(part, ExecuteTransform) and not isinstance(event, _DATA) and part.is_part:
+        yield breaks(
+            "R9",
+            f"{event.KIND} follows block {step.tail.head} inside a commit: records were written up to offset "
+            f"{part.last_offset} over inputs that did not move, and no ExecuteTransform ends the commit",
+            "end the commit first: take a block of an input, or leave a new checkpoint after a SetTransform",
+        )
+
+
+def unended(tail: Tail | None) -> Finding | None:
+    """Say that a chain ends inside a commit of several parts, None if it does not."""
+    part = tail.data if tail is not None else None
+    if tail is None or not isinstance(part, ExecuteTransform) or not part.is_part:
+        return None
+    return breaks(
+        "R9",
+        f"records were written up to offset {part.last_offset} over inputs that did not move: block "
+        f"{tail.head} is a part of a commit that does not end",
+        "append it together with the ExecuteTransform that takes the blocks of the inputs",
+    )
+
+
 def check_link(store: Store, tail: Tail | None, block: Block) -> None:
     """Distinguish a block that continues something unknown (C5) from one that comes too late (C8)."""
     previous = block.prev_block_hash
@@ -190,6 +225,7 @@ BEGIN: tuple[Rule, ...] = (
 LINK: tuple[Rule, ...] = (
     c4_numbers_follow_each_other,
     c6_system_time_does_not_go_back,
+    r9_a_commit_goes_on_after_a_part,
 )
 
 

@@ -5,7 +5,7 @@ Rules on what defines a dataset (S, X, H), and on what a derivative takes (T, R)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from trueline.chain.block import Block
@@ -20,7 +20,7 @@ from trueline.chain.events import (
     SetPollingSource,
     SetTransform,
 )
-from trueline.chain.head_state import Tail
+from trueline.chain.head_state import Tail, follow
 from trueline.chain.rule import (
     ADD_DATA,
     BEGIN,
@@ -35,13 +35,17 @@ from trueline.chain.rule import (
     Rule,
     breaks,
     c5_the_previous_block_exists,
+    check_link,
     checkpoint_of,
     d7_t9_the_checkpoint_is_the_last,
     d8_add_data_is_not_empty,
     r6_events_fit_the_kind,
+    removal_beyond,
+    unended,
 )
 from trueline.chain.schema import schema_findings
 from trueline.chain.sources import FetchEthereumLogs
+from trueline.chain.store.store import Store
 from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
 
@@ -265,30 +269,72 @@ def t11_the_transform_advances_something(step: NextBlock, event: ExecuteTransfor
         )
 
 
-def r4_r5_intervals_lie_on_the_inputs(step: NextBlock, event: ExecuteTransform) -> Findings:
+def r9_records_come_of_inputs(step: NextBlock, event: ExecuteTransform) -> Findings:
+    """Records over inputs that did not move: a part of a commit, or the end of a rebuild (R9)."""
+    assert step.tail
+    if event.new_data is None or event.takes_blocks:
+        return
+    if event.is_part:
+        if event.new_watermark != step.tail.watermark:
+            yield breaks(
+                "R9",
+                f"a part of a commit moves the watermark from {step.tail.watermark} to {event.new_watermark}",
+                f"carry {step.tail.watermark}, and move it in the block that ends the commit",
+            )
+        return
+    last = event.last_offset
+    if all(taken.prev_block_hash is None for taken in event.query_inputs):
+        yield breaks(
+            "R9",
+            f"records are written up to offset {last}, but no block of any input has been taken",
+            "set newBlockHash of the inputs the records were computed from",
+        )
+    elif not step.tail.redefined:
+        yield breaks(
+            "R9",
+            f"records are written up to offset {last}, but no input moved and the transform is the same",
+            "set newBlockHash of the inputs the records come from, or append SetTransform before a rebuild",
+        )
+
+
+def r4_r5_r10_intervals_lie_on_the_inputs(step: NextBlock, event: ExecuteTransform) -> Findings:
+    inputs = step.inputs
+    if not inputs:
+        return
     for taken in event.query_inputs:
-        chain = (step.inputs or {}).get(taken.dataset_id)
-        if chain is None or taken.new_block_hash is None:
+        chain = inputs.get(taken.dataset_id)
+        previous, new = taken.prev_block_hash, taken.new_block_hash
+        if chain is None or (previous is None and new is None):
             continue
-        end = chain.sequence_of(taken.new_block_hash)
-        begin = -1 if taken.prev_block_hash is None else chain.sequence_of(taken.prev_block_hash)
-        if end is None or begin is None or begin >= end:
-            lost = taken.new_block_hash if end is None else taken.prev_block_hash
+        begin = None if previous is None else chain.entry(previous)
+        end = begin if new is None else chain.entry(new)
+        # An interval without blocks has to begin on the chain too: an input that was reset shows there.
+        lost = end is None or (previous is not None and begin is None)
+        back = begin is not None and end is not None and begin.sequence_number >= end.sequence_number
+        if lost or (back and new is not None):
             yield breaks(
                 "R4",
-                f"({taken.prev_block_hash}, {taken.new_block_hash}] is not an interval of input "
-                f"{taken.dataset_id}: "
-                f"{lost} is not on its chain, or not before its end",
+                f"({previous}, {new}] is not an interval of input {taken.dataset_id}: "
+                f"{new if end is None and new is not None else previous} is not on its chain, "
+                "or not before its end",
                 "the input was reset or comes from another copy; rebuild this dataset from it",
             )
             continue
-        last = chain.last_offset_at(taken.new_block_hash)
-        if taken.last_offset != last:
+        if new is None or end is None:
+            continue
+        if taken.last_offset != end.last_offset:
             yield breaks(
                 "R5",
-                f"input {taken.dataset_id} ends at offset {last} at block {taken.new_block_hash}, "
+                f"input {taken.dataset_id} ends at offset {end.last_offset} at block {new}, "
                 f"not at {taken.last_offset}",
-                f"take it up to offset {last}",
+                f"take it up to offset {end.last_offset}",
+            )
+        if not end.is_end:
+            yield breaks(
+                "R10",
+                f"block {new} of input {taken.dataset_id} does not end a commit: more parts follow block "
+                f"{end.sequence_number}",
+                "take the input up to the end of a commit",
             )
 
 
@@ -299,11 +345,12 @@ EXECUTE_TRANSFORM: tuple[Rule, ...] = (
     t4_to_t8_inputs_continue,
     d7_t9_the_checkpoint_is_the_last,
     t11_the_transform_advances_something,
-    r4_r5_intervals_lie_on_the_inputs,
+    r9_records_come_of_inputs,
+    r4_r5_r10_intervals_lie_on_the_inputs,
 )
 
 
-NEED_INPUTS = ("chain:R4", "chain:R5")
+NEED_INPUTS = ("chain:R4", "chain:R5", "chain:R10")
 
 
 def check(
@@ -326,6 +373,40 @@ def not_checked(block: Block, inputs: Mapping[DatasetId, InputChain] | None) -> 
         return ()
     known = inputs or {}
     return NEED_INPUTS if any(taken.dataset_id not in known for taken in block.event.query_inputs) else ()
+
+
+def checked(
+    store: Store,
+    tail: Tail | None,
+    blocks: Sequence[Block],
+    inputs: Mapping[DatasetId, InputChain] | None,
+    *,
+    strict: bool,
+) -> tuple[Tail, tuple[Finding, ...], tuple[str, ...]]:
+    """Return the state after the blocks of one commit, the findings and what could not be checked.
+
+    Raises the first rule that is broken; with `strict=False` the stricter ones are findings.
+    """
+    found: list[Finding] = []
+    unchecked: dict[str, None] = {}
+
+    def weigh(finding: Finding | None) -> None:
+        if finding is not None:
+            if strict or not finding.strict:
+                raise finding.error()
+            found.append(finding)
+
+    for block in blocks:
+        check_link(store, tail, block)
+        forged = removal_beyond(store, block)
+        for finding in check(tail, block, inputs):
+            weigh(finding)
+        weigh(forged)
+        unchecked |= dict.fromkeys(not_checked(block, inputs))
+        tail = follow(tail, block)
+    assert tail is not None, "a commit has at least one block"
+    weigh(unended(tail))
+    return tail, tuple(found), tuple(unchecked)
 
 
 Rules = tuple[tuple[Rule, ...], tuple[Rule, ...]]

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from trueline.chain import rules
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.head_state import Tail, follow
 from trueline.chain.references import Reference, references
-from trueline.chain.rule import Finding, InputChain, removal_beyond
+from trueline.chain.rule import Finding, InputChain, Place, removal_beyond, unended
 from trueline.errors import (
     ChainError,
     CorruptionError,
@@ -147,6 +148,8 @@ def _fold(
     end = upto if upto is not None else chain.head
     if tail is not None and end is not None and tail.head != end and count:
         raise _IndexIsWrong
+    if count and tail is not None and (open_end := unended(tail)) is not None:
+        findings.append((tail.head, open_end))
     return VerificationReport(count, findings=tuple(findings), not_checked=tuple(unchecked))
 
 
@@ -216,8 +219,19 @@ def _problem(error: Exception, block: Multihash | None, number: int | None) -> P
     return Problem(ProblemKind.CORRUPT, str(error), "check the storage", block, number)
 
 
+Row = tuple[bytes, int, int | None, int]
+
+
+class InputBlock(NamedTuple):
+    """Where a block of an input is."""
+
+    sequence_number: int
+    last_offset: int | None
+    is_end: bool
+
+
 class Pinned:
-    """Finds the numbers of blocks in pages of the index, read ahead; what is not in them is looked up.
+    """Finds the blocks of an input in pages of its index, read ahead; what is not in them is looked up.
 
     A derivative takes its inputs forward, so its questions come in order and a
     page serves thousands of them; one by one each costs 20 µs.
@@ -228,26 +242,30 @@ class Pinned:
         tail = chain.tail()
         self._end = tail.sequence_number if tail else -1
         self._next = 0
-        self._pages: list[dict[Multihash, tuple[int, int | None]]] = [{}, {}]
+        self._pages: list[dict[bytes, Row]] = [{}, {}]
+        self._known: tuple[Multihash | None, Place | None] = (None, None)
 
-    def sequence_of(self, block: Multihash) -> int | None:
-        """Return the number of a block, None if it is not on the branch."""
-        found = self._find(block)
-        return found[0] if found is not None else self._chain.sequence_of(block)
+    def entry(self, block: Multihash) -> Place | None:
+        """Return where a block is, None if it is not on the branch."""
+        # An interval begins where the last one ended, and an input that is idle stays where it was.
+        if block != self._known[0]:
+            self._known = (block, self._find(block))
+        return self._known[1]
 
-    def last_offset_at(self, block: Multihash) -> int | None:
-        """Return the last offset at a block."""
-        found = self._find(block)
-        return found[1] if found is not None else self._chain.last_offset_at(block)
+    def _find(self, block: Multihash) -> Place | None:
+        if block.code != SHA3_256:
+            return None
+        digest = block.digest
+        found = self._pages[1].get(digest) or self._pages[0].get(digest) or self._turn(digest)
+        return self._chain.entry(block) if found is None else InputBlock(found[1], found[2], bool(found[3]))
 
-    def _find(self, block: Multihash) -> tuple[int, int | None] | None:
-        for page in self._pages:
-            if block in page:
-                return page[block]
-        if self._next > self._end or block.code != SHA3_256:
+    def _turn(self, digest: bytes) -> Row | None:
+        """Read the next page, where a block that comes later is expected."""
+        if self._next > self._end:
             return None
         rows = self._chain.positions(self._next - 1, self._end)
-        page = {Multihash.sha3_256(digest): (number, last) for digest, number, last in rows}
+        # By digest and as they come: most rows are never asked for.
+        page = {row[0]: row for row in rows}
         self._pages = [self._pages[1], page]
         self._next = rows[-1][1] + 1 if rows else self._end + 1
-        return page.get(block)
+        return page.get(digest)

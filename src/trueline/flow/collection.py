@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from trueline.errors import InputError, NotPromised, WrongLocation
-from trueline.flow.graph import AlignToken, Clock, FlowNode, Location, here
+from trueline.flow.graph import AlignToken, Clock, FlowNode, Location, here, refuse_async
 from trueline.flow.markers import NonDet, Shape
 
 _CLASSES: dict[str, type[Collection]] = {}
@@ -74,6 +74,8 @@ class Collection:
                 remedy="give a function of the element",
                 node=kind,
             )
+        for name, each in (("", fn), *(args or {}).items()):
+            refuse_async(each, f"{kind}{f' ({name})' if name else ''}", node=kind)
         for other in others:
             self._same_place(kind, other)
         promises = {

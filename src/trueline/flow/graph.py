@@ -6,10 +6,12 @@ the operators, the interpreter and the simulator read them.
 
 from __future__ import annotations
 
+import inspect
 import linecache
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -43,6 +45,19 @@ def here() -> Site:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
     return Site(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+def refuse_async(fn: object, what: str, **fields: Any) -> None:
+    """Refuse a coroutine function where a flow calls a function: nobody would await what it returns."""
+    plain = fn.func if isinstance(fn, partial) else fn
+    asynchronous = (inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+    if callable(plain) and any(test(plain) or test(type(plain).__call__) for test in asynchronous):
+        name = getattr(plain, "__qualname__", type(plain).__qualname__)
+        raise InputError(
+            f"{what} at {here()} is given {name}, which is asynchronous",
+            remedy=f"define {name} without async; what it waits for reaches a flow by a source",
+            **fields,
+        )
 
 
 # --- what nodes name ------------------------------------------------------------------

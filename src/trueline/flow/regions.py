@@ -180,6 +180,11 @@ def _align(graph: Graph, point: AlignToken, remarks: list[Remark]) -> Alignment:
     _remark_on_groups(point, instances, bounds, above, remarks)
     if not any(i.kind in ALIGNED_READS for i in instances):
         found.noop = "nothing is read with it, so a release has nothing to wait for"
+        text = (
+            f"align point {point.name!r} ({point.site}) changes nothing: {found.noop}; read with it what "
+            "the released elements must be part of, by .snapshot_aligned or .batch_aligned"
+        )
+        remarks.append(Remark("warning", "only releases", text))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from trueline.errors import InputError, Unfinished, WrongLocation
 from trueline.flow.collection import Collection, begin
-from trueline.flow.graph import Clock, FlowNode, here
+from trueline.flow.graph import Clock, FlowNode, here, refuse_async
 from trueline.flow.markers import ABSENT, Bounded, ExactlyOnce, Unordered
 from trueline.flow.singletons import Optional, Singleton
 from trueline.flow.streams import Stream
@@ -108,6 +108,7 @@ class Tick(Clock):
 
     def state(self, init: A | Callable[[], A]) -> tuple[Handle[Singleton[A, Bounded]], Singleton[A, Bounded]]:
         """A value kept from execution to execution: (handle for the next, the one of now)."""
+        refuse_async(init, "state")
         value = begin(self.location, "state", tick=self, bounded=True, shape="singleton", args={"init": init})
         return Handle(value.node), value
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import builtins
 import re
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import index
 from typing import ClassVar, Final, Self
 
@@ -144,6 +147,23 @@ class RowId:
         if not isinstance(other, RowId):
             return NotImplemented
         return (self.high, self.low) >= (other.high, other.low)
+
+
+_SET_LOW: Final = RowId.__dict__["low"].__set__
+_SET_HIGH: Final = RowId.__dict__["high"].__set__
+
+
+def ids_of(lows: Sequence[int], highs: Sequence[int]) -> list[RowId]:
+    """Return the ids of words that are known to be words: to check each again takes four times as long.
+
+    >>> ids_of([1, 2], [0, 0]) == [RowId(1), RowId(2)]
+    True
+    """
+    found = list(map(object.__new__, repeat(RowId, len(lows))))
+    # Whole maps that are run for their effect: 0.2 µs an id, a loop takes 0.4.
+    deque(map(_SET_LOW, found, lows), maxlen=0)
+    deque(map(_SET_HIGH, found, highs), maxlen=0)
+    return found
 
 
 RowId.ZERO = RowId(0)

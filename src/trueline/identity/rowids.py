@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trueline.errors import InputError
-from trueline.identity.rowid import A1, A2, C1, C2, FORK, MASK, RowId
+from trueline.identity.rowid import A1, A2, C1, C2, FORK, MASK, RowId, ids_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -176,8 +176,9 @@ class RowIds:
         return len(self.low)
 
     def __iter__(self) -> Iterator[RowId]:
-        for low, high in zip(self.low.tolist(), self.high.tolist(), strict=True):
-            yield RowId(low, high)
+        for start in range(0, len(self), _BLOCK):
+            stop = start + _BLOCK
+            yield from ids_of(self.low[start:stop].tolist(), self.high[start:stop].tolist())
 
     @overload
     def __getitem__(self, at: int | np.integer[Any]) -> RowId: ...

@@ -7,6 +7,7 @@ from trueline.run.display import Display
 from trueline.run.events import Event, Observer, Watcher
 from trueline.run.executors import Executor, Inline, Processes, Threads
 from trueline.run.failure import Failure
+from trueline.run.inbox import NotWoken
 from trueline.run.journal import Journal
 from trueline.run.notify import watching
 from trueline.run.recording import Recording
@@ -27,6 +28,7 @@ __all__ = [
     "Failure",
     "Inline",
     "Journal",
+    "NotWoken",
     "Observer",
     "Piece",
     "Processes",

@@ -15,7 +15,7 @@ from trueline.run.executors import Executor
 from trueline.run.failure import Failure
 from trueline.run.finality import Finality, attempts_allowed, chance_through, is_worth
 from trueline.run.generations import Generations, initial, stamped
-from trueline.run.inbox import Gate, Inbox
+from trueline.run.inbox import PATIENCE, Gate, Inbox, warn_not_woken
 from trueline.run.keys import ALL, in_order
 from trueline.run.notify import Notifier
 from trueline.run.step import ERASED, Step
@@ -52,6 +52,7 @@ class Coordinator:
         self.finality = Finality(self.states, self.notifier, deliberate=deliberate)
         self.error_policy = ErrorPolicy(self.emission, self.finality, self.notifier)
         self.free = executor.workers
+        self.patience = PATIENCE
         self._batch_seconds: float = getattr(executor, "batch_seconds", BATCH_SECONDS)
         self.fed: dict[Any, None] = {}
         self._handled = 0
@@ -118,13 +119,34 @@ class Coordinator:
         if self.gate is not None and not self.finality.closed:
             self.gate.leave(self._handled, self._backlog())
         if not self.executor.pump() or not self.inbox.queue.empty():
-            self._handle(self.inbox.queue.get())
+            self._handle(self._next_message())
         while True:
             try:
                 message = self.inbox.queue.get_nowait()
             except Empty:
                 break
             self._handle(message)
+
+    def _next_message(self) -> tuple[Any, ...]:
+        """Wait for a message; where steps that are not ready are all there is, look at them now and then.
+
+        A step that has become ready but was not woken would wait for ever, and its run with it.
+        """
+        not_ready = [state for state in self.states if state.pending and not state.was_ready]
+        if not not_ready or any(state.attempts for state in self.states):
+            return self.inbox.queue.get()
+        ready: set[int] = set()
+        while True:
+            with suppress(Empty):
+                return self.inbox.queue.get(timeout=self.patience)
+            before = frozenset(ready)
+            ready = {state.index for state in not_ready if self._is_ready(state)}
+            # Twice in a row, so that whoever is about to wake it has had the time to do so.
+            late = [state.name for state in not_ready if state.index in before & ready]
+            if late:
+                warn_not_woken(late)
+            if late or any(state.cancelled for state in not_ready):
+                return ("wake",)
 
     def _handle(self, message: tuple[Any, ...]) -> None:
         match message:
@@ -152,7 +174,8 @@ class Coordinator:
         entries: dict[Any, Entry] = {key: (gens, value) for key, value in items.items()}
         known = self.fed.keys() & items.keys() if self.fed else ()
         if known and self.states:
-            gens = stamped(gens, 0, self.states[0].next_generation())
+            self.states[0].newest = self.states[0].next_generation()
+            gens = stamped(gens, 0, self.states[0].newest)
             entries.update({key: (gens, items[key]) for key in items if key in known})
             for state in self.states:
                 state.starts.update({key: 0 for key in known if key in state.accepted})
@@ -191,7 +214,8 @@ class Coordinator:
 
     def _is_ready(self, state: StepState) -> bool:
         try:
-            return state.step.ready()
+            state.was_ready = bool(state.step.ready())
+            return state.was_ready
         except BaseException as error:  # noqa: BLE001 (whatever a step raises)
             self.error_policy.broken(state, error)
             return False
@@ -350,14 +374,18 @@ class Coordinator:
         if whole:
             state.accepted[ALL] = (max(entry[0] for entry in attempt.items.values()), None)
             touched |= state.contributions.replace(ALL, whole)
+        if not touched:
+            return
+        # What is sent later is newer: where values have a later generation of this step already, so has this.
+        generation = attempt.generation
+        if generation <= state.newest:
+            generation = state.next_generation()
         if self.notifier:
-            stamps = {
-                k: (stamped(e[0], state.index, attempt.generation), e[1]) for k, e in attempt.items.items()
-            }
+            stamps = {k: (stamped(e[0], state.index, generation), e[1]) for k, e in attempt.items.items()}
             wrote = {k: (stamps[k][0], tuple(w.items())) for k, w in made.items() if w or whole}
             quiet = {k: stamps[k] for k, w in made.items() if not (w or whole)}
             self.notifier.notify_all("changed", state.index, wrote, attempt)
             self.notifier.notify_all("unchanged", state.index, quiet, attempt)
-        changes = self.emission.written(state, touched)
+        changes = self.emission.written(state, touched, generation)
         if changes:
             self.emission.broadcast(state.index, changes)

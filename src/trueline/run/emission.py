@@ -66,14 +66,14 @@ class Emission:
         state.accept(entries)
         return self.written(state, [key for key in entries if key in state.contributions.owned])
 
-    def written(self, state: StepState, keys: Iterable[Any]) -> dict[Any, Entry]:
+    def written(self, state: StepState, keys: Iterable[Any], generation: int = 0) -> dict[Any, Entry]:
         """Return what is to be sent to later steps of keys that others may write here.
 
-        That is a key whose value is not what came in and, once it was sent, every change of it.
+        That is a key whose value is not what came in and, once it was sent, every change of it. All of it
+        has one generation: that of the batch that wrote it, or where no batch did, one of its own.
         """
         contributions, accepted = state.contributions, state.accepted
         owned = contributions.owned
-        generation = 0
         sent: dict[Any, Entry] = {}
         for dst in keys:
             if dst in state.pending or dst in state.waiting or dst is ALL:
@@ -88,7 +88,7 @@ class Emission:
             gens = contributions.gens(dst, accepted)
             if gens is None:
                 continue
-            generation = generation or state.next_generation()
+            generation = state.newest = generation or state.next_generation()
             owned[dst] = None
             sent[dst] = (stamped(gens, state.index, generation), ERASED if value is ABSENT else value)
         return sent

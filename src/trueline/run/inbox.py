@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, Final
 
 from trueline.run.attempt import Attempt, Outcome
+
+# How often a run that only waits for steps that are not ready looks whether they are.
+PATIENCE: Final = 2.0
+
+
+class NotWoken(UserWarning):
+    """A step became ready, and nobody called `run.wake()`: the run would have waited for ever."""
+
+
+def warn_not_woken(steps: Sequence[str]) -> None:
+    """Warn that steps were found to be ready by chance."""
+    names = ", ".join(repr(name) for name in steps)
+    text = (
+        f"the run waited for {names}, which had become ready without a call of run.wake()\n  → call "
+        "run.wake() when what ready() asks for has changed; without it a run notices only after seconds"
+    )
+    warnings.warn(text, NotWoken, stacklevel=2)
 
 
 @dataclass

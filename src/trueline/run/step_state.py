@@ -58,9 +58,11 @@ class StepState:
         self.raised: dict[Any, Exception] = {}  # by `match`
         self.has_idle = False  # some key was erased, or none of the step's business
         self.generation = 0
+        self.newest = 0  # the greatest of them that a value has which was written here, or fed anew
         self.inputs_final = False
         self.outputs_final = False
         self.cancelled = False
+        self.was_ready = True  # when it was last asked
         # For the size of batches and the worth of working ahead.
         self.pace: float | None = None
         self.change_rate = step.change_rate

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trueline.errors import ContractBroken
     from trueline.testing.adapter import SimpleCursor, SimpleView
+    from trueline.testing.comparison import Comparison, identical
     from trueline.testing.conformance import Report, check, checks, findings
     from trueline.testing.generate import views
     from trueline.testing.kit import Check
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Check",
+    "Comparison",
     "ContractBroken",
     "Loader",
     "Operator",
@@ -36,11 +38,13 @@ __all__ = [
     "check",
     "checks",
     "findings",
+    "identical",
     "views",
 ]
 
 _LAZY = {
     "Check": "trueline.testing.kit",
+    "Comparison": "trueline.testing.comparison",
     "ContractBroken": "trueline.errors",
     "Loader": "trueline.testing.subjects",
     "Operator": "trueline.testing.subjects",
@@ -53,6 +57,7 @@ _LAZY = {
     "check": "trueline.testing.conformance",
     "checks": "trueline.testing.conformance",
     "findings": "trueline.testing.conformance",
+    "identical": "trueline.testing.comparison",
     "views": "trueline.testing.generate",
 }
 

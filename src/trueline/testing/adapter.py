@@ -84,8 +84,8 @@ class SimpleCursor:
     >>> get = cursor.getter("n")
     >>> cursor.move_next(), cursor.position, cursor.batch, cursor.id.low, get()
     (True, 0, 0, 0, 7)
-    >>> cursor.is_active("n"), cursor.schema is schema
-    (True, True)
+    >>> cursor.is_active("n"), cursor.schema is schema, cursor.id_getter()().low
+    (True, True, 0)
     >>> cursor.close()
     """
 
@@ -117,6 +117,10 @@ class SimpleCursor:
     def id(self) -> RowId:
         """The id of the row."""
         return self._here[1]
+
+    def id_getter(self) -> Callable[[], RowId]:
+        """Return the function that gives the id of the current row."""
+        return lambda: self.id
 
     @property
     def _here(self) -> tuple[int, RowId, Sequence[Any]]:

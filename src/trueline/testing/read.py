@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -71,23 +72,30 @@ def token(value: Any) -> Any:
     if isinstance(value, Mapping):
         return tuple((key, token(each)) for key, each in value.items())
     if hasattr(value, "__len__") and hasattr(value, "__getitem__"):
-        return _vector(value)
+        return vector(value, token)
     return value
 
 
-def _vector(value: Any) -> tuple[Any, ...]:
-    """A vector as its length and what is not the default, which a sparse one need not list (view:C107)."""
+def vector(value: Any, form: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """Return a vector as its length and all but defaults, which a sparse one need not list (view:C107).
+
+    `form` is what the values are compared by.
+    """
     places = getattr(value, "indices", None)
     if places is None:
         plain = value.tolist() if hasattr(value, "tolist") else list(value)
         listed = list(enumerate(plain))
     else:
         listed = [(place, value[place]) for place in map(int, places)]
-    kept = ((place, token(each)) for place, each in listed)
-    return (
-        len(value),
-        *((place, each) for place, each in kept if each is None or (each and each not in _ZEROS)),
-    )
+    return (len(value), *((place, form(each)) for place, each in listed if not _is_default(each)))
+
+
+def _is_default(value: Any) -> bool:
+    if value is None or (isinstance(value, float | decimal.Decimal) and math.copysign(1, value) < 0):
+        return False
+    if hasattr(value, "__getitem__") and not isinstance(value, str | bytes):
+        return False  # of a vector in a vector, all is listed
+    return not value or (isinstance(value, Hashable) and value in _ZEROS)
 
 
 def difference(expected: RowsRead, found: RowsRead) -> tuple[int, str] | None:

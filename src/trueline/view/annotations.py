@@ -8,9 +8,9 @@ ask in that way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -82,18 +82,26 @@ class Annotations:
                 f"an annotation is named {wrong[0]!r}",
                 remedy="give it a name; `type` is what a stored field says of its type",
             )
-        # A dictionary of its own, so that whoever gave it cannot change it later.
-        object.__setattr__(self, "found", dict(self.found))
+        # A mapping of its own that nobody can change: columns of many views share one, `NONE` most of all.
+        object.__setattr__(self, "found", MappingProxyType(dict(self.found)))
 
     def __hash__(self) -> int:
         return hash(tuple(self.found))
 
-    @cached_property
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self.found),)
+
+    @property
     def schema(self) -> Schema:
-        """The kinds and their types."""
+        """The kinds and their types; the same object each time."""
         from trueline.view.schema import Field, Schema
 
-        return Schema([Field(kind, each.type) for kind, each in self.found.items()])
+        known: dict[str, Any] = self.__dict__
+        if "_schema" not in known:
+            # Of several threads the first sets it, for all of them.
+            known.setdefault("_schema", Schema([Field(kind, each.type) for kind, each in self.found.items()]))
+        schema: Schema = known["_schema"]
+        return schema
 
     # --- a row (view:C18) ---------------------------------------------------------
 
@@ -113,6 +121,10 @@ class Annotations:
         from trueline.identity import RowId
 
         return RowId(0)
+
+    def id_getter(self) -> Callable[[], RowId]:
+        """Return a function that returns the id of the one row."""
+        return lambda: self.id
 
     def is_active(self, column: Key) -> bool:
         """Every kind there is."""
@@ -314,3 +326,55 @@ def about(
 def _inferred(values: Sequence[Any]) -> Annotation:
     array = values if isinstance(values, pa.Array) else pa.array(values)
     return Annotation(t.vector(t.of(array.type), len(array)), array.to_pylist())
+
+
+_SINGLE: Final = ((bool, t.boolean), (str, t.text), (int, t.int64), (float, t.float64), (bytes, t.binary))
+_VECTORS: Final = (SLOT_NAMES, CATEGORY_VALUES, CATEGORICAL_RANGES, TRAINING_LABELS, SCORE_SET)
+_READ_BY: Final[Mapping[str, Callable[[Column], object]]] = MappingProxyType(
+    {
+        SLOT_NAMES: slot_names,
+        CATEGORY_VALUES: category_values,
+        CATEGORICAL_RANGES: categorical_ranges,
+        SCORE_KIND: score_kind,
+        SCORE_VALUE_KIND: score_value_kind,
+        SCORE_SET: score_set,
+        TRAINING_LABELS: training_labels,
+    }
+)
+
+
+def annotated(column: Column, kinds: Mapping[str, Any]) -> Annotations:
+    """Return what is known of a column with some kinds set, or taken away where None.
+
+    A kind that its readers would pass over, because of its type or size, is refused here.
+    """
+    found = {kind: _annotation(column.name, kind, value) for kind, value in kinds.items()}
+    new = column.annotations.with_(**found)
+    there = replace(column, annotations=new)
+    for kind, read in _READ_BY.items():
+        if found.get(kind) is not None and read(there) is None:
+            raise InputError(
+                f"{kind} of {column.name!r}, {new[kind]!r:.80}, does not fit a column of type {column.type}",
+                remedy="give one value for each slot of a vector, or for each code of a category; "
+                "docs/types.md says what each kind is",
+                column=column.name,
+            )
+    return new
+
+
+def _annotation(column: str, kind: str, value: Any) -> Annotation | None:
+    if value is None or isinstance(value, Annotation):
+        return value
+    try:
+        if kind in _VECTORS:
+            return about(**{kind: value}).found[kind]
+        for each, single in _SINGLE:
+            if isinstance(value, each):
+                return Annotation(single, value)
+        return _inferred(value)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError):
+        raise InputError(
+            f"{kind} of {column!r} is {value!r:.80}, whose type is not known",
+            remedy="give text, a number, a truth value, a list of such, or an Annotation with its type",
+            column=column,
+        ) from None

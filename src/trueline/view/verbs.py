@@ -15,7 +15,7 @@ from trueline.view.plan.join import How, joined
 from trueline.view.plan.limit import Limit
 from trueline.view.plan.node import Node
 from trueline.view.plan.sample import folds, sampled, split
-from trueline.view.plan.select import selected
+from trueline.view.plan.select import selected, with_annotations
 from trueline.view.plan.shuffle import shuffled
 from trueline.view.plan.sort import sorted_by
 from trueline.view.plan.window import windowed
@@ -95,6 +95,19 @@ class Verbs:
         """
         texts, parameters = columns_and_parameters(mapping or {}, columns)
         return self._made_of(with_columns(self.node, texts, parameters))
+
+    def annotate(self, column: Key, kinds: Mapping[str, object] | None = None, /, **more: object) -> Self:
+        """Say what is known of a column: `annotate("price", {"shop/unit": "CHF"})`; None takes a kind away.
+
+        Values of `slot_names`, `category_values` and the other kinds in `docs/types.md` must fit the column.
+
+        >>> from trueline import View
+        >>> view = View.from_rows([{"price": 9.5}]).annotate("price", {"shop/unit": "CHF"}, score_kind="cost")
+        >>> view.rename(cost="price").schema["cost"].annotations == {"shop/unit": "CHF", "score_kind": "cost"}
+        True
+        """
+        found = self.schema.find(column)
+        return self._made_of(with_annotations(self.node, found, {**(kinds or {}), **more}))
 
     def with_row_id(self, name: str) -> Self:
         """Add the row id as a column (view:C80).

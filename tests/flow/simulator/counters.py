@@ -108,6 +108,58 @@ def aligned_without_snapshot() -> Flow:
     return flow
 
 
+def keyed(acks: str = "aligned", read: str = "aligned") -> Flow:
+    """The program of the seed as it is written there: requests by client, and a count that needs no order."""
+    flow = Flow("keyed counter")
+    server = flow.process("server")
+    increment, query = server.source("increments").into_keyed(), server.source("queries").into_keyed()
+    point, tick = server.local_align_point("count"), server.tick("answering")
+    count = increment.values().fold_commutative(0, lambda total, _: total + 1, lambda a, b: a + b)
+    server.sink("acks", increment.release_aligned(point) if acks == "aligned" else increment)
+    seen = (
+        count.snapshot_aligned(tick, point, VERSION) if read == "aligned" else count.snapshot(tick, VERSION)
+    )
+    asked = query.batch(tick, TOGETHER).entries().map(lambda entry: entry[0])
+    server.sink("answers", asked.cross_singleton(seen).into_keyed().all_ticks())
+    return flow
+
+
+def over_the_network(acks: str = "aligned", read: str = "aligned", clients: int = 2) -> Flow:
+    """The same server with clients on other machines, who ask for the count once they are acknowledged."""
+    flow = Flow("counter and clients")
+    server, many = flow.process("server"), flow.cluster("clients", clients)
+    increment = many.source("increments").gather(server)
+    point, tick = server.local_align_point("count"), server.tick("answering")
+    count = increment.values().fold_commutative(0, lambda total, _: total + 1, lambda a, b: a + b)
+    released = increment.release_aligned(point) if acks == "aligned" else increment
+    acked = released.entries().demux(many, lambda entry: entry[0])
+    many.sink("acks", acked)
+    seen = (
+        count.snapshot_aligned(tick, point, VERSION) if read == "aligned" else count.snapshot(tick, VERSION)
+    )
+    asked = acked.gather(server).batch(tick, TOGETHER).entries().map(lambda entry: entry[0])
+    answers = asked.cross_singleton(seen).all_ticks()
+    many.sink("answers", answers.demux(many, lambda answer: answer[0]).map(lambda answer: answer[1]))
+    return flow
+
+
+def keyed_write_then_read(sim: Any) -> None:
+    """Two clients, each of whom asks after its own acknowledgement."""
+    for number, client in enumerate(("ann", "bob"), 1):
+        sim.send("increments", (client, ()))
+        assert sim.next("acks") == (client, ())
+        sim.send("queries", (client, ()))
+        assert sim.next("answers") == (client, number)
+
+
+def clients_write_then_read(sim: Any) -> None:
+    """Every client finds its own increment in the answer it gets after the acknowledgement."""
+    for client in (0, 1):
+        sim.send("increments", "one", member=client)
+    for client in (0, 1):
+        assert sim.next("answers", member=client) in (1, 2)
+
+
 BROKEN: dict[str, Callable[[], Flow]] = {
     "naive": naive,
     "own tick": own_tick,

@@ -51,6 +51,42 @@ def test_an_increment_may_show_before_it_is_acknowledged():
     assert set(early) == {True, False}
 
 
+BOTH = {
+    "keyed": (counters.keyed, counters.keyed_write_then_read),
+    "over the network": (counters.over_the_network, counters.clients_write_then_read),
+}
+
+
+@pytest.mark.contract("align:A9", "align:A35")
+@pytest.mark.parametrize("program", BOTH)
+def test_the_keyed_program_and_its_clients_keep_the_promise(program):
+    make, body = BOTH[program]
+    assert make().simulate(body).exhaustive
+
+
+@pytest.mark.contract("align:A9", "align:A35")
+@pytest.mark.parametrize("missing", ["acks", "read"])
+@pytest.mark.parametrize("program", BOTH)
+def test_the_keyed_program_and_its_clients_break_it_without_one_of_the_uses(program, missing):
+    make, body = BOTH[program]
+    with pytest.raises(Counterexample) as found:
+        make(**{missing: "as it comes"}).simulate(body)
+    assert "snapshot" in str(found.value)
+
+
+@pytest.mark.contract("align:A19")
+def test_clients_on_other_machines_are_served_alike_by_the_interpreter():
+    for seed in range(20):
+        live = counters.over_the_network(clients=3).start(seed)
+        for client in range(3):
+            live.send("increments", "one", member=client)
+        live.run_until_idle()
+        for client in range(3):
+            assert live.take("acks", client) == ((client, "one"),)
+            (answer,) = live.take("answers", client)
+            assert 1 <= answer <= 3
+
+
 @pytest.mark.contract("align:A22")
 def test_naming_what_is_shared_changes_nothing():
     for body in (counters.write_then_look, counters.write_and_read):

@@ -216,6 +216,9 @@ class Counted:
     def is_active(self, column):
         return True
 
+    def id_getter(self):
+        return lambda: self.id
+
     def getter(self, column, type=None):  # noqa: A002 (a promised name)
         return lambda: self.rows[self.position][1]
 
@@ -248,6 +251,40 @@ def test_it_stays_with_a_member_until_its_batch_changes(schema):
     # A member is not moved before its row is next: it stands one row ahead at most.
     assert log == [20, 10, 11, 12, 21, 22]
     assert (a.closed, b.closed) == (1, 1)
+
+
+@pytest.mark.contract("view:C62", "view:C63")
+@pytest.mark.parametrize(
+    ("members", "told"),
+    [
+        ([[(0, 1), (0, 2)], [(0, 3)]], "members 0 and 1 of the set both have batch 0"),
+        ([[(0, 1)], [(1, 2), (3, 3)], [(2, 4), (3, 5)]], "members 1 and 2 of the set both have batch 3"),
+        ([[(4, 1), (2, 2)]], "member 0 of the set falls from batch 4 to 2"),
+        ([[(0, 1), (5, 2)], [(3, 3), (1, 4)]], "member 1 of the set falls from batch 3 to 1"),
+    ],
+)
+def test_members_whose_batches_repeat_or_fall_are_refused(schema, members, told):
+    cursors = [Counted(schema, rows, []) for rows in members]
+    merged = consolidate(cursors)
+    with pytest.raises(InputError, match=told) as caught:
+        rows_of(merged)
+    assert caught.value.code == "BatchOrder"
+    assert "trueline.testing.check" in caught.value.remedy
+    assert [each.closed for each in cursors] == [1] * len(cursors)
+    assert not merged.move_next()
+
+
+@pytest.mark.contract("view:C73", "view:C74")
+def test_the_id_getter_of_a_merged_set_gives_the_id_of_the_row_there_is():
+    view = tl.View.range(20)
+    with consolidate(view.cursor_set("n", 3)) as merged, view.cursor([]) as serial:
+        get = merged.id_getter()
+        while serial.move_next():
+            assert merged.move_next()
+            assert get() == merged.id == serial.id
+        assert not merged.move_next()
+        with pytest.raises(InputError, match="not on a row"):
+            get()
 
 
 @pytest.mark.contract("view:C69")

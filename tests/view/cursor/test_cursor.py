@@ -33,6 +33,25 @@ def drained(cursor, column=None):
     return found
 
 
+@pytest.mark.contract("view:C44", "view:C73", "view:C74")
+@pytest.mark.parametrize("columns", [[], ["n"]])
+@pytest.mark.parametrize("rows", [0, 1, 4_096, 10_000])
+def test_an_id_getter_gives_the_id_of_the_row_there_is_and_is_made_once(rows, columns):
+    with tl.View.range(rows).cursor(columns) as cursor:
+        get = cursor.id_getter()
+        assert cursor.id_getter() is get
+        for wrong in (get, lambda: cursor.id):
+            with pytest.raises(InputError, match="not on a row"):
+                wrong()
+        found = []
+        while cursor.move_next():
+            found.append(get())
+            assert get() is cursor.id
+        assert found == [tl.RowId(number) for number in range(rows)]
+        with pytest.raises(InputError, match="not on a row"):
+            get()
+
+
 @pytest.mark.contract("view:C1")
 def test_a_cursor_has_the_very_schema_of_its_view(view):
     assert view.schema is view.schema

@@ -53,13 +53,14 @@ class Case:
 
 
 CASES = {
-    "`select`, `drop`, `rename`, `with_columns`, `with_row_id`": Case(
+    "`select`, `drop`, `rename`, `with_columns`, `with_row_id`, `annotate`": Case(
         [
             lambda v: v.select("k", "n"),
             lambda v: v.drop("k"),
             lambda v: v.rename(j="k"),
             lambda v: v.with_columns(y="n + 1"),
             lambda v: v.with_row_id("id"),
+            lambda v: v.annotate("k", {"test/unit": "m"}),
         ]
     ),
     "`filter`": Case([lambda v: v.filter("k > 2")]),

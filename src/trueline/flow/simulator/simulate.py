@@ -8,7 +8,7 @@ from typing import Literal
 
 from trueline.errors import Counterexample, InputError, SimulationError
 from trueline.flow.compiled import CompiledFlow, compile_graph
-from trueline.flow.graph import Graph, HasGraph
+from trueline.flow.graph import Graph, HasGraph, refuse_async
 from trueline.flow.simulator.choices import Follow, deviations, parsed, trimmed, written
 from trueline.flow.simulator.faults import Fault, Faults
 from trueline.flow.simulator.runner import Body, Runner
@@ -63,6 +63,7 @@ def simulate(
         raise InputError(
             f"{body!r} is not a test body", remedy="give a function of one argument, the simulation"
         )
+    refuse_async(body, "simulate")
     if mode not in EXECUTIONS:
         raise InputError(f"mode={mode!r} is not a mode", remedy=f"give one of {', '.join(EXECUTIONS)}")
     _refuse_counts(

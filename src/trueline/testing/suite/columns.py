@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -16,6 +17,12 @@ from trueline.testing.read import same_ids
 from trueline.testing.subjects import ViewSubject
 
 _MOST_SINGLES: Final = 20
+# What K5.wrong_type does not ask for: a getter that converts, or that looks types up in a list, shows here.
+_SELDOM: Final = (
+    *(t.int8, t.int16, t.uint8, t.uint16, t.uint32, t.uint64),
+    *(t.decimal(9, 2), t.date, t.timestamp("us", "UTC"), t.time("us"), t.duration("us")),
+    *(t.binary, t.rowid, t.vector(t.int64), t.vector(t.float64, 3)),
+)
 _ROWS_REMEDY: Final = "let the columns asked for decide what is computed, never which rows there are"
 
 
@@ -81,6 +88,22 @@ def wrong_type(subject: ViewSubject) -> None:
             cursor.getter(column, kind)
             for other in (t.int32, t.int64, t.float32, t.float64, t.text, t.boolean, t.category(3)):
                 if other != kind and not refused(lambda c=column, o=other: cursor.getter(c, o)):  # type: ignore[misc]
+                    raise Broken(
+                        f"the column has type {kind}, and a getter of type {other} can be made",
+                        "compare the whole type: trueline.types.same() does",
+                        column=subject.name(column),
+                    )
+
+
+@holds("view", "K5.other_types", "view:C47")
+def other_types(subject: ViewSubject) -> None:
+    """A getter of a type that is seldom asked for is refused too: small numbers, decimals, times."""
+    with subject.view.cursor(subject.all) as cursor:
+        cursor.move_next()
+        for column in subject.all:
+            kind = subject.view.schema[column].type
+            for other in _SELDOM:
+                if other != kind and not refused(partial(cursor.getter, column, other)):
                     raise Broken(
                         f"the column has type {kind}, and a getter of type {other} can be made",
                         "compare the whole type: trueline.types.same() does",

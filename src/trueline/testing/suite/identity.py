@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from trueline.identity import RowId
-from trueline.testing.kit import Broken, holds
+from trueline.testing.kit import Broken, holds, refused
 from trueline.testing.subjects import SEEDS, ViewSubject
 
 
@@ -27,6 +27,25 @@ def unique(subject: ViewSubject) -> None:
                 "make ids of rows that come from one row with fork() and next(), of two with combine()",
                 row=subject.serial.ids.index(who, subject.serial.ids.index(who) + 1),
             )
+
+
+@holds("view", "K12.getter", "view:C44", "view:C45", "view:C74")
+def id_getter(subject: ViewSubject) -> None:
+    """A getter of ids, made before the first row, gives the id of every row, and none where there is none."""
+    with subject.view.cursor([]) as cursor:
+        get = cursor.id_getter()
+        if refused(lambda: cursor.id) and not refused(get):
+            raise Broken("the getter gives an id before the first row", "refuse it, as `id` is")
+        while cursor.move_next():
+            for _ in range(2):
+                if (found := get()) != cursor.id:
+                    raise Broken(
+                        f"the getter gives {found}, the row's id is {cursor.id}",
+                        "look at the row there is each time the getter is called",
+                        row=cursor.position,
+                    )
+        if refused(lambda: cursor.id) and not refused(get):
+            raise Broken("the getter gives an id after the last row", "refuse it, as `id` is")
 
 
 @holds("view", "K12.same_row", "view:C74", "view:C71", "view:C84")

@@ -56,6 +56,32 @@ def _garbled(subject: ComponentSubject) -> Iterator[tuple[int, int, ViewLike]]:
         raise NotApplicable("every column is text, and any text is valid")
 
 
+@holds("loader", "K18.no_files", "view:C99")
+def no_files(subject: ComponentSubject) -> None:
+    """Of no files there is a view without rows, with the columns it has for any others."""
+    loader, path = _loader(subject), _sample(subject)
+    expected = loader.read([path]).schema
+    lines = list(csv.reader(io.StringIO(path.read_text("utf-8"), newline=""), delimiter=loader.separator))
+    copy = subject.folder / f"garbage-{path.name}"
+    with copy.open("w", encoding="utf-8", newline="") as out:
+        garbage = [[loader.garbage] * len(cells) for cells in lines[1:]]
+        csv.writer(out, delimiter=loader.separator).writerows([lines[0], *garbage])
+    if loader.read([copy]).schema != expected:
+        raise NotApplicable("the types are inferred from the file: give the loader a schema")
+    try:
+        view = loader.read([])
+        found = len(ViewSubject(view).read([]))
+    except Exception as error:
+        raise Broken(
+            f"without files it raises {type(error).__name__}: {error}",
+            "return a view without rows: the columns are known",
+        ) from error
+    if view.schema != expected:
+        raise Broken(f"without files the columns are {view.schema}, with one {expected}", "keep the columns")
+    if found:
+        raise Broken(f"without files there are {found} rows", "return a view without rows")
+
+
 @holds("loader", "K18.rows", "view:C34", "view:C37")
 def rows(subject: ComponentSubject) -> None:
     """A cell that cannot be read costs no row, whether its column is asked for or not."""

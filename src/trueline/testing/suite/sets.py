@@ -6,7 +6,7 @@ from collections import Counter
 from functools import partial
 from typing import Any, Final, cast
 
-from trueline.testing.kit import Broken, NotApplicable, holds
+from trueline.testing.kit import Broken, NotApplicable, holds, refused
 from trueline.testing.read import RowsRead, drain, same_ids
 from trueline.testing.subjects import NUMBERS, SEEDS, ViewSubject
 from trueline.testing.threads import at_once
@@ -95,6 +95,32 @@ def seeded(subject: ViewSubject) -> None:
             same_ids(expected, found, what, "pass the seed to the members")
 
 
+@holds("view", "K10.seeded_values", "view:C64", "view:C85")
+def seeded_values(subject: ViewSubject) -> None:
+    """A row of a set with a seed has the values it has in one cursor with that seed."""
+    if not subject.view.can_shuffle:
+        raise NotApplicable("the view cannot be shuffled")
+    for seed in SEEDS:
+        one = subject.read(seed=seed)
+        known: dict[Any, list[tuple[Any, ...]]] = {}
+        for who, values in zip(one.ids, one.values, strict=True):
+            known.setdefault(who, []).append(values)
+        for n in (2, 7):
+            for member in subject.read_set(n, seed):
+                for row, (who, values) in enumerate(zip(member.ids, member.values, strict=True)):
+                    if values in known.get(who, [values]):  # else K10.seeded reports it
+                        continue
+                    expected = known[who][0]
+                    column = next(at for at in subject.all if values[at] != expected[at])
+                    raise Broken(
+                        f"in a set of {n} with seed {seed} row {who} has {values[column]!r:.100}, "
+                        f"in one cursor {expected[column]!r:.100}",
+                        "let a seed change the order of rows, and nothing in them",
+                        column=subject.name(column),
+                        row=row,
+                    )
+
+
 def _merged(members: list[RowsRead]) -> list[Any]:
     rows = [(batch, who) for member in members for batch, who in zip(member.batches, member.ids, strict=True)]
     return [who for _, who in sorted(rows, key=lambda row: row[0])]
@@ -117,6 +143,29 @@ def agreed(subject: ViewSubject) -> None:
                         "open every member with the same columns",
                         column=subject.name(column),
                     )
+
+
+@holds("view", "K10.inactive", "view:C46", "view:C66")
+def inactive(subject: ViewSubject) -> None:
+    """In no member of a set a column that was not asked for has a getter."""
+    asked = subject.all[::2]
+    others = [column for column in subject.all if column not in asked]
+    if not others:
+        raise NotApplicable("there is one column, or none")
+    for n in (2, 7):
+        cursors = list(subject.view.cursor_set(asked, n=n))
+        try:
+            for number, cursor in enumerate(cursors):
+                for column in others:
+                    if not refused(partial(cursor.getter, column)):
+                        raise Broken(
+                            f"in member {number} a getter can be made for a column that was not asked for",
+                            "check is_active() in getter()",
+                            column=subject.name(column),
+                        )
+        finally:
+            for cursor in cursors:
+                cursor.close()
 
 
 @holds("view", "K11.uneven", "view:C68")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
@@ -107,6 +107,11 @@ class Consolidated:
             self._getters[place] = _getter(self._here, [*line, nowhere])
         return self._getters[place]
 
+    def id_getter(self) -> Callable[[], RowId]:
+        """Return the function that gives the id of the row there is."""
+        line = [*(member.id_getter() for member in self._members), nowhere]
+        return _getter(self._here, line)
+
     def move_next(self) -> bool:
         """Go to the next row, if there is one (view:C43)."""
         try:
@@ -117,6 +122,7 @@ class Consolidated:
                 if current.batch == self._batch:
                     self._position += 1
                     return True
+                self._check_rising(current.batch)
                 heapq.heappush(self._waiting, (current.batch, self._here.member))
             return self._smallest()
         except BaseException:
@@ -125,6 +131,12 @@ class Consolidated:
                     member.close()
             self._end()
             raise
+
+    def _check_rising(self, batch: int) -> None:
+        if batch < self._batch:
+            raise _misnumbered(
+                f"member {self._here.member} of the set falls from batch {self._batch} to {batch}"
+            )
 
     def _begin(self) -> bool:
         if self._started:
@@ -143,6 +155,9 @@ class Consolidated:
             self.close()
             return False
         self._batch, self._here.member = heapq.heappop(self._waiting)
+        if self._waiting and self._waiting[0][0] == self._batch:
+            both = f"{self._here.member} and {self._waiting[0][1]}"
+            raise _misnumbered(f"members {both} of the set both have batch {self._batch}")
         self._current = self._members[self._here.member]
         self._position += 1
         return True
@@ -171,6 +186,15 @@ class Consolidated:
 
     def __repr__(self) -> str:
         return f"<Cursor of {len(self._members)} merged>"
+
+
+def _misnumbered(problem: str) -> InputError:
+    return InputError(
+        f"{problem}: the order of the rows is not known",
+        remedy="let the batches of a member rise, and no two members share one; trueline.testing.check(view) "
+        "finds what is wrong with a view",
+        code="BatchOrder",
+    )
 
 
 def _getter(here: _Here, line: Sequence[Getter]) -> Getter:

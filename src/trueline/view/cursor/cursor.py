@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeAlias
 
 from trueline import types as t
 from trueline.errors import CursorShared, InputError
-from trueline.identity import RowId
+from trueline.identity import RowId, RowIds
+from trueline.identity.rowid import ids_of
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.read_ahead import THREADS, Background
 from trueline.kernel.values import At, reader
@@ -33,7 +34,8 @@ class _Here:
 
     def __init__(self, columns: int) -> None:
         self.at = -1
-        self.values: list[At] = [nowhere] * columns
+        # One for each column, and the last for the ids.
+        self.values: list[At] = [nowhere] * (columns + 1)
 
 
 def nowhere(_: int = -1) -> NoReturn:
@@ -67,7 +69,6 @@ class ChunkCursor:
         self._start = 0  # of these rows within the chunk
         self._first = 0  # of these rows among all
         self._batch = 0
-        self._words: tuple[list[int], list[int]] | None = None  # of the ids of these rows, once asked for
         # Guards what follows, which a second thread may touch: whoever closes.
         self._guard = threading.Lock()
         self._fetching = False
@@ -93,15 +94,14 @@ class ChunkCursor:
     @property
     def id(self) -> RowId:
         """Who the row is, whatever columns were asked for (view:C73)."""
-        at, words = self._here.at, self._words
-        if at < 0:
-            nowhere()
-        if words is None:
-            assert self._chunk is not None
-            assert self._chunk.ids is not None
-            ids = self._chunk.ids[self._start : self._start + self._rows]
-            words = self._words = ids.low.tolist(), ids.high.tolist()
-        return RowId(words[0][at], words[1][at])
+        found: RowId = self._here.values[-1](self._here.at)
+        return found
+
+    def id_getter(self) -> Callable[[], RowId]:
+        """Return the function that gives the id of the row there is; the same each time."""
+        if -1 not in self._getters:
+            self._getters[-1] = _getter(self._here, len(self._columns))
+        return self._getters[-1]
 
     def is_active(self, column: Key) -> bool:
         """Say whether the column was asked for (view:C50)."""
@@ -180,25 +180,29 @@ class ChunkCursor:
             if found is not None and not self._closed:
                 first = self._first + self._rows
                 self._batch, self._chunk, self._start = found
-                self._words = None
                 self._rows = min(ROWS_AT_ONCE, self._chunk.rows - self._start)
                 arrays = [array.slice(self._start, self._rows) for array in self._chunk.arrays]
                 self._here.values[:] = [
                     _unread(self._here, place, read, array)
                     for place, (read, array) in enumerate(zip(self._readers, arrays, strict=True))
-                ]
+                ] + [_unread(self._here, len(arrays), _ids, self._ids_here())]
                 self._first, self._here.at = first, 0
                 return True
         self.close()
         return False
 
+    def _ids_here(self) -> RowIds:
+        assert self._chunk is not None
+        assert self._chunk.ids is not None
+        return self._chunk.ids[self._start : self._start + self._rows]
+
     def close(self) -> None:
         """Release what it reads (view:C55, view:C56)."""
         with self._guard:
             self._closed = True
-            self._chunk, self._words, self._rows, self._start, self._first = None, None, 0, 0, 0
+            self._chunk, self._rows, self._start, self._first = None, 0, 0, 0
             self._here.at = -1
-            self._here.values[:] = [nowhere] * len(self._columns)
+            self._here.values[:] = [nowhere] * (len(self._columns) + 1)
             if self._fetching:  # that thread closes it, once it comes back
                 return
             chunks, self._chunks, self._open = self._chunks, None, None
@@ -235,6 +239,10 @@ def _unread(here: _Here, place: int, read: Callable[[Any], At], array: Any) -> A
         return found(at)
 
     return first
+
+
+def _ids(ids: RowIds) -> At:
+    return ids_of(ids.low.tolist(), ids.high.tolist()).__getitem__
 
 
 # --- opening --------------------------------------------------------------------------------

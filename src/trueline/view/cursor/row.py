@@ -53,9 +53,9 @@ class Row(Protocol, metaclass=_ByName):
     >>> with view.cursor("city") as row:
     ...     city = row.getter("city", str)
     ...     row.position, row.move_next(), row.position, row.batch, city()
-    ...     row.id.hex[-4:], row.is_active("price"), row.schema is view.schema
+    ...     row.id.hex[-4:], row.id_getter()() == row.id, row.is_active("price"), row.schema is view.schema
     (-1, True, 0, 0, 'Bern')
-    ('0000', False, True)
+    ('0000', True, False, True)
     """
 
     @property
@@ -73,6 +73,9 @@ class Row(Protocol, metaclass=_ByName):
     @property
     def id(self) -> RowId:
         """Who this row is, the same however the view is read (view:C74)."""
+
+    def id_getter(self) -> Callable[[], RowId]:
+        """Return a function that returns the id of the row there is: `id`, for many rows (view:C74)."""
 
     def is_active(self, column: Key) -> bool:
         """Say whether the column was asked for, so that it has values here (view:C50)."""

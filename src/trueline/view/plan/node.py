@@ -16,7 +16,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import cached_property, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -183,11 +183,15 @@ class Node(ABC):
         which, below = found
         return self.inputs[which].source_of(below)
 
-    @cached_property
+    @property
     def key(self) -> str:
-        """A digest of its class, its parameters and the keys of its inputs."""
-        said = "\n".join([type(self).__qualname__, *self._parameters()])
-        return hashlib.blake2b(said.encode(), digest_size=16).hexdigest()
+        """A digest of its class, its parameters and the keys of its inputs; the same each time."""
+        if "_key" not in self.__dict__:
+            said = "\n".join([type(self).__qualname__, *self._parameters()])
+            # Of several threads the first sets it, for all of them: that of a source is drawn by chance.
+            self.__dict__.setdefault("_key", hashlib.blake2b(said.encode(), digest_size=16).hexdigest())
+        key: str = self.__dict__["_key"]
+        return key
 
     def _parameters(self) -> Iterator[str]:
         for each in fields(self):
@@ -195,7 +199,7 @@ class Node(ABC):
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy elsewhere does the same, so it has the same key.
-        return {**self.__dict__, "key": self.key}
+        return {**self.__dict__, "_key": self.key}
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from trueline.view.annotations import annotated
 from trueline.view.plan.node import Node, OneInput, OwnSchema, Want
-from trueline.view.schema import Field, Schema
+from trueline.view.schema import Column, Field, Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,10 +20,21 @@ class Select(OwnSchema, OneInput):
     @property
     def title(self) -> str:
         shown = []
+        if new := self._annotated():
+            return f"with annotations of {', '.join(new)}"
         for column, place in zip(self.columns, self.places, strict=True):
             old = self.below.schema[place].name
             shown.append(column.name if column.name == old else f"{old} as {column.name}")
         return f"columns {', '.join(shown)}"
+
+    def _annotated(self) -> list[str]:
+        """The columns of which more is known, where nothing else has changed."""
+        known = self.below.schema
+        same = [(column.name, column.index) for column in known]
+        if [(column.name, place) for column, place in zip(self.columns, self.places, strict=True)] != same:
+            return []
+        pairs = zip(self.columns, known, strict=True)
+        return [new.name for new, old in pairs if new.annotations != old.annotations]
 
     def wants(self, want: Want) -> tuple[Want, ...]:
         """The same columns, where the input has them."""
@@ -44,3 +56,10 @@ def selected(below: Node, places: Sequence[int], names: Sequence[str] | None = N
         for column, name in zip(columns, given, strict=True)
     ]
     return Select(below, tuple(places), Schema(fields))
+
+
+def with_annotations(below: Node, column: Column, kinds: Mapping[str, object]) -> Select:
+    """Say more, or less, of a column; all else is as it was."""
+    fields = below.schema.fields
+    fields[column.index] = replace(column.field, annotations=annotated(column, kinds))
+    return Select(below, tuple(range(len(fields))), Schema(fields))

@@ -15,7 +15,7 @@ from trueline.identity import RowIds
 from trueline.view.expressions import Expression, expression
 from trueline.view.plan.node import Node, OneInput, OwnSchema, Want
 from trueline.view.plan.select import Select
-from trueline.view.schema import Field, Schema
+from trueline.view.schema import Field, Schema, renamed
 
 # What is quoted or a comment holds no parameter; `::` is none either.
 _PARTS: Final = re.compile(
@@ -186,7 +186,7 @@ def with_columns(
 ) -> WithColumns | Select:
     """Add columns computed from those there are; a column that is just another one *is* that one.
 
-    Either way it is a new column, and has no annotations (view:C23).
+    What is computed has no annotations; what is another column has those of that one (view:C23).
     """
     new: list[RowKernel | CopiedColumn] = []
     for name, text in columns.items():
@@ -194,7 +194,7 @@ def with_columns(
         found = expression(text, below.schema.to_arrow(), used)
         if found.column is not None:
             old = below.schema[found.column]
-            new.append(CopiedColumn(Field(name, old.type, nullable=old.nullable), old.index))
+            new.append(CopiedColumn(renamed(old, name), old.index))
             continue
         inputs = tuple(below.schema[column].index for column in found.columns)
         new.append(Compute(name, found, inputs, (Field(name, found.kind),)))
