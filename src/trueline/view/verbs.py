@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, overload
 
 from trueline.errors import InputError, SchemaError
+from trueline.view.hints import GROUPS, unknown
 from trueline.view.plan.cache import Cache
 from trueline.view.plan.concat import concatenated
+from trueline.view.plan.decode import decoded
 from trueline.view.plan.explode import exploded
 from trueline.view.plan.fill_null import filled, fillings
 from trueline.view.plan.filter import filtered
@@ -111,6 +113,20 @@ class Verbs:
         ('x', 'id')
         """
         return self._made_of(computed(self.node, [RowIdColumn(name)]))
+
+    def decode(self, *columns: str) -> Self:
+        """Put the values of categories in place of their codes; to compare categories of other values.
+
+        >>> import pyarrow as pa
+        >>> from trueline import View, types
+        >>> from trueline.view.annotations import about
+        >>> from trueline.view.schema import Field, Schema
+        >>> schema = Schema([Field("answer", types.category(2), about(category_values=["no", "yes"]))])
+        >>> view = View.from_arrow(pa.table([pa.array([1, 0], pa.uint32())], schema.to_arrow()))
+        >>> view.decode("answer").to_arrow().to_pydict()
+        {'answer': ['yes', 'no']}
+        """
+        return self._made_of(decoded(self.node, self.schema.find_all(columns)))
 
     def fill_null(self, value: object = None, /, *columns: str, **values: object) -> Self:
         """Put a value where there is null; types stay, and NaN is not null.
@@ -297,7 +313,7 @@ class Verbs:
     def join(
         self,
         other: Self,
-        on: str | Sequence[str] | Mapping[str, str],
+        on: str | Sequence[str] | Mapping[str, str] | None = None,
         how: How = "inner",
         as_of: str | tuple[str, str] | None = None,
         *,
@@ -305,6 +321,7 @@ class Verbs:
     ) -> Self:
         """Bring rows with equal keys together, in the order of the left, then of the right.
 
+        `how` is inner, left, right, full, semi, anti, or cross: every pair of rows, without `on`.
         Null keys have no partner. `as_of` names a column: the partner is the
         last one of the same key whose value there is not after ours.
 
@@ -401,6 +418,11 @@ class Groups(Generic[V]):
         """
         texts, parameters = columns_and_parameters({}, aggregates)
         return self._view_of(grouped(self._node, self._columns, texts, parameters))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise unknown(type(self), name, GROUPS)
 
     def __repr__(self) -> str:
         return f"<Groups by {', '.join(column.name for column in self._columns) or 'nothing'}>"
