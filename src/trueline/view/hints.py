@@ -76,7 +76,7 @@ VIEW: Final = {
     "orderBy": _SORT,
     "order_by": _SORT,
     "persist": "view.cache()",
-    "pivot": 'view.group_by("x").agg(a="sum(if(y = \'a\', z, null))")',
+    "pivot": 'view.group_by("x").agg(a="sum(if(y = 1, z, null))", b="sum(if(y = 2, z, null))")',
     "printSchema": _SCHEMA,
     "query": _FILTER,
     "rdd": "view.to_spark(), or view.cursor_set(…) for several threads",
