@@ -135,11 +135,11 @@ class Verbs:
         by keyword (or in a mapping), each column has its own.
 
         >>> from trueline import View
-        >>> view = View.from_rows([{"city": None, "price": 9, "tax": None}, {"city": "Zug", "price": None}])
+        >>> view = View.from_rows([{"city": None, "price": 9}, {"city": "Zug", "price": None}])
         >>> view.fill_null(0).to_arrow().to_pydict()
-        {'city': [None, 'Zug'], 'price': [9, 0], 'tax': [0, 0]}
+        {'city': [None, 'Zug'], 'price': [9, 0]}
         >>> view.fill_null(city="?", price=1).to_arrow().to_pydict()
-        {'city': ['?', 'Zug'], 'price': [9, 1], 'tax': [None, None]}
+        {'city': ['?', 'Zug'], 'price': [9, 1]}
         """
         return self._made_of(filled(self.node, fillings(self.schema, value, columns, values)))
 
