@@ -249,7 +249,7 @@ class UnsafeQuery(QueryError):
 
 
 class UnknownOperation(InputError, AttributeError, TypeError):
-    """Something that another library spells so, and this one otherwise."""
+    """A name of another library that is spelled differently here."""
 
 
 class CursorShared(InputError, RuntimeError):

@@ -325,7 +325,7 @@ def plain(array: pa.Array | pa.ChunkedArray) -> list[object]:
 
 
 def answers(session, texts: list[str]) -> dict[str, list[object] | str]:
-    """What Spark says, row by row, or the condition of the error it raises; asked as few times as it takes."""
+    """What Spark says, row by row, or the condition of its error; asked as few times as it takes."""
     from pyspark.errors import PySparkException
 
     columns = ", ".join(f"{spark_text(text)} as c{at}" for at, text in enumerate(texts))

@@ -190,7 +190,7 @@ def test_what_is_wrong_with_an_aggregate_is_said_with_what_to_write(text, remedy
 
 def test_a_column_outside_of_all_aggregates_is_refused_by_name():
     groups = tl.View.from_rows([{"k": 1, "x": 1}]).group_by("k")
-    with pytest.raises(SchemaError, match="'x' stands outside of all aggregates") as caught:
+    with pytest.raises(SchemaError, match="'x' is outside all aggregates") as caught:
         groups.agg(y="sum(x) / x")
     assert "first(`x`)" in caught.value.remedy
     assert groups.agg(y="sum(x) / first(`x`)").to_arrow()["y"].to_pylist() == [1.0]

@@ -74,7 +74,7 @@ def test_named_columns_get_their_values():
 
 
 def test_a_value_that_the_type_does_not_hold_is_refused_with_the_conversion():
-    with pytest.raises(SchemaError, match=r"'i' is of type int32, which does not hold 0.5") as caught:
+    with pytest.raises(SchemaError, match=r"'i' is of type int32, which cannot hold 0.5") as caught:
         view().fill_null(i=0.5)
     assert 'with_columns(i="cast(`i` as float64)")' in caught.value.remedy
     converted = view().with_columns(i="cast(`i` as float64)").fill_null(i=0.5)

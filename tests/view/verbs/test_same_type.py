@@ -106,14 +106,14 @@ def test_categories_that_are_annotated_on_one_side_go_together_by_their_codes():
 def test_categories_of_other_values_are_refused_and_compared_by_value_when_they_are_decoded():
     red, blue = column("k", KIND, [0, 1, None], RED), column("k", KIND, [0, 1], BLUE)
     for bring in (lambda a, b: a.join(b, "k"), lambda a, b: a.concat(b)):
-        with pytest.raises(SchemaError, match="mean other values") as caught:
+        with pytest.raises(SchemaError, match="mean different values") as caught:
             bring(red, blue)
         assert caught.value.remedy == "convert both columns: decode('k')"
     left, right = converted((red, blue), caught.value.remedy)
     assert values(left.join(right, "k"), "k", "n", "n_right") == [("red", 0, 1)]
     assert values(left.concat(right), "k") == ["red", "green", None, "blue", "red"]
     # The second of three says nothing: the others still differ.
-    with pytest.raises(SchemaError, match="in view 1 mean other values than those of 'k' in view 3"):
+    with pytest.raises(SchemaError, match="in view 1 mean different values than those of 'k' in view 3"):
         red.concat(column("k", KIND, [0]), blue)
 
 
@@ -130,7 +130,7 @@ def test_categories_of_other_counts_are_compared_by_value_and_with_text():
 
 def test_only_categories_with_values_are_decoded():
     for view, why in (
-        (column("k", KIND, [0]), "says not what its codes mean"),
+        (column("k", KIND, [0]), "does not say what its codes mean"),
         (column("k", tl.types.int64), "is not a category"),
     ):
         with pytest.raises(SchemaError, match=why):

@@ -74,7 +74,7 @@ _OPERATORS: Final = (
 
 # Parts that the parser has a class for; by its name, since loading the parser takes 0.3 s.
 _PARTS: Final = {
-    "Concat": "a quote inside of text is written \\', as in 'O\\'Hare'; better, give a parameter: :name",
+    "Concat": "a quote inside text is written \\', as in 'O\\'Hare'; better, give a parameter: :name",
     "BitwiseAnd": "write and between conditions, each in brackets",
     "BitwiseOr": "write or between conditions, each in brackets",
     "BitwiseXor": "write power(x, 2)",

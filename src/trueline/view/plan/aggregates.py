@@ -269,14 +269,14 @@ class Reading:
 
 
 def read(name: str, text: object, *, window: bool) -> Reading:
-    """Find the aggregates of a text; one that is not there, or stands inside of another, is an error."""
+    """Find the aggregates of a text; one that is not there, or is inside another, is an error."""
     calls = sorted(written(text), key=lambda call: call.start) if isinstance(text, str) else []
     if not isinstance(text, str) or not calls:
         raise _not_an_aggregate(name, text, window=window)
     for outer, inner in pairwise(calls):
         if inner.start < outer.stop:
             raise _bad(
-                f"{name} = {text:.200}: {inner.word} stands inside of {outer.word}",
+                f"{name} = {text:.200}: {inner.word} is inside {outer.word}",
                 "aggregate twice: group_by(…).agg(…), then group_by(…).agg(…) of that",
                 text,
             )

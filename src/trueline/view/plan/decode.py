@@ -45,7 +45,9 @@ def decoded(below: Node, columns: Sequence[Column]) -> WithColumns | Select:
 def _kernel(column: Column) -> Decode:
     values = category_values(column)
     if not isinstance(column.type, t.Category) or values is None:
-        what = "says not what its codes mean" if isinstance(column.type, t.Category) else "is not a category"
+        what = (
+            "does not say what its codes mean" if isinstance(column.type, t.Category) else "is not a category"
+        )
         raise SchemaError(
             f"column {column.name!r} of type {column.type} {what}",
             remedy="decode() takes categories with annotated values; cast(x as int64) gives codes",

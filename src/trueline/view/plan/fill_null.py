@@ -27,7 +27,7 @@ def filled(below: Node, values: Mapping[str, object]) -> WithColumns | Select:
         found = expression(f"coalesce({quoted(name)}, :value)", below.schema.to_arrow(), {"value": value})
         if found.kind != old.type:
             raise SchemaError(
-                f"column {name!r} is of type {old.type}, which does not hold {value!r:.80}",
+                f"column {name!r} is of type {old.type}, which cannot hold {value!r:.80}",
                 remedy=f"give a value of that type, or convert the column first: "
                 f"{conversion(name, found.kind)}",
                 code="TypeMismatch",

@@ -120,7 +120,7 @@ def _outside(error: SchemaError, below: Node, by: Sequence[Column]) -> SchemaErr
         return unknown_column(name, below.schema.names)
     key = ", ".join(column.name for column in by) or "nothing"
     return SchemaError(
-        f"column {name!r} stands outside of all aggregates, and rows are grouped by {key}",
+        f"column {name!r} is outside all aggregates, and rows are grouped by {key}",
         remedy=f"say which of its values is meant, as in first({quoted(name)}), or group by it too",
         code="UnknownColumn",
         column=name,

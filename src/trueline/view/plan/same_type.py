@@ -38,7 +38,7 @@ def check_same(columns: Sequence[Column], places: Sequence[str], *, lossless: bo
     for column, place in said:
         if category_values(column) != category_values(said[0][0]):
             raise SchemaError(
-                f"the codes of column {said[0][0].name!r} {said[0][1]} mean other values than those of "
+                f"the codes of column {said[0][0].name!r} {said[0][1]} mean different values than those of "
                 f"{column.name!r} {place}",
                 remedy=_both(said[0], (column, place), _decoded(said[0][0]), _decoded(column)),
                 code="TypeMismatch",
