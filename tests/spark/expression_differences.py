@@ -326,7 +326,7 @@ DIFFERENCES = [
         False,
         True,
         True,
-        ("rlike",),
+        ("rlike", "regexp_extract"),
         lambda here, there, row: row.get("u", "").endswith("\n"),
     ),
     Difference(
