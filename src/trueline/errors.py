@@ -64,6 +64,7 @@ __all__ = [
     "TaskFailed",
     "TruelineError",
     "Unfinished",
+    "UnknownOperation",
     "UnsafeQuery",
     "UnsafeWorkspace",
     "UnsupportedVersion",
@@ -245,6 +246,10 @@ class QueryError(InputError):
 
 class UnsafeQuery(QueryError):
     """A query that may run programs, call Java, or read what is not a dataset; `construct` says by what."""
+
+
+class UnknownOperation(InputError, AttributeError, TypeError):
+    """A name of another library that is spelled differently here."""
 
 
 class CursorShared(InputError, RuntimeError):

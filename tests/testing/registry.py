@@ -106,6 +106,10 @@ OPERATORS: dict[str, Operator] = {
     "filter nothing": Operator(lambda v: v.filter("n < -100")),
     "limit": Operator(lambda v: v.limit(17)),
     "skip": Operator(lambda v: v.skip(9)),
+    "tail": Operator(lambda v: v.tail(9), blocking=True),
+    "drop_nulls": Operator(lambda v: v.drop_nulls("n", "x")),
+    "fill_null": Operator(lambda v: v.fill_null(n=7, name="?")),
+    "distinct": Operator(lambda v: v.distinct("kind"), blocking=True),
     "skip and limit after a filter": Operator(lambda v: v.filter("n > 2").skip(3).limit(11)),
     "sample": Operator(lambda v: v.sample(0.6, seed=3)),
     "sample with replacement": Operator(lambda v: v.sample(1.5, seed=3, replace=True)),
@@ -118,14 +122,20 @@ OPERATORS: dict[str, Operator] = {
     "group_by": Operator(
         lambda v: v.group_by("kind").agg(rows="count(*)", total="sum(n)", first="first(name)"), blocking=True
     ),
+    "group_by of expressions": Operator(
+        lambda v: v.group_by("kind").agg(mean="sum(n) / count(*)", middle="median(x)", wide="stddev(x)"),
+        blocking=True,
+    ),
+    "window of ranks": Operator(lambda v: v.window(r="rank(x)", n="row_number()"), blocking=True),
     "window": Operator(lambda v: v.window(2, 1, total="sum(n)", low="min(x)"), ahead=70_000),
     "window by": Operator(lambda v: v.window(2, 0, by="kind", total="sum(n)"), blocking=True),
     "cache": Operator(lambda v: v.cache(), blocking=True, caches=True),
     "join to itself": Operator(lambda v: v.join(v.select("n", "x"), on="n"), blocking=True),
     **{
         f"join {how}": Operator(lambda v, how=how: v.join(_other(), on="n", how=how), blocking=True)
-        for how in ("inner", "left", "full", "semi", "anti")
+        for how in ("inner", "left", "right", "full", "semi", "anti")
     },
+    "join cross": Operator(lambda v: v.join(_other().limit(2), how="cross"), blocking=True),
     "join as of": Operator(
         lambda v: v.select("kind", "n").join(v.select("kind", "n", "x"), on="kind", as_of="n"), blocking=True
     ),

@@ -30,7 +30,8 @@ class Spans:
     """Stretches of `rows` rows, from `low` up to `high` (not included).
 
     Of a window they belong to the rows `at`, which lie in a stretch of their kind from `start` up to
-    `stop`; of groups there is no `at`, and no row is in two of them.
+    `stop`; of groups there is no `at`, and no row is in two of them. `gone` rows of that stretch came before
+    those in memory.
     """
 
     rows: int
@@ -39,6 +40,7 @@ class Spans:
     at: Whole | None = None
     start: Whole | None = None
     stop: Whole | None = None
+    gone: int = 0
 
     @property
     def lengths(self) -> Whole:
@@ -249,6 +251,13 @@ def lag(values: Values, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
 def lead(values: Values, spans: Spans, kind: t.Type, k: int) -> pa.Array:
     """The value k rows after, null where there is no such row; windows only."""
     return lag(values, spans, kind, -k)
+
+
+def row_number(_values: Values | None, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
+    """The number of the row among those with an equal key, from 1 on; windows only."""
+    assert spans.at is not None
+    assert spans.start is not None
+    return pa.array(spans.at - spans.start + (spans.gone + 1))
 
 
 def collect(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:

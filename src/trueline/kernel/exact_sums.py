@@ -7,6 +7,7 @@ once. Sums of which only a part is known yet are `partial_sums`.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from trueline.kernel.limbs import (
     BITS,
+    Flags,
     Numbers,
     Whole,
     carried,
@@ -100,18 +102,26 @@ def _limb_sums(values: Numbers, low: Whole, high: Whole) -> Numbers:
 
 
 def _limbs_at_once(values: Numbers, low: Whole, high: Whole) -> Numbers:
-    there = values != 0.0
+    limbs, lowest = limb_sums(*cut_floats(values), values != 0.0, low, high)
+    return rounded(limbs, BITS * lowest)
+
+
+def limb_sums(
+    place: Whole, parts: Sequence[Whole], there: Flags, low: Whole, high: Whole
+) -> tuple[Whole, int]:
+    """Return the sums of numbers that are cut: limbs, lowest first, and the place of the first of them.
+
+    A number is its `parts` from `place` on; where it is not `there` it is zero, and its place says nothing.
+    """
     if not there.any():
-        return np.zeros(len(low))
-    place, parts = cut_floats(values)
+        return np.zeros((1, len(low)), np.int64), 0
     lowest = int(place[there].min())
     first = np.where(there, place - lowest, 0)
     limbs = []
-    for limb in range(int(first.max()) + 3):
-        # A value has its lowest limb at `first`, and two more above it.
+    for limb in range(int(first.max()) + len(parts)):
         column = sum(np.where(first == limb - above, part, 0) for above, part in enumerate(parts))
         limbs.append(spread(prefix(np.asarray(column)), low, high))
-    return rounded(np.array(limbs), BITS * lowest)
+    return np.array(limbs), lowest
 
 
 def whole_sums(values: npt.NDArray[np.integer], low: Whole, high: Whole) -> npt.NDArray[np.int64]:

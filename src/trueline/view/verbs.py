@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, overload
 
 from trueline.errors import InputError, SchemaError
+from trueline.view.hints import GROUPS, unknown
 from trueline.view.plan.cache import Cache
 from trueline.view.plan.concat import concatenated
+from trueline.view.plan.decode import decoded
 from trueline.view.plan.explode import exploded
+from trueline.view.plan.fill_null import filled, fillings
 from trueline.view.plan.filter import filtered
-from trueline.view.plan.group_by import grouped
+from trueline.view.plan.group_by import distinct, grouped
 from trueline.view.plan.join import How, joined
-from trueline.view.plan.limit import Limit
+from trueline.view.plan.limit import Limit, Tail
 from trueline.view.plan.node import Node
 from trueline.view.plan.sample import folds, sampled, split
 from trueline.view.plan.select import selected, with_annotations
 from trueline.view.plan.shuffle import shuffled
 from trueline.view.plan.sort import sorted_by
 from trueline.view.plan.window import windowed
-from trueline.view.plan.with_columns import RowIdColumn, columns_and_parameters, computed, with_columns
+from trueline.view.plan.with_columns import (
+    RowIdColumn,
+    columns_and_parameters,
+    computed,
+    quoted,
+    with_columns,
+)
 from trueline.view.plan.zip import zipped
 from trueline.view.schema import key_columns
 
@@ -118,6 +127,35 @@ class Verbs:
         """
         return self._made_of(computed(self.node, [RowIdColumn(name)]))
 
+    def decode(self, *columns: str) -> Self:
+        """Put the values of categories in place of their codes; to compare categories of other values.
+
+        >>> import pyarrow as pa
+        >>> from trueline import View, types
+        >>> from trueline.view.annotations import about
+        >>> from trueline.view.schema import Field, Schema
+        >>> schema = Schema([Field("answer", types.category(2), about(category_values=["no", "yes"]))])
+        >>> view = View.from_arrow(pa.table([pa.array([1, 0], pa.uint32())], schema.to_arrow()))
+        >>> view.decode("answer").to_arrow().to_pydict()
+        {'answer': ['yes', 'no']}
+        """
+        return self._made_of(decoded(self.node, self.schema.find_all(columns)))
+
+    def fill_null(self, value: object = None, /, *columns: str, **values: object) -> Self:
+        """Put a value where there is null; types stay, and NaN is not null.
+
+        A value alone goes into every column that holds values of its kind; with names, into those;
+        by keyword (or in a mapping), each column has its own.
+
+        >>> from trueline import View
+        >>> view = View.from_rows([{"city": None, "price": 9}, {"city": "Zug", "price": None}])
+        >>> view.fill_null(0).to_arrow().to_pydict()
+        {'city': [None, 'Zug'], 'price': [9, 0]}
+        >>> view.fill_null(city="?", price=1).to_arrow().to_pydict()
+        {'city': ['?', 'Zug'], 'price': [9, 1]}
+        """
+        return self._made_of(filled(self.node, fillings(self.schema, value, columns, values)))
+
     # --- rows ---------------------------------------------------------------------------
 
     def filter(self, where: str, /, **parameters: object) -> Self:
@@ -140,6 +178,50 @@ class Verbs:
         {'n': [0, 1]}
         """
         return self._made_of(Limit(self.node, 0, natural(count, "limit")))
+
+    def head(self, count: int = 5) -> Self:
+        """Keep the first rows, as `limit` does.
+
+        >>> from trueline import View
+        >>> View.range(9).head(2).to_arrow().to_pydict()
+        {'n': [0, 1]}
+        """
+        return self._made_of(Limit(self.node, 0, natural(count, "head")))
+
+    def tail(self, count: int = 5) -> Self:
+        """Keep the last rows.
+
+        >>> from trueline import View
+        >>> View.range(9).tail(2).to_arrow().to_pydict()
+        {'n': [7, 8]}
+        """
+        return self._made_of(Tail(self.node, natural(count, "tail")))
+
+    def drop_nulls(self, *columns: str) -> Self:
+        """Keep the rows in which none of these columns is null (none named: no column at all); NaN is kept.
+
+        >>> from trueline import View
+        >>> view = View.from_rows([{"x": 1, "y": None}, {"x": None, "y": 2}, {"x": 3, "y": 4}])
+        >>> view.drop_nulls("x").count(), view.drop_nulls().count()
+        (2, 1)
+        """
+        asked = [each for each in self.schema.find_all(columns or None) if each.nullable]
+        if not asked:
+            return self
+        where = " and ".join(f"{quoted(each.name)} is not null" for each in asked)
+        return self._made_of(filtered(self.node, where, {}))
+
+    def distinct(self, *columns: str) -> Self:
+        """Keep the first of all rows that are equal in these columns (none named: in all that can be seen).
+
+        >>> from trueline import View
+        >>> view = View.from_rows([{"x": 1, "y": "a"}, {"x": 1, "y": "b"}, {"x": 1, "y": "a"}])
+        >>> view.distinct().to_arrow().to_pydict()
+        {'x': [1, 1], 'y': ['a', 'b']}
+        >>> view.distinct("x").to_arrow().to_pydict()
+        {'x': [1], 'y': ['a']}
+        """
+        return self._made_of(distinct(self.node, columns))
 
     def skip(self, count: int) -> Self:
         """Leave out the first rows.
@@ -244,7 +326,7 @@ class Verbs:
     def join(
         self,
         other: Self,
-        on: str | Sequence[str] | Mapping[str, str],
+        on: str | Sequence[str] | Mapping[str, str] | None = None,
         how: How = "inner",
         as_of: str | tuple[str, str] | None = None,
         *,
@@ -252,6 +334,7 @@ class Verbs:
     ) -> Self:
         """Bring rows with equal keys together, in the order of the left, then of the right.
 
+        `how` is inner, left, right, full, semi, anti, or cross: every pair of rows, without `on`.
         Null keys have no partner. `as_of` names a column: the partner is the
         last one of the same key whose value there is not after ours.
 
@@ -285,7 +368,7 @@ class Verbs:
         return Groups(self.node, columns, self._made_of)
 
     def window(
-        self, before: int, after: int = 0, /, by: str | Sequence[str] | None = None, **aggregates: str
+        self, before: int = 0, after: int = 0, /, by: str | Sequence[str] | None = None, **aggregates: object
     ) -> Self:
         """Add columns computed over the rows around each: `before` rows, the row itself, `after` rows.
 
@@ -293,10 +376,12 @@ class Verbs:
         >>> view = View.from_rows([{"x": 1}, {"x": 2}, {"x": 4}])
         >>> view.window(1, 0, total="sum(x)").to_arrow()["total"].to_pylist()
         [1, 3, 6]
+        >>> view.window(number="row_number()", before="lag(x)").to_arrow().to_pydict()
+        {'x': [1, 2, 4], 'number': [1, 2, 3], 'before': [None, 1, 2]}
         """
-        return self._made_of(
-            windowed(self.node, natural(before, "before"), natural(after, "after"), by, aggregates)
-        )
+        texts, parameters = columns_and_parameters({}, aggregates)
+        reach = natural(before, "before"), natural(after, "after")
+        return self._made_of(windowed(self.node, reach, by, texts, parameters))
 
     # --- keeping ------------------------------------------------------------------------
 
@@ -336,9 +421,21 @@ class Groups(Generic[V]):
         self._columns = key_columns(node.schema, columns, "groups")
         self._view_of = view_of
 
-    def agg(self, **aggregates: str) -> V:
-        """Return a row for each group, in the order of their first rows: the key, then these aggregates."""
-        return self._view_of(grouped(self._node, self._columns, aggregates))
+    def agg(self, **aggregates: object) -> V:
+        """Return a row for each group, in the order of their first rows: the key, then these aggregates.
+
+        >>> from trueline import View
+        >>> groups = View.from_rows([{"x": 1}, {"x": 4}]).group_by()
+        >>> groups.agg(mean="sum(x) / count(*)", most="max(x) * :rate", rate=2).to_arrow().to_pylist()
+        [{'mean': 2.5, 'most': 8}]
+        """
+        texts, parameters = columns_and_parameters({}, aggregates)
+        return self._view_of(grouped(self._node, self._columns, texts, parameters))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise unknown(type(self), name, GROUPS)
 
     def __repr__(self) -> str:
         return f"<Groups by {', '.join(column.name for column in self._columns) or 'nothing'}>"

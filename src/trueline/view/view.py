@@ -10,6 +10,7 @@ import pyarrow as pa
 from trueline.errors import InputError, SchemaError, check_memory
 from trueline.view import explain
 from trueline.view.execute import dispatch, row_count
+from trueline.view.hints import ViewHints
 from trueline.view.plan.node import Node
 from trueline.view.plan.shuffle import shuffled
 from trueline.view.plan.sources import Memory, Numbers, SourceScan
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class View(Verbs):
+class View(Verbs, ViewHints):
     """Rows with names, types and ids that are read when they are asked for, the same each time.
 
     A view is a value: every operation returns another one and reads nothing.
@@ -391,6 +392,9 @@ class View(Verbs):
         from trueline.view.sources.python import rows
 
         return rows(self._node, of)
+
+    def __iter__(self) -> Iterator[dict[str, object]]:
+        return self.rows()
 
     def write_csv(self, path: str | os.PathLike[str], **options: Any) -> Exported:
         """Write the rows as CSV; `docs/views.md` lists what does not come back.

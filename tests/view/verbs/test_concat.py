@@ -40,15 +40,15 @@ def test_views_that_do_not_go_together_are_refused():
         view.concat(view.rename(y="x"))
     with pytest.raises(SchemaError, match=r"int64 in view 1 and float64 in view 2") as error:
         view.concat(tl.View.from_arrow(pa.table({"x": [1.0]})))
-    assert "cast(x as int64)" in error.value.remedy
+    assert error.value.remedy == 'convert the column in view 1: with_columns(x="cast(`x` as float64)")'
     kind = tl.types.category(2)
     red, blue = (
         annotated(kind, [0], **{CATEGORY_VALUES: Annotation(tl.types.vector(tl.types.text, 2), names)})
         for names in (["red", "green"], ["blue", "green"])
     )
-    with pytest.raises(SchemaError, match="other values"):
+    with pytest.raises(SchemaError, match="different values"):
         red.concat(blue)
-    with pytest.raises(SchemaError, match="other values"):
+    with pytest.raises(SchemaError, match="different values"):
         red.join(blue, "x")
     assert CATEGORY_VALUES in red.concat(red).schema["x"].annotations
 

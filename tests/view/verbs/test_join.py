@@ -12,7 +12,7 @@ from tests.view.verbs.reading import agree, divided, in_set, memory, serial, val
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
 
-HOW = ("inner", "left", "full", "semi", "anti")
+HOW = ("inner", "left", "right", "full", "semi", "anti")
 NAN = float("nan")
 
 
@@ -54,9 +54,9 @@ def looped(left, right, on, how, as_of):
             found += [(i, None, RowId(i))] if bool(partners) == (how == "semi") else []
             continue
         found += [(i, j, RowId(i).combine(RowId(j))) for j in partners]
-        if not partners and how != "inner":
+        if not partners and how in ("left", "full"):
             found.append((i, None, RowId(i).combine(RowId.ONES)))
-    if how == "full":
+    if how in ("right", "full"):
         alone = [j for j in range(len(right)) if j not in used]
         found += [(None, j, RowId.ONES.combine(RowId(j))) for j in alone]
     return found
@@ -199,7 +199,7 @@ def test_what_cannot_be_joined_is_refused_before_a_row_is_read():
     other = tl.View.from_rows([{"k": "1", "x": 1.5, "v": [1.0]}])
     with pytest.raises(SchemaError, match=r"int64.*text") as error:
         view.join(other, "k")
-    assert "cast(k as int64)" in error.value.remedy
+    assert error.value.remedy == 'convert the column on the right: with_columns(k="cast(`k` as int64)")'
     with pytest.raises(SchemaError, match="cannot compare"):
         view.join(other, "v")
     with pytest.raises(SchemaError, match="as_of cannot follow"):
@@ -217,6 +217,50 @@ def test_two_columns_of_one_name_are_refused():
     with pytest.raises(SchemaError, match="two columns would be named 'x_right'"):
         left.join(left.select("k", "x"), "k")
     assert left.join(left.select("k", "x"), "k", suffix="_b").schema.names == ("k", "x", "x_right", "x_b")
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 100])
+def test_a_cross_join_has_every_pair_in_the_order_of_both(limit):
+    left = tl.View(divided(pa.table({"a": range(5), "x": [0] * 5}), 2, 3))
+    right = tl.View.from_arrow(pa.table({"b": range(3), "x": [1] * 3}))
+    found = left.join(right, how="cross")
+    assert found.row_count == 15
+    assert found.schema.names == ("a", "x", "b", "x_right")
+    with memory(limit):
+        rows = agree(found)
+    assert [row for _, row in rows] == [(a, 0, b, 1) for a in range(5) for b in range(3)]
+    assert [each for each, _ in rows] == [RowId(a).combine(RowId(b)) for a in range(5) for b in range(3)]
+    assert found.explain().startswith("cross join\n")
+    assert left.join(right.limit(0), how="cross").count() == 0
+    with pytest.raises(InputError, match="a cross join with key columns"):
+        left.join(right, on="x", how="cross")
+
+
+def test_a_right_join_keeps_the_rows_of_the_right_and_only_those():
+    left = tl.View.from_rows([{"k": 1, "l": "a"}, {"k": 2, "l": "b"}])
+    right = tl.View.from_arrow(
+        pa.table(
+            [[3, 1, 1], ["x", "y", "z"]],
+            pa.schema([pa.field("k", pa.int64()), pa.field("r", pa.string(), False)]),
+        )
+    )
+    found = left.join(right, "k", how="right")
+    assert found.to_arrow().to_pydict() == {"k": [1, 1, 3], "l": ["a", "a", None], "r": ["y", "z", "x"]}
+    assert [column.nullable for column in found.schema] == [True, True, False]
+
+
+def test_a_join_by_another_name_is_named():
+    view = tl.View.from_rows([{"k": 1}])
+    for how, here in (
+        ("outer", "full"),
+        ("left_semi", "semi"),
+        ("leftanti", "anti"),
+        ("right_outer", "right"),
+    ):
+        with pytest.raises(InputError) as caught:
+            view.join(view, "k", how=how)
+        assert caught.value.remedy.endswith(f"is {here}")
+        assert view.join(view, "k", how=here).count() in (0, 1)
 
 
 def test_empty_sides_join():

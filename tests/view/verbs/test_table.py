@@ -13,15 +13,21 @@ from tests.architecture import ROOT
 from tests.view.verbs.reading import Counting, divided, ids, serial
 from trueline.identity import RowId
 from trueline.view import execute
+from trueline.view.annotations import about
 from trueline.view.plan.node import Want
+from trueline.view.schema import Field, Schema
 
 TABLE = pa.table(
     {
         "n": pa.array(range(40), pa.int64()),
         "k": pa.array([number % 7 for number in range(40)], pa.int64()),
         "v": pa.array([[number, number + 1] for number in range(40)], pa.list_(pa.int64(), 2)),
+        "o": pa.array([number if number % 3 else None for number in range(40)], pa.int64()),
+        "c": pa.array([number % 2 for number in range(40)], pa.uint32()),
     }
 )
+MEANT = Schema([Field("c", tl.types.category(2), about(category_values=["no", "yes"]))]).to_arrow()
+TABLE = TABLE.cast(TABLE.schema.set(4, MEANT.field("c")))
 OTHER = pa.table({"k": pa.array([1, 2, 2, 3, 99], pa.int64()), "m": pa.array(range(5), pa.int64())})
 
 
@@ -53,7 +59,7 @@ class Case:
 
 
 CASES = {
-    "`select`, `drop`, `rename`, `with_columns`, `with_row_id`, `annotate`": Case(
+    "`select`, `drop`, `rename`, `with_columns`, `with_row_id`, `annotate`, `fill_null`, `decode`": Case(
         [
             lambda v: v.select("k", "n"),
             lambda v: v.drop("k"),
@@ -61,10 +67,15 @@ CASES = {
             lambda v: v.with_columns(y="n + 1"),
             lambda v: v.with_row_id("id"),
             lambda v: v.annotate("k", {"test/unit": "m"}),
+            lambda v: v.fill_null(k=7),
+            lambda v: v.decode("c"),
         ]
     ),
-    "`filter`": Case([lambda v: v.filter("k > 2")]),
-    "`limit`, `skip`": Case([lambda v: v.limit(17), lambda v: v.skip(17), lambda v: v.skip(50)]),
+    "`filter`, `drop_nulls`": Case([lambda v: v.filter("k > 2"), lambda v: v.drop_nulls("o")]),
+    "`limit`, `skip`, `head`": Case(
+        [lambda v: v.limit(17), lambda v: v.skip(17), lambda v: v.skip(50), lambda v: v.head(17)]
+    ),
+    "`tail`": Case([lambda v: v.tail(22), lambda v: v.tail(50)]),
     "`sample`, `split`, `folds`": Case(
         [
             lambda v: v.sample(0.5),
@@ -80,15 +91,17 @@ CASES = {
     "`concat`": Case([lambda v, w: v.concat(w, v), lambda v, w: v.concat()], pairs=True),
     "`zip`": Case([lambda v, w: v.zip(w.rename(a="n").limit(30))], pairs=True),
     "`explode`": Case([lambda v: v.explode("v"), lambda v: v.explode("v", outer=True)]),
-    "`join`: inner, left, full": Case(
+    "`join`: inner, left, right, full": Case(
         [
             lambda v, w: v.join(w.select("k", "n"), "k"),
             lambda v, w: v.join(w.select("k", "n").filter("k > 3"), "k", how="left"),
+            lambda v, w: v.filter("k < 5").join(w.select("k", "n").filter("k <> 1"), "k", how="right"),
             lambda v, w: v.filter("k < 5").join(w.select("k", "n"), "k", how="full"),
             lambda v, w: v.join(w.select("k", "n"), "k", how="left", as_of="n"),
         ],
         pairs=True,
     ),
+    "`join`: cross": Case([lambda v, w: v.join(w.select("n"), how="cross")], pairs=True),
     "`join`: semi, anti": Case(
         [
             lambda v, w: v.join(w.filter("k > 3"), "k", how="semi"),
@@ -96,8 +109,23 @@ CASES = {
         ],
         pairs=True,
     ),
-    "`group_by`": Case([lambda v: v.group_by("k").agg(n="first(n)"), lambda v: v.group_by().agg(n="min(n)")]),
-    "`window`": Case([lambda v: v.window(2, 1, s="sum(n)"), lambda v: v.window(2, 1, by="k", s="sum(n)")]),
+    "`group_by`, `distinct`": Case(
+        [
+            lambda v: v.group_by("k").agg(n="first(n)"),
+            lambda v: v.group_by().agg(n="min(n)"),
+            lambda v: v.group_by("k").agg(n="first(n) + 0 * sum(n)"),
+            lambda v: v.distinct("k"),
+            lambda v: v.select("n", "k").filter("n < 7").distinct(),
+        ]
+    ),
+    "`window`": Case(
+        [
+            lambda v: v.window(2, 1, s="sum(n)"),
+            lambda v: v.window(2, 1, by="k", s="sum(n)"),
+            lambda v: v.window(s="row_number()"),
+            lambda v: v.window(s="rank(k)"),
+        ]
+    ),
     "`cache`": Case([lambda v: v.cache()]),
 }
 
@@ -191,6 +219,12 @@ def ids_are_combined(case):
         assert found == expected
         pairs |= set(expected)
     assert {a == RowId.ONES for a, _ in pairs} == {b == RowId.ONES for _, b in pairs} == {True, False}
+
+
+def ids_are_of_pairs(case):
+    for _, view, _ in made(case):
+        pairs = zip(view.to_arrow()["n"].to_pylist(), view.to_arrow()["n_right"].to_pylist(), strict=True)
+        assert ids(view) == [RowId(n).combine(RowId(m)) for n, m in pairs]
 
 
 def ids_are_of_first_rows(case):
@@ -310,9 +344,15 @@ def rows_are_times_size(case):
 
 def rows_of_joins(case):
     *unknown, as_of = [view.row_count for _, view, _ in made(case)]
-    assert unknown == [None] * 3
+    assert unknown == [None] * 4
     assert as_of == 40
     assert list(made(case))[-1][1].count() == 40
+
+
+def rows_are_the_product(case):
+    for _, view, _ in made(case):
+        assert view.row_count == 1600 == view.count()
+    assert all(view.row_count is None for _, view, _ in made(case, uncounted))
 
 
 def rows_are_known_once_read(case):
@@ -366,7 +406,15 @@ def pieces_of_the_input(case):
 
 def pieces_are_cut(case):
     sizes = [[len(piece) for piece in pieces(view)] for _, view, _ in made(case)]
-    assert sizes == [[15, 2], [3, 20], []]
+    assert sizes == [[15, 2], [3, 20], [], [15, 2]]
+    for _, view, _ in made(case, uncounted):
+        assert len(execute.pieces(view.node, Want((), ids=True))) == 1
+        assert execute.serial(view.node) is not None
+
+
+def pieces_are_cut_at_the_end(case):
+    sizes = [[len(piece) for piece in pieces(view)] for _, view, _ in made(case)]
+    assert sizes == [[2, 20], [15, 5, 20]]
     for _, view, _ in made(case, uncounted):
         assert len(execute.pieces(view.node, Want((), ids=True))) == 1
         assert execute.serial(view.node) is not None
@@ -397,7 +445,7 @@ def pieces_where_counted(case):
 def pieces_of_the_left(case):
     for _, view, _ in made(case):
         found = pieces(view)
-        assert len(found) == 3 + (view.node.how == "full")
+        assert len(found) == 3 + (view.node.how in ("right", "full"))
         assert [one for piece in found for one in piece] == ids(view)
 
 
@@ -426,6 +474,7 @@ CHECKS = {
         "of the first view": ids_are_of_the_first_view,
         "`id.fork()`, its `next()` …": ids_are_forks,
         "`left.combine(right)`; for none the id of all ones": ids_are_combined,
+        "`left.combine(right)`": ids_are_of_pairs,
         "of the first row": ids_are_of_first_rows,
     },
     "order": {
@@ -436,6 +485,7 @@ CHECKS = {
         "one view after another": order_is_one_after_another,
         "unchanged, values in their order": order_is_of_values,
         "of the left, then of the right; right rows alone last": order_is_of_left_then_right,
+        "of the left, then of the right": order_is_of_left_then_right,
         "of the first rows": order_is_unchanged,
     },
     "rows": {
@@ -444,6 +494,7 @@ CHECKS = {
         "what is left": rows_are_what_is_left,
         "unknown; known where all or none are chosen": rows_are_known_for_all_or_none,
         "the sum": rows_are_the_sum,
+        "the product": rows_are_the_product,
         "the smallest": rows_are_the_smallest,
         "rows × size where it is fixed and none is null": rows_are_times_size,
         "unknown; an as-of left join has the left's": rows_of_joins,
@@ -459,10 +510,11 @@ CHECKS = {
     "pieces": {
         "those of the input": pieces_of_the_input,
         "those of the input, cut; one where rows are not counted": pieces_are_cut,
+        "those of the input, cut; one where the last are not counted": pieces_are_cut_at_the_end,
         "ranges of the order": pieces_are_ranges,
         "those of each": pieces_of_each,
         "equal parts where rows are counted, else one": pieces_where_counted,
-        "those of the left, and one more for full": pieces_of_the_left,
+        "those of the left, and one more for right and full": pieces_of_the_left,
         "those of the left": pieces_of_the_input,
         "equal parts": pieces_are_ranges,
         "one, unless no column of it is read": pieces_are_one,

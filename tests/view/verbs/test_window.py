@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import pyarrow as pa
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 import trueline as tl
 from tests.view.verbs.reading import Counting, agree, divided, ids, memory, serial, values
+from tests.view.verbs.test_group_by import quantile, root, variance
 from trueline.errors import InputError, SchemaError
 
 AGGREGATES = {
@@ -29,6 +31,10 @@ AGGREGATES = {
     "some": "any(b)",
     "every": "all(b)",
     "made": "max(x * 0 + 1)",
+    "number": "row_number()",
+    "middle": "median(x)",
+    "low": "quantile(x, 0.2)",
+    "spread": "stddev(x)",
 }
 row = st.fixed_dictionaries(
     {
@@ -65,6 +71,10 @@ def looped(rows, before, after):
                 "some": any(b) if b else None,
                 "every": all(b) if b else None,
                 "made": 1.0 if x else None,
+                "number": at + 1,
+                "middle": quantile(x, Fraction(1, 2)),
+                "low": quantile(x, Fraction(1, 5)),
+                "spread": root(variance(x)) if len(x) > 1 else None,
             }
         )
     return found
@@ -110,6 +120,55 @@ def test_with_by_a_window_is_among_equal_rows(rows, before, after, limit):
         assert [each.low for each in ids(view)] == list(range(len(rows)))
 
 
+def ranked(rows, down):
+    """The rank of each row, the slow way: null after all, NaN before it, equal values alike."""
+
+    def place(value):
+        if value is None:
+            return 2, 0
+        return (1, 0) if math.isnan(value) else (0, -value if down else value)
+
+    return [1 + sum(place(other) < place(each) for other in rows) for each in rows]
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([None, 1, 2]), st.sampled_from([None, math.nan, 0.0, -0.0, 1.0, math.inf, -5.5])
+        ),
+        max_size=20,
+    ),
+    st.sampled_from([1 << 30, 50]),
+)
+def test_a_rank_counts_the_rows_before_it_wherever_they_are(rows, limit):
+    table = pa.table(
+        {"k": pa.array([k for k, _ in rows], pa.int64()), "x": pa.array([x for _, x in rows], pa.float64())}
+    )
+    expected = []
+    for at, (key, _) in enumerate(rows):
+        places = [each for each, (k, _) in enumerate(rows) if k == key]
+        mine = places.index(at)
+        expected.append(
+            tuple(ranked([rows[each][1] for each in places], down)[mine] for down in (False, True))
+        )
+    with memory(limit):
+        view = tl.View(Counting(table, batch=3))
+        found = view.window(by="k", r="rank(x)", d="rank(x desc)", n="row_number()")
+        assert values(found, "r", "d") == expected
+        alone = view.window(1, a="rank(x asc)", b="sum(k)")
+        assert values(alone, "a") == ranked([x for _, x in rows], False)
+        assert [each.low for each in ids(alone)] == list(range(len(rows)))
+
+
+def test_the_last_row_of_each_key_is_found_by_its_number():
+    rows = [{"k": "a", "t": 1}, {"k": "b", "t": 5}, {"k": "a", "t": 3}]
+    latest = (
+        tl.View.from_rows(rows).sort("t", descending=True).window(by="k", n="row_number()").filter("n = 1")
+    )
+    assert values(latest, "k", "t") == [("b", 5), ("a", 3)]
+
+
 def test_no_more_rows_are_in_memory_than_the_window_and_a_chunk():
     source = Counting(pa.table({"n": range(10_000)}))
     with tl.View(source).window(5, 20, s="sum(n)").cursor(["s"]) as cursor:
@@ -153,7 +212,21 @@ def test_what_is_no_window_is_refused():
     for arguments in ((-1,), (1, -1), (1.5,), (True,)):
         with pytest.raises(InputError):
             view.window(*arguments, s="sum(n)")
-    for text in ("count(distinct n)", "lag(n, -1)", "n", "sum(n), 1"):
+    for text in (
+        "count(distinct n)",
+        "lag(n, -1)",
+        "n",
+        "sum(n), 1",
+        "sum(n) + 1",
+        "row_number(n)",
+        "rank()",
+        "rank(n, 1)",
+        "rank(n down)",
+        "quantile(n)",
+        "quantile(n, 1.1)",
+        "quantile(n, x)",
+        "quantile(n, 0.12345678912)",
+    ):
         with pytest.raises((InputError, SchemaError)):
             view.window(1, 0, s=text)
 

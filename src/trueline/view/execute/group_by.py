@@ -23,7 +23,8 @@ from trueline.kernel.exchange import (
 )
 from trueline.kernel.external_sort import SortSpec
 from trueline.view.execute.dispatch import pieces, portable
-from trueline.view.plan.group_by import AggregateCall, GroupBy
+from trueline.view.plan.aggregates import AggregateCall
+from trueline.view.plan.group_by import GroupBy
 from trueline.view.plan.node import Want
 
 

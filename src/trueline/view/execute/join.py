@@ -30,14 +30,14 @@ _BYTES: Final = 64 << 20
 @pieces.register(Join)
 @once_a_walk
 def _join(node: Join, want: Want) -> Sequence[Piece]:
-    """Return the pieces of the left; a full join has one more."""
+    """Return the pieces of the left; a right or full join has one more."""
     left, right = node.wants(want)
     lefts = pieces(node.left, left)
-    parts = len(lefts) + (node.how == "full")
+    parts = len(lefts) + node.keeps_right
     matching = _matching(node, want, left, right)
     shared = Once(ToJoin(tuple(lefts), tuple(pieces(node.right, right)), matching, parts))
     found: list[Piece] = [JoinPiece(shared, piece, number) for number, piece in enumerate(lefts)]
-    if node.how == "full":
+    if node.keeps_right:
         found.append(RightOnlyPiece(shared, tuple(lefts), parts - 1))
     return found
 
@@ -168,8 +168,8 @@ class JoinSide:
 class Matching:
     """What belongs together, and which columns come of it: of the left, of the right, or of either.
 
-    `columns` has a place on each side, None where the column is not of that side; a key of a full join is
-    of both, and the left's where there is a left row.
+    `columns` has a place on each side, None where the column is not of that side; a key of a right or full
+    join is of both, and the left's where there is a left row.
     """
 
     how: How
@@ -188,7 +188,7 @@ class Matching:
             positions = left.arrays[-1]
             for found, at in joiner.rows(left):
                 yield Chunk(found.rows, (*found.arrays, positions.take(pa.array(at))), found.ids)
-        if self.how == "full" and right is not None:
+        if self.how in ("right", "full") and right is not None:
             last = np.asarray(right.arrays[-1]) | np.uint64(1 << 63)
             for found, at in joiner.alone():
                 yield Chunk(found.rows, (*found.arrays, pa.array(last[at])), found.ids)
@@ -267,9 +267,9 @@ class Joiner:
             if len(chosen):
                 yield self._made(left, chosen, None), chosen
             return
-        if how == "full":
+        if how in ("right", "full"):
             self.mark(start, count)
-        times = count if how == "inner" else np.maximum(count, 1)
+        times = np.maximum(count, 1) if how in ("left", "full") else count
         ends = np.cumsum(times)
         total = int(ends[-1]) if len(ends) else 0
         step = self._step(left)

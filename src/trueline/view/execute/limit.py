@@ -1,18 +1,20 @@
-"""Rows by their number: pieces whose rows are counted are cut; others are read from the start."""
+"""Rows by their number: pieces whose rows are counted are cut; others are read from the start, or the end."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from trueline.kernel.chunk import Chunk, Piece, PieceChain
 from trueline.view.execute.dispatch import pieces, row_count, serial
-from trueline.view.plan.limit import Limit
+from trueline.view.plan.limit import Limit, Tail
 from trueline.view.plan.node import Want
 
 
 @serial.register(Limit)
-def _serial(node: Limit) -> str | None:
+@serial.register(Tail)
+def _serial(node: Limit | Tail) -> str | None:
     return None if row_count(node.below) is not None else node.serial
 
 
@@ -27,6 +29,21 @@ def _limit(node: Limit, want: Want) -> Sequence[Piece]:
         if _are_counted(found, stop)
         else [LimitPiece(PieceChain(found), node.start, node.count)]
     )
+
+
+@pieces.register(Tail)
+def _tail(node: Tail, want: Want) -> Sequence[Piece]:
+    if node.count == 0:
+        return []
+    found = pieces(node.below, node.wants(want)[0])
+    first, missing = len(found), node.count
+    while first and missing > 0:
+        first -= 1
+        rows = found[first].rows
+        if rows is None:
+            return [TailPiece(found, node.count)]
+        missing -= rows
+    return rows_between(found[first:], max(0, -missing), None)
 
 
 def _are_counted(pieces: Sequence[Piece], stop: int | None) -> bool:
@@ -90,3 +107,43 @@ class LimitPiece:
                 left -= taken.rows
                 if left == 0:
                     return
+
+
+@dataclass(frozen=True, eq=False)
+class TailPiece:
+    """The last `count` rows of pieces that are not all counted."""
+
+    below: Sequence[Piece]
+    count: int
+
+    @property
+    def rows(self) -> int | None:
+        """Known by reading only."""
+        return None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows: the last pieces are read first, and no more of them than it takes."""
+        found: list[list[Chunk]] = []
+        missing = self.count
+        for number in reversed(range(len(self.below))):
+            kept = _last(self.below[number], missing)
+            found.append(kept)
+            missing -= sum(chunk.rows for chunk in kept)
+            if missing == 0:
+                break
+        for kept in reversed(found):
+            yield from kept
+
+
+def _last(piece: Piece, count: int) -> list[Chunk]:
+    """Return the last rows of a piece; no more chunks are in memory than hold them."""
+    kept: deque[Chunk] = deque()
+    rows = 0
+    for chunk in piece.chunks():
+        kept.append(chunk)
+        rows += chunk.rows
+        while rows - kept[0].rows >= count:
+            rows -= kept.popleft().rows
+    if rows > count:
+        kept[0] = kept[0].slice(rows - count)
+    return list(kept)

@@ -19,7 +19,7 @@ from trueline.kernel.comparison import codes, order_of_words
 from trueline.kernel.exchange import ByKeyHash, HeldParts, Once, RowParts, SharedPiece, gather, in_order_again
 from trueline.kernel.external_sort import SortSpec
 from trueline.view.execute.dispatch import pieces, portable, row_count
-from trueline.view.plan.group_by import AggregateCall
+from trueline.view.plan.aggregates import AggregateCall, needs_all_rows
 from trueline.view.plan.node import Want
 from trueline.view.plan.window import Window
 
@@ -41,7 +41,7 @@ def _window(node: Window, want: Want) -> Sequence[Piece]:
             call = node.calls[place.output]
             order.append((call, None if call.column is None else at[call.column]))
     work = WindowWork(node.before, node.after, tuple(at[place] for place in node.by), tuple(order))
-    if not node.by:
+    if node.streams(want):
         return [WindowPiece(as_one(found), work)]
     shared = Once(ToWindow(tuple(found), work, len(below.columns), want.ids))
     return [SharedPiece(shared, 0, row_count(node))]
@@ -49,8 +49,8 @@ def _window(node: Window, want: Want) -> Sequence[Piece]:
 
 @portable.register(Window)
 def _portable(node: Window) -> bool:
-    """With `by` each process would bring all rows together again."""
-    return portable(node.below) and not node.by
+    """With `by`, or for ranks, each process would bring all rows together again."""
+    return portable(node.below) and not node.by and not any(map(needs_all_rows, node.calls))
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,15 @@ class WindowWork:
             for each in self.order
         ]
 
-    def rows(self, chunk: Chunk, first: int, last: int) -> Chunk:
-        """Return rows `first` up to `last` of a chunk, which has all rows around them that there are."""
+    def rows(self, chunk: Chunk, first: int, last: int, gone: int) -> Chunk:
+        """Return rows `first` up to `last` of a chunk, which has all rows around them that there are.
+
+        `gone` rows came before those of the chunk.
+        """
         at = np.arange(first, last)
         low, high = np.maximum(at - self.before, 0), np.minimum(at + self.after + 1, chunk.rows)
         edge = np.zeros(len(at), np.int64)
-        made = self.values(chunk, s.Spans(chunk.rows, low, high, at, edge, edge + chunk.rows))
+        made = self.values(chunk, s.Spans(chunk.rows, low, high, at, edge, edge + chunk.rows, gone))
         part = chunk.slice(first, last - first)
         return self._with(part, made)
 
@@ -145,7 +148,7 @@ class WindowPiece:
         # Rows that stay in memory for their neighbours' sake are looked at again: no more than new ones.
         step = max(1, behind + ahead)
         memory: list[Chunk] = []
-        rows = done = 0
+        rows = done = gone = 0
         for chunk in chain(self.below.chunks(), [None]):
             if chunk is not None:
                 memory.append(chunk)
@@ -154,10 +157,11 @@ class WindowPiece:
             if last <= done or (chunk is not None and last - done < step):
                 continue
             held = together(memory)
-            found = self.work.rows(held, done, last)
+            found = self.work.rows(held, done, last, gone)
             for start in range(0, found.rows, ROWS_OF_A_CHUNK):
                 yield found.slice(start, ROWS_OF_A_CHUNK)
             first = max(0, last - behind)
+            gone += first
             memory, rows, done = [held.slice(first)], rows - first, last - first
 
 

@@ -30,6 +30,7 @@ class Language(Spark):
             "EXTRACT": _SparkParser.FUNCTION_PARSERS["EXTRACT"],
         }
         NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        ARRAY_CONSTRUCTORS: ClassVar[dict[str, Any]] = {}  # else `array(1, 2)[0]` is read as `array[0]`
 
         def as_type(self) -> sql.Expression:
             """Read `x as <type>`; the type is everything up to the bracket that closes the cast."""

@@ -88,9 +88,12 @@ def plain(side: Operand) -> Operand:
 def not_comparable(left: Operand, right: Operand, doing: str) -> SchemaError:
     """The error of two types that do not go together."""
     constant = isinstance(left, pa.Scalar) or isinstance(right, pa.Scalar)
+    texts = pa.types.is_string(left.type) or pa.types.is_string(right.type)
     return SchemaError(
         f"cannot {doing} {_shown(left)} and {_shown(right)}",
-        remedy="write the constant in the column's type, as in date'2026-11-13'"
+        remedy="text is put together with || or concat(a, b); text is made of others by cast(x as text)"
+        if texts and doing == VERBS["+"]
+        else "write the constant in the column's type, as in date'2026-11-13'"
         if constant
         else "convert one of them, as in cast(x as double)",
         code="TypeMismatch",

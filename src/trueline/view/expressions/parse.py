@@ -18,6 +18,7 @@ from trueline.errors import InputError
 from trueline.view.expressions import tree as t
 from trueline.view.expressions.dialect import Language
 from trueline.view.expressions.functions.registry import known
+from trueline.view.expressions.hints import of_part, of_text
 from trueline.view.expressions.literals import as_date, as_timestamp, span
 
 _LONGEST: Final = 100_000
@@ -95,7 +96,7 @@ def _unreadable(text: str, error: Exception) -> InputError:
     why = details[0].get("description") or "it is not an expression of the language"
     return InputError(
         f"cannot read the expression{place}: {why.rstrip('.')}: {text:.200}",
-        remedy=LANGUAGE,
+        remedy=of_text(text) or LANGUAGE,
         code="BadExpression",
         expression=text,
         line=line,
@@ -208,7 +209,7 @@ class _Reader:
         known = {"this", "expression", *_KNOWN.get(type(found), ())}
         for name, value in found.args.items():
             if name not in known and value:
-                raise self.refused(found.sql("spark"))
+                raise self.refused(found.sql("spark"), found)
 
     def predicate(self, found: Any, depth: int) -> t.Expr | None:
         """`between`, `is`, `in` and `like`; None for anything else."""
@@ -253,7 +254,7 @@ class _Reader:
             return t.IsNull(of)
         if isinstance(found.expression, sql.Boolean):
             return t.IsTruth(of, bool(found.expression.this))
-        raise self.refused(found.sql("spark"))
+        raise self.refused(found.sql("spark"), found)
 
     def values(self, found: Any, depth: int) -> tuple[t.Value, ...]:
         if found.args.get("query") is not None or found.args.get("unnest") is not None:
@@ -313,7 +314,7 @@ class _Reader:
                 return self.scalar(self.given(found), found.name)
             case sql.Cast() if isinstance(found.this, sql.Literal):  # TryCast is one too
                 return self.typed(found)
-        raise self.refused(found.sql("spark") if isinstance(found, sql.Expression) else repr(found))
+        raise self.refused(found.sql("spark") if isinstance(found, sql.Expression) else repr(found), found)
 
     def typed(self, found: Any) -> pa.Scalar:
         """`date'…'`, `timestamp'…'`, and numbers with a letter behind them."""
@@ -329,7 +330,7 @@ class _Reader:
             return as_timestamp(text)
         if not found.this.is_string and kind in (sql.DataType.Type.DOUBLE, sql.DataType.Type.BIGINT):
             return pa.scalar(float(text)) if kind == sql.DataType.Type.DOUBLE else _number(text)
-        raise self.refused(found.sql("spark"))
+        raise self.refused(found.sql("spark"), found)
 
     def given(self, found: Any) -> object:
         name = found.name
@@ -361,10 +362,10 @@ class _Reader:
             parameter=name,
         )
 
-    def refused(self, what: str) -> InputError:
+    def refused(self, what: str, found: object = None) -> InputError:
         return InputError(
             f"{what:.200} is not in the language of expressions: {self.text:.200}",
-            remedy=LANGUAGE,
+            remedy=of_part(found, self.text) or LANGUAGE,
             code="BadExpression",
             expression=self.text,
         )

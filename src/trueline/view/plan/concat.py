@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trueline.errors import SchemaError
-from trueline.view.annotations import Annotations, category_values
+from trueline.view.annotations import Annotations
 from trueline.view.plan.node import IdRule, Node, OwnSchema, Want
+from trueline.view.plan.same_type import are_same, check_same
 from trueline.view.schema import Column, Field, Schema
 
 
@@ -54,14 +55,22 @@ class Concat(OwnSchema):
 def concatenated(views: Sequence[Node]) -> Concat:
     """Put views one after another: the same names in the same order, hidden ones too, else found by name."""
     first = views[0].schema
-    names = [column.name for column in first]
-    if all([column.name for column in view.schema] == names for view in views):
+    if _alike_with_hidden([view.schema for view in views]):
         lines = [tuple(view.schema) for view in views]
     else:
         lines = [_by_name(view.schema, first, number) for number, view in enumerate(views)]
     fields = [_together(columns) for columns in zip(*lines, strict=True)]
     places = tuple(tuple(column.index for column in line) for line in lines)
     return Concat(tuple(views), places, Schema(fields))
+
+
+def _alike_with_hidden(schemas: Sequence[Schema]) -> bool:
+    """Say whether hidden columns go together too; one that was converted hides a column that does not."""
+    names = [column.name for column in schemas[0]]
+    if any([column.name for column in schema] != names for schema in schemas):
+        return False
+    hidden = [column.index for column in schemas[0] if column.is_hidden]
+    return all(are_same([schema[index] for schema in schemas]) for index in hidden)
 
 
 def _by_name(schema: Schema, first: Schema, number: int) -> tuple[Column, ...]:
@@ -80,22 +89,7 @@ def _by_name(schema: Schema, first: Schema, number: int) -> tuple[Column, ...]:
 
 def _together(columns: Sequence[Column]) -> Field:
     first = columns[0]
-    for number, column in enumerate(columns):
-        if column.type != first.type:
-            raise SchemaError(
-                f"column {first.name!r} is of type {first.type} in view 1 and {column.type} in "
-                f"view {number + 1}",
-                remedy=f"convert one: with_columns({first.name} = 'cast({first.name} as {first.type})')",
-                code="TypeMismatch",
-                column=first.name,
-            )
-        if category_values(first) != category_values(column):
-            raise SchemaError(
-                f"the codes of column {first.name!r} mean other values in view {number + 1}",
-                remedy="make them categories of the same values, or text",
-                code="TypeMismatch",
-                column=first.name,
-            )
+    check_same(columns, [f"in view {number + 1}" for number in range(len(columns))], lossless=True)
     kept = {
         kind: each
         for kind, each in first.annotations.found.items()

@@ -1,4 +1,4 @@
-"""Rows by their number: the first ones, or all but those."""
+"""Rows by their number: the first ones, all but those, or the last ones."""
 
 from __future__ import annotations
 
@@ -32,3 +32,25 @@ class Limit(OneInput):
     def serial(self) -> str | None:
         """Where rows are not counted, which ones these are is known by reading those before."""
         return None if self.below.row_count is not None else "rows are counted from the start"
+
+
+@dataclass(frozen=True, eq=False)
+class Tail(OneInput):
+    """The last `count` rows; ids and order do not change."""
+
+    count: int
+
+    @property
+    def title(self) -> str:
+        return f"the last {self.count:,} rows"
+
+    def count_rows(self, counts: Sequence[int | None]) -> int | None:
+        """As many as were asked for, if there are so many (view:C31)."""
+        if self.count == 0:
+            return 0
+        return None if counts[0] is None else min(self.count, counts[0])
+
+    @property
+    def serial(self) -> str | None:
+        """Where rows are not counted, which ones are the last is known by reading to the end."""
+        return None if self.below.row_count is not None else "rows are counted from the end"

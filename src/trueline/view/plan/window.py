@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trueline.view.plan.group_by import AggregateCall, bound, needed
+from trueline.view.plan.aggregates import AggregateCall, bound, needed, needs_all_rows
 from trueline.view.plan.node import Node, OneInput, OwnSchema, Want
 from trueline.view.plan.with_columns import MadeColumn, placed
 from trueline.view.schema import Schema, key_columns
@@ -43,6 +43,10 @@ class Window(OwnSchema, OneInput):
         reach = f"{self.before:,} rows before and {self.after:,} after"
         return f"with {made} over {reach}{f' by {key}' if key else ''}"
 
+    def streams(self, want: Want) -> bool:
+        """Whether rows pass by in order: none has to be brought beside others first."""
+        return not self.by and not any(map(needs_all_rows, self.made(want)))
+
     def made(self, want: Want) -> list[AggregateCall]:
         """Return the aggregates that are wanted."""
         found = (self.line[index] for index in want.columns)
@@ -61,12 +65,16 @@ class Window(OwnSchema, OneInput):
 
 
 def windowed(
-    below: Node, before: int, after: int, by: str | Sequence[str] | None, aggregates: Mapping[str, str]
+    below: Node,
+    reach: tuple[int, int],
+    by: str | Sequence[str] | None,
+    aggregates: Mapping[str, str],
+    parameters: Mapping[str, object],
 ) -> Window:
     """Add aggregates over the rows around each row."""
     names = () if by is None else (by,) if isinstance(by, str) else tuple(by)
     key = tuple(column.index for column in key_columns(below.schema, names, "a window"))
-    node, calls = bound(below, aggregates, window=True)
+    node, calls = bound(below, aggregates, parameters, window=True)
     new = [(MadeColumn(0, number), each.field) for number, each in enumerate(calls)]
     schema, line = placed(below.schema, new)
-    return Window(node, before, after, key, tuple(calls), line, schema)
+    return Window(node, *reach, key, tuple(calls), line, schema)

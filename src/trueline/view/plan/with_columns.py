@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -199,6 +201,27 @@ def with_columns(
         inputs = tuple(below.schema[column].index for column in found.columns)
         new.append(Compute(name, found, inputs, (Field(name, found.kind),)))
     return computed(below, new)
+
+
+def quoted(name: str) -> str:
+    """Write a name so that an expression reads it as a column, whatever is in it.
+
+    >>> quoted("unit price")
+    '`unit price`'
+    """
+    return f"`{name.replace('`', '``')}`"
+
+
+def conversion(name: str, kind: t.Type) -> str:
+    """Write the call that gives a column another type.
+
+    >>> conversion("unit price", t.int64)
+    'with_columns({"unit price": "cast(`unit price` as int64)"})'
+    """
+    text = f"cast({quoted(name)} as {kind})"
+    if name.isidentifier() and not keyword.iskeyword(name):
+        return f'with_columns({name}="{text}")'
+    return f"with_columns({{{json.dumps(name, ensure_ascii=False)}: {json.dumps(text, ensure_ascii=False)}}})"
 
 
 # --- parameters among the keywords of one call ----------------------------------------------

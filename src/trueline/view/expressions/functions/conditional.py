@@ -39,7 +39,7 @@ def common(sides: Sequence[Operand]) -> list[Operand]:
     """Return sides as one type: the narrowest that holds all of them; constants go along if they can."""
     given = [plain(side) for side in sides]
     columns = [side for side in given if not isinstance(side, pa.Scalar) and not _is_nothing(side)]
-    target = reduce(_wider, map(logical, columns)) if columns else None
+    target = reduce(wider, map(logical, columns)) if columns else None
     for side in given:
         if isinstance(side, pa.Scalar) and not _is_nothing(side):
             target = _with_constant(target, side)
@@ -64,7 +64,7 @@ def _with_constant(target: t.Type | None, constant: pa.Scalar) -> t.Type:
         there = converted(constant, target)
         if there.is_valid and converted(there, kind).equals(constant):
             return target
-    return target if not constant.is_valid and t.can_convert(kind, target) else _wider(target, kind)
+    return target if not constant.is_valid and t.can_convert(kind, target) else wider(target, kind)
 
 
 def _constant(side: Operand, target: t.Type) -> Operand:
@@ -76,7 +76,7 @@ def _constant(side: Operand, target: t.Type) -> Operand:
 _NUMBERS: Final = ("int", "float", "decimal")
 
 
-def _wider(one: t.Type, other: t.Type) -> t.Type:
+def wider(one: t.Type, other: t.Type) -> t.Type:
     """Return the narrowest type that holds the values of both."""
     if one == other:
         return one
@@ -90,7 +90,7 @@ def _wider(one: t.Type, other: t.Type) -> t.Type:
         assert isinstance(other, t.Time | t.Duration)
         found = type(one)(max(one.unit, other.unit, key=_UNITS.index))
     elif isinstance(one, t.Vector) and isinstance(other, t.Vector):
-        item = _wider(one.item, other.item)
+        item = wider(one.item, other.item)
         found = t.Vector(
             item, one.dims if one.dims == other.dims else (one.size if one.size == other.size else 0,)
         )

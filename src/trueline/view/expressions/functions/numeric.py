@@ -221,6 +221,8 @@ def _floats(number: Array, places: int) -> Array:
         # Half a unit in the last place of what was given, and some more.
         window = 1e-6 + moved * (2.0**-22 if pa.types.is_float32(number.type) else 2.0**-50)
         close = np.isfinite(values) & ~(np.abs(moved - np.floor(moved) - 0.5) > window)
+    # Arrow leaves a number as it is that vanishes when it is moved.
+    found = pc.if_else(pa.array(moved < 0.25), pc.multiply(found, 0.0), found)
     rows = np.flatnonzero(close & np.asarray(pc.is_valid(wide)))
     if not len(rows):
         return found

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
+from trueline.view.expressions.hints import FUNCTIONS
 from trueline.view.expressions.operands import Operand, as_array, is_number, plain
 
 Kernel: TypeAlias = Callable[..., Any]
@@ -62,6 +63,12 @@ AGGREGATES: Final = frozenset(
         "lead",
         "median",
         "percentile",
+        "quantile",
+        "count_distinct",
+        "n_unique",
+        "collect",
+        "std",
+        "var",
     ]
 )
 # What takes vectors in the encoding they come in.
@@ -124,9 +131,17 @@ def function(name: str, *takes: str, says: str, spark: str = "") -> Callable[[Ke
 @cache
 def functions() -> dict[str, Function]:
     """Return all functions by name."""
-    from trueline.view.expressions.functions import conditional, numeric, string, temporal, vector
+    from trueline.view.expressions.functions import (
+        conditional,
+        date_format,
+        numeric,
+        regexp,
+        string,
+        temporal,
+        vector,
+    )
 
-    assert all((conditional, numeric, string, temporal, vector))
+    assert all((conditional, date_format, numeric, regexp, string, temporal, vector))
     return dict(sorted(_FOUND.items()))
 
 
@@ -158,6 +173,8 @@ def _instead(name: str) -> str:
         return "it would not be the same each time: give the value as a parameter"
     if name in AGGREGATES:
         return "it is about several rows: use group_by(…).agg(…) or window(…)"
+    if name in FUNCTIONS:
+        return f"write {FUNCTIONS[name]}"
     near = get_close_matches(name, functions(), n=1, cutoff=0.7)
     return f"did you mean {near[0]}?" if near else "docs/expressions.md lists the functions"
 

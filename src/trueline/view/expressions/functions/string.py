@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline import types as t
-from trueline.errors import InputError
 from trueline.kernel.vectors import items_at, sizes
 from trueline.view.expressions.functions.registry import function
 from trueline.view.expressions.operands import Array, Operand, as_array
@@ -24,7 +23,7 @@ def lower(text: Array) -> Array:
     return pc.utf8_lower(text)
 
 
-@function("upper", "text", says="in upper case", spark="letter by letter: `ß` stays, Java writes `SS`")
+@function("upper", "text", says="in upper case", spark="letter by letter: `ß` becomes `ẞ`, Java writes `SS`")
 def upper(text: Array) -> Array:
     """Write in upper case."""
     return pc.utf8_upper(text)
@@ -199,26 +198,6 @@ def instr(text: Array, part: str) -> Array:
     before = pc.list_element(pc.split_pattern(text, part, max_splits=1), 0)
     place = pc.add(pc.utf8_length(before).cast(pa.int64()), 1)
     return pc.if_else(pc.match_substring(text, part), place, 0)
-
-
-@function(
-    "rlike",
-    "text",
-    "const text",
-    says="whether a regular expression fits somewhere in it; also `x rlike 'a+'`",
-    spark="RE2's syntax: no look-around, no back references",
-)
-def rlike(text: Array, pattern: str) -> Array:
-    """Look for a regular expression."""
-    try:
-        pc.match_substring_regex(pa.array([""]), pattern)  # it is looked at only where there are rows
-    except pa.ArrowInvalid as error:
-        raise InputError(
-            f"{pattern!r:.80} is not a regular expression: {error}",
-            remedy="write one in RE2's syntax",
-            code="BadConstant",
-        ) from None
-    return pc.match_substring_regex(text, pattern)
 
 
 @function(

@@ -18,6 +18,7 @@ from trueline.errors import InputError, SchemaError
 from trueline.view.converting import convert
 from trueline.view.converting.times import DAY, PER_SECOND, made, missing, scaled, ticks
 from trueline.view.expressions.functions.registry import function
+from trueline.view.expressions.hints import percent_form
 from trueline.view.expressions.operands import VERBS, Array, Operand, not_comparable, over, plain
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -25,7 +26,7 @@ _UNITS: Final = ("s", "ms", "us", "ns")
 _MOST: Final = (1 << 63) - 1
 
 
-def _days(moment: Array) -> Ints:
+def days_of(moment: Array) -> Ints:
     """Days since 1970, of days and moments alike."""
     found = ticks(moment)
     return found if pa.types.is_date32(moment.type) else found // (DAY * _per_second(moment.type))
@@ -35,12 +36,12 @@ def _per_second(kind: Any) -> int:
     return PER_SECOND["ms" if pa.types.is_date64(kind) else kind.unit]
 
 
-def _months(days: Ints) -> Ints:
+def months_of(days: Ints) -> Ints:
     """Months since 1970."""
     return days.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
 
 
-def _month_starts(months: Ints) -> Ints:
+def month_starts(months: Ints) -> Ints:
     """The first days of months, as days since 1970."""
     return months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
 
@@ -52,43 +53,44 @@ def _numbers(values: Ints, of: Array) -> Array:
 @function("year", "moment", says="the year")
 def year(moment: Array) -> Array:
     """Return the year."""
-    return _numbers(_months(_days(moment)) // 12 + 1970, moment)
+    return _numbers(months_of(days_of(moment)) // 12 + 1970, moment)
 
 
 @function("quarter", "moment", says="the quarter, 1 to 4")
 def quarter(moment: Array) -> Array:
     """Return the quarter."""
-    return _numbers(_months(_days(moment)) % 12 // 3 + 1, moment)
+    return _numbers(months_of(days_of(moment)) % 12 // 3 + 1, moment)
 
 
 @function("month", "moment", says="the month, 1 to 12")
 def month(moment: Array) -> Array:
     """Return the month."""
-    return _numbers(_months(_days(moment)) % 12 + 1, moment)
+    return _numbers(months_of(days_of(moment)) % 12 + 1, moment)
 
 
 @function("weekofyear", "moment", says="the week of ISO 8601, 1 to 53")
 def weekofyear(moment: Array) -> Array:
     """Return the week: the one its Thursday is in."""
-    days = _days(moment)
+    days = days_of(moment)
     thursday = days - (days + 3) % 7 + 3
-    return _numbers((_of_year(thursday) - 1) // 7 + 1, moment)
+    return _numbers((day_of_year(thursday) - 1) // 7 + 1, moment)
 
 
 @function("day", "moment", says="the day of the month")
 def day(moment: Array) -> Array:
     """Return the day of the month."""
-    days = _days(moment)
-    return _numbers(days - _month_starts(_months(days)) + 1, moment)
+    days = days_of(moment)
+    return _numbers(days - month_starts(months_of(days)) + 1, moment)
 
 
 @function("dayofyear", "moment", says="the day of the year, from 1")
 def dayofyear(moment: Array) -> Array:
     """Return the day of the year."""
-    return _numbers(_of_year(_days(moment)), moment)
+    return _numbers(day_of_year(days_of(moment)), moment)
 
 
-def _of_year(days: Ints) -> Ints:
+def day_of_year(days: Ints) -> Ints:
+    """The number of a day in its year, from 1, of days since 1970."""
     at = days.astype("datetime64[D]")
     found: Ints = (at - at.astype("datetime64[Y]").astype("datetime64[D]")).astype(np.int64) + 1
     return found
@@ -97,16 +99,16 @@ def _of_year(days: Ints) -> Ints:
 @function("dayofweek", "moment", says="the day of the week, 1 is Sunday")
 def dayofweek(moment: Array) -> Array:
     """Return the day of the week from Sunday."""
-    return _numbers((_days(moment) + 4) % 7 + 1, moment)
+    return _numbers((days_of(moment) + 4) % 7 + 1, moment)
 
 
 @function("weekday", "moment", says="the day of the week, 0 is Monday")
 def weekday(moment: Array) -> Array:
     """Return the day of the week from Monday."""
-    return _numbers((_days(moment) + 3) % 7, moment)
+    return _numbers((days_of(moment) + 3) % 7, moment)
 
 
-def _clock(moment: Array) -> Ints:
+def clock_seconds(moment: Array) -> Ints:
     """Seconds since midnight."""
     if pa.types.is_date32(moment.type):
         return np.zeros(len(moment), np.int64)
@@ -116,19 +118,19 @@ def _clock(moment: Array) -> Ints:
 @function("hour", "clock", says="the hour, 0 to 23")
 def hour(moment: Array) -> Array:
     """Return the hour."""
-    return _numbers(_clock(moment) // 3_600, moment)
+    return _numbers(clock_seconds(moment) // 3_600, moment)
 
 
 @function("minute", "clock", says="the minute")
 def minute(moment: Array) -> Array:
     """Return the minute."""
-    return _numbers(_clock(moment) // 60 % 60, moment)
+    return _numbers(clock_seconds(moment) // 60 % 60, moment)
 
 
 @function("second", "clock", says="the second, without its fraction")
 def second(moment: Array) -> Array:
     """Return the second."""
-    return _numbers(_clock(moment) % 60, moment)
+    return _numbers(clock_seconds(moment) % 60, moment)
 
 
 # --- cutting off, counting ------------------------------------------------------------------------
@@ -150,12 +152,12 @@ def date_trunc(unit: str, moment: Array) -> Array:
         step = _SECONDS[name] * per_second
         found, far = values // step * step, values < -_MOST // step * step
         return made(np.where(far, 0, found), far | missing(stamp), stamp.type)
-    days = _days(stamp)
+    days = days_of(stamp)
     if name == "week":
         begin = days - (days + 3) % 7
     elif name in ("month", "quarter", "year"):
         size = {"month": 1, "quarter": 3, "year": 12}[name]
-        begin = _month_starts(_months(days) // size * size)
+        begin = month_starts(months_of(days) // size * size)
     else:
         raise InputError(
             f"date_trunc has no unit {unit!r:.40}",
@@ -174,19 +176,19 @@ def _as_stamp(day_: Array) -> Array:
 def datediff(end: Array, start: Array) -> Array:
     """Count the days between."""
     gone = missing(end) | missing(start)
-    return pa.array(_days(end) - _days(start), pa.int64(), mask=gone)
+    return pa.array(days_of(end) - days_of(start), pa.int64(), mask=gone)
 
 
 @function("date_add", "moment", "whole", says="the day so many days later")
 def date_add(moment: Array, days: Array) -> Array:
     """Count days on."""
-    return _later(moment, _days(moment), days, 1)
+    return _later(moment, days_of(moment), days, 1)
 
 
 @function("date_sub", "moment", "whole", says="the day so many days before")
 def date_sub(moment: Array, days: Array) -> Array:
     """Count days back."""
-    return _later(moment, _days(moment), days, -1)
+    return _later(moment, days_of(moment), days, -1)
 
 
 def _later(moment: Array, days: Ints, count: Array, sign: int) -> Array:
@@ -206,17 +208,17 @@ def _later(moment: Array, days: Ints, count: Array, sign: int) -> Array:
 )
 def add_months(moment: Array, months: int) -> Array:
     """Count months on."""
-    found = _months_later(_days(moment), months)
+    found = _months_later(days_of(moment), months)
     return made(found, missing(moment), pa.date32())
 
 
 def _months_later(days: Ints, months: int) -> Ints:
     if abs(months) > 120_000_000:
         raise InputError(f"{months:,} months are too many", remedy="give fewer", code="BadConstant")
-    now = _months(days)
-    begin = _month_starts(now + months)
-    last = _month_starts(now + months + 1) - 1
-    found: Ints = np.minimum(begin + days - _month_starts(now), last)
+    now = months_of(days)
+    begin = month_starts(now + months)
+    last = month_starts(now + months + 1) - 1
+    found: Ints = np.minimum(begin + days - month_starts(now), last)
     return found
 
 
@@ -274,7 +276,20 @@ def timestamp_micros(number: Array) -> Array:
 # --- reading --------------------------------------------------------------------------------------
 
 
+def checked_form(form: str) -> None:
+    """Refuse a form in Spark's letters, which would be taken for text, with the same in ours."""
+    instead = percent_form(form)
+    if instead is not None:
+        raise InputError(
+            f"the form {form!r:.80} has letters without percent signs, as Spark writes them",
+            remedy=f"write '{instead}'",
+            code="BadConstant",
+        )
+
+
 def _read(given: Array, kind: t.Type, form: str | None) -> Array:
+    if form is not None:
+        checked_form(form)
     if form is None or not pa.types.is_string(given.type):
         source = t.of(given.type)
         return convert(given.cast(source.arrow), source, kind)
@@ -386,7 +401,7 @@ def months_later(op: str, side: Operand, months: int) -> Operand:
 
 
 def _month_by_month(array: Array, months: int) -> Array:
-    days = _months_later(_days(array), months)
+    days = _months_later(days_of(array), months)
     if pa.types.is_date(array.type):
         return made(days, missing(array), pa.date32())
     per_day = DAY * PER_SECOND[array.type.unit]

@@ -1,0 +1,123 @@
+"""What depends on the order of values in a stretch of rows: medians, quantiles, ranks.
+
+The order is that of `sort`: NaN after all numbers, null last; 0.0 and -0.0 are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from trueline import types as t
+from trueline.kernel.aggregates import Spans, there
+from trueline.kernel.comparison import Places, codes, order_of_words, places_in_order
+from trueline.kernel.exact_sums import prefix
+from trueline.kernel.limbs import Whole
+
+# A quantile is named in parts of this.
+WHOLE: Final = 1_000_000_000
+
+
+def median(values: pa.Array, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
+    """The middle value, or what lies between the two middle ones; null where no value is there."""
+    return quantile(values, spans, kind, WHOLE // 2)
+
+
+def quantile(values: pa.Array, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
+    """The value that `k` billionths of the others are below: between two values it lies on their line.
+
+    It is computed exactly and rounded once.
+    """
+    valid = there(values)
+    counted = prefix(valid)
+    low, high = counted[spans.low], counted[spans.high]
+    number = high - low
+    none = number == 0
+    some = values.filter(pa.array(valid))
+    order = places_in_order([some], (False,))
+    rank = np.empty(len(order), np.int64)
+    rank[order] = np.arange(len(order))
+    place, rest = _line(np.maximum(number - 1, 0), k)
+    between = (rest > 0) & ~none
+    lower = order[_smallest(rank, low[~none], high[~none], place[~none])]
+    found = np.zeros(len(number))
+    found[~none] = _doubles(some.take(pa.array(lower)))
+    if between.any():
+        upper = order[_smallest(rank, low[between], high[between], place[between] + 1)]
+        ends = zip(
+            some.take(pa.array(lower[between[~none]])).to_pylist(),
+            some.take(pa.array(upper)).to_pylist(),
+            rest[between].tolist(),
+            strict=True,
+        )
+        found[between] = [_between(one, other, part) for one, other, part in ends]
+    return pa.array(found + 0.0, mask=none)  # no -0.0
+
+
+def _line(steps: Whole, k: int) -> tuple[Whole, Whole]:
+    """Return `k` billionths of whole numbers: what is whole of it, and the billionths that are left."""
+    # Both halves stay below 2^62.
+    upper, lower = steps // WHOLE, steps % WHOLE
+    return upper * k + lower * k // WHOLE, lower * k % WHOLE
+
+
+def _smallest(rank: Whole, low: Whole, high: Whole, k: Whole) -> Places:
+    """Return for each stretch the k-th smallest of its ranks, from 0 on; stretches may overlap.
+
+    Bit by bit from the highest: ranks are divided into those with a 0 and those with a 1 there, both in the
+    order they had, and every stretch goes on with the half its answer is in (a wavelet matrix).
+    """
+    low, high, k = low.copy(), high.copy(), k.copy()
+    found = np.zeros(len(low), np.int64)
+    for bit in reversed(range(max(1, len(rank) - 1).bit_length())):
+        is_set = (rank >> bit) & 1 == 1
+        zeros = prefix(~is_set)
+        before, until = zeros[low], zeros[high]
+        above = k >= until - before
+        k -= np.where(above, until - before, 0)
+        found |= above.astype(np.int64) << bit
+        low = np.where(above, zeros[-1] + low - before, before)
+        high = np.where(above, zeros[-1] + high - until, until)
+        rank = np.concatenate([rank[~is_set], rank[is_set]])
+    return found
+
+
+def _doubles(values: pa.Array) -> npt.NDArray[np.float64]:
+    if pa.types.is_decimal(values.type):
+        return np.array([float(each) for each in values.to_pylist()], np.float64)
+    return np.asarray(values).astype(np.float64)
+
+
+def _between(one: Any, other: Any, part: int) -> float:
+    """Return what lies between two values, `part` billionths of the way; it is rounded once."""
+    if isinstance(one, float) and not (math.isfinite(one) and math.isfinite(other)):
+        return one if one == other else one + other  # infinite, or NaN where it is both ways or not a number
+    return float((Fraction(one) * (WHOLE - part) + Fraction(other) * part) / WHOLE)
+
+
+# --- ranks ----------------------------------------------------------------------------------
+
+
+def rank(values: pa.Array, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
+    """One more than the rows with an equal key whose value comes before; from the largest down if `k`.
+
+    Windows only: the rows are all rows of each key, one key after another.
+    """
+    assert spans.start is not None
+    if not len(values):
+        return pa.array([], pa.int64())
+    by_value = places_in_order([values], (bool(k),))
+    order = by_value[order_of_words(spans.start[by_value].astype(np.uint64))]
+    same, _ = codes([values], len(values), nulls=True)
+    start, code = spans.start[order], same[order]
+    new = np.ones(len(order), bool)
+    new[1:] = (start[1:] != start[:-1]) | (code[1:] != code[:-1])
+    first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
+    found = np.empty(len(order), np.int64)
+    found[order] = first - start + 1
+    return pa.array(found)
