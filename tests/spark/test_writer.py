@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.architecture import ROOT
 from trueline.chain.store.store import Folder
 from trueline.dataset.append.staged import StagedRows
 from trueline.errors import (
@@ -33,6 +37,7 @@ def session(spark):
     own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", "UTC")
     register(own)
+    own.createDataFrame([(1,)], "n int")  # makes it the active session, where Spark looks for formats
     return own
 
 
@@ -56,6 +61,7 @@ def objects(dataset) -> set[str]:
 
 
 def slices(dataset) -> set[str]:
+    """The objects that commits refer to."""
     return {
         str(b.data_event.new_data.physical_hash)
         for _, b in dataset.blocks()
@@ -557,6 +563,61 @@ def test_a_complete_result_replaces_a_snapshot_and_nothing_else(session, ws, tmp
     assert caught.value.code == "NotOverwritten"
     stream(counts, result, tmp_path / "b", mode="complete", name="b")
     assert rows(result) == [{"n": 1, "count": 2}, {"n": 2, "count": 2}]
+
+
+# --- killed and resumed ---------------------------------------------------------------------------
+
+
+def tell(story: str, folder: Path, *kill: str) -> None:
+    """Run a story in a process of its own; with `kill` its Spark has to die there."""
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.writer_story", story, str(folder), *kill],
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        env=environment,
+        timeout=400,
+    )
+    assert (done.stdout.strip() == "done") == (not kill), done.stderr[-3000:]
+
+
+@pytest.mark.jvm
+def test_attempts_that_staged_their_rows_and_died_add_none(ws, tmp_path):
+    with tl.open(tmp_path / "shop", create=True) as shop:
+        shop.create("copy")
+        tell("stumble", tmp_path)
+        copy = shop["copy"]
+        assert [row["n"] for row in rows(copy)] == list(range(4000))
+        assert commits(copy) == [4000]
+        assert len(objects(copy) - slices(copy)) == 2
+        shop.gc(older_than=0)
+        assert objects(copy) == slices(copy)
+
+
+@pytest.mark.jvm
+def test_a_stream_whose_spark_is_killed_and_started_again_adds_each_row_once(tmp_path):
+    for number in range(4):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        path = tmp_path / "in" / f"{number}.json"
+        every = range(number * 50, number * 50 + 50)
+        path.write_text("".join(f'{{"n": {n}, "word": "w{n}"}}\n' for n in every))
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    with tl.open(tmp_path / "shop", create=True) as shop:
+        copy = shop.create("copy")
+        tell("fill", tmp_path, "before", "1")
+        assert commits(copy) == [50]
+        tell("fill", tmp_path, "after", "2")
+        assert commits(copy) == [50] * 3
+        tell("fill", tmp_path)
+        assert rows(copy) == [{"n": n, "word": f"w{n}"} for n in range(200)]
+        assert commits(copy) == [50] * 4
+        shop.gc(older_than=0)
+        assert objects(copy) == slices(copy)
+        assert shop.verify().ok
 
 
 # --- options ------------------------------------------------------------------------------------
