@@ -166,7 +166,6 @@ def test_a_stream_goes_from_there_to_there(lake, url, server, session, tmp_path)
 
 
 def test_frames_are_written_by_the_data_source(lake, url, server, session):
-    session.createDataFrame([(1,)], "n int")  # makes it the active session, where Spark looks for formats
     lake.create("x")
     writer = (
         session.range(0, 100, 1, 3).write.format("trueline").mode("append").options(**flat(server.options))

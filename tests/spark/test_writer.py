@@ -32,12 +32,11 @@ from trueline.spark.types import to_spark_schema
 from trueline.spark.writer import Message, Target
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def session(spark):
     own = spark.newSession()
     own.conf.set("spark.sql.session.timeZone", "UTC")
     register(own)
-    own.createDataFrame([(1,)], "n int")  # makes it the active session, where Spark looks for formats
     return own
 
 
@@ -118,6 +117,17 @@ def test_types_arrive_as_append_has_them(session, ws):
         session.conf.set("spark.sql.session.timeZone", "UTC")
     assert rows(one) == rows(other)
     assert one.schema == other.schema
+
+
+def test_the_session_that_registered_last_writes_also_beside_others(spark, ws):
+    """Spark looks for a format in the active session."""
+    copy = ws.create("copy")
+    for _ in range(2):
+        other = spark.newSession()
+        register(other)
+        register(other)
+        write(other.range(3), copy)
+    assert commits(copy) == [3, 3]
 
 
 def test_a_frame_without_rows_adds_nothing(session, ws):

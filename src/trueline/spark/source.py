@@ -55,11 +55,15 @@ Place: TypeAlias = dict[str, Any]
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session read and write datasets with `format("trueline")`; other sessions are not changed.
+    """Let a session read and write datasets with `format("trueline")`; it becomes the active one.
 
+    Frames of other sessions do not know the format, unless it is registered there.
     A source is a class that Spark makes and runs in processes of its own. The nonce of its errors goes there
     with the class; one that is registered in another way has none, and its errors are text.
     """
+    # Spark looks for formats in the active session, not in that of the frame that is written, and refuses a
+    # name that the active one knows. Making a frame without rows makes a session active and runs nothing.
+    spark.createDataFrame([], "n int")
     spark.dataSource.register(type("TruelineSource", (TruelineSource,), {"nonce": lasting_nonce()}))
 
 
