@@ -18,7 +18,7 @@ import pyarrow as pa
 from trueline.chain.chain import Chain
 from trueline.chain.head_state import Tail
 from trueline.chain.store.store import Folder, Store
-from trueline.dataset.append.frames import Times, frame_rows, typed_frame
+from trueline.dataset.append.frames import EventTimes, frame_rows, typed_frame
 from trueline.dataset.append.incoming import Incoming, fit_rows, latest, newest_event
 from trueline.dataset.append.pieces import BatchWriter, rows_of_file
 from trueline.errors import EnvironmentMissing, StoreError
@@ -42,7 +42,7 @@ class StagedPart:
     head: Multihash
     object: Multihash | None
     ends: tuple[int, ...]
-    times: Times
+    times: EventTimes
     fingerprint: Fingerprint
 
     @property
@@ -88,7 +88,7 @@ class StagePartition:
             finally:
                 target.abandon()
             self.store.sync()
-        return StagedPart(partition, self.typed.head, name, ends, Times(newest, rounded), digest)
+        return StagedPart(partition, self.typed.head, name, ends, EventTimes(newest, rounded), digest)
 
     def _digested(self, rows: pa.Table) -> list[str]:
         """The columns that say whether rows are the same: those that were handed in."""
