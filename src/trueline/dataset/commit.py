@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from trueline.chain.block import Block, commit_record
 from trueline.chain.chain import Chain
+from trueline.chain.counts import (
+    CURRENT,
+    KINDS,
+    OPERATIONS,
+    kept_counts,
+    read_count,
+    read_operations,
+    replaces_rows,
+)
 from trueline.chain.events import Event
 from trueline.chain.head_state import Tail, follow, next_block
 from trueline.chain.instant import Instant
@@ -30,6 +39,8 @@ class Commit:
     its blocks, oldest first, and `events` says what they are. An append that
     had nothing to record has no blocks; its `block` is the head it found.
     `steps` prepared its rows; `left_out` are files they could not, and why.
+    `operations` counts the rows it inserted, updated and deleted (an update is two events), None if
+    nobody has counted them; `current_rows` is how many rows a keyed dataset has after it.
     """
 
     dataset: str
@@ -52,6 +63,8 @@ class Commit:
     removal: str | None = None
     steps: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    operations: Mapping[str, int] | None = None
+    current_rows: int | None = None
     chain: Chain | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -98,6 +111,8 @@ class Commit:
             bad_cells_file=_object(notes, "bad_cells"),
             removal=_removal(notes.get("removal")),
             steps=_texts(notes.get("steps")),
+            operations=_operations(notes, pairs, len(offsets), chain),
+            current_rows=read_count(notes.get(CURRENT)),
             chain=chain,
         )
 
@@ -108,6 +123,8 @@ class Commit:
             "commit": str(self.block),
             "time": str(self.system_time),
             "rows": self.rows,
+            "operations": None if self.operations is None else dict(self.operations),
+            "current_rows": self.current_rows,
             "offsets": [self.offsets.start, self.offsets.stop - 1] if self.rows else None,
             "watermark": None if self.watermark is None else str(self.watermark),
             "bytes": self.size,
@@ -129,6 +146,15 @@ class Commit:
         return f"<Commit {self.short} of {self.dataset}: {self.summary}>"
 
     @property
+    def changes(self) -> str:
+        """The rows it inserted (+), updated (~) and deleted (-); `?` where nobody has counted them."""
+        if self.operations is None:
+            return f"? rows in {self.rows:,} event{'s' * (self.rows != 1)}"
+        signed = {sign: self.operations.get(kind, 0) for sign, kind in zip("+~-", KINDS, strict=True)}
+        counts = " ".join(f"{sign}{count:,}" for sign, count in signed.items() if count)
+        return f"{counts or '+0'} row{'s' * (sum(signed.values()) != 1)}"
+
+    @property
     def summary(self) -> str:
         """What it did, in a few words."""
         if self.rows:
@@ -137,7 +163,7 @@ class Commit:
                 if self.rows > 1
                 else f"{self.offsets.start:,}"
             )
-            return f"+{self.rows:,} row{'s' * (self.rows != 1)}, offset{'s' * (self.rows != 1)} {ends}"
+            return f"{self.changes}, offset{'s' * (self.rows != 1)} {ends}"
         if not self.blocks:
             return "nothing to record"
         if self.removal is not None:
@@ -219,6 +245,26 @@ class Commit:
             f"Commit {self.short}",
             {key: values[key] for key in ("dataset", "commit", "time")} | {"did": self.summary},
         )
+
+
+def _operations(
+    notes: Mapping[str, Any], blocks: list[Linked], rows: int, chain: Chain | None
+) -> dict[str, int] | None:
+    """Return the rows by operation: as the commit noted them, else as they were counted since."""
+    noted = read_operations(notes.get(OPERATIONS))
+    if noted is not None:
+        return noted
+    tail = chain.tail() if chain is not None and rows else None
+    if chain is None or tail is None or not replaces_rows(tail):
+        return {**dict.fromkeys(KINDS, 0), "insert": rows}
+    total = dict.fromkeys(KINDS, 0)
+    for name, block in blocks:
+        if block.data_event is not None and block.data_event.new_data is not None:
+            counted = kept_counts(chain, name).operations
+            if counted is None:
+                return None
+            total = {kind: total[kind] + counted[kind] for kind in KINDS}
+    return total
 
 
 def _object(notes: Mapping[str, Any], role: str) -> Multihash | None:

@@ -396,5 +396,6 @@ class Dataset:
         from trueline.console.notebook import html
 
         info = self.info
-        shown = ("kind", "rows", "commits", "head", "updated", "watermark", "merge", "description")
-        return html(f"Dataset {self.name}", {name: getattr(info, name) for name in shown})
+        shown = ("kind", "events", "commits", "head", "updated", "watermark", "merge", "description")
+        values = {"rows": info.rows_shown} | {name: getattr(info, name) for name in shown}
+        return html(f"Dataset {self.name}", values)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from trueline.chain.block import Block, CommitRecord
 from trueline.chain.chain import Chain
+from trueline.chain.counts import CURRENT, KINDS, OPERATIONS
 from trueline.chain.events import Event, SetDataSchema
 from trueline.chain.head_state import Tail, follow, next_add_data, next_block
 from trueline.chain.instant import Instant
@@ -23,6 +24,7 @@ from trueline.dataset.append.merge import Outcome, merge_pieces, write_checkpoin
 from trueline.dataset.append.pieces import ROWS_OF_A_SLICE
 from trueline.dataset.append.slices import SliceLayout, Written, write_all
 from trueline.dataset.commit import Commit, earlier
+from trueline.dataset.counts import counted_rows
 from trueline.errors import InputError, RefCASFailed
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Append, Strategy
@@ -54,6 +56,7 @@ class Prepared:
     written: list[Written]
     system_time: Instant
     watermark: Instant | None
+    current_rows: int | None = None
 
 
 def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit:
@@ -101,7 +104,10 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark)
     written = write_all(chain.store, outcome.pieces, layout, tail.next_offset, tasks) if outcome.rows else []
     watermark = watermark_after(tail, incoming.newest, order.watermark, order.lateness_ns)
-    return Prepared(tail, incoming, outcome, written, system_time, watermark)
+    current = None
+    if not isinstance(order.strategy, Append):
+        current = counted_rows(chain, tail) + outcome.tally.growth
+    return Prepared(tail, incoming, outcome, written, system_time, watermark, current)
 
 
 def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
@@ -146,6 +152,7 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
         "ignored": dict(prepared.outcome.ignored),
     }
     notes |= {name: value for name, value in counts.items() if value}
+    notes |= _row_counts(prepared)
     if incoming.steps:
         notes["steps"] = list(incoming.steps)
     if incoming.files:
@@ -153,6 +160,16 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
     if incoming.bad_cells is not None and incoming.bad_cells.num_rows:
         notes["objects"] = {"bad_cells": _bad_cells(store, incoming.bad_cells)}
     return notes
+
+
+def _row_counts(prepared: Prepared) -> dict[str, Any]:
+    """What the commit did to current rows, and how many there are now; nothing where all rows are."""
+    if prepared.current_rows is None:
+        return {}
+    tally = prepared.outcome.tally
+    counts = dict(zip(KINDS, (tally.inserts, tally.updates, tally.deletes), strict=True))
+    done = {OPERATIONS: {kind: count for kind, count in counts.items() if count}} if prepared.written else {}
+    return {CURRENT: prepared.current_rows, **done}
 
 
 def _files(incoming: Incoming, first: int, in_order: bool) -> list[dict[str, Any]]:

@@ -21,6 +21,7 @@ from trueline.dataset.append.merge_ranges import in_key_order, merged_ranges, so
 from trueline.dataset.append.pieces import FEW_ROWS, Piece, RowRange
 from trueline.dataset.append.source_order import in_source_order
 from trueline.dataset.definition import key_equality_at
+from trueline.dataset.merge.result import Tally
 from trueline.dataset.state.rewrite import compacted
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
@@ -39,11 +40,15 @@ RESERVED: Final = frozenset({KEY, GONE, RANK, OFFSET, "_order"})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What merging gave: events in their final order, the state after them, rows left out by reason."""
+    """What merging gave: events in their final order, the state after them, rows left out by reason.
+
+    `tally` counts what the events do.
+    """
 
     pieces: tuple[Piece, ...]
     state: State | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def rows(self) -> int:
@@ -154,9 +159,9 @@ def _is_here(pieces: Sequence[Piece]) -> bool:
     return any(piece.rows and getattr(piece, "table", None) is not None for piece in pieces)
 
 
-def _at_once(meeting: Meeting, pieces: Sequence[Piece], first: int, tasks: Tasks) -> Outcome:
+def _at_once(meeting: Meeting, given: Sequence[Piece], first: int, tasks: Tasks) -> Outcome:
     """Merge all rows in memory."""
-    merged = meeting.merged(meeting.read([RowRange(piece, 0, piece.rows) for piece in pieces], 0))
+    merged = meeting.merged(meeting.read([RowRange(piece, 0, piece.rows) for piece in given], 0))
     events = merged.events.drop_columns([RANK]) if RANK in merged.events.column_names else merged.events
     state = meeting.state
     if merged.delta is not None and merged.delta.num_rows:
@@ -164,7 +169,8 @@ def _at_once(meeting: Meeting, pieces: Sequence[Piece], first: int, tasks: Tasks
         # A ledger only asks whether a key is known.
         kept = delta.select([KEY, GONE, OFFSET]) if isinstance(meeting.strategy, Ledger) else delta
         state = _extended(state, [kept], tasks)
-    return Outcome((Piece.of(events),) if events.num_rows else (), state, _counted(merged.ignored))
+    pieces = (Piece.of(events),) if events.num_rows else ()
+    return Outcome(pieces, state, _counted(merged.ignored), merged.tally)
 
 
 def _in_ranges(meeting: Meeting, pieces: Sequence[Piece], first: int, parts: int, means: Means) -> Outcome:
@@ -179,7 +185,7 @@ def _in_ranges(meeting: Meeting, pieces: Sequence[Piece], first: int, parts: int
     for each in merged:
         ignored.update(each.ignored)
     state = _extended(meeting.state, segments, means.tasks) if segments else meeting.state
-    return Outcome(events, state, _counted(ignored))
+    return Outcome(events, state, _counted(ignored), sum((each.tally for each in merged), Tally()))
 
 
 def _extended(state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks) -> State:

@@ -23,11 +23,11 @@ from trueline.dataset.merge.keyed_rows import (
     no_ops,
     shown_keys,
 )
-from trueline.dataset.merge.result import IGNORED, Merged, Op
+from trueline.dataset.merge.result import IGNORED, Merged, Op, Tally
 from trueline.dataset.state.segment import GONE
 from trueline.errors import InputError, SchemaError
 from trueline.kernel.key_encoding import KEY, RANK, MergeKey
-from trueline.kernel.sorted_keys import Bools, Ints, find, sorting
+from trueline.kernel.sorted_keys import Bools, Ints, as_array, find, sorting
 from trueline.merge import Append, Changelog, KeyEquality, Ledger, Snapshot, Strategy, Upsert
 
 _VOCAB = SetVocab()
@@ -68,7 +68,7 @@ def merge_batch(
     key = MergeKey(strategy.key, equality)
     rows = keyed(new, key, vocab, null_keys)
     if isinstance(strategy, Changelog):
-        return _changelog(rows, vocab, source_time)
+        return _changelog(rows, _keys_of(old, key), vocab, source_time)
     there = current(old, rows.rows, key)
     match strategy:
         case Ledger():
@@ -140,7 +140,12 @@ def _ledger(
     set_by[order] = np.arange(len(order))
     gone = np.zeros(len(order), dtype=bool)
     return Merged(
-        events, _delta(winners.keys, gone, rows), pa.array(set_by), _ignored(counts), new.quarantined
+        events,
+        _delta(winners.keys, gone, rows),
+        pa.array(set_by),
+        _ignored(counts),
+        new.quarantined,
+        Tally.of(inserts=len(order)),
     )
 
 
@@ -203,7 +208,18 @@ def _upsert(
     return _changed(made, kept, winners, counts, vocab=vocab, source_time=source_time)
 
 
-def _changelog(new: Incoming, vocab: SetVocab, source_time: pa.Scalar | None) -> Merged:
+def _keys_of(old: pa.Table | None, key: MergeKey) -> pa.BinaryArray:
+    """Return the keys of current rows, in order."""
+    if old is None:
+        return pa.array([], type=pa.binary())
+    keys = as_array(old[KEY]) if KEY in old.column_names else key.encode(old)
+    order = sorting(keys)
+    return keys if order is None else keys.take(pa.array(order))
+
+
+def _changelog(
+    new: Incoming, kept_keys: pa.BinaryArray, vocab: SetVocab, source_time: pa.Scalar | None
+) -> Merged:
     """Rows pass as they are, in key order, those of one key in the order of the source."""
     if new.ops is None:
         raise SchemaError(
@@ -216,9 +232,14 @@ def _changelog(new: Incoming, vocab: SetVocab, source_time: pa.Scalar | None) ->
     rows = _timed(new.rows, vocab, source_time)
     last = new.last_of_key
     gone = (new.ops == Op.RETRACT)[last]
-    delta = _delta(new.keys.filter(pa.array(last)), gone, rows.filter(pa.array(last)))
+    keys = new.keys.filter(pa.array(last))
+    delta = _delta(keys, gone, rows.filter(pa.array(last)))
     set_by = pa.array(np.flatnonzero(last), mask=gone)
-    return Merged(_events(rows, new.ops, vocab), delta, set_by, _ignored({}), new.quarantined)
+    _, known = find(kept_keys, keys)
+    inserts, updates, deletes = (int((new.ops == op).sum()) for op in (Op.APPEND, Op.CORRECT_TO, Op.RETRACT))
+    growth = int((~gone & ~known).sum()) - int((gone & known).sum())
+    tally = Tally(inserts, updates, deletes, growth)
+    return Merged(_events(rows, new.ops, vocab), delta, set_by, _ignored({}), new.quarantined, tally)
 
 
 def _check_pairs(new: Incoming) -> None:
@@ -281,6 +302,7 @@ def _changed(
         pa.array(made.set_by, mask=gone),
         _ignored(counts),
         new.quarantined,
+        Tally.of(*(int((made.kinds == kind).sum()) for kind in (Change.ADD, Change.CORRECT, Change.RETRACT))),
     )
 
 
