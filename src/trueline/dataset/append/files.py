@@ -15,6 +15,7 @@ from trueline.dataset.append.incoming import (
     FileNote,
     FileRead,
     FileTask,
+    Handed,
     Incoming,
     ReadFiles,
     columns_for,
@@ -110,6 +111,11 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         taken_at=tail,
         steps=taken.steps if notes else (),
         left_out=taken.left_out,
+        by_file=tuple(
+            Handed(sources[index].path, read.rows, frozenset(read.given))
+            for index, read in zip(full, taken.reads, strict=True)
+            if read is not None
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.incoming import Incoming
+from trueline.dataset.append.lacking import lacking
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import in_key_order, merged_ranges, sorted_runs
 from trueline.dataset.append.pieces import FEW_ROWS, Piece, RowRange
@@ -137,7 +138,8 @@ def _merge(strategy: Keyed, incoming: Incoming, state: State, tail: Tail, means:
     if not incoming.pieces:
         # Nothing was handed in; that is not the same as a snapshot of nothing.
         return Outcome((), state)
-    meeting = Meeting(strategy, incoming.vocab, incoming.columns, state, key_equality_at(tail))
+    partial = lacking(strategy, incoming, tail)
+    meeting = Meeting(strategy, incoming.vocab, incoming.columns, state, key_equality_at(tail), partial)
     # A snapshot is compared with all current rows.
     rows = incoming.rows + (_rows_of(state) if isinstance(strategy, Snapshot) else 0)
     if _is_here(incoming.pieces) and not isinstance(means.tasks, Inline):

@@ -23,6 +23,7 @@ from trueline.dataset.merge.keyed_rows import (
     no_ops,
     shown_keys,
 )
+from trueline.dataset.merge.partial_rows import WHOLE, Partial, folded
 from trueline.dataset.merge.result import IGNORED, Merged, Op, Tally
 from trueline.dataset.state.segment import GONE
 from trueline.errors import InputError, SchemaError
@@ -44,6 +45,7 @@ def merge_batch(
     null_keys: NullKeys = "refuse",
     source_time: pa.Scalar | None = None,
     equality: KeyEquality = KeyEquality.BITWISE,
+    partial: Partial = WHOLE,
 ) -> Merged:
     """Merge new rows into current ones.
 
@@ -51,7 +53,7 @@ def merge_batch(
     taken from the order of the rows if it is not there) and, for changelog and
     upsert, operations. `old` holds the current rows of the keys of `new`, for a
     snapshot all current rows. `source_time` is the event time of rows that have none;
-    `equality` says which keys are equal.
+    `equality` says which keys are equal, `partial` which columns some rows of an upsert or a snapshot lack.
     Merging ranges of keys one by one and joining with `Merged.concat` gives the same.
 
     >>> import trueline.merge as merge
@@ -75,9 +77,9 @@ def merge_batch(
             held = () if old is None else old.column_names
             return _ledger(strategy, rows, there, held, vocab=vocab, source_time=source_time)
         case Snapshot():
-            return _snapshot(strategy, rows, there, vocab, source_time)
+            return _snapshot(strategy, rows, there, partial, vocab=vocab, source_time=source_time)
         case Upsert():
-            return _upsert(strategy, rows, there, vocab, source_time)
+            return _upsert(strategy, rows, there, partial, vocab=vocab, source_time=source_time)
 
 
 def _check_columns(strategy: Ledger | Snapshot | Upsert | Changelog, new: pa.Table, vocab: SetVocab) -> None:
@@ -150,7 +152,13 @@ def _ledger(
 
 
 def _snapshot(
-    strategy: Snapshot, new: Incoming, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
+    strategy: Snapshot,
+    new: Incoming,
+    there: Current,
+    partial: Partial,
+    *,
+    vocab: SetVocab,
+    source_time: pa.Scalar | None,
 ) -> Merged:
     """What is only in the dump is appended, what it lacks retracted, what differs corrected."""
     if not new.first_of_key.all():
@@ -164,6 +172,8 @@ def _snapshot(
             count=len(twice.keys),
         )
     kept, kept_keys = there
+    if partial:
+        new, _ = folded(new, kept, kept_keys, partial, strategy.key)
     compare = strategy.compare or tuple(name for name in new.rows.column_names if name not in strategy.key)
     places, known, differs = _compared(new, kept, kept_keys, compare, vocab)
     missing = np.ones(len(kept_keys), dtype=bool)
@@ -183,12 +193,21 @@ def _snapshot(
 
 
 def _upsert(
-    strategy: Upsert, new: Incoming, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
+    strategy: Upsert,
+    new: Incoming,
+    there: Current,
+    partial: Partial,
+    *,
+    vocab: SetVocab,
+    source_time: pa.Scalar | None,
 ) -> Merged:
     """The last row of a key counts; it adds, corrects or (operation 1) retracts, if that changes anything."""
-    last = new.last_of_key
-    winners = new.take(last)
     kept, kept_keys = there
+    if partial:
+        winners, used = folded(new, kept, kept_keys, partial, strategy.key)
+    else:
+        used = new.last_of_key
+        winners = new.take(used)
     compare = tuple(name for name in new.rows.column_names if name not in strategy.key)
     places, known, differs = _compared(winners, kept, kept_keys, compare, vocab)
     retracts = np.zeros(len(known), dtype=bool) if winners.ops is None else winners.ops == Op.RETRACT
@@ -201,7 +220,7 @@ def _upsert(
         old_rows=np.where(known, places, -1)[acts],
     )
     counts = {
-        "superseded": len(last) - len(known),
+        "superseded": int((~used).sum()),
         "unknown": int((retracts & ~known).sum()),
         "unchanged": int((known & ~retracts & ~differs).sum()),
     }
