@@ -39,6 +39,7 @@ class Commit:
     its blocks, oldest first, and `events` says what they are. An append that
     had nothing to record has no blocks; its `block` is the head it found.
     `steps` prepared its rows; `left_out` are files they could not, and why.
+    `duplicates` are files that were passed over because they have the bytes of others, which they name.
     `operations` counts the rows it inserted, updated and deleted (an update is two events), None if
     nobody has counted them; `current_rows` is how many rows a keyed dataset has after it.
     """
@@ -63,6 +64,7 @@ class Commit:
     removal: str | None = None
     steps: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    duplicates: Mapping[str, str] = field(default_factory=dict)
     operations: Mapping[str, int] | None = None
     current_rows: int | None = None
     chain: Chain | None = field(default=None, repr=False, compare=False)
@@ -140,6 +142,7 @@ class Commit:
             "removal": self.removal,
             "steps": list(self.steps),
             "left_out": dict(self.left_out),
+            "duplicates": dict(self.duplicates),
         }
 
     def __repr__(self) -> str:
@@ -227,10 +230,11 @@ class Commit:
             parts.append(f"ignored: {reasons}")
         if self.late:
             parts.append(f"{self.late:,} late")
-        if self.skipped:
-            parts.append(
-                f"known already: {', '.join(self.skipped[:3])}" + ("…" if len(self.skipped) > 3 else "")
-            )
+        known = [name for name in self.skipped if name not in self.duplicates]
+        if known:
+            parts.append(f"known already: {', '.join(known[:3])}" + ("…" if len(known) > 3 else ""))
+        if self.duplicates:
+            parts.append(same_bytes(self.duplicates))
         if self.left_out:
             parts.append(
                 f"left out: {', '.join(list(self.left_out)[:3])}" + ("…" if len(self.left_out) > 3 else "")
@@ -245,6 +249,16 @@ class Commit:
             f"Commit {self.short}",
             {key: values[key] for key in ("dataset", "commit", "time")} | {"did": self.summary},
         )
+
+
+def same_bytes(duplicates: Mapping[str, str]) -> str:
+    """Say which files were passed over because they have the bytes of others.
+
+    >>> same_bytes({"b.csv": "a.csv"})
+    'passed over, same bytes as another: b.csv = a.csv'
+    """
+    pairs = [f"{name} = {twin}" for name, twin in list(duplicates.items())[:3]]
+    return f"passed over, same bytes as another: {', '.join(pairs)}" + ("…" if len(duplicates) > 3 else "")
 
 
 def _operations(

@@ -142,6 +142,7 @@ class Dataset:
         idempotency_key: str | None = None,
         watermark: object = None,
         resend: bool = False,
+        allow_empty: bool = False,
         observers: Sequence[Observer] = (),
         executor: Executor | None = None,
     ) -> Commit:
@@ -153,8 +154,9 @@ class Dataset:
         pass the driver), or files: a path, a glob, or a list of them, read by
         `reader` (by default chosen by their ending).
         The first rows decide the columns; later ones may leave out optional
-        columns and bring new ones. A file whose bytes were appended before is
-        passed over; a known name with other bytes is refused unless `resend`.
+        columns and bring new ones. What an upsert leaves out stays as it is for known keys, a snapshot
+        may leave out only what it does not compare, and one without rows is refused unless `allow_empty`.
+        A file whose bytes were appended before is passed over; a known name with other bytes is refused unless `resend`.
         Cells that cannot be read are null and counted; more than `max_bad`
         of them (a number, or below 1 a share of the rows) refuse the whole.
         `watermark` says that nothing older is expected (by default the newest
@@ -171,6 +173,7 @@ class Dataset:
 
             preparation = Preparation.of(steps, observers, executor)
         request = AppendRequest(data, reader, max_bad, idempotency_key, watermark, resend, preparation)
+        request = replace(request, allow_empty=allow_empty)
         return self._append(request, self._workspace.clock)
 
     def _append(self, request: AppendRequest, clock: Callable[[], Instant] | None) -> Commit:

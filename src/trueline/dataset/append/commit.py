@@ -20,7 +20,7 @@ from trueline.chain.schema import fields_of
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.incoming import Incoming
-from trueline.dataset.append.merge import Outcome, merge_pieces, write_checkpoint
+from trueline.dataset.append.merge import Outcome, Terms, merge_pieces, write_checkpoint
 from trueline.dataset.append.pieces import ROWS_OF_A_SLICE
 from trueline.dataset.append.slices import SliceLayout, Written, write_all
 from trueline.dataset.commit import Commit, earlier
@@ -35,7 +35,10 @@ LOST_RACES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be committed, and on what terms; `clock` says what time it is, if not the system's clock."""
+    """What is to be committed, and on what terms; `clock` says what time it is, if not the system's clock.
+
+    With `allow_empty` a snapshot without rows retracts all there are.
+    """
 
     name: str
     strategy: Strategy
@@ -44,6 +47,7 @@ class Order:
     watermark: Instant | None = None
     lateness_ns: int = 0
     clock: Callable[[], Instant] | None = None
+    allow_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +104,8 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     incoming = order.incoming.for_tail(tail)
     # A time of its own for every commit: neighbours with equal times are one commit.
     system_time = Instant(max((order.clock or Instant.now)(), tail.system_time + 1))
-    outcome = merge_pieces(order.strategy, incoming, chain, tail, scratch=scratch, tasks=tasks)
+    how = Terms(scratch, tasks, order.allow_empty)
+    outcome = merge_pieces(order.strategy, incoming, chain, tail, how)
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark)
     written = write_all(chain.store, outcome.pieces, layout, tail.next_offset, tasks) if outcome.rows else []
     watermark = watermark_after(tail, incoming.newest, order.watermark, order.lateness_ns)
@@ -120,7 +125,8 @@ def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
     blocks = _blocks(chain.store, prepared, notes)
     chain.append(*blocks)
     made = Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
-    return replace(made, skipped=prepared.incoming.skipped, left_out=prepared.incoming.left_out)
+    incoming = prepared.incoming
+    return replace(made, skipped=incoming.skipped, left_out=incoming.left_out, duplicates=incoming.duplicates)
 
 
 def _nothing(prepared: Prepared, order: Order) -> Commit:
@@ -136,6 +142,7 @@ def _nothing(prepared: Prepared, order: Order) -> Commit:
         ignored=prepared.outcome.ignored,
         skipped=prepared.incoming.skipped,
         left_out=prepared.incoming.left_out,
+        duplicates=prepared.incoming.duplicates,
     )
 
 

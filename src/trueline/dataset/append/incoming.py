@@ -56,7 +56,8 @@ class Incoming:
     `with_op` says that operations go along with the rows. Files were looked up
     in the chain at `taken_at`; `retake` takes them again. `given` are the
     columns of a table as it was handed in, `by_file` those of each file. `steps` prepared the rows, and
-    `left_out` says which files they could not, and why.
+    `left_out` says which files they could not, and why. `duplicates` are files that were passed over
+    because they have the bytes of another.
     """
 
     pieces: tuple[Piece, ...]
@@ -79,6 +80,7 @@ class Incoming:
     steps: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     by_file: tuple[Handed, ...] = ()
+    duplicates: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -172,6 +174,11 @@ def nothing(tail: Tail) -> Incoming:
     if tail.schema is None:
         raise SchemaError("there is no column", remedy="give at least one row, or create with a schema")
     return Incoming((), DataSchema(fields_of(tail.schema)), tail.vocab)
+
+
+def no_rows(tail: Tail) -> Incoming:
+    """Take a table without rows, which says of a snapshot that there are none."""
+    return replace(nothing(tail), pieces=(Piece.of(nothing(tail).columns.empty_table()),))
 
 
 def from_table(held: Held, tail: Tail, *, with_op: bool) -> Incoming:

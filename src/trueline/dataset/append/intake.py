@@ -54,6 +54,7 @@ class AppendRequest:
     resend: bool = False
     preparation: Preparation | None = None
     polled: Polled | None = None
+    allow_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Which columns the rows of a frame or file do not have at all, and what a strategy makes of it."""
+"""What a frame or file lacks, columns or all rows, and what a strategy makes of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.schema import fields_of
 from trueline.dataset.append.incoming import Handed, Incoming
 from trueline.dataset.merge.partial_rows import WHOLE, Lacking, Partial
-from trueline.errors import SchemaError
+from trueline.errors import InputError, SchemaError
 from trueline.merge import Keyed, Snapshot, Upsert
 
 
@@ -25,7 +25,7 @@ def lacking(strategy: Keyed, incoming: Incoming, tail: Tail) -> Partial:
         absent = frozenset(name for name in names if name not in part.columns)
         if absent:
             parts.append(Lacking(first, first + part.rows, absent, part.name))
-        if isinstance(strategy, Snapshot):
+        if isinstance(strategy, Snapshot) and part.rows:
             _refuse_compared(strategy, part, absent, tail)
         first += part.rows
     required = {field.name for field in columns if not field.nullable} | {vocab.event_time_column}
@@ -46,3 +46,15 @@ def _refuse_compared(strategy: Snapshot, part: Handed, absent: frozenset[str], t
             columns=tuple(missing),
             path=part.name or None,
         )
+
+
+def empty_snapshot(name: str | None, current: int | None = None) -> InputError:
+    """The error of a snapshot without rows."""
+    rows = "every row" if current is None else f"every row, {current:,} of them"
+    return InputError(
+        f"{name or 'the snapshot'} is empty, and as a snapshot it would retract {rows}",
+        remedy="if there really are no rows left, say so with allow_empty=True (append, pull and "
+        "trueline.source have it; in the shell it is --allow-empty)",
+        code="EmptySnapshot",
+        path=name,
+    )

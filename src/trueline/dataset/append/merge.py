@@ -16,11 +16,12 @@ from trueline.chain.head_state import Tail
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.incoming import Incoming
-from trueline.dataset.append.lacking import lacking
+from trueline.dataset.append.lacking import empty_snapshot, lacking
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import in_key_order, merged_ranges, sorted_runs
 from trueline.dataset.append.pieces import FEW_ROWS, Piece, RowRange
 from trueline.dataset.append.source_order import in_source_order
+from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import key_equality_at
 from trueline.dataset.merge.result import Tally
 from trueline.dataset.state.rewrite import compacted
@@ -102,9 +103,16 @@ def rebuilt_state(chain: Chain, tail: Tail, strategy: Keyed) -> State:
     return state.apply_parts(parts)
 
 
-def merge_pieces(
-    strategy: Strategy, incoming: Incoming, chain: Chain, tail: Tail, *, scratch: Scratch, tasks: Tasks
-) -> Outcome:
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Where a merge works and who does it; `allow_empty` lets a snapshot without rows retract all."""
+
+    scratch: Scratch
+    tasks: Tasks
+    allow_empty: bool = False
+
+
+def merge_pieces(strategy: Strategy, incoming: Incoming, chain: Chain, tail: Tail, terms: Terms) -> Outcome:
     """Merge rows in ranges of keys, a bounded number of rows at a time.
 
     State is a cache: where some of it is gone it is made again from the events.
@@ -112,7 +120,9 @@ def merge_pieces(
     if isinstance(strategy, Append):
         return Outcome(incoming.pieces)
     _refuse_reserved(incoming)
-    means = Means(scratch, tasks, max(ROWS_AT_ONCE // 2, 1))
+    means = Means(terms.scratch, terms.tasks, max(ROWS_AT_ONCE // 2, 1))
+    if isinstance(strategy, Snapshot) and incoming.pieces and not incoming.rows and not terms.allow_empty:
+        _refuse_empty(incoming, counted_rows(chain, tail))
     try:
         return _merge(strategy, incoming, open_state(chain.store, tail), tail, means)
     except ObjectMissing:
@@ -120,6 +130,13 @@ def merge_pieces(
         # Tasks find only what has its name.
         chain.store.sync()
         return _merge(strategy, incoming, state, tail, means)
+
+
+def _refuse_empty(incoming: Incoming, current: int) -> None:
+    """Refuse a snapshot without rows where there are some: an export that failed leaves one."""
+    if current:
+        names = [note.name for note in incoming.files]
+        raise empty_snapshot(names[0] if names else None, current)
 
 
 def _refuse_reserved(incoming: Incoming) -> None:
