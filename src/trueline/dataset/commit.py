@@ -41,7 +41,8 @@ class Commit:
     `steps` prepared its rows; `left_out` are files they could not, and why.
     `duplicates` are files that were passed over because they have the bytes of others, which they name.
     `operations` counts the rows it inserted, updated and deleted (an update is two events), None if
-    nobody has counted them; `current_rows` is how many rows a keyed dataset has after it.
+    nobody has counted them; `current_rows` is how many rows a keyed dataset has after it. One that restored
+    the rows of an earlier commit names it in `reverted_to`.
     """
 
     dataset: str
@@ -67,6 +68,7 @@ class Commit:
     duplicates: Mapping[str, str] = field(default_factory=dict)
     operations: Mapping[str, int] | None = None
     current_rows: int | None = None
+    reverted_to: Multihash | None = None
     chain: Chain | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -115,6 +117,7 @@ class Commit:
             steps=_texts(notes.get("steps")),
             operations=_operations(notes, pairs, len(offsets), chain),
             current_rows=read_count(notes.get(CURRENT)),
+            reverted_to=_hash(notes.get("reverted_to")),
             chain=chain,
         )
 
@@ -127,6 +130,7 @@ class Commit:
             "rows": self.rows,
             "operations": None if self.operations is None else dict(self.operations),
             "current_rows": self.current_rows,
+            "reverted_to": None if self.reverted_to is None else str(self.reverted_to),
             "offsets": [self.offsets.start, self.offsets.stop - 1] if self.rows else None,
             "watermark": None if self.watermark is None else str(self.watermark),
             "bytes": self.size,
@@ -166,7 +170,8 @@ class Commit:
                 if self.rows > 1
                 else f"{self.offsets.start:,}"
             )
-            return f"{self.changes}, offset{'s' * (self.rows != 1)} {ends}"
+            reverted = "" if self.reverted_to is None else f"reverted to {self.reverted_to.short}: "
+            return f"{reverted}{self.changes}, offset{'s' * (self.rows != 1)} {ends}"
         if not self.blocks:
             return "nothing to record"
         if self.removal is not None:
@@ -286,6 +291,14 @@ def _object(notes: Mapping[str, Any], role: str) -> Multihash | None:
     try:
         return Multihash.parse(notes["objects"][role]["hash"])
     except (KeyError, TypeError, InputError):
+        return None
+
+
+def _hash(noted: object) -> Multihash | None:
+    """Read the name of a commit that a commit noted."""
+    try:
+        return Multihash.parse(noted) if isinstance(noted, str) else None
+    except InputError:
         return None
 
 

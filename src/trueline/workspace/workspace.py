@@ -390,8 +390,8 @@ class Workspace:
         brought up to what they are copies of. A known file name with other
         bytes is refused unless `resend`, and so is a snapshot that sorts before one that was read
         (`day-9` before `day-10`). An empty snapshot is refused unless `allow_empty`.
-        Up to `workers` datasets are pulled side by side, by a `trueline.run.Run` whose `observers` may watch; all
-        they get is stamped with one time, that of `clock`. A dataset that fails
+        Up to `workers` datasets are pulled side by side, by a `trueline.run.Run` whose `observers` may
+        watch; all they get is stamped with one time, that of `clock`. A dataset that fails
         does not stop the others; `PullError` is raised at the end and has the
         report.
         """

@@ -46,7 +46,7 @@ def append_rows(
     only_watermark = _is_nothing(request.data) and not request.allow_empty
     check_appendable(name, tail, nothing=request.polled is not None or only_watermark)
     run = tasks if tasks is not None else Inline(workers=_WORKERS)
-    with _typed_errors(chain.store.location), chain.store.scratch() as scratch:
+    with typed_errors(chain.store.location), chain.store.scratch() as scratch:
         incoming = _take(chain, tail, request, scratch, run)
         if request.idempotency_key is not None:
             incoming = incoming.with_digest(run)
@@ -115,7 +115,7 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
 
 
 @contextmanager
-def _typed_errors(place: str) -> Iterator[None]:
+def typed_errors(place: str) -> Iterator[None]:
     """Say what the disk refused: scratch files are written without the store."""
     try:
         yield

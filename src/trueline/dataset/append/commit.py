@@ -26,6 +26,7 @@ from trueline.dataset.append.slices import SliceLayout, Written, write_all
 from trueline.dataset.commit import Commit, earlier
 from trueline.dataset.counts import counted_rows
 from trueline.errors import InputError, RefCASFailed
+from trueline.identity.multihash import Multihash
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Append, Strategy
 
@@ -37,7 +38,8 @@ LOST_RACES: Final = 2
 class Order:
     """What is to be committed, and on what terms; `clock` says what time it is, if not the system's clock.
 
-    With `allow_empty` a snapshot without rows retracts all there are.
+    With `allow_empty` a snapshot without rows retracts all there are; `reverts_to` is the commit whose rows
+    are restored.
     """
 
     name: str
@@ -48,6 +50,7 @@ class Order:
     lateness_ns: int = 0
     clock: Callable[[], Instant] | None = None
     allow_empty: bool = False
+    reverts_to: Multihash | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,8 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
     notes: dict[str, Any] = {}
     if order.key is not None:
         notes |= {"idempotency_key": order.key, "digest": incoming.digest}
+    if order.reverts_to is not None:
+        notes["reverted_to"] = str(order.reverts_to)
     counts: Mapping[str, Any] = {
         "rounded": incoming.rounded,
         "late": sum(written.late for written in prepared.written),

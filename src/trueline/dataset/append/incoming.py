@@ -57,7 +57,7 @@ class Incoming:
     in the chain at `taken_at`; `retake` takes them again. `given` are the
     columns of a table as it was handed in, `by_file` those of each file. `steps` prepared the rows, and
     `left_out` says which files they could not, and why. `duplicates` are files that were passed over
-    because they have the bytes of another.
+    because they have the bytes of another. Rows that are `pinned` were computed from the head at `taken_at`.
     """
 
     pieces: tuple[Piece, ...]
@@ -81,6 +81,7 @@ class Incoming:
     left_out: Mapping[str, str] = field(default_factory=dict)
     by_file: tuple[Handed, ...] = ()
     duplicates: Mapping[str, str] = field(default_factory=dict)
+    pinned: bool = False
 
     @property
     def rows(self) -> int:
@@ -139,6 +140,8 @@ class Incoming:
         taken = self.taken_at
         if taken is None or self.retake is None or taken.head == tail.head:
             return False
+        if self.pinned:
+            return True
         if tail.vocab not in (taken.vocab, self.vocab):
             return True
         for note in self.files:
