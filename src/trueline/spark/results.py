@@ -163,6 +163,7 @@ def records() -> tuple[type, ...]:
     from trueline.dataset.append.slices import Written
     from trueline.dataset.append.source_order import Selected
     from trueline.dataset.append.staged import StagedPart
+    from trueline.dataset.merge.result import Tally
     from trueline.dataset.prepare.rows import Parsed, Rows
     from trueline.dataset.state.segment import SegmentInfo
     from trueline.dataset.verify.files import Checked, DataProblem
@@ -186,6 +187,7 @@ def records() -> tuple[type, ...]:
         Selected,
         Sorted,
         StagedPart,
+        Tally,
         EventTimes,
         Written,
         events.DataSlice,
