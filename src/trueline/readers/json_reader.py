@@ -1,4 +1,4 @@
-"""JSON, one object per line."""
+"""JSON: one object per line, an array of objects, or objects one after another."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from trueline.errors import InputError
+from trueline.errors import BrokenFile, InputError
+from trueline.limits import CELLS
 from trueline.readers import json_values
 from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
 from trueline.readers.blocks import BLOCK, Block, Lines, blocks
 from trueline.readers.inference import moment, number
 from trueline.readers.json_block import LineParser
+from trueline.readers.json_layout import Ahead, Records, has_lines, value_blocks
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
 from trueline.readers.reader import NOTHING, SAMPLE_BYTES, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
 from trueline.readers.stream import can_be_cut, encoding_name, opened
 
+# Bytes of the beginning that an error shows where nothing is an object.
+_SHOWN = 1_000
+_NO_OBJECT: dict[str, Any] = {}
 _STEP = {"encoding": "encoding", "dateFormat": "date_format", "timestampFormat": "timestamp_format"}
 
 
 @dataclass(frozen=True)
 class JsonReader(Reader):
-    r"""Reads JSON lines; `docs/reference/readers.md` says exactly how.
+    r"""Reads JSON lines, arrays and objects one after another; `docs/reference/readers.md` says exactly how.
 
     >>> file = Source.memory(b'{"a": 1}\n{"a": "x", "b": [1, 2]}\nnonsense\n')
     >>> batch = next(JsonReader().read(file, pa.schema({"a": pa.int64(), "b": pa.string()})))
@@ -34,6 +39,9 @@ class JsonReader(Reader):
     {'a': [1, None, None], 'b': [None, '[1,2]', None]}
     >>> batch.bad["column"].to_pylist()
     ['a', '(line)']
+    >>> array = Source.memory(b'[{"a": 1},\n {"a": 2}]')
+    >>> next(JsonReader().read(array, pa.schema({"a": pa.int64()}))).table["a"].to_pylist()
+    [1, 2]
     """
 
     kind: ClassVar[str] = "json"
@@ -85,24 +93,43 @@ class JsonReader(Reader):
         self, source: Source, schema: pa.Schema, parser: LineParser, stats: ReadStats, part: Part
     ) -> Iterator[Piece]:
         first: dict[str, Any] | None = {} if part.start else None
+        # Rows of a file that may not be JSON at all wait for the first object, as long as they are few.
+        waiting: list[Piece] = []
         for block in self._blocks(source, part):
             if first is None:
                 # The keys of the first object show a schema that belongs to another file.
                 first = next(_objects(block), None)
                 unknown = (key for key in first or () if schema.get_field_index(key) < 0)
                 stats.unknown += islice(unknown, self.limits.columns)
-            yield from parser.pieces(block, stats)
+            waiting += parser.pieces(block, stats)
+            if parser.objects or sum(map(_cells, waiting)) > CELLS:
+                yield from waiting
+                waiting = []
             if part.stop is not None:
                 stats.lines = block.line - 1 + block.text.count(b"\n")
+        rows = stats.rows + sum(piece.table.num_rows for piece in waiting)
+        if rows and not parser.objects:
+            raise _not_json(source, self.encoding)
+        yield from waiting
 
     def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
-        """Cut text in UTF-8 behind lines, each of which is a record."""
-        return cut_text(source, size, after_line) if can_be_cut(source, self.encoding, size) else [WHOLE]
+        """Cut text in UTF-8 behind lines, where each is a record."""
+        if not can_be_cut(source, self.encoding, size):
+            return [WHOLE]
+        with opened(source) as stream:
+            if not has_lines(Ahead(stream), self.limits.record_bytes):
+                return [WHOLE]
+        return cut_text(source, size, after_line)
 
     def _blocks(self, source: Source, part: Part = WHOLE) -> Iterator[Block]:
         size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
         with opened(source, self.encoding, part) as stream:
-            yield from blocks(stream, source, Lines(universal=False), size=size, limit=limit, ends=ends)
+            ahead = Ahead(stream)
+            # Only lines are cut into parts.
+            if part == WHOLE and not has_lines(ahead, limit):
+                yield from value_blocks(ahead, source, size=size, limit=limit)
+            else:
+                yield from blocks(ahead, source, Lines(universal=False), size=size, limit=limit, ends=ends)
 
     def infer(
         self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
@@ -111,8 +138,10 @@ class JsonReader(Reader):
         sample: dict[str, list[Any]] = {}
         room = SAMPLE_BYTES
         for source in sources:
+            records = objects = 0
             for block in self._blocks(source) if rows > 0 else ():
                 for found in _objects(block):
+                    records, objects = records + 1, objects + (found is not _NO_OBJECT)
                     for key, value in found.items():
                         sample.setdefault(key, []).append(value)
                     self.limits.check_columns(source.path, len(sample), block.line)
@@ -123,6 +152,8 @@ class JsonReader(Reader):
                 if rows <= 0 or room <= 0:
                     rows = 0
                     break
+            if records and not objects:
+                raise _not_json(source, self.encoding)
         return guessed(sample, known, lambda values: _guess(values, self.rules))
 
     def to_read_step(self) -> dict[str, object]:
@@ -137,13 +168,37 @@ class JsonReader(Reader):
 
 
 def _objects(block: Block) -> Iterator[dict[str, Any]]:
-    """The objects of a block; a line that is not one counts as an empty one."""
-    for line in block.text.split(b"\n"):
-        if line.strip(b" \t\r"):
-            try:
-                yield json_values.parse(line)
-            except json_values.NotAnObject:
-                yield {}
+    """The objects of a block; a record that is not one counts as an empty one."""
+    records = Records(block)
+    for place in range(len(records)):
+        try:
+            yield json_values.parse(records.record(place))
+        except json_values.NotAnObject:
+            yield _NO_OBJECT
+
+
+def _cells(piece: Piece) -> int:
+    cells: int = piece.table.num_rows * max(piece.table.num_columns, 1)
+    return cells
+
+
+def _not_json(source: Source, encoding: str) -> BrokenFile:
+    """The error of a file in which nothing is an object."""
+    with opened(source, encoding) as stream:
+        begin = Ahead(stream).look(_SHOWN).decode("utf-8", "replace")
+    text = " ".join(begin.split())[:60]
+    if text.startswith("<"):
+        remedy = "it looks like a web page: fetch the file itself (is a login needed?)"
+    elif text[:1] in ("[", '"') or text[:1].isdigit():
+        remedy = 'write each value as an object, {"value": 1}, or read the lines: reader=trueline.text()'
+    else:
+        remedy = "give reader=trueline.csv(...) or reader=trueline.text() if it is text, else fetch it again"
+    return BrokenFile(
+        f"{source.path} is not JSON: nothing in it is an object; it begins with {text!r}",
+        remedy=remedy,
+        code="NotJson",
+        path=source.path,
+    )
 
 
 def _guess(values: Sequence[Any], rules: CellRules) -> pa.DataType:
