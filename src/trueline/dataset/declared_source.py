@@ -243,14 +243,15 @@ def reader_for_source(asked: DeclaredSource, fetch: FetchUrl | FetchFilesGlob, b
     """Return the reader of a new source: the one given, or the one for the ending of the names."""
     if asked.reader is not None:
         return asked.reader
-    from trueline.readers import Source, reader_for
+    from trueline.readers import Source, is_known_by_name, reader_for
 
     names: Sequence[Source]
     if isinstance(fetch, FetchUrl):
         names = [Source.memory(b"", urlsplit(fetch.url).path)]
     else:
         tells = Source.memory(b"", fetch.path)
-        names = [tells] if Path(fetch.path).suffix not in ("", ".*") else matching(fetch, base)
+        is_said = is_known_by_name(fetch.path) or Path(fetch.path).suffix not in ("", ".*", ".zip")
+        names = [tells] if is_said else matching(fetch, base)
     if not names:
         raise InputError(
             f"how to read {asked.location} is not known: no file is there yet",

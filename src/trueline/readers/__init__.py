@@ -41,6 +41,7 @@ from pathlib import PurePosixPath
 
 from trueline.errors import InputError
 from trueline.limits import Limits
+from trueline.readers.archive import member_name
 from trueline.readers.batch import (
     BAD_CELLS,
     BATCH_ROWS,
@@ -79,6 +80,7 @@ __all__ = [
     "TextReader",
     "csv",
     "find",
+    "is_known_by_name",
     "json",
     "looks_wrong",
     "parquet",
@@ -104,22 +106,43 @@ _BY_ENDING: dict[str, Callable[[], Reader]] = {
 
 
 def reader_for(sources: Sequence[Source]) -> Reader:
-    """Choose a reader by the ending of the names; `.gz` is looked through.
+    """Choose a reader by the ending of the names; `.gz` and `.zip` are looked through.
 
     >>> reader_for([Source.memory(b"", "sales.csv.gz")]).to_dict()["kind"]
     'csv'
     """
-    endings = {_ending(source.path) for source in sources}
+    endings = {_ending(source) for source in sources}
     if len(endings) == 1 and (make := _BY_ENDING.get(next(iter(endings)))) is not None:
         return make()
     shown = ", ".join(sorted(ending or "(none)" for ending in endings))
     raise InputError(
         f"no reader is known for files ending in {shown}",
-        remedy="give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)",
+        remedy="give reader=trueline.csv(...), .json(...), .parquet(...), .arrow(...) or .text(...)",
         code="UnknownFormat",
     )
 
 
-def _ending(path: str) -> str:
+def is_known_by_name(path: str) -> bool:
+    """Whether the ending of a name alone says how a file is read.
+
+    >>> is_known_by_name("inbox/*.csv.zip"), is_known_by_name("inbox/*.zip")
+    (True, False)
+    """
+    return _ending_of(path) in _BY_ENDING
+
+
+def _ending(source: Source) -> str:
+    """The ending of a file's name; of an archive whose own name does not say, that of its member."""
+    found = _ending_of(source.path)
+    if found == ".zip" and (member := member_name(source)) is not None:
+        return _ending_of(member)
+    return found
+
+
+def _ending_of(path: str) -> str:
     name = PurePosixPath(path)
-    return (PurePosixPath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
+    ending = name.suffix.lower()
+    if ending not in (".gz", ".zip"):
+        return ending
+    inner = PurePosixPath(name.stem).suffix.lower()
+    return inner if ending == ".gz" or inner in _BY_ENDING else ending

@@ -71,6 +71,7 @@ class CsvReader(Reader):
     date_format: str | None = None
     timestamp_format: str | None = None
     timezone: str = "UTC"
+    member: str | None = None
     max_listed: int = MAX_LISTED
     max_columns: int | None = None
     max_record_bytes: int | None = None
@@ -135,7 +136,7 @@ class CsvReader(Reader):
         *,
         typed: bool,
     ) -> Iterator[Piece]:
-        with opened(source, self.encoding, part) as stream:
+        with opened(source, self.encoding, part, member=self.member) as stream:
             names, blocks = self._text.open(stream, source, part)
             if names == ():
                 return
@@ -201,7 +202,7 @@ class CsvReader(Reader):
         for source in sources:
             if rows <= 0:
                 break
-            with opened(source, self.encoding) as stream:
+            with opened(source, self.encoding, member=self.member) as stream:
                 names, blocks = self._text.open(stream, source)
                 names = names if names is not None else first
                 if names is None:

@@ -50,6 +50,7 @@ class JsonReader(Reader):
     date_format: str | None = None
     timestamp_format: str | None = None
     timezone: str = "UTC"
+    member: str | None = None
     max_listed: int = MAX_LISTED
     max_columns: int | None = None
     max_record_bytes: int | None = None
@@ -109,7 +110,7 @@ class JsonReader(Reader):
                 stats.lines = block.line - 1 + block.text.count(b"\n")
         rows = stats.rows + sum(piece.table.num_rows for piece in waiting)
         if rows and not parser.objects:
-            raise _not_json(source, self.encoding)
+            raise _not_json(source, self.encoding, self.member)
         yield from waiting
 
     def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
@@ -123,7 +124,7 @@ class JsonReader(Reader):
 
     def _blocks(self, source: Source, part: Part = WHOLE) -> Iterator[Block]:
         size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
-        with opened(source, self.encoding, part) as stream:
+        with opened(source, self.encoding, part, member=self.member) as stream:
             ahead = Ahead(stream)
             # Only lines are cut into parts.
             if part == WHOLE and not has_lines(ahead, limit):
@@ -153,7 +154,7 @@ class JsonReader(Reader):
                     rows = 0
                     break
             if records and not objects:
-                raise _not_json(source, self.encoding)
+                raise _not_json(source, self.encoding, self.member)
         return guessed(sample, known, lambda values: _guess(values, self.rules))
 
     def to_read_step(self) -> dict[str, object]:
@@ -182,9 +183,9 @@ def _cells(piece: Piece) -> int:
     return cells
 
 
-def _not_json(source: Source, encoding: str) -> BrokenFile:
+def _not_json(source: Source, encoding: str, member: str | None) -> BrokenFile:
     """The error of a file in which nothing is an object."""
-    with opened(source, encoding) as stream:
+    with opened(source, encoding, member=member) as stream:
         begin = Ahead(stream).look(_SHOWN).decode("utf-8", "replace")
     text = " ".join(begin.split())[:60]
     if text.startswith("<"):

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from trueline.errors import BrokenFile, InputError, SchemaError, TruelineError, check_memory
 from trueline.limits import Limits
+from trueline.readers.archive import in_memory
 from trueline.readers.batch import (
     BATCH_ROWS,
     MAX_LISTED,
@@ -47,6 +48,7 @@ class ParquetReader(Reader):
 
     kind: ClassVar[str] = "parquet"
 
+    member: str | None = None
     max_listed: int = MAX_LISTED
     max_columns: int | None = None
     max_batch_bytes: int | None = None
@@ -62,7 +64,7 @@ class ParquetReader(Reader):
         """The columns of all files, widened where they differ."""
         found = pa.schema([])
         for source in sources:
-            with _file(source, self.limits) as file:
+            with self._file(source) as file:
                 schema = pa.schema([_typed(field, known) for field in file.schema_arrow])
             _check_names(source, schema)
             try:
@@ -77,14 +79,14 @@ class ParquetReader(Reader):
 
     def count_rows(self, source: Source) -> int:
         """How many rows the footer says there are."""
-        with _file(source, self.limits) as file:
+        with self._file(source) as file:
             return sum(file.rows(group) for group in range(file.num_row_groups))
 
     def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
         """Cut between row groups, about every million rows: a group is decoded from its start."""
         if source.size is None or source.size < size:
             return [WHOLE]
-        with _file(source, self.limits) as file:
+        with self._file(source) as file:
             groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
         places, at = [0], 0
         for rows in groups:
@@ -121,7 +123,7 @@ class ParquetReader(Reader):
         stats: ReadStats,
         wish: _Range,
     ) -> Iterator[Piece]:
-        with _file(source, self.limits) as file:
+        with self._file(source) as file:
             there = file.schema_arrow
             _check_names(source, there)
             stats.absent += [name for name in schema.names if there.get_field_index(name) < 0]
@@ -139,6 +141,11 @@ class ParquetReader(Reader):
             for batch in _ranged(file, names, wish, lacking):
                 for part in _small(batch):
                     yield _piece(part, wanted, stats)
+
+    @contextmanager
+    def _file(self, source: Source) -> Iterator[BoundedFile]:
+        with _file(in_memory(source, self.member, self.limits), self.limits) as file:
+            yield file
 
     def to_read_step(self) -> dict[str, object]:
         return {"kind": "Parquet"}

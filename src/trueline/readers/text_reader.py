@@ -45,6 +45,7 @@ class TextReader(Reader):
     column: str = "text"
     whole: bool = False
     encoding: str = "utf-8"
+    member: str | None = None
     max_listed: int = MAX_LISTED
     max_record_bytes: int | None = None
     block_bytes: int = BLOCK
@@ -89,7 +90,7 @@ class TextReader(Reader):
         cut = _Whole() if self.whole else Lines()
         size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
         step = max(1, CELLS // max(len(schema), 1))
-        with opened(source, self.encoding, part) as stream:
+        with opened(source, self.encoding, part, member=self.member) as stream:
             found = blocks(stream, source, cut, size=size, limit=limit, ends=ends)
             if self.whole:
                 # A file without a byte is a row too.
