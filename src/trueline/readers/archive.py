@@ -42,23 +42,23 @@ def open_unpacked(source: Source, member: str | None = None) -> BinaryIO:
     """Open a file; of a zip archive its one member, or the one that is named."""
     raw = source.open()
     try:
-        if is_archive(raw):
-            return cast("BinaryIO", Member(source, raw, member))
-        if member is not None:
-            raise _not_an_archive(source, member)
+        return _unpacked(source, raw, member)
     except BaseException:
         raw.close()
         raise
+
+
+def _unpacked(source: Source, raw: BinaryIO, member: str | None) -> BinaryIO:
+    if is_archive(raw):
+        return cast("BinaryIO", Member(source, raw, member))
+    if member is not None:
+        raise InputError(
+            f"{source.path} is not a zip archive, so it has no member {member!r}",
+            remedy="leave member out",
+            code="NoSuchMember",
+            path=source.path,
+        )
     return raw
-
-
-def _not_an_archive(source: Source, member: str) -> InputError:
-    return InputError(
-        f"{source.path} is not a zip archive, so it has no member {member!r}",
-        remedy="leave member out",
-        code="NoSuchMember",
-        path=source.path,
-    )
 
 
 def in_memory(source: Source, member: str | None, limits: Limits) -> Source:

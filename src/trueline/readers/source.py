@@ -87,7 +87,7 @@ def _open_memory(data: bytes) -> BinaryIO:
 
 
 class PinnedFile(io.BufferedReader):
-    """A file that is as it was when it was listed: checked with every read, so that none mixes old and new."""
+    """A file as it was when it was listed: checked with every read, so that none mixes old and new."""
 
     def __init__(self, path: str, size: int, modified: int) -> None:
         raw = io.FileIO(path)
