@@ -1,4 +1,4 @@
-r"""Readers of CSV, JSON lines, Parquet and plain text: a bad cell is null and counted, no row is lost.
+r"""Readers of CSV, JSON, Parquet, Arrow and plain text: a bad cell is null and counted, no row is lost.
 
 >>> import pyarrow as pa
 >>> reader, files = csv(separator=";"), find(b"day;price\n2026-11-13;9.5\n2026-02-30;9\n")
@@ -42,6 +42,7 @@ from pathlib import PurePosixPath
 from trueline.errors import InputError
 from trueline.limits import Limits
 from trueline.readers.archive import member_name
+from trueline.readers.arrow_reader import ArrowReader
 from trueline.readers.batch import (
     BAD_CELLS,
     BATCH_ROWS,
@@ -67,6 +68,7 @@ __all__ = [
     "EXTRA",
     "LINE",
     "MAX_LISTED",
+    "ArrowReader",
     "BadCounts",
     "Batch",
     "CsvReader",
@@ -78,6 +80,7 @@ __all__ = [
     "Reading",
     "Source",
     "TextReader",
+    "arrow",
     "csv",
     "find",
     "is_known_by_name",
@@ -88,6 +91,7 @@ __all__ = [
     "text",
 ]
 
+arrow = ArrowReader
 csv = CsvReader
 json = JsonReader
 parquet = ParquetReader
@@ -95,7 +99,10 @@ text = TextReader
 
 # Made when they are asked for: making one loads pandas, where it is installed.
 _BY_ENDING: dict[str, Callable[[], Reader]] = {
+    ".arrow": arrow,
     ".csv": csv,
+    ".feather": arrow,
+    ".ipc": arrow,
     ".tsv": partial(csv, separator="\t"),
     ".json": json,
     ".jsonl": json,

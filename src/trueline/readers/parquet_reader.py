@@ -66,15 +66,8 @@ class ParquetReader(Reader):
         for source in sources:
             with self._file(source) as file:
                 schema = pa.schema([_typed(field, known) for field in file.schema_arrow])
-            _check_names(source, schema)
-            try:
-                found = pa.unify_schemas([found, schema], promote_options="permissive")
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise SchemaError(
-                    f"{source.path} has different columns from the files before it: {error}",
-                    remedy="declare a schema, or read the files separately",
-                    path=source.path,
-                ) from None
+            check_names(source, schema)
+            found = united(found, schema, source)
         return found
 
     def count_rows(self, source: Source) -> int:
@@ -125,7 +118,7 @@ class ParquetReader(Reader):
     ) -> Iterator[Piece]:
         with self._file(source) as file:
             there = file.schema_arrow
-            _check_names(source, there)
+            check_names(source, there)
             stats.absent += [name for name in schema.names if there.get_field_index(name) < 0]
             stats.unknown += [name for name in there.names if schema.get_field_index(name) < 0]
             if len(schema) and len(stats.absent) == len(schema):
@@ -140,7 +133,7 @@ class ParquetReader(Reader):
             lacking = sum(_width(field.type) for field in wanted if field.name not in there.names)
             for batch in _ranged(file, names, wish, lacking):
                 for part in _small(batch):
-                    yield _piece(part, wanted, stats)
+                    yield typed_piece(part, wanted, stats)
 
     @contextmanager
     def _file(self, source: Source) -> Iterator[BoundedFile]:
@@ -175,7 +168,20 @@ def _file(source: Source, limits: Limits) -> Iterator[BoundedFile]:
             ) from error
 
 
-def _check_names(source: Source, schema: pa.Schema) -> None:
+def united(found: pa.Schema, schema: pa.Schema, source: Source) -> pa.Schema:
+    """Add the columns of a file to those of the files before it, widened where they differ."""
+    try:
+        return pa.unify_schemas([found, schema], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise SchemaError(
+            f"{source.path} has different columns from the files before it: {error}",
+            remedy="declare a schema, or read the files separately",
+            path=source.path,
+        ) from None
+
+
+def check_names(source: Source, schema: pa.Schema) -> None:
+    """Refuse a file with two columns of one name."""
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
         raise SchemaError(
@@ -245,7 +251,8 @@ def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _piece(batch: pa.RecordBatch, wanted: pa.Schema, stats: ReadStats) -> Piece:
+def typed_piece(batch: pa.RecordBatch, wanted: pa.Schema, stats: ReadStats) -> Piece:
+    """Give typed columns the types that are wanted; columns that are not there are null."""
     arrays, bad = [], []
     for field in wanted:
         if batch.schema.get_field_index(field.name) < 0:

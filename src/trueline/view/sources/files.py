@@ -1,4 +1,4 @@
-"""Files as views: CSV, JSON lines and text, in the order given, pinned by size and time (decision 3).
+"""Files as views: CSV, JSON, Arrow and text, in the order given, pinned by size and time (decision 3).
 
 A cell that cannot be read is null, and counted when it is read; no row is
 ever left out because of one, whichever columns are read (view:C34, view:C37).
@@ -17,7 +17,7 @@ from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
-from trueline.readers import Reader, Source, csv, find, json, text
+from trueline.readers import Reader, Source, arrow, csv, find, json, text
 from trueline.view.execute.dispatch import pieces, row_count
 from trueline.view.plan.node import Want
 from trueline.view.plan.sources import TextFiles
@@ -95,8 +95,13 @@ def csv_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> Te
 
 
 def json_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
-    """View files of JSON lines; the options are those of the reader."""
+    """View files of JSON; the options are those of the reader."""
     return _files(json(**options), paths, schema)
+
+
+def arrow_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
+    """View files and streams of Arrow IPC; the options are those of the reader."""
+    return _files(arrow(**options), paths, schema)
 
 
 def text_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
