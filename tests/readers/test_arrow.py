@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 
 import pyarrow as pa
 import pytest
@@ -181,7 +182,9 @@ def test_lists_of_nulls_are_counted():
 def test_cells_that_share_their_bytes_are_written_out_a_few_at_a_time():
     text = pa.array(["x" * 100_000])
     coded = pa.DictionaryArray.from_arrays(pa.array([0] * 300, pa.int8()), text)
-    views = pa.array(["y" * 100_000], pa.string_view()).take(pa.array([0] * 300))
+    same = struct.pack("<i4sii", 100_000, b"yyyy", 0, 0) * 300
+    buffers = [None, pa.py_buffer(same), pa.py_buffer(b"y" * 100_000)]
+    views = pa.Array.from_buffers(pa.string_view(), 300, buffers)
     for column in (coded, views):
         data = stored(pa.table({"a": column}))
         reader, file = ArrowReader(max_batch_bytes=1 << 20), Source.memory(data)
