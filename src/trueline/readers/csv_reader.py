@@ -13,11 +13,13 @@ import pyarrow as pa
 from trueline.errors import InputError, SchemaError
 from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
 from trueline.readers.blocks import BLOCK, Block, count_lines
+from trueline.readers.column_types import ColumnTypes
 from trueline.readers.csv_block import BlockParser
 from trueline.readers.csv_file import CsvText, Layout
 from trueline.readers.inference import guess
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, cut_text
 from trueline.readers.reader import (
+    NO_TYPES,
     NOTHING,
     SAMPLE_BYTES,
     SAMPLE_CELLS,
@@ -71,6 +73,7 @@ class CsvReader(Reader):
     date_format: str | None = None
     timestamp_format: str | None = None
     timezone: str = "UTC"
+    types: Mapping[str, Any] | ColumnTypes = NO_TYPES
     member: str | None = None
     max_listed: int = MAX_LISTED
     max_columns: int | None = None
@@ -79,6 +82,7 @@ class CsvReader(Reader):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", encoding_name(self.encoding))
+        object.__setattr__(self, "types", ColumnTypes.of(self.types))
         if self.names is not None:
             object.__setattr__(self, "names", tuple(self.names))
         marks = [mark for mark in (self.separator, self.quote, self.escape) if mark is not None]
@@ -211,7 +215,7 @@ class CsvReader(Reader):
                 for name in names or ():
                     sample.setdefault(name, [])
                 rows -= self._take(names or (), blocks, sample, rows)
-        return guessed(sample, known, lambda cells: guess(cells, self.rules))
+        return guessed(sample, known, lambda cells: guess(cells, self.rules), ColumnTypes.of(self.types))
 
     def _take(
         self, names: tuple[str, ...], blocks: Iterator[Block], sample: dict[str, list[pa.Array]], rows: int

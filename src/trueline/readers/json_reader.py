@@ -14,11 +14,12 @@ from trueline.limits import CELLS
 from trueline.readers import json_values
 from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
 from trueline.readers.blocks import BLOCK, Block, Lines, blocks
+from trueline.readers.column_types import ColumnTypes
 from trueline.readers.inference import moment, number
 from trueline.readers.json_block import LineParser
 from trueline.readers.json_layout import Ahead, Records, has_lines, value_blocks
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
-from trueline.readers.reader import NOTHING, SAMPLE_BYTES, SAMPLE_ROWS, Reader, chosen, guessed
+from trueline.readers.reader import NO_TYPES, NOTHING, SAMPLE_BYTES, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
 from trueline.readers.stream import can_be_cut, encoding_name, opened
@@ -50,6 +51,7 @@ class JsonReader(Reader):
     date_format: str | None = None
     timestamp_format: str | None = None
     timezone: str = "UTC"
+    types: Mapping[str, Any] | ColumnTypes = NO_TYPES
     member: str | None = None
     max_listed: int = MAX_LISTED
     max_columns: int | None = None
@@ -58,6 +60,7 @@ class JsonReader(Reader):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", encoding_name(self.encoding))
+        object.__setattr__(self, "types", ColumnTypes.of(self.types))
         _ = self.limits
         if self.block_bytes < 1 or self.max_listed < 0:
             raise InputError("block_bytes or max_listed is too small", remedy="give a larger number")
@@ -155,7 +158,8 @@ class JsonReader(Reader):
                     break
             if records and not objects:
                 raise _not_json(source, self.encoding, self.member)
-        return guessed(sample, known, lambda values: _guess(values, self.rules))
+        types = ColumnTypes.of(self.types)
+        return guessed(sample, known, lambda values: _guess(values, self.rules), types)
 
     def to_read_step(self) -> dict[str, object]:
         step = {theirs: getattr(self, ours) for theirs, ours in _STEP.items()}

@@ -12,6 +12,7 @@ import pyarrow as pa
 from trueline.errors import InputError, SchemaError
 from trueline.limits import Limits
 from trueline.readers.batch import BATCH_ROWS, Reading
+from trueline.readers.column_types import ColumnTypes
 from trueline.readers.parts import PART_BYTES, WHOLE, Part
 from trueline.readers.source import Source
 
@@ -20,6 +21,7 @@ SAMPLE_ROWS = 10_000
 SAMPLE_BYTES = 1 << 24
 SAMPLE_CELLS = 1 << 24
 NOTHING = pa.schema([])
+NO_TYPES = ColumnTypes()
 _LIMITS = {"columns": "max_columns", "record_bytes": "max_record_bytes", "batch_bytes": "max_batch_bytes"}
 Sample = TypeVar("Sample")
 
@@ -145,9 +147,14 @@ def chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def guessed(
-    samples: Mapping[str, Sample], known: pa.Schema, guess: Callable[[Sample], pa.DataType]
+    samples: Mapping[str, Sample],
+    known: pa.Schema,
+    guess: Callable[[Sample], pa.DataType],
+    types: ColumnTypes = NO_TYPES,
 ) -> pa.Schema:
-    """Give every column the type it is known to have, else the one its sample suggests."""
+    """Give every column the type it is known or declared to have, else the one its sample suggests."""
+    types.check(samples, known)
+    known = types.known(known)
     names = set(known.names)
     return pa.schema(
         [(name, known.field(name).type if name in names else guess(cells)) for name, cells in samples.items()]
@@ -155,4 +162,6 @@ def guessed(
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, ColumnTypes):
+        return dict(value)
     return list(value) if isinstance(value, tuple) else value
