@@ -17,7 +17,7 @@ from trueline.readers.column_types import ColumnTypes
 from trueline.readers.csv_block import BlockParser
 from trueline.readers.csv_file import CsvText, Layout
 from trueline.readers.inference import guess
-from trueline.readers.parts import PART_BYTES, WHOLE, Part, cut_text
+from trueline.readers.parts import PART_BYTES, WHOLE, Counted, Part, counted_parts, cut_text
 from trueline.readers.reader import (
     NO_TYPES,
     NOTHING,
@@ -161,6 +161,24 @@ class CsvReader(Reader):
             behind = stream.taken
         begin = partial(self._text.dialect.begin, width=width)
         return cut_text(source, size, begin, names=names, behind=behind)
+
+    def counted(self, source: Source, schema: pa.Schema, *, count: int) -> list[Part]:
+        """Cut text in UTF-8 between records."""
+        if not can_be_cut(source, self.encoding, 1):
+            return super().counted(source, schema, count=count)
+        with opened(source, member=self.member) as stream:
+            names, blocks = self._text.open(stream, source)
+            layout = self._layout(source, schema, NOTHING, names, ReadStats()) if names != () else None
+            if layout is None:
+                return [WHOLE]
+            parser = BlockParser(self._text.dialect, self.rules, layout)
+            found = [
+                Counted(
+                    len(block.text), sum(each.table.num_rows for each in parser.pieces(block, ReadStats()))
+                )
+                for block in blocks
+            ]
+        return counted_parts(source, found, count, names=names)
 
     def _width(self, block: Block) -> int:
         """How many cells the first row of a block has."""

@@ -34,10 +34,11 @@ Places = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ValueBlock(Block):
-    """Some records that are not lines: where each begins and ends in the text."""
+    """Some records that are not lines: where each begins and ends, and whether an array is open before."""
 
     starts: Places
     ends: Places
+    inside: bool
 
 
 class Ahead:
@@ -105,10 +106,15 @@ def _is_json(text: bytes) -> bool:
 # --- values -------------------------------------------------------------------------------
 
 
-def value_blocks(stream: Readable, source: Source, *, size: int, limit: int) -> Iterator[ValueBlock]:
-    """Cut a stream of values into blocks of whole records, within a bounded buffer."""
+def value_blocks(
+    stream: Readable, source: Source, *, size: int, limit: int, inside: bool = False, ends: bool = True
+) -> Iterator[ValueBlock]:
+    """Cut a stream of values into blocks of whole records, within a bounded buffer.
+
+    It may begin `inside` an array, and more may follow it in the file (not `ends`).
+    """
     size = max(1, min(size, limit))
-    line, text, ahead, inside, final = 1, b"", stream.read(size), False, False
+    line, text, ahead, final = 1, b"", stream.read(size), False
     while not final:
         # One chunk ahead, to know the end; growing with what is left over keeps long records linear.
         more, ahead = ahead, stream.read(max(size, len(text) // 2)) if ahead else b""
@@ -121,10 +127,10 @@ def value_blocks(stream: Readable, source: Source, *, size: int, limit: int) -> 
             raise _broken(source, line + text.count(b"\n", 0, cut.stray), "a bracket closes that none opened")
         _refuse_long(source, text, line, cut, limit)
         if cut.end:
-            yield ValueBlock(text[: cut.end], line, cut.starts, cut.ends)
+            yield ValueBlock(text[: cut.end], line, cut.starts, cut.ends, inside)
             line += text.count(b"\n", 0, cut.end)
             text, inside = text[cut.end :], cut.inside
-    if inside or text.strip(_BLANK):
+    if (inside and ends) or text.strip(_BLANK):
         blank = len(text) - len(text.lstrip(_BLANK))
         line += text.count(b"\n", 0, blank)
         raise _broken(source, line, "the array or object that is open there does not end")

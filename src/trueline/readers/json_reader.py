@@ -17,8 +17,8 @@ from trueline.readers.blocks import BLOCK, Block, Lines, blocks
 from trueline.readers.column_types import ColumnTypes
 from trueline.readers.inference import moment, number
 from trueline.readers.json_block import LineParser
-from trueline.readers.json_layout import Ahead, Records, has_lines, value_blocks
-from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
+from trueline.readers.json_layout import Ahead, Records, ValueBlock, has_lines, value_blocks
+from trueline.readers.parts import PART_BYTES, WHOLE, Counted, Part, after_line, counted_parts, cut_text
 from trueline.readers.reader import NO_TYPES, NOTHING, SAMPLE_BYTES, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
@@ -106,13 +106,13 @@ class JsonReader(Reader):
                 unknown = (key for key in first or () if schema.get_field_index(key) < 0)
                 stats.unknown += islice(unknown, self.limits.columns)
             waiting += parser.pieces(block, stats)
-            if parser.objects or sum(map(_cells, waiting)) > CELLS:
+            if parser.objects or part.row is not None or sum(map(_cells, waiting)) > CELLS:
                 yield from waiting
                 waiting = []
             if part.stop is not None:
                 stats.lines = block.line - 1 + block.text.count(b"\n")
         rows = stats.rows + sum(piece.table.num_rows for piece in waiting)
-        if rows and not parser.objects:
+        if rows and not parser.objects and part.row is None:
             raise _not_json(source, self.encoding, self.member)
         yield from waiting
 
@@ -125,13 +125,28 @@ class JsonReader(Reader):
                 return [WHOLE]
         return cut_text(source, size, after_line)
 
+    def counted(self, source: Source, schema: pa.Schema, *, count: int) -> list[Part]:
+        """Cut text in UTF-8 between records, lines or not."""
+        if not can_be_cut(source, self.encoding, 1):
+            return super().counted(source, schema, count=count)
+        found, has_object = [], False
+        for block in self._blocks(source):
+            inside = block.inside if isinstance(block, ValueBlock) else None
+            has_object = has_object or any(each is not _NO_OBJECT for each in _objects(block))
+            found.append(Counted(len(block.text), len(Records(block)), inside))
+        if not has_object and any(block.rows for block in found):
+            raise _not_json(source, self.encoding, self.member)
+        return counted_parts(source, found, count)
+
     def _blocks(self, source: Source, part: Part = WHOLE) -> Iterator[Block]:
         size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
         with opened(source, self.encoding, part, member=self.member) as stream:
             ahead = Ahead(stream)
-            # Only lines are cut into parts.
-            if part == WHOLE and not has_lines(ahead, limit):
-                yield from value_blocks(ahead, source, size=size, limit=limit)
+            # Values are cut into parts only where they were counted.
+            values = not has_lines(ahead, limit) if part == WHOLE else part.inside is not None
+            if values:
+                inside = bool(part.inside)
+                yield from value_blocks(ahead, source, size=size, limit=limit, inside=inside, ends=ends)
             else:
                 yield from blocks(ahead, source, Lines(universal=False), size=size, limit=limit, ends=ends)
 

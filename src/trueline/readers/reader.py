@@ -110,6 +110,13 @@ class Reader(ABC):
         """
         return [WHOLE]
 
+    def counted(self, source: Source, schema: pa.Schema, *, count: int) -> list[Part]:
+        """Cut a file into at most `count` parts by passing over its records, so that no cut is a guess.
+
+        Each part says the number of its first row. One part where a file cannot be read from the middle.
+        """
+        return [WHOLE]
+
     def count_rows(self, source: Source) -> int | None:
         """How many rows a file has, where that is known without reading it."""
         return None

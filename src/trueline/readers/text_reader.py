@@ -24,7 +24,7 @@ from trueline.readers.batch import (
 )
 from trueline.readers.blocks import BLOCK, Block, Lines, blocks, count_lines
 from trueline.readers.cells import convert
-from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
+from trueline.readers.parts import PART_BYTES, WHOLE, Counted, Part, after_line, counted_parts, cut_text
 from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
@@ -85,6 +85,18 @@ class TextReader(Reader):
         if self.whole or not can_be_cut(source, self.encoding, size):
             return [WHOLE]
         return cut_text(source, size, after_line)
+
+    def counted(self, source: Source, schema: pa.Schema, *, count: int) -> list[Part]:
+        """Cut text in UTF-8 between lines."""
+        if self.whole or not can_be_cut(source, self.encoding, 1):
+            return super().counted(source, schema, count=count)
+        with opened(source, member=self.member) as stream:
+            size, limit = self.block_bytes, self.limits.record_bytes
+            found = [
+                Counted(len(block.text), len(lines_of(block.text)))
+                for block in blocks(stream, source, Lines(), size=size, limit=limit)
+            ]
+        return counted_parts(source, found, count)
 
     def _pieces(self, source: Source, schema: pa.Schema, stats: ReadStats, part: Part) -> Iterator[Piece]:
         cut = _Whole() if self.whole else Lines()

@@ -119,10 +119,14 @@ class ReadCounts:
     def note_bad(self, path: str, part: FilePart, counts: Mapping[str, int]) -> None:
         """Keep how many cells of a file, or a part of one, were bad, and say so the first time."""
         with self._lock:
-            new = {name: count for name, count in counts.items() if (part, name) not in self._bad}
+            new = {name: count for name, count in counts.items() if not self._is_known(part, name)}
             self._bad.update({(part, name): count for name, count in counts.items()})
         for name, count in new.items():
             console.current().warn(f"{path}: {count:,} cells of {name!r} cannot be read, and are null")
+
+    def _is_known(self, part: FilePart, name: str) -> bool:
+        """Say whether the cells of a part were counted, or those of its whole file."""
+        return (part, name) in self._bad or (isinstance(part, tuple) and (part[0], name) in self._bad)
 
     def note_pass(self, name: str, count: int) -> None:
         """Keep how many cells of a column a pass over the rows has found bad, if none has found more."""
@@ -134,8 +138,9 @@ class ReadCounts:
         """The bad cells found so far, by column."""
         found = dict(self._most)
         with self._lock:
-            for (_, name), count in self._bad.items():
-                found[name] = found.get(name, 0) + count
+            for (part, name), count in self._bad.items():
+                if not (isinstance(part, tuple) and (part[0], name) in self._bad):
+                    found[name] = found.get(name, 0) + count
         return found
 
     def __getstate__(self) -> dict[str, Any]:
