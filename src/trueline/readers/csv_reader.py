@@ -172,12 +172,7 @@ class CsvReader(Reader):
             if layout is None:
                 return [WHOLE]
             parser = BlockParser(self._text.dialect, self.rules, layout)
-            found = [
-                Counted(
-                    len(block.text), sum(each.table.num_rows for each in parser.pieces(block, ReadStats()))
-                )
-                for block in blocks
-            ]
+            found = [Counted(len(block.text), parser.count(block)) for block in blocks]
         return counted_parts(source, found, count, names=names)
 
     def _width(self, block: Block) -> int:

@@ -139,14 +139,15 @@ class JsonReader(Reader):
         return counted_parts(source, found, count)
 
     def _blocks(self, source: Source, part: Part = WHOLE) -> Iterator[Block]:
-        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
+        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.ends
         with opened(source, self.encoding, part, member=self.member) as stream:
             ahead = Ahead(stream)
             # Values are cut into parts only where they were counted.
             values = not has_lines(ahead, limit) if part == WHOLE else part.inside is not None
             if values:
                 inside = bool(part.inside)
-                yield from value_blocks(ahead, source, size=size, limit=limit, inside=inside, ends=ends)
+                last = part.stop is None
+                yield from value_blocks(ahead, source, size=size, limit=limit, inside=inside, ends=last)
             else:
                 yield from blocks(ahead, source, Lines(universal=False), size=size, limit=limit, ends=ends)
 

@@ -41,6 +41,11 @@ class Part:
     row: int | None = None
     inside: bool | None = None
 
+    @property
+    def ends(self) -> bool:
+        """Whether its end is certainly the end of a record."""
+        return self.stop is None or self.row is not None
+
 
 WHOLE: Final = Part()
 

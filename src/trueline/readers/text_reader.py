@@ -100,7 +100,7 @@ class TextReader(Reader):
 
     def _pieces(self, source: Source, schema: pa.Schema, stats: ReadStats, part: Part) -> Iterator[Piece]:
         cut = _Whole() if self.whole else Lines()
-        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
+        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.ends
         step = max(1, CELLS // max(len(schema), 1))
         with opened(source, self.encoding, part, member=self.member) as stream:
             found = blocks(stream, source, cut, size=size, limit=limit, ends=ends)

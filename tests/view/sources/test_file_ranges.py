@@ -9,6 +9,8 @@ import threading
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import trueline as tl
 from tests.readers.reading import everything
@@ -150,6 +152,27 @@ def test_a_broken_file_is_the_same_error_for_every_member(tmp_path):
     view = tl.View.read_json(tmp_path / "a.json", block_bytes=256, schema=pa.schema({"n": pa.int64()}))
     with pytest.raises(BrokenFile, match="is not JSON"):
         rows_of(consolidate(view.cursor_set(n=2)))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.sampled_from(["1", "2,x", "", '"a', 'b"', "3,y,z", ",", '"'])),
+    st.booleans(),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+)
+def test_rows_are_counted_as_they_are_read(lines, wide, end):
+    data = end.join(["a,b" if wide else "a", *lines]).encode()
+    reader, schema = readers.csv(block_bytes=3), pa.schema({"a": pa.string()})
+    file = readers.Source.memory(data)
+    try:
+        rows = everything(reader, file, schema)["rows"]
+    except BrokenFile:
+        return
+    parts = reader.counted(file, schema, count=99)
+    assert sum(everything(reader, file, schema, part=part)["rows"] for part in parts) == rows
+    ends = [part.row for part in parts[1:]] + [rows]
+    for part, stop in zip(parts, ends, strict=True):
+        assert everything(reader, file, schema, part=part)["rows"] == stop - (part.row or 0)
 
 
 @pytest.mark.parametrize("name", sorted(FORMS))
