@@ -30,6 +30,21 @@ from trueline.workspace.config import Config
 from trueline.workspace.settings import Level, variable
 from trueline.workspace.user_config import UserConfig
 
+Lateness = Annotated[
+    str | None,
+    typer.Option("--lateness", metavar="TIME", help="How late rows may arrive, for example 2h."),
+]
+SourcePath = Annotated[
+    str | None,
+    typer.Option(
+        "--source", metavar="PATH", help="A folder, file, pattern or URL that `trueline pull` reads."
+    ),
+]
+OnBadFile = Annotated[
+    str | None,
+    typer.Option("--on-bad-file", metavar="POLICY", help="A file that cannot be read: stop, or skip it."),
+]
+
 
 @examples(
     "trueline init shop",
@@ -88,16 +103,8 @@ def create(
         list[str] | None,
         typer.Option("--key", metavar="COLUMN", help="A column of the key; may be repeated."),
     ] = None,
-    lateness: Annotated[
-        str | None,
-        typer.Option("--lateness", metavar="TIME", help="How late rows may arrive, for example 2h."),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--source", metavar="PATH", help="A folder, file, pattern or URL that `trueline pull` reads."
-        ),
-    ] = None,
+    lateness: Lateness = None,
+    source: SourcePath = None,
     format_: Format = None,
     separator: Separator = None,
     encoding: Encoding = None,
@@ -107,10 +114,7 @@ def create(
     decimal: Decimal = None,
     types: Types = None,
     member: Member = None,
-    on_bad_file: Annotated[
-        str | None,
-        typer.Option("--on-bad-file", metavar="POLICY", help="A file that cannot be read: stop, or skip it."),
-    ] = None,
+    on_bad_file: OnBadFile = None,
     file: Annotated[
         Path | None,
         typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),

@@ -70,12 +70,15 @@ def in_memory(source: Source, member: str | None, limits: Limits) -> Source:
     with closing(open_unpacked(source, member)) as raw:
         if not isinstance(raw, Member):
             return source
-        return replace(source, open=partial(_whole, source, member, limits), size=raw.size)
+        return replace(source, open=partial(open_in_memory, source, member, limits), size=raw.size)
 
 
-def _whole(source: Source, member: str | None, limits: Limits) -> BinaryIO:
-    with closing(open_unpacked(source, member)) as raw:
-        assert isinstance(raw, Member)
+def open_in_memory(source: Source, member: str | None, limits: Limits) -> BinaryIO:
+    """Open a file that can be read at any place; a member of an archive is unpacked into memory."""
+    raw = open_unpacked(source, member)
+    if not isinstance(raw, Member):
+        return raw
+    with closing(raw):
         if raw.size > limits.batch_bytes:
             raise limits.too_large(source.path, f"its member {raw.name!r}, unpacked,", raw.size)
         return io.BytesIO(raw.read(-1))

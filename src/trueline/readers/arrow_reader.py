@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from trueline.errors import BrokenFile, InputError, SchemaError, TruelineError, check_memory
-from trueline.readers.archive import in_memory
+from trueline.readers.archive import open_in_memory
 from trueline.readers.arrow_file import open_batches, plain_type, sound_batches
 from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
 from trueline.readers.cast import check_castable
@@ -96,7 +96,7 @@ class ArrowReader(Reader):
     @contextmanager
     def _opened(self, source: Source) -> Iterator[Any]:
         """Open a file; anything Arrow cannot read is a broken file."""
-        with closing(in_memory(source, self.member, self.limits).open()) as raw:
+        with closing(open_in_memory(source, self.member, self.limits)) as raw:
             try:
                 yield open_batches(raw, source.path, self.limits)
             except TruelineError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from trueline.errors import BrokenFile, InputError, SchemaError, TruelineError, check_memory
 from trueline.limits import Limits
-from trueline.readers.archive import in_memory
+from trueline.readers.archive import open_in_memory
 from trueline.readers.batch import (
     BATCH_ROWS,
     MAX_LISTED,
@@ -135,10 +135,8 @@ class ParquetReader(Reader):
                 for part in _small(batch):
                     yield typed_piece(part, wanted, stats)
 
-    @contextmanager
-    def _file(self, source: Source) -> Iterator[BoundedFile]:
-        with _file(in_memory(source, self.member, self.limits), self.limits) as file:
-            yield file
+    def _file(self, source: Source) -> AbstractContextManager[BoundedFile]:
+        return _file(source, self.limits, self.member)
 
     def to_read_step(self) -> dict[str, object]:
         return {"kind": "Parquet"}
@@ -151,9 +149,9 @@ class ParquetReader(Reader):
 
 
 @contextmanager
-def _file(source: Source, limits: Limits) -> Iterator[BoundedFile]:
+def _file(source: Source, limits: Limits, member: str | None) -> Iterator[BoundedFile]:
     """Open a file; anything Arrow cannot parse as Parquet is a broken file."""
-    with closing(source.open()) as raw:
+    with closing(open_in_memory(source, member, limits)) as raw:
         try:
             with closing(BoundedFile(raw, source.path, limits, checksums=True)) as file:
                 yield file
