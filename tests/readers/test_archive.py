@@ -66,7 +66,7 @@ def test_several_members_are_listed_and_one_can_be_named():
         with pytest.raises(InputError, match=r"two\.zip has 2 members: 'a\.json', 'b\.csv'") as refused:
             ask()
         assert (refused.value.code, refused.value.path) == ("SeveralMembers", "two.zip")
-        assert refused.value.remedy == "name one: reader=trueline.json(member='a.json')"
+        assert refused.value.remedy == "name one: reader=trueline.json(member='a.json'), or --member 'a.json'"
     assert everything(csv(member="b.csv"), file, SCHEMA)["columns"]["a"] == [7]
     with pytest.raises(InputError) as refused:
         everything(csv(member="c.csv"), file, SCHEMA)

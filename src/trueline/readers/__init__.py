@@ -17,6 +17,8 @@ A reader is a value, and says what it would do:
 (True, True)
 >>> reader.infer(files).names, reader.parts(files[0]), reader.count_rows(files[0])
 (['day', 'price'], [...], None)
+>>> reader.counted(files[0], schema, count=2)
+[Part(start=0, stop=None, names=None, row=None, inside=None)]
 >>> reader.limits.columns, reader.within(Limits(columns=5)).limits.columns
 (10000, 5)
 >>> type(reader.rules).__name__, type(json().rules).__name__

@@ -125,17 +125,17 @@ class Member(io.RawIOBase):
     def _not_one(self, member: str | None, names: list[str], found: int) -> InputError:
         shown = ", ".join(map(repr, names[:_LISTED])) + (", …" if len(names) > _LISTED else "")
         path = self._source.path
-        if member is not None:
-            problem = f"has {found or 'no'} member{'s' * (found > 1)} {member!r}"
-        else:
-            problem = f"has {len(names):,} members" if names else "has no members"
-        kind = _reader_of(names[0]) if names else "csv"
-        return InputError(
-            f"{path} {problem}" + (f": {shown}" if names else ""),
-            remedy=f"name one: reader=trueline.{kind}(member={names[0]!r})" if names else "pack it again",
-            code="NoSuchMember" if member is not None or not names else "SeveralMembers",
-            path=path,
-        )
+        if not names:
+            return InputError(
+                f"{path} has no members", remedy="pack it again", code="NoSuchMember", path=path
+            )
+        first = names[0]
+        remedy = f"name one: reader=trueline.{_reader_of(first)}(member={first!r}), or --member {first!r}"
+        if member is None:
+            problem = f"{path} has {len(names):,} members: {shown}"
+            return InputError(problem, remedy=remedy, code="SeveralMembers", path=path)
+        problem = f"{path} has {found or 'no'} member{'s' * (found > 1)} {member!r}: {shown}"
+        return InputError(problem, remedy=remedy, code="NoSuchMember", path=path)
 
     def readable(self) -> bool:
         return True
