@@ -172,3 +172,18 @@ def test_an_array_is_never_in_memory_as_a_whole():
         tracemalloc.stop()
     assert rows == 999_001
     assert most < 24 << 20, "28 MB of JSON were held at once"
+
+
+@pytest.mark.parametrize("filling", [b"[", b"[]", b",", b'"",', b'\\"', b'{"a":[', b"1,\n"])
+def test_a_record_of_nothing_but_marks_takes_bounded_memory(filling):
+    limit = 1 << 20
+    data = b'[{"b":[' + filling * (2 * limit // len(filling))
+    reader = JsonReader(max_record_bytes=limit)
+    tracemalloc.start()
+    try:
+        with pytest.raises(LimitExceeded):
+            everything(reader, data, SCHEMA)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 64 * limit

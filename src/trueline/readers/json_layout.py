@@ -206,17 +206,17 @@ def _stripped(text: bytes, edges: list[tuple[Places, Places]]) -> tuple[Places, 
 
 
 class _Brackets(NamedTuple):
-    """The brackets outside of strings, how deep it is behind each, and the commas outside of strings."""
+    """The brackets outside of strings, how deep it is behind each, and the commas between elements."""
 
     depth: int
     places: Places
-    depths: Places
-    all_commas: Places
+    depths: npt.NDArray[np.int32]
+    separators: Places
     stray: int | None
 
     def groups(self, base: int) -> tuple[Places, Places]:
         """Where values at a depth begin and, of those that end, where they end."""
-        before = np.concatenate([[self.depth], self.depths[:-1]])
+        before = np.concatenate([np.array([self.depth], np.int32), self.depths[:-1]])[: len(self.depths)]
         starts = self.places[(before == base) & (self.depths == base + 1)]
         ends = self.places[(before == base + 1) & (self.depths == base)] + 1
         return starts, ends
@@ -230,12 +230,8 @@ class _Brackets(NamedTuple):
 
     def commas(self, start: int, stop: int) -> Places:
         """The commas between the elements of an array that reaches from one place to another."""
-        low, high = np.searchsorted(self.all_commas, [start, stop])
-        some = self.all_commas[low:high]
-        at = np.searchsorted(self.places, some)
-        depths = np.concatenate([[self.depth], self.depths])[at]
-        found: Places = some[depths == 1]
-        return found
+        low, high = np.searchsorted(self.separators, [start, stop])
+        return self.separators[low:high]
 
 
 def _brackets(text: bytes, depth: int) -> _Brackets:
@@ -244,14 +240,16 @@ def _brackets(text: bytes, depth: int) -> _Brackets:
     opening = (array == 123) | (array == 91)
     closing = (array == 125) | (array == 93)
     places = np.flatnonzero((opening | closing) & ~quoted)
-    steps = np.where(opening[places], 1, -1)
-    depths = depth + np.cumsum(steps, dtype=np.int64)
+    # Small numbers: a record of many megabytes may be made of brackets alone.
+    depths = np.cumsum(np.where(opening[places], np.int8(1), np.int8(-1)), dtype=np.int32) + np.int32(depth)
     stray: int | None = None
     if len(depths) and depths.min() < 0:
         first = int(np.argmax(depths < 0))
         stray = int(places[first])
         places, depths = places[:first], depths[:first]
-    return _Brackets(depth, places, depths, np.flatnonzero((array == 44) & ~quoted), stray)
+    gaps = np.diff(np.concatenate([[0], places, [len(text)]]))
+    between = np.repeat(np.concatenate([[depth == 1], depths == 1]), gaps)
+    return _Brackets(depth, places, depths, np.flatnonzero((array == 44) & ~quoted & between), stray)
 
 
 def _quoted(text: bytes, array: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
@@ -259,7 +257,7 @@ def _quoted(text: bytes, array: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     quotes = array == 34
     if b'\\"' in text:
         at = np.flatnonzero(quotes)
-        plain = np.where(array != 92, np.arange(len(array)), -1)
+        plain = np.where(array != 92, np.arange(len(array), dtype=np.int32), np.int32(-1))
         last = np.maximum.accumulate(plain)
         behind = at[at > 0]
         # A quote behind an odd number of backslashes does not end its string.
