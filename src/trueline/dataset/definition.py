@@ -39,6 +39,8 @@ from trueline.chain.sources import (
 )
 from trueline.dataset.commit import linked
 from trueline.dataset.declared_source import (
+    SKIP,
+    STOP,
     DeclaredSource,
     declared,
     reader_for_source,
@@ -123,6 +125,7 @@ class Definition:
                 reader=reader.to_dict(),
                 max_bad=self.source.max_bad,
                 max_bytes=self.source.max_bytes,
+                on_bad_file=SKIP if self.source.on_bad_file == SKIP else None,
             )
         if self.description is not None:
             yield SetInfo(description=self.description)
@@ -181,6 +184,7 @@ class Definition:
             ("reader", addendum.reader, wanted),
             ("max_bad", addendum.max_bad, self.source.max_bad),
             ("max_bytes", addendum.max_bytes, self.source.max_bytes),
+            ("on_bad_file", addendum.on_bad_file or STOP, self.source.on_bad_file),
         ):
             if there != here:
                 found.append(f"{what} of the source: it is {there}, asked for is {here}")
@@ -351,6 +355,7 @@ class Addendum:
     max_bad: float | None = None
     max_bytes: int | None = None
     key_equality: str | None = None
+    on_bad_file: str | None = None
 
     def to_text(self) -> str:
         """Return the canonical text: equal definitions have equal bytes."""
@@ -383,6 +388,8 @@ class Addendum:
         _known_equality(self.key_equality)
         if self.reader is not None and not isinstance(self.reader, Mapping):
             raise _damaged(f"the reader is {self.reader!r:.80}")
+        if self.on_bad_file not in (None, SKIP):
+            raise _damaged(f"on_bad_file is {self.on_bad_file!r:.80}")
         limits: tuple[object, ...] = (self.max_bad, self.max_bytes)
         for limit in limits:
             if limit is not None and (not isinstance(limit, int | float) or not 0 <= limit < 1 << 63):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from trueline.dataset.commit import Commit
@@ -16,6 +16,7 @@ class Pulled:
 
     `blocks` counts those a clone received. Commits made before something went wrong stay. `refused` says
     why a source was not read that the pull did not name: it is somebody else's and was not confirmed.
+    `bad_files` are those that were left out since they cannot be read, each with the reason.
     """
 
     dataset: str
@@ -25,6 +26,7 @@ class Pulled:
     blocks: int = 0
     error: TruelineError | None = None
     refused: TruelineError | None = None
+    bad_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def commit(self) -> Commit | None:
@@ -42,6 +44,11 @@ class Pulled:
         parts = [commit.told for commit in self.commits]
         if self.blocks:
             parts.append(f"+{self.blocks:,} block{'s' * (self.blocks != 1)} from {self.source}")
+        if self.bad_files:
+            count = len(self.bad_files)
+            parts.append(
+                f"{count:,} bad file{'s' * (count != 1)} left out ({', '.join(self.bad_files)[:200]})"
+            )
         parts += [why.problem for why in (self.error, self.refused) if why is not None]
         return "; ".join(parts) or ("nothing new" if self.source is not None else "no source")
 
@@ -55,6 +62,7 @@ class Pulled:
             "commits": [commit.to_dict() for commit in self.commits],
             "skipped": list(self.skipped),
             "blocks": self.blocks,
+            "bad_files": dict(self.bad_files),
             "error": _plain(self.error),
             "refused": _plain(self.refused),
         }
