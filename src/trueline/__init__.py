@@ -18,7 +18,7 @@ from trueline.lazy import lazily
 if TYPE_CHECKING:
     from trueline import console, errors, merge, readers
     from trueline.identity.rowid import RowId
-    from trueline.readers import csv, json, parquet, text
+    from trueline.readers import arrow, csv, json, parquet, text
     from trueline.view import View
     from trueline.workspace import Commit, Dataset, Workspace, open  # noqa: A004 (the promised name)
     from trueline.workspace.pull import source
@@ -32,6 +32,7 @@ __all__ = [
     "View",
     "Workspace",
     "__version__",
+    "arrow",
     "console",
     "csv",
     "errors",
@@ -50,6 +51,7 @@ _LAZY = {
     "RowId": "trueline.identity.rowid",
     "View": "trueline.view.view",
     "Workspace": "trueline.workspace.workspace",
+    "arrow": "trueline.readers",
     "csv": "trueline.readers",
     "json": "trueline.readers",
     "open": "trueline.workspace.workspace",

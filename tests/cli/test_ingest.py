@@ -49,11 +49,11 @@ def test_options_reach_the_reader(shop, inbox, capsys):
     code, _, _ = run(capsys, shop, "ingest", "sales", str(inbox / "b.csv"), "--separator", ";")
     assert code == 0
     code, _, err = run(capsys, shop, "ingest", "sales", str(inbox / "a.csv"), "--format", "xml")
-    assert (code, "csv, json, parquet, text" in err) == (2, True)
+    assert (code, "arrow, csv, json, parquet, text" in err) == (2, True)
     code, _, err = run(
         capsys, shop, "ingest", "sales", str(inbox / "a.csv"), "--format", "parquet", "--no-header"
     )
-    assert (code, "--header" in err) == (2, True)
+    assert (code, "--no-header does not apply to parquet files" in err) == (2, True)
 
 
 def test_a_file_that_is_not_there_is_misuse(shop, inbox, capsys):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.readers.reading import totals
 from trueline import readers
 from trueline.chain.sources import ReadCsv, ReadNdJson, ReadParquet
-from trueline.errors import InputError
+from trueline.errors import InputError, SchemaError
 from trueline.readers import CsvReader, JsonReader, ParquetReader, Reader, ReadStats, TextReader
 
 READERS = [
@@ -101,3 +101,22 @@ def test_every_public_name_is_there():
     assert [name for name in readers.__all__ if not hasattr(readers, name)] == []
     assert readers.csv(separator=";") == CsvReader(separator=";")
     assert (readers.json, readers.parquet, readers.text) == (JsonReader, ParquetReader, TextReader)
+
+
+@pytest.mark.parametrize("make", [readers.csv, readers.json])
+def test_types_that_are_declared_are_not_inferred(make):
+    text = make is readers.csv
+    data = b"zip,price\n01067,1\n" if text else b'{"zip": "01067", "price": 1}\n'
+    file = readers.Source.memory(data)
+    reader = make(types={"zip": "text", "price": pa.decimal128(10, 2)})
+    assert reader.infer([file]) == pa.schema({"zip": pa.string(), "price": pa.decimal128(10, 2)})
+    known = pa.schema({"price": pa.float64()})
+    assert reader.infer([file], known=known).field("price").type == pa.float64(), "a dataset keeps its types"
+    assert reader.to_dict() == {"kind": make.kind, "types": {"zip": "text", "price": "decimal(10, 2)"}}
+    assert readers.Reader.from_dict(reader.to_dict()) == reader
+    assert hash(readers.Reader.from_dict(reader.to_dict())) == hash(reader)
+    with pytest.raises(SchemaError, match="'city', which the files do not have"):
+        make(types={"city": "text"}).infer([file])
+    for wrong in ("zip=text", {"zip": "colour"}, {1: "text"}):
+        with pytest.raises(InputError):
+            make(types=wrong)

@@ -222,9 +222,10 @@ def test_a_record_may_have_as_many_bytes_as_the_limit_and_not_one_more(reader, e
         return
     schema = pa.schema({"a": pa.string()}) if not isinstance(reader, TextReader) else TEXT
     limit = 9 if isinstance(reader, JsonReader) and end == b"\r\n" else 10
-    everything(reader, b"a\n" + b"x" * limit + end + (b"y" if end else b""), schema)
+    first = b"{}\n" if isinstance(reader, JsonReader) else b"a\n"
+    everything(reader, first + b"x" * limit + end + (b"y" if end else b""), schema)
     with pytest.raises(LimitExceeded) as caught:
-        everything(reader, b"a\n" + b"x" * (limit + 1) + end + (b"y" if end else b""), schema)
+        everything(reader, first + b"x" * (limit + 1) + end + (b"y" if end else b""), schema)
     assert (caught.value.code, caught.value.line) == ("RecordTooLong", 2)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,7 @@ import trueline as tl
 from tests.architecture import ROOT
 from trueline.chain.instant import Instant
 from trueline.dataset.prepare import parse
+from trueline.errors import InputError
 from trueline.readers import CsvReader, JsonReader
 from trueline.spark.run_executor import Spark
 
@@ -79,3 +81,28 @@ def test_a_view_of_a_file_read_by_tasks_has_the_same_cells(spark, story, schema)
     view = read(GOLDEN / story["file"], schema=schema, **options)
     assert view.count() == story["result"]["rows"]
     assert repr(view.to_spark(spark).toArrow().to_pylist()) == repr(view.to_arrow().to_pylist())
+
+
+@pytest.mark.parametrize("way", ["tasks", "executor"])
+def test_json_that_is_not_lines_is_read_and_refused_by_tasks_as_in_this_process(spark_room, tmp_path, way):
+    rows = [{"id": n, "city": "Bern"} for n in range(4)]
+    (tmp_path / "array.json").write_text(json.dumps(rows, indent=1))
+    (tmp_path / "page.json").write_text("<html>\n<body>Sign in</body>\n")
+    how = {"steps": [parse()], "executor": Spark(spark_room)} if way == "executor" else {}
+    with tl.open(tmp_path / "ws", create=True, spark=spark_room) as ws:
+        ds = ws.create("sales")
+        assert ds.append(tmp_path / "array.json", **how).rows == 4
+        assert ds.view().to_arrow().to_pylist() == rows
+        with pytest.raises(InputError, match=r"page\.json is not JSON"):
+            ds.append([tmp_path / "array.json", tmp_path / "page.json"], resend=True, **how)
+
+
+def test_a_zip_archive_and_an_arrow_file_are_read_by_tasks(spark_room, tmp_path):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.csv", "id\n1\n2\n")
+    tl.View.from_rows([{"id": 3}]).write_arrow(tmp_path / "b.arrow")
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        ds = ws.create("sales")
+        for file in ("a.zip", "b.arrow"):
+            ds.append(tmp_path / file, steps=[parse()], executor=Spark(spark_room))
+        assert ds.view().to_arrow()["id"].to_pylist() == [1, 2, 3]

@@ -53,6 +53,12 @@ def _json(folder: Path) -> Path:
     return path
 
 
+def _arrow(folder: Path) -> Path:
+    path = folder / "rows.arrow"
+    tl.View.from_arrow(PLAIN).write_arrow(path)
+    return path
+
+
 def _parquet(folder: Path) -> list[Path]:
     paths = [folder / f"{number}.parquet" for number in range(2)]
     table = mixed(ROWS).to_arrow()
@@ -80,6 +86,9 @@ SOURCES: dict[str, Callable[[Path], tl.View]] = {
     "read_csv": lambda folder: tl.View.read_csv(_csv(folder)),
     "read_text": lambda folder: tl.View.read_text(_text(folder)),
     "read_json": lambda folder: tl.View.read_json(_json(folder)),
+    "read_csv of one file in parts": lambda folder: tl.View.read_csv(_csv(folder)[0], block_bytes=64),
+    "read_json of one file in parts": lambda folder: tl.View.read_json(_json(folder), block_bytes=64),
+    "read_arrow": lambda folder: tl.View.read_arrow(_arrow(folder)),
     "read_parquet": lambda folder: tl.View.read_parquet(_parquet(folder)),
     "a dataset": _dataset,
     "a dataset at a commit": functools.partial(_dataset, at=True),

@@ -10,10 +10,15 @@ import typer
 from trueline.cli.arguments import QuickCommand
 from trueline.cli.ingest import (
     AllowEmpty,
+    DateFormat,
+    Decimal,
     Encoding,
     Format,
+    Member,
     NoHeader,
+    Nulls,
     Separator,
+    Types,
     chosen_reader,
     reader_options,
 )
@@ -25,6 +30,21 @@ from trueline.errors import InputError
 from trueline.workspace.config import Config
 from trueline.workspace.settings import Level, variable
 from trueline.workspace.user_config import UserConfig
+
+Lateness = Annotated[
+    str | None,
+    typer.Option("--lateness", metavar="TIME", help="How late rows may arrive, for example 2h."),
+]
+SourcePath = Annotated[
+    str | None,
+    typer.Option(
+        "--source", metavar="PATH", help="A folder, file, pattern or URL that `trueline pull` reads."
+    ),
+]
+OnBadFile = Annotated[
+    str | None,
+    typer.Option("--on-bad-file", metavar="POLICY", help="A file that cannot be read: stop, or skip it."),
+]
 
 
 @examples(
@@ -60,6 +80,7 @@ def init(
     'trueline create sales --event-time day --description "All sales"',
     "trueline create customers --merge upsert --key id",
     "trueline create sales --source 'inbox/*.csv' --lateness 2h",
+    "trueline create sales --source 'inbox/*.csv' --delimiter ';' --on-bad-file skip",
     "trueline create -f sales.yaml",
 )
 def create(
@@ -83,21 +104,19 @@ def create(
         list[str] | None,
         typer.Option("--key", metavar="COLUMN", help="A column of the key; may be repeated."),
     ] = None,
-    lateness: Annotated[
-        str | None,
-        typer.Option("--lateness", metavar="TIME", help="How late rows may arrive, for example 2h."),
-    ] = None,
-    source: Annotated[
-        str | None,
-        typer.Option(
-            "--source", metavar="PATH", help="A folder, file, pattern or URL that `trueline pull` reads."
-        ),
-    ] = None,
+    lateness: Lateness = None,
+    source: SourcePath = None,
     format_: Format = None,
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
     allow_empty: AllowEmpty = False,
+    nulls: Nulls = None,
+    date_format: DateFormat = None,
+    decimal: Decimal = None,
+    types: Types = None,
+    member: Member = None,
+    on_bad_file: OnBadFile = None,
     file: Annotated[
         Path | None,
         typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
@@ -110,9 +129,11 @@ def create(
     The same definition again changes nothing, another is an error.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        options = reader_options(separator, encoding, no_header)
+        how = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
+        how |= {"date_format": date_format, "decimal": decimal, "member": member}
+        options = reader_options(how, nulls, types)
         if file is not None:
-            said = (name, event_time, description, merge, lateness, source, *options.values())
+            said = (name, event_time, description, merge, lateness, source, on_bad_file, *options.values())
             if format_ is not None or any(given is not None for given in said) or key:
                 raise InputError(
                     "-f FILE cannot be combined with other options",
@@ -126,7 +147,9 @@ def create(
                 event_time=event_time,
                 description=description,
                 lateness=lateness,
-                source=_source(source, chosen_reader(format_, options), allow_empty),
+                source=_source(
+                    source, chosen_reader(format_, options, [source or ""]), on_bad_file, allow_empty
+                ),
             )
         else:
             raise InputError(
@@ -160,15 +183,15 @@ def _strategy(merge: str | None, key: list[str] | None) -> Any:
     return getattr(trueline.merge, chosen)(key)
 
 
-def _source(path: str | None, reader: Any, allow_empty: bool) -> Any:
+def _source(path: str | None, reader: Any, on_bad_file: str | None, allow_empty: bool) -> Any:
     """Return the source that was asked for."""
     import trueline
 
     if path is None:
-        if reader is not None or allow_empty:
+        if reader is not None or on_bad_file is not None or allow_empty:
             raise InputError("options of a source were given without a source", remedy="add --source PATH")
         return None
-    return trueline.source(path, reader, allow_empty=allow_empty)
+    return trueline.source(path, reader, on_bad_file=on_bad_file or "stop", allow_empty=allow_empty)
 
 
 def _read(file: Path) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,13 +15,15 @@ from trueline.errors import InputError
 if TYPE_CHECKING:
     from trueline.workspace.preparing import Step
 
-_FORMATS = ("csv", "json", "parquet", "text")
+_FORMATS = ("arrow", "csv", "json", "parquet", "text")
 
 Format = Annotated[
-    str | None, typer.Option("--format", help="csv, json, parquet or text (default: by the extension).")
+    str | None,
+    typer.Option("--format", help="csv, json, parquet, arrow or text (default: by the extension)."),
 ]
 Separator = Annotated[
-    str | None, typer.Option("--separator", help="The separator between the cells of a CSV.")
+    str | None,
+    typer.Option("--separator", "--delimiter", help="The separator between the cells of a CSV."),
 ]
 Encoding = Annotated[
     str | None, typer.Option("--encoding", help="The encoding of text files (default: utf-8).")
@@ -29,11 +32,40 @@ AllowEmpty = Annotated[
     bool, typer.Option("--allow-empty", help="Let a snapshot without rows delete every row.")
 ]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is data, not a header.")]
+Nulls = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--nulls", metavar="TEXT", help="A spelling of null besides an empty cell; may be repeated."
+    ),
+]
+DateFormat = Annotated[
+    str | None, typer.Option("--date-format", metavar="FORMAT", help="How dates are written: %d.%m.%Y.")
+]
+Decimal = Annotated[
+    str | None, typer.Option("--decimal", metavar="MARK", help="The decimal mark of numbers: . or ,")
+]
+Types = Annotated[
+    list[str] | None,
+    typer.Option("--types", metavar="COLUMN=TYPE", help="The type of a column; may be repeated."),
+]
+Member = Annotated[
+    str | None, typer.Option("--member", metavar="NAME", help="The member of a zip archive to read.")
+]
+MaxBad = Annotated[
+    float | None,
+    typer.Option("--max-bad", help="Refuse more bad cells: a number, or below 1 a share of the rows."),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    typer.Option("--idempotency-key", help="An idempotency key: the same key again finds the first commit."),
+]
 
 
 @examples(
     "trueline ingest sales inbox/*.csv",
-    'trueline ingest sales export.txt --format csv --separator ";" --encoding latin-1',
+    'trueline ingest sales export.txt --format csv --delimiter ";" --encoding latin-1',
+    "trueline ingest sales inbox/*.csv --nulls NA --nulls - --date-format %d.%m.%Y --decimal ,",
+    "trueline ingest sales inbox/*.csv --types zip=text --types 'price=decimal(10, 2)'",
     "trueline ingest sales inbox/b.csv --resend",
     "trueline ingest sales inbox/*.csv --step cleaning:trimmed --step cleaning:masked --on-error skip_key",
     "trueline ingest sales inbox/*.csv --step cleaning:trimmed --timeline ingest.svg",
@@ -47,10 +79,12 @@ def ingest(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
-    max_bad: Annotated[
-        float | None,
-        typer.Option("--max-bad", help="Refuse more bad cells: a number, or below 1 a share of the rows."),
-    ] = None,
+    nulls: Nulls = None,
+    date_format: DateFormat = None,
+    decimal: Decimal = None,
+    types: Types = None,
+    member: Member = None,
+    max_bad: MaxBad = None,
     resend: Annotated[
         bool,
         typer.Option(
@@ -80,12 +114,7 @@ def ingest(
             help="A file that cannot be read: fail_run refuses all, skip_key leaves it out.",
         ),
     ] = "fail_run",
-    key: Annotated[
-        str | None,
-        typer.Option(
-            "--idempotency-key", help="An idempotency key: the same key again finds the first commit."
-        ),
-    ] = None,
+    key: IdempotencyKey = None,
     timeline: Timeline = None,
     trace: Trace = None,
     directory: Directory = None,
@@ -101,10 +130,13 @@ def ingest(
         steps = chosen_steps(step or (), on_error)
         if not steps and (timeline or trace):
             raise InputError("--timeline and --trace need steps", remedy="give --step, or leave them out")
+        said = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
+        said |= {"date_format": date_format, "decimal": decimal, "member": member}
+        options = reader_options(said, nulls, types)
         with watched(f"ingest {name}", timeline, trace):
             commit = workspace[name].append(
                 files,
-                chosen_reader(format_, reader_options(separator, encoding, no_header)),
+                chosen_reader(format_, options, files),
                 steps,
                 max_bad=max_bad,
                 idempotency_key=key,
@@ -127,29 +159,48 @@ def chosen_steps(names: Sequence[str], on_error: str) -> list[Step]:
     return load_steps(names, on_error)
 
 
-def reader_options(separator: str | None, encoding: str | None, no_header: bool) -> dict[str, Any]:
+def reader_options(
+    given: Mapping[str, Any], nulls: Sequence[str] | None, types: Sequence[str] | None
+) -> dict[str, Any]:
     """Return the options of a reader that were given."""
-    options: dict[str, Any] = {}
-    if separator is not None:
-        options["separator"] = "\t" if separator in ("\\t", "tab") else separator
-    if encoding is not None:
-        options["encoding"] = encoding
-    if no_header:
-        options["header"] = False
+    options = {name: value for name, value in given.items() if value is not None}
+    if options.get("separator") in ("\\t", "tab"):
+        options["separator"] = "\t"
+    if nulls:
+        options["nulls"] = ("", *nulls)
+    if types:
+        options["types"] = dict(_typed(each) for each in types)
     return options
 
 
-def chosen_reader(format_: str | None, options: dict[str, Any]) -> Any:
-    """Return the reader that was asked for, None if the extension of the names decides."""
+def _typed(given: str) -> tuple[str, str]:
+    name, sign, kind = given.rpartition("=")
+    if not sign or not name or not kind:
+        raise InputError(
+            f"--types {given!r} is not of the form column=type", remedy="write --types column=type"
+        )
+    return name, kind
+
+
+def chosen_reader(format_: str | None, options: dict[str, Any], files: Sequence[str]) -> Any:
+    """Return the reader that was asked for, None if the extension of the names decides alone."""
     if format_ is None and not options:
         return None
     if format_ is not None and format_ not in _FORMATS:
         raise InputError(f"there is no format {format_!r}", remedy=f"give one of {', '.join(_FORMATS)}")
     import trueline
 
-    kind = getattr(trueline, format_ or "csv")
+    known = [] if format_ is not None else [each for each in files if trueline.readers.is_known_by_name(each)]
+    usual = getattr(trueline, format_ or "csv")()
+    if known:
+        usual = trueline.readers.reader_for([trueline.readers.Source.memory(b"", each) for each in known])
     try:
-        return kind(**options)
+        return replace(usual, **options)
     except TypeError:
-        shown = ", ".join(f"--{option.replace('_', '-')}" for option in options)
-        raise InputError(f"{shown} does not apply to {format_} files", remedy="leave it out") from None
+        lacks = [name for name in options if name not in usual.options]
+        shown = ", ".join(_option(name) for name in lacks)
+        raise InputError(f"{shown} does not apply to {usual.kind} files", remedy="leave it out") from None
+
+
+def _option(name: str) -> str:
+    return "--no-header" if name == "header" else f"--{name.replace('_', '-')}"

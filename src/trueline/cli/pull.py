@@ -70,6 +70,10 @@ def pull(
                     shown.say(line, "bad")
                 else:
                     shown.say(line, "good" if each.rows or each.blocks else "plain")
+                for path, reason in each.bad_files.items():
+                    shown.warn(
+                        f"{path} was left out: {reason}", remedy="fix it; it is tried when its bytes change"
+                    )
             if not len(report):
                 shown.say("no dataset has a source; `trueline create NAME --source PATH` makes one that has")
 

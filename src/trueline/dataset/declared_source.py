@@ -32,6 +32,7 @@ _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NOT_IN_A_URL: Final = re.compile(r"[\x00-\x20\x7f]")
 _NUMBERS: Final = re.compile(r"([0-9]{1,4000})")
 SCHEMES: Final = ("http", "https", "file")
+STOP, SKIP = "stop", "skip"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class DeclaredSource:
     max_bad: float | None = None
     max_bytes: int | None = None
     allow_empty: bool = False
+    on_bad_file: str = STOP
 
 
 def source(
@@ -52,12 +54,15 @@ def source(
     max_bad: float | None = None,
     max_bytes: int | None = None,
     allow_empty: bool = False,
+    on_bad_file: str = STOP,
 ) -> DeclaredSource:
     """Declare where `pull` finds new data: a folder, a file, a pattern, or an http(s) or file URL.
 
     Without a `reader` the ending of the names decides. `max_bad` is that of
     `append`; a download of more than `max_bytes` is refused. With `allow_empty` a
-    snapshot without rows retracts all there are.
+    snapshot without rows retracts all there are. A file that cannot be read stops the
+    pull of the dataset, or with `on_bad_file="skip"` is reported and left out until its
+    bytes change.
 
     >>> source("inbox/*.csv").location
     'inbox/*.csv'
@@ -69,6 +74,8 @@ def source(
     for what, limit in limits:
         if limit is not None and (not isinstance(limit, int | float) or not 0 <= limit < 1 << 63):
             raise InputError(f"{what} is {limit!r:.80}, not a number of at least 0", remedy="give a number")
+    if on_bad_file not in (STOP, SKIP):
+        raise InputError(f"on_bad_file is {on_bad_file!r:.80}", remedy='give "stop" or "skip"')
     if reader is not None:
         from trueline.readers import Reader as Kind
 
@@ -76,7 +83,7 @@ def source(
             raise InputError(
                 f"reader is {reader!r:.80}, not a reader", remedy="give trueline.csv(...), .json(...) …"
             )
-    return DeclaredSource(os.fspath(location), reader, max_bad, max_bytes, bool(allow_empty))
+    return DeclaredSource(os.fspath(location), reader, max_bad, max_bytes, bool(allow_empty), on_bad_file)
 
 
 def declared(given: object) -> DeclaredSource | None:
@@ -264,14 +271,15 @@ def reader_for_source(asked: DeclaredSource, fetch: FetchUrl | FetchFilesGlob, b
     """Return the reader of a new source: the one given, or the one for the ending of the names."""
     if asked.reader is not None:
         return asked.reader
-    from trueline.readers import Source, reader_for
+    from trueline.readers import Source, is_known_by_name, reader_for
 
     names: Sequence[Source]
     if isinstance(fetch, FetchUrl):
         names = [Source.memory(b"", urlsplit(fetch.url).path)]
     else:
         tells = Source.memory(b"", fetch.path)
-        names = [tells] if Path(fetch.path).suffix not in ("", ".*") else matching(fetch, base)
+        is_said = is_known_by_name(fetch.path) or Path(fetch.path).suffix not in ("", ".*", ".zip")
+        names = [tells] if is_said else matching(fetch, base)
     if not names:
         raise InputError(
             f"how to read {asked.location} is not known: no file is there yet",

@@ -39,6 +39,8 @@ from trueline.chain.sources import (
 )
 from trueline.dataset.commit import linked
 from trueline.dataset.declared_source import (
+    SKIP,
+    STOP,
     DeclaredSource,
     declared,
     reader_for_source,
@@ -124,6 +126,7 @@ class Definition:
                 max_bad=self.source.max_bad,
                 max_bytes=self.source.max_bytes,
                 allow_empty=self.source.allow_empty,
+                on_bad_file=SKIP if self.source.on_bad_file == SKIP else None,
             )
         if self.description is not None:
             yield SetInfo(description=self.description)
@@ -183,6 +186,7 @@ class Definition:
             ("max_bad", addendum.max_bad, self.source.max_bad),
             ("max_bytes", addendum.max_bytes, self.source.max_bytes),
             ("allow_empty", addendum.allow_empty, self.source.allow_empty),
+            ("on_bad_file", addendum.on_bad_file or STOP, self.source.on_bad_file),
         ):
             if there != here:
                 found.append(f"{what} of the source: it is {there}, asked for is {here}")
@@ -354,6 +358,7 @@ class Addendum:
     max_bytes: int | None = None
     key_equality: str | None = None
     allow_empty: bool = False
+    on_bad_file: str | None = None
 
     def to_text(self) -> str:
         """Return the canonical text: equal definitions have equal bytes."""
@@ -388,6 +393,8 @@ class Addendum:
             raise _damaged(f"allow_empty is {self.allow_empty!r:.80}")
         if self.reader is not None and not isinstance(self.reader, Mapping):
             raise _damaged(f"the reader is {self.reader!r:.80}")
+        if self.on_bad_file not in (None, SKIP):
+            raise _damaged(f"on_bad_file is {self.on_bad_file!r:.80}")
         limits: tuple[object, ...] = (self.max_bad, self.max_bytes)
         for limit in limits:
             if limit is not None and (not isinstance(limit, int | float) or not 0 <= limit < 1 << 63):

@@ -1,4 +1,4 @@
-r"""Readers of CSV, JSON lines, Parquet and plain text: a bad cell is null and counted, no row is lost.
+r"""Readers of CSV, JSON, Parquet, Arrow and plain text: a bad cell is null and counted, no row is lost.
 
 >>> import pyarrow as pa
 >>> reader, files = csv(separator=";"), find(b"day;price\n2026-11-13;9.5\n2026-02-30;9\n")
@@ -17,6 +17,8 @@ A reader is a value, and says what it would do:
 (True, True)
 >>> reader.infer(files).names, reader.parts(files[0]), reader.count_rows(files[0])
 (['day', 'price'], [...], None)
+>>> reader.counted(files[0], schema, count=2)
+[Part(start=0, stop=None, names=None, row=None, inside=None)]
 >>> reader.limits.columns, reader.within(Limits(columns=5)).limits.columns
 (10000, 5)
 >>> type(reader.rules).__name__, type(json().rules).__name__
@@ -41,6 +43,8 @@ from pathlib import PurePosixPath
 
 from trueline.errors import InputError
 from trueline.limits import Limits
+from trueline.readers.archive import member_name
+from trueline.readers.arrow_reader import ArrowReader
 from trueline.readers.batch import (
     BAD_CELLS,
     BATCH_ROWS,
@@ -66,6 +70,7 @@ __all__ = [
     "EXTRA",
     "LINE",
     "MAX_LISTED",
+    "ArrowReader",
     "BadCounts",
     "Batch",
     "CsvReader",
@@ -77,8 +82,10 @@ __all__ = [
     "Reading",
     "Source",
     "TextReader",
+    "arrow",
     "csv",
     "find",
+    "is_known_by_name",
     "json",
     "looks_wrong",
     "parquet",
@@ -86,6 +93,7 @@ __all__ = [
     "text",
 ]
 
+arrow = ArrowReader
 csv = CsvReader
 json = JsonReader
 parquet = ParquetReader
@@ -93,7 +101,10 @@ text = TextReader
 
 # Made when they are asked for: making one loads pandas, where it is installed.
 _BY_ENDING: dict[str, Callable[[], Reader]] = {
+    ".arrow": arrow,
     ".csv": csv,
+    ".feather": arrow,
+    ".ipc": arrow,
     ".tsv": partial(csv, separator="\t"),
     ".json": json,
     ".jsonl": json,
@@ -104,22 +115,43 @@ _BY_ENDING: dict[str, Callable[[], Reader]] = {
 
 
 def reader_for(sources: Sequence[Source]) -> Reader:
-    """Choose a reader by the ending of the names; `.gz` is looked through.
+    """Choose a reader by the ending of the names; `.gz` and `.zip` are looked through.
 
     >>> reader_for([Source.memory(b"", "sales.csv.gz")]).to_dict()["kind"]
     'csv'
     """
-    endings = {_ending(source.path) for source in sources}
+    endings = {_ending(source) for source in sources}
     if len(endings) == 1 and (make := _BY_ENDING.get(next(iter(endings)))) is not None:
         return make()
     shown = ", ".join(sorted(ending or "(none)" for ending in endings))
     raise InputError(
         f"no reader is known for files ending in {shown}",
-        remedy="give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)",
+        remedy="give reader=trueline.csv(...), .json(...), .parquet(...), .arrow(...) or .text(...)",
         code="UnknownFormat",
     )
 
 
-def _ending(path: str) -> str:
+def is_known_by_name(path: str) -> bool:
+    """Whether the ending of a name alone says how a file is read.
+
+    >>> is_known_by_name("inbox/*.csv.zip"), is_known_by_name("inbox/*.zip")
+    (True, False)
+    """
+    return _ending_of(path) in _BY_ENDING
+
+
+def _ending(source: Source) -> str:
+    """The ending of a file's name; of an archive whose own name does not say, that of its member."""
+    found = _ending_of(source.path)
+    if found == ".zip" and (member := member_name(source)) is not None:
+        return _ending_of(member)
+    return found
+
+
+def _ending_of(path: str) -> str:
     name = PurePosixPath(path)
-    return (PurePosixPath(name.stem) if name.suffix.lower() == ".gz" else name).suffix.lower()
+    ending = name.suffix.lower()
+    if ending not in (".gz", ".zip"):
+        return ending
+    inner = PurePosixPath(name.stem).suffix.lower()
+    return inner if ending == ".gz" or inner in _BY_ENDING else ending

@@ -12,7 +12,7 @@ import numpy as np
 from trueline.errors import BrokenFile
 from trueline.limits import record_too_long
 from trueline.readers.source import Source
-from trueline.readers.stream import TextStream
+from trueline.readers.stream import Readable
 
 BLOCK = 1 << 21
 # A `\r` at the end of what was read may be the first half of a line end.
@@ -44,7 +44,7 @@ class RecordBlock:
 
 
 def blocks(
-    stream: TextStream,
+    stream: Readable,
     source: Source,
     cut: Cut,
     *,
@@ -66,7 +66,7 @@ def blocks(
         more, ahead = ahead, stream.read(max(size, len(text) // 2)) if ahead else b""
         final = not ahead
         if b"\0" in more:
-            raise _nul(source, line + cut.lines(text + more[: more.index(b"\0")]))
+            raise zero_byte(source, line + cut.lines(text + more[: more.index(b"\0")]))
         text += more
         end = cut.whole(text, final=final and ends)
         if len(text) > limit and cut.first(text) > limit:
@@ -85,7 +85,7 @@ def blocks(
         )
 
 
-def _after(skip: int, stream: TextStream, source: Source, *, size: int, limit: int) -> bytes:
+def _after(skip: int, stream: Readable, source: Source, *, size: int, limit: int) -> bytes:
     """Drop the first lines; returns the text already read behind them."""
     text, line = b"", 1
     while more := stream.read(size):
@@ -138,7 +138,8 @@ class Lines:
         return count_lines(text) if self.universal else text.count(b"\n")
 
 
-def _nul(source: Source, line: int) -> BrokenFile:
+def zero_byte(source: Source, line: int) -> BrokenFile:
+    """The error of a zero byte, which no text has."""
     return BrokenFile(
         f"{source.path} is broken: a zero byte on line {line}",
         remedy="if it is text of two bytes a character, give encoding='utf-16'; else fetch the file again",

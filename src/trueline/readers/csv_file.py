@@ -46,7 +46,7 @@ class CsvText:
     ) -> tuple[tuple[str, ...] | None, Iterator[RecordBlock]]:
         """The names of the columns, or None where the file has none, and the blocks after the header."""
         skip = 0 if part.start else self.skip_lines
-        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
+        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.ends
         found = blocks(stream, source, self.dialect, size=size, limit=limit, skip=skip, ends=ends)
         if part.start:
             return part.names, found

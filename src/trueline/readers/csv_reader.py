@@ -13,11 +13,13 @@ import pyarrow as pa
 from trueline.errors import InputError, SchemaError
 from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, ParsedRows, Reading, ReadStats
 from trueline.readers.blocks import BLOCK, RecordBlock, count_lines
+from trueline.readers.column_types import ColumnTypes
 from trueline.readers.csv_block import BlockParser
 from trueline.readers.csv_file import CsvColumns, CsvText
 from trueline.readers.inference import guess
-from trueline.readers.parts import PART_BYTES, WHOLE, Part, cut_text
+from trueline.readers.parts import PART_BYTES, WHOLE, Counted, Part, counted_parts, cut_text
 from trueline.readers.reader import (
+    NO_TYPES,
     NOTHING,
     SAMPLE_BYTES,
     SAMPLE_CELLS,
@@ -71,6 +73,8 @@ class CsvReader(Reader):
     date_format: str | None = None
     timestamp_format: str | None = None
     timezone: str = "UTC"
+    types: Mapping[str, Any] | ColumnTypes = NO_TYPES
+    member: str | None = None
     max_listed: int = MAX_LISTED
     max_columns: int | None = None
     max_record_bytes: int | None = None
@@ -78,6 +82,7 @@ class CsvReader(Reader):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", encoding_name(self.encoding))
+        object.__setattr__(self, "types", ColumnTypes.of(self.types))
         if self.names is not None:
             object.__setattr__(self, "names", tuple(self.names))
         marks = [mark for mark in (self.separator, self.quote, self.escape) if mark is not None]
@@ -135,7 +140,7 @@ class CsvReader(Reader):
         *,
         typed: bool,
     ) -> Iterator[ParsedRows]:
-        with opened(source, self.encoding, part) as stream:
+        with opened(source, self.encoding, part, member=self.member) as stream:
             names, blocks = self._text.open(stream, source, part)
             if names == ():
                 return
@@ -156,6 +161,19 @@ class CsvReader(Reader):
             behind = stream.taken
         begin = partial(self._text.dialect.begin, width=width)
         return cut_text(source, size, begin, names=names, behind=behind)
+
+    def counted(self, source: Source, schema: pa.Schema, *, count: int) -> list[Part]:
+        """Cut text in UTF-8 between records."""
+        if not can_be_cut(source, self.encoding, 1):
+            return super().counted(source, schema, count=count)
+        with opened(source, member=self.member) as stream:
+            names, blocks = self._text.open(stream, source)
+            layout = self._layout(source, schema, NOTHING, names, ReadStats()) if names != () else None
+            if layout is None:
+                return [WHOLE]
+            parser = BlockParser(self._text.dialect, self.rules, layout)
+            found = [Counted(len(block.text), parser.count(block)) for block in blocks]
+        return counted_parts(source, found, count, names=names)
 
     def _width(self, block: RecordBlock) -> int:
         """How many cells the first row of a block has."""
@@ -201,7 +219,7 @@ class CsvReader(Reader):
         for source in sources:
             if rows <= 0:
                 break
-            with opened(source, self.encoding) as stream:
+            with opened(source, self.encoding, member=self.member) as stream:
                 names, blocks = self._text.open(stream, source)
                 names = names if names is not None else first
                 if names is None:
@@ -210,7 +228,7 @@ class CsvReader(Reader):
                 for name in names or ():
                     sample.setdefault(name, [])
                 rows -= self._take(names or (), blocks, sample, rows)
-        return guessed(sample, known, lambda cells: guess(cells, self.rules))
+        return guessed(sample, known, lambda cells: guess(cells, self.rules), ColumnTypes.of(self.types))
 
     def _take(
         self,

@@ -40,9 +40,7 @@ def _separator(counts: BadCounts, share: float) -> str | None:
 def _lines(counts: BadCounts, share: float) -> str | None:
     broken = counts.cells.get(LINE, 0)
     if broken > share * counts.rows:
-        return (
-            f"{broken} of {counts.rows} lines are not JSON objects: does the file have one object per line?"
-        )
+        return f"{broken} of {counts.rows} records are not JSON objects: is the file JSON, and is it whole?"
     return None
 
 

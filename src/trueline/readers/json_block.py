@@ -1,4 +1,4 @@
-"""One block of JSON lines to typed columns.
+"""One block of JSON objects to typed columns.
 
 Arrow reads what is plain; a part of a block that it refuses, or that it might
 read against the rules, is read again line by line.
@@ -20,6 +20,7 @@ from trueline.readers import json_values
 from trueline.readers.batch import LINE, BadColumn, ParsedRows, ReadStats, RowNumbers, table_of
 from trueline.readers.blocks import RecordBlock
 from trueline.readers.cells import Cells, convert, is_strict
+from trueline.readers.json_layout import Records
 from trueline.readers.json_values import MAX_DEPTH, NotAnObject
 from trueline.readers.rules import CellRules
 
@@ -33,9 +34,10 @@ _NOTHING = pa.schema([("\0", pa.null())])
 
 
 class LineParser:
-    """Parses the blocks of one file of JSON lines."""
+    """Parses the blocks of one file of JSON; `objects` counts the records that are objects."""
 
     def __init__(self, rules: CellRules, schema: pa.Schema, *, typed: bool = True) -> None:
+        self.objects = 0
         self._rules = rules
         self._schema = schema
         self._plan = [_reading(field.type) for field in schema] if typed else [None]
@@ -48,14 +50,14 @@ class LineParser:
 
     def pieces(self, block: RecordBlock, stats: ReadStats) -> Iterator[ParsedRows]:
         """Type the lines of a block; lines of white space are not rows."""
-        lines = _Lines(block)
+        lines = Records(block)
         # A line may lack any of the columns: so many lines together that their cells fit.
         step = max(1, CELLS // max(len(self._schema), 1))
         for start in range(0, len(lines), step):
             yield from self._pieces(lines, start, min(start + step, len(lines)), 0, stats)
 
     def _pieces(
-        self, lines: _Lines, start: int, stop: int, tries: int, stats: ReadStats
+        self, lines: Records, start: int, stop: int, tries: int, stats: ReadStats
     ) -> Iterator[ParsedRows]:
         if start == stop:
             return
@@ -70,8 +72,8 @@ class LineParser:
         for at in range(start, stop, step):
             yield from self._pieces(lines, at, min(at + step, stop), tries + 1, stats)
 
-    def _quick(self, lines: _Lines, start: int, stop: int, stats: ReadStats) -> ParsedRows | None:
-        text = lines.text(start, stop)
+    def _quick(self, lines: Records, start: int, stop: int, stats: ReadStats) -> ParsedRows | None:
+        text = lines.joined(start, stop)
         if not is_plain(text, stop - start):
             return None
         try:
@@ -95,12 +97,12 @@ class LineParser:
             found.append(cells)
         return self._piece(lines, start, found, [], stats, rows=stop - start)
 
-    def _slow(self, lines: _Lines, start: int, stop: int, stats: ReadStats) -> ParsedRows:
+    def _slow(self, lines: Records, start: int, stop: int, stats: ReadStats) -> ParsedRows:
         rows: list[dict[str, Any]] = []
         broken = []
         for number in range(start, stop):
             try:
-                rows.append(json_values.parse(lines.line(number)))
+                rows.append(json_values.parse(lines.record(number)))
             except NotAnObject:
                 broken.append(number - start)
                 rows.append({})
@@ -113,7 +115,14 @@ class LineParser:
         return self._piece(lines, start, found, broken, stats, rows=stop - start)
 
     def _piece(
-        self, lines: _Lines, start: int, found: list[Cells], broken: list[int], stats: ReadStats, *, rows: int
+        self,
+        lines: Records,
+        start: int,
+        found: list[Cells],
+        broken: list[int],
+        stats: ReadStats,
+        *,
+        rows: int,
     ) -> ParsedRows:
         bad = []
         for field, cells in zip(self._schema, found, strict=True):
@@ -124,44 +133,9 @@ class LineParser:
                 bad.append(BadColumn(field.name, np.flatnonzero(cells.bad), text))
         if broken:
             bad.append(BadColumn(LINE, np.array(broken, np.int64), partial(_line_text, lines, start)))
+        self.objects += rows - len(broken)
         table = table_of([cells.array for cells in found], self._schema, rows)
         return ParsedRows(table, bad, partial(_line_numbers, lines, start))
-
-
-class _Lines:
-    """The lines of a block that are more than white space."""
-
-    def __init__(self, block: RecordBlock) -> None:
-        self._text = block.text
-        self._first = block.line
-        array = np.frombuffer(block.text, np.uint8)
-        ends = np.flatnonzero(array == 10)
-        if not block.text.endswith(b"\n"):
-            ends = np.append(ends, len(block.text))
-        starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])
-        self.numbers: RowNumbers = np.arange(len(starts), dtype=np.int64)
-        # A line that begins with a bracket is not white space; only the others are checked.
-        doubtful = np.flatnonzero(array[np.minimum(starts, len(array) - 1)] != 123)
-        blank = [at for at in doubtful.tolist() if not block.text[starts[at] : ends[at]].strip(b" \t\r")]
-        if blank:
-            self.numbers = np.delete(self.numbers, blank)
-        self._starts, self._ends = starts[self.numbers], ends[self.numbers]
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def line(self, number: int) -> bytes:
-        return self._text[self._starts[number] : self._ends[number]]
-
-    def text(self, start: int, stop: int) -> bytes:
-        """Some lines, without those of white space between them, line ends alike."""
-        at, end = self._starts[start], self._ends[stop - 1]
-        dense = self.numbers[stop - 1] - self.numbers[start] == stop - 1 - start
-        text = self._text[at:end] if dense else b"\n".join(self.line(each) for each in range(start, stop))
-        return text.replace(b"\r\n", b"\n").removesuffix(b"\r")
-
-    def physical(self, rows: RowNumbers) -> RowNumbers:
-        return np.asarray(self._first + self.numbers[rows], np.int64)
 
 
 def is_plain(text: bytes, lines: int) -> bool:
@@ -173,7 +147,7 @@ def is_plain(text: bytes, lines: int) -> bool:
     """
     if not (text.startswith(b"{") and text.endswith(b"}")):
         return False
-    if text.count(b"}\n{") != lines - 1 or not _is_utf8(text):
+    if text.count(b"}\n{") != lines - 1 or text.count(b"\n") != lines - 1 or not _is_utf8(text):
         return False
     if (b"\\u" in text and _HALF.search(text)) or _has_words(text):
         return False
@@ -226,15 +200,15 @@ def _reading(kind: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _cell_text(lines: _Lines, start: int, name: str, rows: RowNumbers) -> list[str | None]:
-    found = [json_values.parse(lines.line(start + row)).get(name) for row in rows.tolist()]
+def _cell_text(lines: Records, start: int, name: str, rows: RowNumbers) -> list[str | None]:
+    found = [json_values.parse(lines.record(start + row)).get(name) for row in rows.tolist()]
     texts = [str(value) if isinstance(value, str) else json_values.written(value) for value in found]
     return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
-def _line_text(lines: _Lines, start: int, rows: RowNumbers) -> list[str | None]:
-    return [lines.line(start + row).decode("utf-8", "replace").rstrip("\r") for row in rows.tolist()]
+def _line_text(lines: Records, start: int, rows: RowNumbers) -> list[str | None]:
+    return [lines.record(start + row).decode("utf-8", "replace").rstrip("\r") for row in rows.tolist()]
 
 
-def _line_numbers(lines: _Lines, start: int, rows: RowNumbers) -> RowNumbers:
+def _line_numbers(lines: Records, start: int, rows: RowNumbers) -> RowNumbers:
     return lines.physical(rows + start)

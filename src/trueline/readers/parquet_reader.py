@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from trueline.errors import BrokenFile, InputError, SchemaError, TruelineError, check_memory
 from trueline.limits import Limits
+from trueline.readers.archive import open_in_memory
 from trueline.readers.batch import (
     BATCH_ROWS,
     MAX_LISTED,
@@ -47,6 +48,7 @@ class ParquetReader(Reader):
 
     kind: ClassVar[str] = "parquet"
 
+    member: str | None = None
     max_listed: int = MAX_LISTED
     max_columns: int | None = None
     max_batch_bytes: int | None = None
@@ -62,29 +64,22 @@ class ParquetReader(Reader):
         """The columns of all files, widened where they differ."""
         found = pa.schema([])
         for source in sources:
-            with _file(source, self.limits) as file:
+            with self._file(source) as file:
                 schema = pa.schema([_typed(field, known) for field in file.schema_arrow])
-            _check_names(source, schema)
-            try:
-                found = pa.unify_schemas([found, schema], promote_options="permissive")
-            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-                raise SchemaError(
-                    f"{source.path} has different columns from the files before it: {error}",
-                    remedy="declare a schema, or read the files separately",
-                    path=source.path,
-                ) from None
+            check_names(source, schema)
+            found = united(found, schema, source)
         return found
 
     def count_rows(self, source: Source) -> int:
         """How many rows the footer says there are."""
-        with _file(source, self.limits) as file:
+        with self._file(source) as file:
             return sum(file.rows(group) for group in range(file.num_row_groups))
 
     def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
         """Cut between row groups, about every million rows: a group is decoded from its start."""
         if source.size is None or source.size < size:
             return [WHOLE]
-        with _file(source, self.limits) as file:
+        with self._file(source) as file:
             groups = [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)]
         places, at = [0], 0
         for rows in groups:
@@ -121,9 +116,9 @@ class ParquetReader(Reader):
         stats: ReadStats,
         wish: _Range,
     ) -> Iterator[ParsedRows]:
-        with _file(source, self.limits) as file:
+        with self._file(source) as file:
             there = file.schema_arrow
-            _check_names(source, there)
+            check_names(source, there)
             stats.absent += [name for name in schema.names if there.get_field_index(name) < 0]
             stats.unknown += [name for name in there.names if schema.get_field_index(name) < 0]
             if len(schema) and len(stats.absent) == len(schema):
@@ -138,7 +133,10 @@ class ParquetReader(Reader):
             lacking = sum(_width(field.type) for field in wanted if field.name not in there.names)
             for batch in _ranged(file, names, wish, lacking):
                 for part in _small(batch):
-                    yield _piece(part, wanted, stats)
+                    yield typed_piece(part, wanted, stats)
+
+    def _file(self, source: Source) -> AbstractContextManager[BoundedFile]:
+        return _file(source, self.limits, self.member)
 
     def to_read_step(self) -> dict[str, object]:
         return {"kind": "Parquet"}
@@ -151,9 +149,9 @@ class ParquetReader(Reader):
 
 
 @contextmanager
-def _file(source: Source, limits: Limits) -> Iterator[BoundedFile]:
+def _file(source: Source, limits: Limits, member: str | None) -> Iterator[BoundedFile]:
     """Open a file; anything Arrow cannot parse as Parquet is a broken file."""
-    with closing(source.open()) as raw:
+    with closing(open_in_memory(source, member, limits)) as raw:
         try:
             with closing(BoundedFile(raw, source.path, limits, checksums=True)) as file:
                 yield file
@@ -168,7 +166,20 @@ def _file(source: Source, limits: Limits) -> Iterator[BoundedFile]:
             ) from error
 
 
-def _check_names(source: Source, schema: pa.Schema) -> None:
+def united(found: pa.Schema, schema: pa.Schema, source: Source) -> pa.Schema:
+    """Add the columns of a file to those of the files before it, widened where they differ."""
+    try:
+        return pa.unify_schemas([found, schema], promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise SchemaError(
+            f"{source.path} has different columns from the files before it: {error}",
+            remedy="declare a schema, or read the files separately",
+            path=source.path,
+        ) from None
+
+
+def check_names(source: Source, schema: pa.Schema) -> None:
+    """Refuse a file with two columns of one name."""
     if len(set(schema.names)) < len(schema.names):
         twice = next(name for name in schema.names if schema.names.count(name) > 1)
         raise SchemaError(
@@ -238,7 +249,8 @@ def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _piece(batch: pa.RecordBatch, wanted: pa.Schema, stats: ReadStats) -> ParsedRows:
+def typed_piece(batch: pa.RecordBatch, wanted: pa.Schema, stats: ReadStats) -> ParsedRows:
+    """Give typed columns the types that are wanted; columns that are not there are null."""
     arrays, bad = [], []
     for field in wanted:
         if batch.schema.get_field_index(field.name) < 0:

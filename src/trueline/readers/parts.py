@@ -8,10 +8,10 @@ all parts are read without an error, every cut was right; if one is not, the fil
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import BinaryIO, Final
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,12 +30,21 @@ WINDOW: Final = 1 << 16
 class Part:
     """A stretch of a file: bytes of a text, rows of a Parquet file; up to its end where `stop` is None.
 
-    `names` are the columns that the header at the start of the file names.
+    `names` are the columns that the header at the start of the file names. `row` is the number of its first
+    row where the rows before it were counted: then it begins with a record for certain. `inside` says
+    whether an array of JSON is open at its start, where records are not lines.
     """
 
     start: int = 0
     stop: int | None = None
     names: tuple[str, ...] | None = None
+    row: int | None = None
+    inside: bool | None = None
+
+    @property
+    def ends(self) -> bool:
+        """Whether its end is certainly the end of a record."""
+        return self.stop is None or self.row is not None
 
 
 WHOLE: Final = Part()
@@ -63,6 +72,31 @@ def cut_text(
                 places.append(target + found)
     stops: list[int | None] = [*places[1:], None]
     return [Part(start, stop, names if start else None) for start, stop in zip(places, stops, strict=True)]
+
+
+class Counted(NamedTuple):
+    """A block of a text as it was passed over: its bytes, its rows, whether an array is open at its start."""
+
+    size: int
+    rows: int
+    inside: bool | None = None
+
+
+def counted_parts(
+    source: Source, blocks: Sequence[Counted], count: int, *, names: tuple[str, ...] | None = None
+) -> list[Part]:
+    """Make at most `count` parts of a text whose blocks were counted; together they are the file."""
+    at, row = (source.size or 0) - sum(block.size for block in blocks), 0
+    step = -(-len(blocks) // max(count, 1)) or 1
+    found = [Part(row=0)]
+    for number, block in enumerate(blocks):
+        if number and number % step == 0:
+            found[-1] = replace(found[-1], stop=at)
+            found.append(Part(at, None, names, row, block.inside))
+        elif not number:
+            found[-1] = replace(found[-1], inside=block.inside)
+        at, row = at + block.size, row + block.rows
+    return found if len(found) > 1 else [WHOLE]
 
 
 def after_line(window: bytes) -> int | None:

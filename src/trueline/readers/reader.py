@@ -12,6 +12,7 @@ import pyarrow as pa
 from trueline.errors import InputError, SchemaError
 from trueline.limits import Limits
 from trueline.readers.batch import BATCH_ROWS, Reading
+from trueline.readers.column_types import ColumnTypes
 from trueline.readers.parts import PART_BYTES, WHOLE, Part
 from trueline.readers.source import Source
 
@@ -20,6 +21,7 @@ SAMPLE_ROWS = 10_000
 SAMPLE_BYTES = 1 << 24
 SAMPLE_CELLS = 1 << 24
 NOTHING = pa.schema([])
+NO_TYPES = ColumnTypes()
 _LIMITS = {"columns": "max_columns", "record_bytes": "max_record_bytes", "batch_bytes": "max_batch_bytes"}
 Sample = TypeVar("Sample")
 
@@ -108,6 +110,13 @@ class Reader(ABC):
         """
         return [WHOLE]
 
+    def counted(self, source: Source, schema: pa.Schema, *, count: int) -> list[Part]:
+        """Cut a file into at most `count` parts by passing over its records, so that no cut is a guess.
+
+        Each part says the number of its first row. One part where a file cannot be read from the middle.
+        """
+        return [WHOLE]
+
     def count_rows(self, source: Source) -> int | None:
         """How many rows a file has, where that is known without reading it."""
         return None
@@ -145,9 +154,14 @@ def chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
 
 
 def guessed(
-    samples: Mapping[str, Sample], known: pa.Schema, guess: Callable[[Sample], pa.DataType]
+    samples: Mapping[str, Sample],
+    known: pa.Schema,
+    guess: Callable[[Sample], pa.DataType],
+    types: ColumnTypes = NO_TYPES,
 ) -> pa.Schema:
-    """Give every column the type it is known to have, else the one its sample suggests."""
+    """Give every column the type it is known or declared to have, else the one its sample suggests."""
+    types.check(samples, known)
+    known = types.known(known)
     names = set(known.names)
     return pa.schema(
         [(name, known.field(name).type if name in names else guess(cells)) for name, cells in samples.items()]
@@ -155,4 +169,6 @@ def guessed(
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, ColumnTypes):
+        return dict(value)
     return list(value) if isinstance(value, tuple) else value

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from trueline.errors import InputError, StoreError
 
@@ -86,21 +86,50 @@ def _open_memory(data: bytes) -> BinaryIO:
     return io.BytesIO(data)
 
 
+class PinnedFile(io.BufferedReader):
+    """A file as it was when it was listed: checked with every read, so that none mixes old and new."""
+
+    def __init__(self, path: str, size: int, modified: int) -> None:
+        raw = io.FileIO(path)
+        super().__init__(raw, max(os.fstat(raw.fileno()).st_blksize, 512))
+        self._listed = (path, size, modified)
+        try:
+            self._check()
+        except BaseException:
+            self.close()
+            raise
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """Give at most `size` bytes more; nothing at the end."""
+        data = super().read(-1 if size is None else size)
+        self._check()
+        return data
+
+    def readinto(self, buffer: Any, /) -> int:
+        """Fill a buffer, as far as there are bytes."""
+        count = super().readinto(buffer)
+        self._check()
+        return count
+
+    def _check(self) -> None:
+        path, *listed = self._listed
+        stat = os.fstat(self.fileno())
+        if [stat.st_size, stat.st_mtime_ns] != listed:
+            raise InputError(
+                f"{path} changed since it was listed",
+                remedy="wait until nobody writes to it, and read it again",
+                code="FileChanged",
+                path=path,
+            )
+
+
 def _open_file(path: str, size: int, modified: int) -> BinaryIO:
     try:
-        opened = Path(path).open("rb")  # noqa: SIM115 - the reader closes it
+        return cast("BinaryIO", PinnedFile(path, size, modified))
+    except InputError:
+        raise
     except OSError as error:
         raise _no_file(path, error) from None
-    stat = os.fstat(opened.fileno())
-    if (stat.st_size, stat.st_mtime_ns) != (size, modified):
-        opened.close()
-        raise InputError(
-            f"{path} changed since it was listed",
-            remedy="list the files again",
-            code="FileChanged",
-            path=path,
-        )
-    return cast("BinaryIO", opened)
 
 
 def _no_file(path: str, error: OSError) -> InputError | StoreError:

@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from typing import Protocol
 
 from trueline.errors import BrokenFile, InputError, StoreError
+from trueline.readers.archive import is_archive, open_unpacked
 from trueline.readers.parts import WHOLE, Part, Stretch
 from trueline.readers.source import Source
 
@@ -190,13 +191,16 @@ class _Inflate:
 
 
 @contextmanager
-def opened(source: Source, encoding: str = "utf-8", part: Part = WHOLE) -> Iterator[TextStream]:
-    """Open the text of a source, or of a part of it."""
-    with closing(source.open()) as raw:
+def opened(
+    source: Source, encoding: str = "utf-8", part: Part = WHOLE, *, member: str | None = None
+) -> Iterator[TextStream]:
+    """Open the text of a source, or of a part of it; `member` names one of an archive."""
+    with closing(open_unpacked(source, member)) as raw:
         if part == WHOLE:
             yield TextStream(source, raw, encoding)
         else:
             yield TextStream(source, Stretch(raw, part), encoding, inside=part.start > 0)
+        raw.read(0)  # what was read is refused if the file was written to meanwhile
 
 
 def can_be_cut(source: Source, encoding: str, size: int) -> bool:
@@ -204,4 +208,4 @@ def can_be_cut(source: Source, encoding: str, size: int) -> bool:
     if encoding != "utf-8" or source.size is None or source.size < 2 * size:
         return False
     with closing(source.open()) as raw:
-        return raw.seekable() and _Raw(source, raw).head != GZIP
+        return raw.seekable() and not is_archive(raw) and _Raw(source, raw).head != GZIP

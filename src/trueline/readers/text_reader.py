@@ -24,7 +24,7 @@ from trueline.readers.batch import (
 )
 from trueline.readers.blocks import BLOCK, Lines, RecordBlock, blocks, count_lines
 from trueline.readers.cells import convert
-from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
+from trueline.readers.parts import PART_BYTES, WHOLE, Counted, Part, after_line, counted_parts, cut_text
 from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
@@ -45,6 +45,7 @@ class TextReader(Reader):
     column: str = "text"
     whole: bool = False
     encoding: str = "utf-8"
+    member: str | None = None
     max_listed: int = MAX_LISTED
     max_record_bytes: int | None = None
     block_bytes: int = BLOCK
@@ -85,13 +86,25 @@ class TextReader(Reader):
             return [WHOLE]
         return cut_text(source, size, after_line)
 
+    def counted(self, source: Source, schema: pa.Schema, *, count: int) -> list[Part]:
+        """Cut text in UTF-8 between lines."""
+        if self.whole or not can_be_cut(source, self.encoding, 1):
+            return super().counted(source, schema, count=count)
+        with opened(source, member=self.member) as stream:
+            size, limit = self.block_bytes, self.limits.record_bytes
+            found = [
+                Counted(len(block.text), len(lines_of(block.text)))
+                for block in blocks(stream, source, Lines(), size=size, limit=limit)
+            ]
+        return counted_parts(source, found, count)
+
     def _pieces(
         self, source: Source, schema: pa.Schema, stats: ReadStats, part: Part
     ) -> Iterator[ParsedRows]:
         cut = _Whole() if self.whole else Lines()
-        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
+        size, limit, ends = self.block_bytes, self.limits.record_bytes, part.ends
         step = max(1, CELLS // max(len(schema), 1))
-        with opened(source, self.encoding, part) as stream:
+        with opened(source, self.encoding, part, member=self.member) as stream:
             found = blocks(stream, source, cut, size=size, limit=limit, ends=ends)
             if self.whole:
                 # A file without a byte is a row too.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -101,6 +102,8 @@ class Schema:
         """Return the schema of Arrow data, with what its fields say of themselves."""
         from trueline.view.annotation_metadata import annotations_of
 
+        for each in arrow:
+            _check_zones(each.name, each.type)
         return cls(
             Field(each.name, t.of(each), annotations_of(each) if each.metadata else NONE, each.nullable)
             for each in arrow
@@ -270,3 +273,26 @@ def unknown_column(name: object, names: tuple[str, ...]) -> SchemaError:
         code="UnknownColumn",
         column=str(name),
     )
+
+
+def _check_zones(column: str, kind: pa.DataType) -> None:
+    """Refuse times in a zone that does not exist: no value of them could be shown."""
+    if pa.types.is_timestamp(kind) and kind.tz is not None and not _is_zone(kind.tz):
+        raise SchemaError(
+            f"column {column!r} has times in the zone {kind.tz!r}, which is not a time zone",
+            remedy=f"cast it before: column.cast(pyarrow.timestamp({kind.unit!r}, 'UTC'))",
+            code="UnknownZone",
+            column=column,
+        )
+    inner = kind.value_type if pa.types.is_dictionary(kind) else None
+    for each in [inner] if inner is not None else [kind.field(n).type for n in range(kind.num_fields)]:
+        _check_zones(column, each)
+
+
+@lru_cache(maxsize=256)
+def _is_zone(name: str) -> bool:
+    try:
+        pa.scalar(0, pa.timestamp("s", name)).as_py()
+    except (pa.ArrowException, KeyError, ValueError, LookupError, TypeError, OSError):
+        return False
+    return True

@@ -2,7 +2,8 @@
 
 Behind it every array has exactly its column's type. A cell that is not a value
 of the type is null, whichever columns are read (view:C37): a code beyond
-a category's count, a vector that is malformed or of the wrong length.
+a category's count, a vector that is malformed or of the wrong length, text that is not UTF-8,
+a date off midnight, a time beyond the day.
 
 Such cells are counted once, however often they are met. Files, and groups of rows in them, are read as a
 whole, so each is counted by itself. Other rows come in pieces that a reader's wishes decide; there a pass
@@ -22,6 +23,7 @@ import pyarrow.compute as pc
 from trueline import console
 from trueline import types as t
 from trueline.kernel.vectors import is_sparse, mended, with_items
+from trueline.readers.cast import may_be_unsound, sound
 from trueline.view.converting.numbers import codes
 from trueline.view.plan.node import Node, NodeState, steps
 
@@ -36,8 +38,13 @@ def entered(column: Array, kind: t.Type) -> Array:
     """
     array = one(column)
     if isinstance(kind, t.Vector):
-        return _vectors(array, kind)
-    array = array if array.type == kind.arrow else castable(array).cast(kind.arrow)
+        return _vectors(sound(array).array, kind)
+    if array.type != kind.arrow:
+        array = castable(array)
+        # Text is checked once, behind the cast that takes it out of its dictionary.
+        array = (array if pa.types.is_dictionary(array.type) else sound(array).array).cast(kind.arrow)
+    if may_be_unsound(kind.arrow):
+        array = sound(array).array
     return _coded(array, kind) if isinstance(kind, t.Category) else array
 
 
@@ -112,10 +119,14 @@ class ReadCounts:
     def note_bad(self, path: str, part: FilePart, counts: Mapping[str, int]) -> None:
         """Keep how many cells of a file, or a part of one, were bad, and say so the first time."""
         with self._lock:
-            new = {name: count for name, count in counts.items() if (part, name) not in self._bad}
+            new = {name: count for name, count in counts.items() if not self._is_known(part, name)}
             self._bad.update({(part, name): count for name, count in counts.items()})
         for name, count in new.items():
             console.current().warn(f"{path}: {count:,} cells of {name!r} cannot be read, and are null")
+
+    def _is_known(self, part: FilePart, name: str) -> bool:
+        """Say whether the cells of a part were counted, or those of its whole file."""
+        return (part, name) in self._bad or (isinstance(part, tuple) and (part[0], name) in self._bad)
 
     def note_pass(self, name: str, count: int) -> None:
         """Keep how many cells of a column a pass over the rows has found bad, if none has found more."""
@@ -127,8 +138,9 @@ class ReadCounts:
         """The bad cells found so far, by column."""
         found = dict(self._most)
         with self._lock:
-            for (_, name), count in self._bad.items():
-                found[name] = found.get(name, 0) + count
+            for (part, name), count in self._bad.items():
+                if not (isinstance(part, tuple) and (part[0], name) in self._bad):
+                    found[name] = found.get(name, 0) + count
         return found
 
     def __getstate__(self) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class View(Verbs, ViewHints):
 
     @classmethod
     def read_json(cls, paths: Any, **options: Any) -> Self:
-        r"""View files of JSON lines; the options are those of `tl.json`.
+        r"""View files of JSON: lines, arrays, objects; the options are those of `tl.json`.
 
         >>> View.read_json(b'{"x": 1}\n{"x": 2}\n').to_arrow().to_pydict()
         {'x': [1, 2]}
@@ -174,6 +174,20 @@ class View(Verbs, ViewHints):
         from trueline.view.sources.files import json_files
 
         return cls(json_files(paths, **options))
+
+    @classmethod
+    def read_arrow(cls, paths: Any, **options: Any) -> Self:
+        """View Arrow IPC files and streams, and Feather; the options are those of `tl.arrow`.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = View.range(3).write_arrow(f"{folder}/numbers.arrow")
+        ...     View.read_arrow(f"{folder}/*.arrow").to_arrow().to_pydict()
+        {'n': [0, 1, 2]}
+        """
+        from trueline.view.sources.files import arrow_files
+
+        return cls(arrow_files(paths, **options))
 
     @classmethod
     def read_parquet(cls, paths: Any, **options: Any) -> Self:

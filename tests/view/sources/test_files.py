@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trueline as tl
-from trueline import console
+from trueline import console, readers
 from trueline.errors import BrokenFile, InputError, SchemaError
 from trueline.readers import CsvReader
 from trueline.view import execute
@@ -209,3 +209,54 @@ def test_the_bytes_of_other_columns_are_not_read(tmp_path):
     assert one < 0.1
     assert two < 0.1
     assert everything > 0.9
+
+
+def overwritten(path):
+    """Write other bytes of the same length into the file itself."""
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.write(b"x" * size)
+    os.utime(path, ns=(1, 1))
+
+
+@pytest.mark.parametrize(
+    ("read", "line"),
+    [
+        (tl.View.read_csv, "1,2\n"),
+        (tl.View.read_json, '{"a": 1, "b": 2}\n'),
+        (tl.View.read_text, "some text\n"),
+    ],
+)
+def test_a_file_overwritten_while_it_is_read_never_gives_old_and_new_rows(tmp_path, read, line):
+    path = tmp_path / "growing"
+    path.write_text(("a,b\n" if line[0] == "1" else "") + line * 50_000)
+    # More blocks than are read ahead.
+    with read(path, block_bytes=1 << 10).cursor() as cursor:
+        assert cursor.move_next()
+        overwritten(path)
+        with pytest.raises(InputError, match="growing changed") as changed:
+            while cursor.move_next():
+                pass
+    assert changed.value.code == "FileChanged"
+
+
+def test_a_file_overwritten_behind_its_last_block_is_refused_at_its_end(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a\n" + "1\n" * 50)
+    reading = readers.csv().read(readers.Source.file(path), pa.schema({"a": pa.int64()}), batch_rows=1)
+    next(reading)
+    overwritten(path)
+    with pytest.raises(InputError) as changed:
+        list(reading)
+    assert changed.value.code == "FileChanged"
+
+
+def test_a_parquet_file_overwritten_while_it_is_read_is_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"a": range(5000)}), path, row_group_size=100)
+    reading = readers.parquet().read(readers.Source.file(path), pa.schema({"a": pa.int64()}))
+    next(reading)
+    overwritten(path)
+    with pytest.raises(InputError) as changed:
+        list(reading)
+    assert changed.value.code == "FileChanged"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -96,9 +96,10 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         read = replace(_nothing(tail, notes, allow_empty=request.allow_empty), skipped=tuple(skipped))
         return replace(read, files=notes, digest=digest, taken_at=tail, duplicates=twins)
     reads = [read for read in taken.reads if read is not None]
-    stats = _refuse_garbage(reads, request.max_bad)
+    names = [sources[i].path for i, read in zip(full, taken.reads, strict=True) if read is not None]
+    stats = _refuse_garbage(reads, names, request.max_bad)
     if taken.with_op:
-        _refuse_bad_ops(stats, tail.vocab.op)
+        _refuse_bad_ops(reads, names, tail.vocab.op)
     cells = [read.cells for read in reads if read.cells is not None]
     rows = {index: 0 for index in new if index not in full} | {
         index: read.rows for index, read in zip(full, taken.reads, strict=True) if read is not None
@@ -148,14 +149,16 @@ def _read_files(
     return ReadFiles(tuple(reads), typed, with_op)
 
 
-def _refuse_bad_ops(bad: Mapping[str, int], op: str) -> None:
-    if bad.get(op):
-        raise InputError(
-            f"{bad[op]:,} operations in column {op!r} cannot be read",
-            remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
-            code="BadOp",
-            column=op,
-        )
+def _refuse_bad_ops(reads: Sequence[FileRead], names: Sequence[str], op: str) -> None:
+    for read, name in zip(reads, names, strict=True):
+        if read.stats.bad.get(op):
+            raise InputError(
+                f"{name}: {read.stats.bad[op]:,} operations in column {op!r} cannot be read",
+                remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
+                code="BadOp",
+                column=op,
+                path=name,
+            )
 
 
 def _refuse_incomplete(strategy: Strategy, taken: ReadFiles | None) -> None:
@@ -280,19 +283,20 @@ def _next_versions(
     return new, skipped
 
 
-def _refuse_garbage(reads: Sequence[FileRead], max_bad: float | None) -> dict[str, int]:
+def _refuse_garbage(reads: Sequence[FileRead], names: Sequence[str], max_bad: float | None) -> dict[str, int]:
     """Count bad cells by column; refuse more than were allowed, or what looks like a mistake in reading."""
     bad: dict[str, int] = {}
-    for read in reads:
+    for read, name in zip(reads, names, strict=True):
         for column, count in read.stats.bad.items():
             bad[column] = bad.get(column, 0) + count
         suspicious = max_bad is None and read.stats.rows >= FEW_ROWS
         if suspicious and (reason := readers.looks_wrong(read.stats.counts)) is not None:
             raise InputError(
-                f"the files are mostly unreadable: {reason}",
+                f"{name} is mostly unreadable: {reason}",
                 remedy="fix the reader's options, or allow it with max_bad",
                 code="TooManyBadCells",
                 bad=dict(bad),
+                path=name,
             )
     rows = sum(read.stats.rows for read in reads)
     total = sum(bad.values())
@@ -302,10 +306,14 @@ def _refuse_garbage(reads: Sequence[FileRead], max_bad: float | None) -> dict[st
         )
         if too_many:
             shown = ", ".join(f"{column} {count:,}" for column, count in sorted(bad.items()))
+            worst = max(range(len(reads)), key=lambda at: sum(reads[at].stats.bad.values()))
+            where = f", most of them in {names[worst]}" if len(names) > 1 else f" in {names[worst]}"
             raise InputError(
-                f"{total:,} cells in {rows:,} rows cannot be read ({shown}), more than max_bad={max_bad:g}",
+                f"{total:,} cells in {rows:,} rows cannot be read ({shown}){where}, "
+                f"more than max_bad={max_bad:g}",
                 remedy="look at the files and the reader's options, or raise max_bad",
                 code="TooManyBadCells",
                 bad=dict(bad),
+                path=names[worst],
             )
     return bad

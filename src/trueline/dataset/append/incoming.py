@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,11 +19,14 @@ from trueline.chain.schema import annotated, differences, fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.intake import Fitted, fit, user_fields
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
+from trueline.dataset.definition import strategy_of
 from trueline.errors import InputError, NotPortable, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
+from trueline.kernel.key_encoding import null_key, rows_without_key
 from trueline.kernel.row_fingerprint import ROWS, fingerprint
 from trueline.kernel.tasks import InlineTasks, Tasks
+from trueline.merge import Append
 from trueline.readers import Reader, ReadStats, Source
 from trueline.readers.parts import WHOLE, Part, followed_by, in_the_file
 
@@ -362,11 +366,20 @@ def read_file(task: FileTask) -> FileRead:
     """Read one file, or a part of it, into a piece; runs where there is room for it."""
     try:
         return _read(task)
-    except InputError:
+    except InputError as error:
         if task.part == WHOLE:
-            raise
+            raise named(error, task.source.path) from None
         # The cut may have been wrong; and if the file is broken, reading all of it shows on which line.
         return FileRead((), None, 0, ReadStats(), None, failed=True)
+
+
+def named(error: InputError, path: str) -> InputError:
+    """Let an error say which of many files it is about, if it does not."""
+    if "path" not in error.fields:
+        error.fields["path"] = path
+        if path not in error.problem:
+            error.problem = f"{path}: {error.problem}"
+    return error
 
 
 def _read(task: FileTask) -> FileRead:
@@ -374,9 +387,12 @@ def _read(task: FileTask) -> FileRead:
     writer = PieceWriter(task.scratch, task.name, empty.schema)
     newest, rounded = None, 0
     cells: list[pa.Table] = []
+    strategy = strategy_of(task.tail)
+    key = () if isinstance(strategy, Append) else strategy.key
     reading = task.reader.read(task.source, task.columns, part=task.part)
     for batch in reading:
         fitted = fit_rows(pa.Table.from_batches([batch.table]), task.tail, with_op=task.with_op)
+        _refuse_keyless(fitted.table, key, batch.start)
         writer.write(fitted.table)
         newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
         if batch.bad.num_rows:
@@ -386,6 +402,13 @@ def _read(task: FileTask) -> FileRead:
     found = pa.concat_tables(cells) if cells else None
     given = tuple(name for name in task.columns.names if name not in reading.stats.absent)
     return FileRead((writer.finish(),), newest, rounded, reading.stats, found, given=given)
+
+
+def _refuse_keyless(table: pa.Table, key: Sequence[str], start: int) -> None:
+    """Refuse rows without a key while it is known which file they are in."""
+    there = [name for name in key if name in table.column_names]
+    if any(table[name].null_count for name in there):
+        raise null_key(key, start + np.flatnonzero(rows_without_key(table, there)))
 
 
 def _with_file(cells: pa.RecordBatch, path: str) -> pa.Table:

@@ -29,7 +29,7 @@ from trueline.dataset.read.diff import Difference
 from trueline.dataset.remove.record import removals_of
 from trueline.errors import InputError
 from trueline.kernel.sorted_keys import as_array, unified
-from trueline.kernel.tasks import Inline
+from trueline.kernel.tasks import InlineTasks
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
 from trueline.view.bounds import NO_BOUNDS
 
@@ -60,7 +60,7 @@ def revert_rows(name: str, chain: Chain, to: object, *, clock: Callable[[], Inst
             allow_empty=True,
             reverts_to=target.block,
         )
-        return commit(chain, order, scratch, Inline())
+        return commit(chain, order, scratch, InlineTasks())
 
 
 def _not_keyed(name: str, strategy: Strategy) -> InputError:

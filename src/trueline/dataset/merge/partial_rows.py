@@ -13,7 +13,7 @@ from typing import NoReturn
 import numpy as np
 import pyarrow as pa
 
-from trueline.dataset.merge.keyed_rows import Incoming, shown_keys
+from trueline.dataset.merge.keyed_rows import KeyedRows, shown_keys
 from trueline.dataset.merge.result import Op
 from trueline.errors import SchemaError
 from trueline.kernel.sorted_keys import Bools, Ints, as_array, find
@@ -57,8 +57,8 @@ WHOLE = Partial()
 
 
 def folded(
-    new: Incoming, kept: pa.Table, kept_keys: pa.BinaryArray, partial: Partial, key: Sequence[str]
-) -> tuple[Incoming, Bools]:
+    new: KeyedRows, kept: pa.Table, kept_keys: pa.BinaryArray, partial: Partial, key: Sequence[str]
+) -> tuple[KeyedRows, Bools]:
     """Return the last row of each key with what it lacks filled in, and which rows gave something.
 
     What a row lacks comes from the rows of its key before it, then from the current row; after a retraction
@@ -97,7 +97,7 @@ def folded(
     return replace(winners, rows=pa.Table.from_arrays(columns, schema=new.rows.schema)), used
 
 
-def _refuse(rows: Incoming, column: str, partial: Partial, key: Sequence[str]) -> NoReturn:
+def _refuse(rows: KeyedRows, column: str, partial: Partial, key: Sequence[str]) -> NoReturn:
     shown = shown_keys(rows.rows, key)
     rank = int(rows.ranks[0])
     name = next((part.name for part in partial.parts if part.start <= rank < part.stop and part.name), "")

@@ -22,6 +22,7 @@ from trueline.dataset.append.incoming import (
     columns_for,
     fit_rows,
     latest,
+    named,
     newest_event,
     typed_for,
 )
@@ -64,8 +65,8 @@ def prepared_files(
     if schema.names:
         typed = typed_for(pa.schema([column for column in schema if column.name != op]), tail)
     fitting = [
-        _Fitting(rows, typed, scratch, f"file-{number}.arrow", with_op, preparation.hides)
-        for number, rows in enumerate(found)
+        _Fitting(key, rows, typed, scratch, f"file-{number}.arrow", with_op, preparation.hides)
+        for number, (key, rows) in enumerate(zip(keys, found, strict=True))
         if isinstance(rows, Rows)
     ]
     fitted = dict(tasks.map(fit_to, fitting, label="fit rows"))
@@ -128,8 +129,9 @@ def _united(found: Sequence[Rows]) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Fitting:
-    """Prepared rows on their way into a piece."""
+    """Prepared rows on their way into a piece, and the file they are from."""
 
+    path: str
     rows: Rows
     tail: Tail
     scratch: Scratch
@@ -140,6 +142,13 @@ class _Fitting:
 
 def fit_to(task: _Fitting) -> FileRead:
     """Fit prepared rows to a dataset, into a piece."""
+    try:
+        return _fitted(task)
+    except InputError as error:
+        raise named(error, task.path) from None
+
+
+def _fitted(task: _Fitting) -> FileRead:
     table = task.rows.table()
     empty = fit_rows(table.schema.empty_table(), task.tail, with_op=task.with_op).table
     writer = PieceWriter(task.scratch, task.name, empty.schema)

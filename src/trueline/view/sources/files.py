@@ -1,4 +1,4 @@
-"""Files as views: CSV, JSON lines and text, in the order given, pinned by size and time (decision 3).
+"""Files as views: CSV, JSON, Arrow and text, in the order given, pinned by size and time (decision 3).
 
 A cell that cannot be read is null, and counted when it is read; no row is
 ever left out because of one, whichever columns are read (view:C34, view:C37).
@@ -6,10 +6,11 @@ ever left out because of one, whichever columns are read (view:C34, view:C37).
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -17,11 +18,15 @@ from trueline import types as t
 from trueline.errors import SchemaError
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
-from trueline.readers import Reader, Source, csv, find, json, text
+from trueline.readers import Reader, Source, arrow, csv, find, json, text
+from trueline.readers.parts import WHOLE, Part
 from trueline.view.execute.dispatch import pieces, row_count
-from trueline.view.plan.node import Want
+from trueline.view.plan.node import NodeState, Want
 from trueline.view.plan.sources import TextFiles
-from trueline.view.source_cells import ReadCounts, as_types, tally_of
+from trueline.view.source_cells import FilePart, ReadCounts, as_types, tally_of
+
+# Parts of one file at most; every part learns the habits of its file again.
+_RANGES: Final = 64
 
 
 @row_count.register(TextFiles)
@@ -34,14 +39,16 @@ def _row_count(node: TextFiles) -> int | None:
 
 @pieces.register(TextFiles)
 def _files_of(node: TextFiles, want: Want) -> Sequence[Piece]:
-    """Return a piece for each file."""
+    """Return a piece for each file; where more are wanted, several of a large one."""
     names = tuple(node.schema[index].name for index in want.columns)
     kinds = tuple(node.schema[index].type for index in want.columns)
-    tally = tally_of(node)
-    return [
-        FilePiece(node.reader, node.files, node.arrow, number, names, kinds, tally, ids=want.ids)
-        for number in range(len(node.files))
-    ]
+    tally, ranges = tally_of(node), _ranges.of(node)
+    found: list[Piece] = []
+    for number in range(len(node.files)):
+        whole = FilePiece(node.reader, node.files, node.arrow, number, names, kinds, tally, ids=want.ids)
+        count = ranges.count(number) if want.parts > len(node.files) else 1
+        found += [RangePiece(whole, ranges, place) for place in range(count)] if count > 1 else [whole]
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,18 +71,25 @@ class FilePiece:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows in order."""
+        number = 0
+        for chunk in self.read(WHOLE, self.number):
+            yield chunk
+            number += chunk.rows
+        self.tally.note_rows(self.number, number)
+
+    def read(self, part: Part, key: FilePart) -> Iterator[Chunk]:
+        """Yield the rows of a part of the file, and note its bad cells by a key."""
         first = sum(self._count(before) for before in range(self.number)) if self.ids else 0
-        source, number = self.sources[self.number], 0
-        reading = self.reader.read(source, self.arrow, columns=self.names)
+        source, number = self.sources[self.number], first + (part.row or 0)
+        reading = self.reader.read(source, self.arrow, columns=self.names, part=part)
         bad: Counter[str] = Counter()
         for batch in reading:
             arrays = as_types(batch.table.columns, self.kinds, self.names, bad)
             rows = batch.table.num_rows
-            yield Chunk(rows, arrays, RowIds.range(first + number, rows) if self.ids else None)
+            yield Chunk(rows, arrays, RowIds.range(number, rows) if self.ids else None)
             number += rows
-        self.tally.note_rows(self.number, number)
         bad.update(reading.stats.bad)
-        self.tally.note_bad(source.path, self.number, bad)
+        self.tally.note_bad(source.path, key, bad)
 
     def _count(self, number: int) -> int:
         """Count the rows of a file, reading no cell of them."""
@@ -89,14 +103,75 @@ class FilePiece:
         return known
 
 
+class FileRanges:
+    """Where the large files of a node are cut: found by passing over each once, when rows are wanted."""
+
+    def __init__(self, node: TextFiles) -> None:
+        self._reader, self._files, self._arrow = node.reader, node.files, node.arrow
+        self._found: dict[int, list[Part]] = {}
+        self._lock = threading.Lock()
+
+    def count(self, number: int) -> int:
+        """How many parts a file may have: one for a small one, whoever asks."""
+        size, block = self._files[number].size, self._reader.options.get("block_bytes")
+        return min(_RANGES, size // block) if size is not None and isinstance(block, int) else 1
+
+    def of(self, number: int) -> list[Part]:
+        """Return the parts of a file; fewer than may be where it cannot be cut."""
+        with self._lock:
+            if number not in self._found:
+                file = self._files[number]
+                self._found[number] = self._reader.counted(file, self._arrow, count=self.count(number))
+            return self._found[number]
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Other processes are told, so that not each of them passes over the file.
+        for number in range(len(self._files)):
+            if self.count(number) > 1:
+                self.of(number)
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = threading.Lock()
+
+
+_ranges: Final = NodeState["FileRanges"](FileRanges)
+
+
+@dataclass(frozen=True, eq=False)
+class RangePiece:
+    """One of the parts of a large file; those beyond the last have no rows."""
+
+    whole: FilePiece
+    ranges: FileRanges
+    place: int
+
+    @property
+    def rows(self) -> int | None:
+        """Not known until the file was passed over."""
+        return None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows in order."""
+        parts = self.ranges.of(self.whole.number)
+        if self.place < len(parts):
+            yield from self.whole.read(parts[self.place], (self.whole.number, self.place))
+
+
 def csv_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
     """View CSV files; the options are those of the reader."""
     return _files(csv(**options), paths, schema)
 
 
 def json_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
-    """View files of JSON lines; the options are those of the reader."""
+    """View files of JSON; the options are those of the reader."""
     return _files(json(**options), paths, schema)
+
+
+def arrow_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:
+    """View files and streams of Arrow IPC; the options are those of the reader."""
+    return _files(arrow(**options), paths, schema)
 
 
 def text_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -> TextFiles:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.identity import RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece
+from trueline.readers.cast import may_be_unsound
 from trueline.view.execute.dispatch import pieces
 from trueline.view.plan.node import Want
 from trueline.view.plan.sources import Memory
@@ -27,7 +28,9 @@ def _memory(node: Memory, want: Want) -> Sequence[Piece]:
     chosen = node.table.select(list(want.columns))
     # Cells of these types are values whatever they hold; the others are looked at, and counted where not.
     exact = all(
-        field.type == kind.arrow and not isinstance(kind, t.Vector | t.Category)
+        field.type == kind.arrow
+        and not isinstance(kind, t.Vector | t.Category)
+        and not may_be_unsound(field.type)
         for field, kind in zip(chosen.schema, kinds, strict=True)
     )
     noted = None if exact else Pass(tally_of(node))

@@ -19,6 +19,7 @@ from trueline.identity import RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece
 from trueline.limits import DEFAULT
 from trueline.readers import Limits, Source, find, parquet
+from trueline.readers.archive import in_memory
 from trueline.readers.parquet_file import BoundedFile
 from trueline.view.bounds import Interval, step_of
 from trueline.view.execute.dispatch import pieces
@@ -128,8 +129,9 @@ def parquet_files(paths: Any, schema: pa.Schema | None = None, **options: Any) -
     All files have the same columns. `schema` says which, where there are no files; the options are
     the limits of the reader.
     """
-    limits = parquet(**options).limits
-    sources = tuple(find(paths))
+    reader = parquet(**options)
+    limits = reader.limits
+    sources = tuple(in_memory(source, reader.member, limits) for source in find(paths))
     groups: list[RowGroup] = []
     for number, source in enumerate(sources):
         with opened(source, limits) as file:

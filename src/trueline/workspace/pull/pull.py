@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -32,6 +33,7 @@ from trueline.merge import Snapshot
 from trueline.readers import CsvReader, JsonReader, ParquetReader, Reader, Source
 from trueline.workspace.http import MAX_BYTES, HttpLimits
 from trueline.workspace.locations import folder_of
+from trueline.workspace.pull.bad_files import BadFile, BadFiles, bad_files_path
 from trueline.workspace.pull.confirm import is_ours, not_confirmed
 from trueline.workspace.pull.fetch import fetch
 from trueline.workspace.pull.late import late_snapshots, too_late
@@ -103,6 +105,7 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
     """Pull one dataset; whatever goes wrong there stays there."""
     source: str | None = None
     commits: list[Commit] = []
+    bad_files: dict[str, str] = {}
     try:
         origin = origin_of(workspace._location, dataset._folder)
         if origin is not None:
@@ -119,17 +122,21 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
             return replace(done, error=refused) if terms.named else replace(done, refused=refused)
         skipped: list[str] = []
         twins: dict[str, str] = {}
-        for commit in _read(workspace, dataset, tail, tail.polling, terms):
-            skipped += commit.skipped if isinstance(commit, Commit) else (commit,)
-            if isinstance(commit, Commit):
-                twins |= commit.duplicates
-                if commit.blocks:
-                    commits.append(commit)
+        for found in _read(workspace, dataset, tail, tail.polling, terms):
+            if isinstance(found, BadFile):
+                bad_files[found.path] = found.reason
+                continue
+            skipped += found.skipped if isinstance(found, Commit) else (found,)
+            if isinstance(found, Commit):
+                twins |= found.duplicates
+                if found.blocks:
+                    commits.append(found)
             go_on()
-        return Pulled(dataset.name, source, tuple(commits), tuple(skipped), _within(twins, commits))
+        duplicates = _within(twins, commits)
+        return Pulled(dataset.name, source, tuple(commits), tuple(skipped), duplicates, bad_files=bad_files)
     except Exception as error:  # noqa: BLE001 (reported in what is raised)
         problem: TruelineError = failure(error, label=f"pull {dataset.name}", index=0)
-        return Pulled(dataset.name, source, tuple(commits), error=problem)
+        return Pulled(dataset.name, source, tuple(commits), error=problem, bad_files=bad_files)
 
 
 def _within(twins: Mapping[str, str], commits: Sequence[Commit]) -> dict[str, str]:
@@ -140,17 +147,37 @@ def _within(twins: Mapping[str, str], commits: Sequence[Commit]) -> dict[str, st
 
 def _read(
     workspace: Workspace, dataset: Dataset, tail: Tail, polling: SetPollingSource, terms: _Terms
-) -> Iterator[Commit | str]:
-    """Yield a commit for everything new, and the names of what is as it was."""
+) -> Iterator[Commit | str | BadFile]:
+    """Yield a commit for everything new, the names of what is as it was, and files that are left out."""
     _check_known(dataset.name, polling)
     addendum = addendum_of(dataset.chain)
+    location = workspace._location
+    kept = location.inside(bad_files_path(location.private, dataset._folder))
+    bad = BadFiles(kept, addendum, again=terms.resend)
+    try:
+        yield from _found(workspace, dataset, tail, polling=polling, addendum=addendum, terms=terms, bad=bad)
+    finally:
+        bad.save()
+
+
+def _found(
+    workspace: Workspace,
+    dataset: Dataset,
+    tail: Tail,
+    *,
+    polling: SetPollingSource,
+    addendum: Addendum,
+    terms: _Terms,
+    bad: BadFiles,
+) -> Iterator[Commit | str | BadFile]:
     reader = reader_of(polling, tail, addendum)
     base = folder_of(workspace._location)
     step = polling.fetch
     if isinstance(step, FetchFilesGlob):
         files = matching(step, base)
         if is_one_file(step, base):
-            yield _version(dataset, files, reader, addendum, terms=terms)
+            append = partial(_version, dataset, reader=reader, addendum=addendum, terms=terms)
+            yield from bad.without(files, {}, append, lambda path: str(placed(path, base)))
             return
         # Each file of a snapshot is everything there is, so each is a commit.
         size = 1 if isinstance(strategy_of(tail), Snapshot) else FILES_OF_A_COMMIT
@@ -160,16 +187,9 @@ def _read(
             known, new = _sorted_out(dataset, step, files, seen, signs)
             yield from known
             late = [] if size > 1 or terms.resend else late_snapshots(dataset.chain, step, new)
+            append = partial(_next_files, dataset, reader=reader, addendum=addendum, terms=terms)
             for batch in _batches([file for file in new if file not in late], size):
-                request = AppendRequest(
-                    batch,
-                    reader,
-                    addendum.max_bad,
-                    resend=terms.resend,
-                    polled=Polled(),
-                    allow_empty=terms.allow_empty or addendum.allow_empty,
-                )
-                yield dataset._append(request, terms.clock)
+                yield from bad.without(batch, signs, append, lambda path: str(placed(path, base)))
                 seen.keep(((file.path, signs[file.path]) for file in batch), dataset.chain)
             if late:
                 raise too_late(dataset, step, late)
@@ -183,9 +203,10 @@ def _read(
     elif urlsplit(step.url).scheme.lower() == "file":
         path = Path(unquote(urlsplit(step.url).path))
         file = Source(name, Source.file(path).open, path.stat().st_size)
-        yield _version(dataset, [file], reader, addendum, terms=terms)
+        append = partial(_version, dataset, reader=reader, addendum=addendum, terms=terms)
+        yield from bad.without([file], {}, append, lambda _: str(path))
     else:
-        yield _fetched(dataset, tail, step, reader, addendum, terms=terms)
+        yield from _fetched(dataset, tail, step, reader, addendum, terms=terms, bad=bad)
 
 
 def _sorted_out(
@@ -212,12 +233,27 @@ def _batches(files: Sequence[Source], size: int) -> Iterator[Sequence[Source]]:
         yield files[start : start + size]
 
 
+def _next_files(
+    dataset: Dataset, files: Sequence[Source], *, reader: Reader, addendum: Addendum, terms: _Terms
+) -> Commit:
+    """Append files of a pattern."""
+    request = AppendRequest(
+        files,
+        reader,
+        addendum.max_bad,
+        resend=terms.resend,
+        polled=Polled(),
+        allow_empty=terms.allow_empty or addendum.allow_empty,
+    )
+    return dataset._append(request, terms.clock)
+
+
 def _version(
     dataset: Dataset,
     files: Sequence[Source],
+    *,
     reader: Reader,
     addendum: Addendum,
-    *,
     terms: _Terms,
     state: SourceState | None = None,
 ) -> Commit:
@@ -229,8 +265,15 @@ def _version(
 
 
 def _fetched(
-    dataset: Dataset, tail: Tail, step: FetchUrl, reader: Reader, addendum: Addendum, *, terms: _Terms
-) -> Commit | str:
+    dataset: Dataset,
+    tail: Tail,
+    step: FetchUrl,
+    reader: Reader,
+    addendum: Addendum,
+    *,
+    terms: _Terms,
+    bad: BadFiles,
+) -> Iterator[Commit | str | BadFile]:
     with dataset.chain.store.scratch() as scratch:
         found = fetch(
             step.url,
@@ -241,8 +284,10 @@ def _fetched(
             limits=HttpLimits(addendum.max_bytes if addendum.max_bytes is not None else MAX_BYTES),
         )
         if found is None:
-            return masked(step.url)
-        return _version(dataset, [found.source], reader, addendum, terms=terms, state=found.state)
+            yield masked(step.url)
+            return
+        append = partial(_version, dataset, reader=reader, addendum=addendum, terms=terms, state=found.state)
+        yield from bad.without([found.source], {}, append)
 
 
 def _known(dataset: Dataset, tail: Tail, url: str) -> SourceState | None:

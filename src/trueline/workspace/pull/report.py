@@ -17,6 +17,7 @@ class Pulled:
     `blocks` counts those a clone received. Commits made before something went wrong stay. `refused` says
     why a source was not read that the pull did not name: it is somebody else's and was not confirmed.
     `duplicates` are files with the bytes of another that this pull read, which they name.
+    `bad_files` are those that were left out since they cannot be read, each with the reason.
     """
 
     dataset: str
@@ -27,6 +28,7 @@ class Pulled:
     blocks: int = 0
     error: TruelineError | None = None
     refused: TruelineError | None = None
+    bad_files: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def commit(self) -> Commit | None:
@@ -47,6 +49,11 @@ class Pulled:
             parts.append(same_bytes(rest))
         if self.blocks:
             parts.append(f"+{self.blocks:,} block{'s' * (self.blocks != 1)} from {self.source}")
+        if self.bad_files:
+            count = len(self.bad_files)
+            parts.append(
+                f"{count:,} bad file{'s' * (count != 1)} left out ({', '.join(self.bad_files)[:200]})"
+            )
         parts += [why.problem for why in (self.error, self.refused) if why is not None]
         return "; ".join(parts) or ("nothing new" if self.source is not None else "no source")
 
@@ -61,6 +68,7 @@ class Pulled:
             "skipped": list(self.skipped),
             "duplicates": dict(self.duplicates),
             "blocks": self.blocks,
+            "bad_files": dict(self.bad_files),
             "error": _plain(self.error),
             "refused": _plain(self.refused),
         }

@@ -32,6 +32,11 @@ def signs_of(path: Path) -> tuple[int, ...] | None:
     return stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino
 
 
+def is_settled(signs: tuple[int, ...] | None) -> bool:
+    """Say whether a file was last written so long ago that another change would show."""
+    return signs is not None and max(signs[1:3]) < time.time_ns() - SETTLED_NS
+
+
 class Seen:
     """The signs and the hash of each file that was appended, by name."""
 
@@ -55,10 +60,9 @@ class Seen:
 
     def keep(self, names: Iterable[tuple[str, tuple[int, ...] | None]], chain: Chain) -> None:
         """Remember files that have just been appended, with the signs they had before."""
-        settled = time.time_ns() - SETTLED_NS
         for name, signs in names:
             taken = chain.file_named(name)
-            if taken is not None and signs is not None and max(signs[1:3]) < settled:
+            if taken is not None and signs is not None and is_settled(signs):
                 self._files[name] = (signs, str(taken[0]))
                 self._changed = True
 
