@@ -12,7 +12,7 @@ import pyarrow as pa
 from trueline.errors import BrokenFile, InputError, SchemaError, TruelineError, check_memory
 from trueline.readers.archive import open_in_memory
 from trueline.readers.arrow_file import open_batches, plain_type, sound_batches
-from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
+from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, ParsedRows, Reading, ReadStats
 from trueline.readers.cast import check_castable
 from trueline.readers.parquet_reader import check_names, typed_piece, united
 from trueline.readers.parts import WHOLE, Part
@@ -73,7 +73,7 @@ class ArrowReader(Reader):
 
     def _pieces(
         self, source: Source, schema: pa.Schema, wanted: pa.Schema, stats: ReadStats
-    ) -> Iterator[Piece]:
+    ) -> Iterator[ParsedRows]:
         with self._opened(source) as batches:
             there = pa.schema([field.with_type(plain_type(field.type)) for field in batches.schema])
             check_names(source, there)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from trueline.errors import BrokenFile
 from trueline.limits import record_too_long
-from trueline.readers.blocks import Block, zero_byte
+from trueline.readers.blocks import RecordBlock, zero_byte
 from trueline.readers.source import Source
 from trueline.readers.stream import Readable
 
@@ -33,7 +33,7 @@ Places = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class ValueBlock(Block):
+class ValueBlock(RecordBlock):
     """Some records that are not lines: where each begins and ends, and whether an array is open before."""
 
     starts: Places
@@ -272,7 +272,7 @@ def _quoted(text: bytes, array: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
 class Records:
     """The records of a block, lines or values; lines of white space are not records."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: RecordBlock) -> None:
         self._text = block.text
         self._first = block.line
         self._lined: bytes | None = None
