@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -12,12 +12,15 @@ import typer
 
 from trueline.cli.read import Named, opened
 from trueline.cli.session import Directory, Json, examples, session
+from trueline.console.items import one_line
 from trueline.credentials import masked_values
 from trueline.errors import CorruptionError
 
 if TYPE_CHECKING:
     from trueline.console import Console
     from trueline.workspace import Commit, Dataset, Workspace
+
+_SHOWN = 10  # files and origins of a commit that `log` names
 
 Opened: TypeAlias = "tuple[Dataset, str | None]"
 Names = Annotated[list[str] | None, typer.Argument(help="Datasets (default: all).", metavar="NAME")]
@@ -205,7 +208,28 @@ def _show_commit(shown: Console, commit: Commit, *, is_head: bool) -> None:
     shown.say(f"Dataset: {commit.dataset}")
     shown.say(f"Date:    {_moment(str(commit.system_time))} UTC")
     size = f", {commit.size:,} bytes" if commit.size else ""
-    shown.say(f"\n    {_did(commit)}{size}\n")
+    shown.say(f"\n    {_did(commit)}{size}")
+    for line in _details(commit):
+        shown.say(f"    {line}")
+    shown.say("")
+
+
+def _details(commit: Commit) -> Iterator[str]:
+    """Say where the rows of a commit came from, and which cells could not be read."""
+    if commit.files:
+        yield f"files: {_few(commit.files)}"
+    if commit.bad:
+        counts = _few([f"{column} {count:,}" for column, count in commit.bad.items()])
+        see = f"`trueline show {commit.dataset}@{commit.short} --bad`"
+        yield f"bad cells: {counts} ({see})"
+    if commit.origins:
+        yield f"from: {_few([str(origin) for origin in commit.origins])}"
+
+
+def _few(texts: Sequence[str]) -> str:
+    """The first of several texts, on one line each can be told from the next."""
+    shown = ", ".join(one_line(text) for text in texts[:_SHOWN])
+    return shown + (f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else "")
 
 
 def _log_blocks(console: Console, datasets: list[Opened], number: int) -> None:
