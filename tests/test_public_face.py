@@ -75,7 +75,7 @@ EXCEPTIONS = {
 
 WORKSPACE = {
     *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "gc", "location"),
-    *("pull", "sql", "trusted_sql", "verify"),
+    *("pull", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
 }
 DATASET = {
     *("accept_head", "append", "blocks", "chain", "changes", "columns", "commit", "confirm_source", "diff"),

@@ -169,7 +169,10 @@ def _log_commits(
     found, more = _some(
         heapq.merge(*(d.log(at) for d, at in datasets), key=lambda commit: -commit.system_time), number
     )
-    heads = {dataset.head for dataset, _ in datasets}
+    marks: dict[str, list[str]] = {dataset.head: ["head"] for dataset, _ in datasets}
+    for each in workspace.tags().values():
+        for block in set(each.at.values()):
+            marks.setdefault(block, []).append(f"tag: {each.name}")
 
     def render(shown: Console) -> None:
         for commit in found:
@@ -178,7 +181,7 @@ def _log_commits(
                     f"{commit.short}  {_moment(str(commit.system_time))}  {commit.dataset}  {_did(commit)}"
                 )
             else:
-                _show_commit(shown, commit, is_head=commit.block in heads)
+                _show_commit(shown, commit, marks.get(commit.block, []))
         if more:
             shown.say(f"… older commits are not shown; -n {number * 10} shows more, -n 0 all", "faint")
 
@@ -203,8 +206,8 @@ def _did(commit: Commit) -> str:
     return commit.summary + watermark
 
 
-def _show_commit(shown: Console, commit: Commit, *, is_head: bool) -> None:
-    shown.say(f"commit {commit.block}{' (head)' * is_head}", "strong")
+def _show_commit(shown: Console, commit: Commit, marks: list[str]) -> None:
+    shown.say(f"commit {commit.block}" + (f" ({', '.join(marks)})" if marks else ""), "strong")
     shown.say(f"Dataset: {commit.dataset}")
     shown.say(f"Date:    {_moment(str(commit.system_time))} UTC")
     size = f", {commit.size:,} bytes" if commit.size else ""

@@ -178,27 +178,6 @@ def gc(
 
 
 @examples(
-    "trueline rename sales orders",
-)
-def rename(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The dataset.")],
-    new: Annotated[str, typer.Argument(help="What it is to be called.")],
-    directory: Directory = None,
-    json: Json = False,
-) -> None:
-    """Give a dataset another name.
-
-    Its folder, its id and all its commits stay; datasets that are computed from it follow.
-    """
-    with session(context, directory, json) as here, here.workspace() as workspace:
-        dataset = workspace[name]
-        dataset.rename(new)
-        answer = {"dataset": new, "was": name, "id": str(dataset.id)}
-        here.console.answer(answer, lambda shown: shown.say(f"{name} is now called {new}", "good"))
-
-
-@examples(
     "trueline doctor",
     "trueline doctor --json",
 )

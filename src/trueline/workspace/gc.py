@@ -95,8 +95,8 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
     removals = removals_of(dataset.chain)
     reached: dict[Folder, set[Multihash]] = {folder: set() for folder in Folder}
     seen: set[Multihash] = set()
-    for ref in workspace._location.refs(dataset._folder):
-        head = store.head(ref)
+    heads = [store.head(ref) for ref in workspace._location.refs(dataset._folder)]
+    for head in (*heads, *_tagged(workspace, dataset)):
         if head is None:
             continue
         for name, block in dataset.chain.walk(head):
@@ -107,6 +107,12 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
                 if not removals.is_gone(block, reference):
                     reached[reference.folder].add(reference.hash)
     return reached
+
+
+def _tagged(workspace: Workspace, dataset: Dataset) -> list[Multihash]:
+    """The blocks that tags name and that are here: a clone may be behind what was tagged."""
+    named = workspace._tags.of(str(dataset.id)).values()
+    return [block for block in named if dataset.chain.store.size(Folder.BLOCKS, block) is not None]
 
 
 def _unfinished(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:

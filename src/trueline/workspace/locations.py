@@ -18,8 +18,8 @@ from trueline.chain.store.files import Files, make_folders, refusal
 from trueline.chain.store.folders import Inside, remove_tree
 from trueline.chain.store.leases import is_private
 from trueline.chain.store.options import nested
-from trueline.chain.store.store import Folder, Store, check_ref
-from trueline.errors import BadName, CatalogueDamaged, InputError, StoreError
+from trueline.chain.store.store import Folder, Store, is_ref
+from trueline.errors import BadName, CatalogueDamaged, CorruptionError, InputError, StoreError
 from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.workspace import config
 from trueline.workspace.names import check_name, is_name
@@ -33,14 +33,13 @@ PRIVATE: Final = ".trueline"
 # Beside the datasets, so that they go where the datasets go; no dataset can have such a name.
 ORIGINS: Final = ".origins"
 CATALOGUE: Final = ".catalogue"
-_CATALOGUE_LOCK: Final = ".catalogue.lock"
-_CATALOGUE_STAGED: Final = ".catalogue.new"
+TAGS: Final = ".tags"
 _FILES: Final = Files()
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The bytes of the catalogue (None if there is none), and what a store tells their version by."""
+    """The bytes of a document (None if there is none), and what a store tells their version by."""
 
     raw: bytes | None
     version: Any = None
@@ -56,11 +55,30 @@ def catalogue_damaged(path: str, how: str) -> CatalogueDamaged:
     )
 
 
+def tags_damaged(path: str, how: str) -> CorruptionError:
+    """The error of tags that cannot be relied on; what they keep from `gc` is not known."""
+    return CorruptionError(
+        f"{path}, the tags, is damaged: {how}",
+        remedy="restore it from a copy; or remove it, and tag the commits again",
+        code="TagsDamaged",
+        path=path,
+    )
+
+
+_DAMAGED: Final = {CATALOGUE: catalogue_damaged, TAGS: tags_damaged}
+
+
+def damaged_document(name: str, path: str, how: str) -> CorruptionError:
+    """The error of a document beside the datasets that cannot be relied on."""
+    return _DAMAGED[name](path, how)
+
+
 class Place(Protocol):
     """What a workspace asks of the place it is in."""
 
     location: str
     catalogue: str  # where the catalogue is, for people
+    tags: str  # where the tags are, for people
     private: Path  # a local folder for what can be rebuilt: indexes
     keys: Path  # a local folder for what cannot: private keys
 
@@ -93,6 +111,12 @@ class Place(Protocol):
 
     def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
         """Replace the catalogue durably if it is still what was `kept`; False if it is not."""
+
+    def read_tags(self) -> Kept:
+        """Return the tags as they are."""
+
+    def swap_tags(self, kept: Kept, data: bytes) -> bool:
+        """Replace the tags durably if they are still what was `kept`; False if they are not."""
 
     def read_origin(self, name: str) -> bytes | None:
         """Return what is kept of where a dataset came from, None if nothing is."""
@@ -145,6 +169,7 @@ class FolderPlace:
         self.path = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 (resolve() would follow links)
         self.location = str(self.path)
         self.catalogue = str(self.path / DATASETS / CATALOGUE)
+        self.tags = str(self.path / DATASETS / TAGS)
         self.private = self.path / PRIVATE
         self.keys = self.private / "keys"
 
@@ -227,34 +252,48 @@ class FolderPlace:
         return True
 
     def read_catalogue(self) -> Kept:
-        with _refusing("read", Path(self.catalogue)):
-            try:
-                return Kept((self._datasets / CATALOGUE).read_small())
-            except OSError as error:
-                if error.errno in (errno.EFBIG, errno.EISDIR):
-                    raise catalogue_damaged(self.catalogue, str(error.strerror)) from None
-                raise
+        return self._read_document(CATALOGUE)
 
     def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+        return self._swap_document(CATALOGUE, kept, data)
+
+    def read_tags(self) -> Kept:
+        return self._read_document(TAGS)
+
+    def swap_tags(self, kept: Kept, data: bytes) -> bool:
+        return self._swap_document(TAGS, kept, data)
+
+    def _read_document(self, name: str) -> Kept:
+        place = self._datasets / name
+        with _refusing("read", place.path):
+            try:
+                return Kept(place.read_small())
+            except OSError as error:
+                if error.errno in (errno.EFBIG, errno.EISDIR):
+                    raise damaged_document(name, str(place.path), str(error.strerror)) from None
+                raise
+
+    def _swap_document(self, name: str, kept: Kept, data: bytes) -> bool:
+        staged = f"{name}.new"
         with (
-            _refusing("write", Path(self.catalogue)),
+            _refusing("write", self.path / DATASETS / name),
             self._datasets.folder(make=True, durable=True) as within,
         ):
-            lock = _FILES.open_lock(_CATALOGUE_LOCK, within)
+            lock = _FILES.open_lock(f"{name}.lock", within)
             try:
                 _FILES.lock(lock, exclusive=True)
-                if self.read_catalogue() != kept:
+                if self._read_document(name) != kept:
                     return False
                 # The one name of what is on its way: what a killed process left is replaced by the next.
                 with suppress(FileNotFoundError):
-                    _FILES.unlink(_CATALOGUE_STAGED, within)
-                fd = _FILES.create(_CATALOGUE_STAGED, within)
+                    _FILES.unlink(staged, within)
+                fd = _FILES.create(staged, within)
                 try:
                     _FILES.write(fd, data)
                     _FILES.fsync(fd)
                 finally:
                     _FILES.close(fd)
-                _FILES.rename(_CATALOGUE_STAGED, within, CATALOGUE, within)
+                _FILES.rename(staged, within, name, within)
                 _FILES.fsync(within)
                 return True
             finally:
@@ -292,15 +331,6 @@ def _contents(name: str, within: int) -> dict[str, float] | None:
             if not stat.S_ISDIR(of.st_mode):
                 found[f"{folder}/{each}".partition("/")[2]] = of.st_mtime
     return found
-
-
-def is_ref(name: str) -> bool:
-    """Say whether a file can be a ref of a dataset."""
-    try:
-        check_ref(name)
-    except InputError:
-        return False
-    return True
 
 
 def is_ours(path: str) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -33,11 +34,13 @@ from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.limits import limits_of
 from trueline.merge import Strategy
 from trueline.workspace import config
+from trueline.workspace import tags as tagging
 from trueline.workspace.catalogue import Catalogue, Entry, Found
 from trueline.workspace.dataset import Dataset
 from trueline.workspace.locations import Place, folder_of, keep_key, place_of
 from trueline.workspace.names import check_name, is_name, not_found
 from trueline.workspace.spark_sessions import Rooms
+from trueline.workspace.tags import Tag, Tags
 from trueline.workspace.transfer.origin import forget_origin, forget_unfinished, is_unfinished
 
 if TYPE_CHECKING:
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
     from trueline.chain.datatypes import DataSchema
     from trueline.chain.instant import Instant
     from trueline.dataset.commit import Commit
+    from trueline.identity.multihash import Multihash
     from trueline.run import Observer
     from trueline.view import Schema, View
     from trueline.workspace.gc import Swept
@@ -123,6 +127,9 @@ class Workspace:
     'sales'
     >>> ws.clone(f"{folder.name}/copy", "twin").id == sales.id
     True
+    >>> ws.tag("audit", "sales").at["sales"] == sales.head, list(ws.tags())
+    (True, ['audit'])
+    >>> ws.untag("audit")
     >>> ws.verify().ok, ws.gc(dry_run=True).objects
     (True, 0)
     >>> _ = ws.create("days", source=tl.source(f"{folder.name}/*.csv"))
@@ -146,6 +153,7 @@ class Workspace:
         # By folder: a dataset that was renamed is the same one.
         self._open: dict[str, Dataset] = {}
         self._catalogue = Catalogue(place, self._look)
+        self._tags = Tags(place)
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
@@ -196,6 +204,7 @@ class Workspace:
                 index = self._index_of(entry.folder)
                 chain = Chain(store, index=index)
                 chain.limits = limits_of(self.config)
+                chain.tags = partial(self._tags_of, chain)
                 dataset = self._open[entry.folder] = Dataset(self, entry.name, chain, index, entry.folder)
             dataset.name = entry.name
             return dataset
@@ -373,6 +382,28 @@ class Workspace:
         if dataset is not None:
             dataset.chain.close()
         remove_database(self._index_of(folder))
+
+    # --- tags ---------------------------------------------------------------------------
+
+    def tag(self, name: str, commit: Commit | Dataset | str) -> Tag:
+        """Name a commit (or a dataset's newest, or `"sales@2026-11-13"`); `sales@name` is then that one.
+
+        One tag may name a commit of each of several datasets, and never changes those it has. It is kept
+        until `untag`; `gc` removes nothing it names, `push` and `clone` carry it.
+        """
+        return tagging.tag(self, name, commit)
+
+    def tags(self) -> dict[str, Tag]:
+        """Return the tags, by name."""
+        return tagging.tags(self)
+
+    def untag(self, name: str) -> None:
+        """Remove a tag; what it named stays."""
+        self._tags.remove(name)
+
+    def _tags_of(self, chain: Chain) -> dict[str, Multihash]:
+        tail = chain.tail()
+        return {} if tail is None else self._tags.of(str(tail.dataset_id))
 
     # --- filling ------------------------------------------------------------------------
 

@@ -1,0 +1,87 @@
+"""Commands of a dataset's life: tag, rename."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from trueline.cli.session import Directory, Json, examples, session
+from trueline.errors import InputError
+
+if TYPE_CHECKING:
+    from trueline.console import Console
+
+Dataset = Annotated[str, typer.Argument(help="The dataset.")]
+
+
+@examples(
+    "trueline tag",
+    "trueline tag audit-2026 sales",
+    "trueline tag audit-2026 prices@2026-11-13",
+    "trueline show sales@audit-2026",
+    "trueline tag audit-2026 --delete",
+)
+def tag(
+    context: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="The tag (default: list the tags).")] = None,
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            help="The dataset, as name, name@commit, name@2026-11-13 or name@tag.", metavar="DATASET[@AT]"
+        ),
+    ] = None,
+    *,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove the tag; its commits stay.")] = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Name a commit, or list the tags.
+
+    A tag may name a commit in each of several datasets. gc keeps what it names; push and clone copy it.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        if delete:
+            if name is None or dataset is not None:
+                raise InputError("--delete removes one tag", remedy="write: trueline tag NAME --delete")
+            workspace.untag(name)
+            here.console.answer({"removed": name}, lambda shown: shown.say(f"removed the tag {name}", "good"))
+            return
+        if name is None:
+            found = list(workspace.tags().values())
+        elif dataset is None:
+            raise InputError(
+                f"the tag {name!r} needs a dataset", remedy=f"write: trueline tag {name} DATASET"
+            )
+        else:
+            found = [workspace.tag(name, dataset)]
+
+        def render(shown: Console) -> None:
+            rows = [(each.name, called, block.short) for each in found for called, block in each.at.items()]
+            if rows:
+                shown.table(["tag", "dataset", "commit"], rows)
+            else:
+                shown.say("no tags yet; `trueline tag NAME DATASET` makes one")
+
+        here.console.answer({"tags": [each.to_dict() for each in found]}, render)
+
+
+@examples(
+    "trueline rename sales orders",
+)
+def rename(
+    context: typer.Context,
+    name: Dataset,
+    new: Annotated[str, typer.Argument(help="What it is to be called.")],
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Give a dataset another name.
+
+    Its folder, its id and all its commits stay; datasets that are computed from it follow.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        dataset = workspace[name]
+        dataset.rename(new)
+        answer = {"dataset": new, "was": name, "id": str(dataset.id)}
+        here.console.answer(answer, lambda shown: shown.say(f"{name} is now called {new}", "good"))
