@@ -74,7 +74,8 @@ EXCEPTIONS = {
 }
 
 WORKSPACE = {
-    *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "gc", "location"),
+    *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "delete", "gc"),
+    "location",
     *("pull", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
 }
 DATASET = {

@@ -46,3 +46,51 @@ def test_the_remedy_of_a_tag_that_exists_works(run, shop):
     assert "`trueline tag v1 --delete`" in done.error["remedy"]
     assert run("-C", shop, "tag", "v1", "--delete").code == 0
     assert run("-C", shop, "tag", "v1", "sales").code == 0
+
+
+def test_a_dataset_is_deleted_when_that_is_confirmed(run, shop):
+    asked = run("-C", shop, "delete", "sales", "--json")
+    assert (asked.code, asked.error["code"]) == (2, "NotConfirmed")
+    assert "trueline delete sales --yes" in asked.error["remedy"]
+    assert "sales" in run("-C", shop, "list").out
+    done = run("-C", shop, "delete", "sales", "--yes")
+    assert (done.code, done.out) == (0, "deleted sales; `trueline gc` frees its room\n")
+    assert "no datasets yet" in run("-C", shop, "list").out
+    swept = run("-C", shop, "gc", "--older-than", "0s")
+    assert "removed deleted datasets: sales" in swept.out
+    assert run("-C", shop, "delete", "sales", "--yes").code == 2
+
+
+def test_a_no_at_the_terminal_deletes_nothing(run, shop, monkeypatch):
+    monkeypatch.setattr(
+        "trueline.console.TerminalConsole.confirm", lambda _, question: "3 rows" not in question
+    )
+    done = run("-C", shop, "delete", "sales")
+    assert (done.code, done.out) == (1, "sales was not deleted\n")
+    with tl.open(shop) as ws:
+        assert "sales" in ws
+
+
+def test_what_rests_on_a_dataset_is_named(run, shop):
+    run("-C", shop, "tag", "v1", "sales")
+    done = run("-C", shop, "delete", "sales", "--yes", "--json")
+    assert (done.code, done.error["code"], done.error["tags"]) == (2, "DatasetInUse", ["v1"])
+
+
+def test_a_source_is_changed(run, shop, tmp_path):
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    (tmp_path / "b.csv").write_text("x\n2\n")
+    assert run("-C", shop, "create", "polled", "--source", tmp_path / "a.csv").code == 0
+    refused = run("-C", shop, "create", "polled", "--source", tmp_path / "b.csv", "--json")
+    assert refused.error["code"] == "DatasetExists"
+    assert "--on-change from_here" in refused.error["remedy"]
+    words = ("create", "polled", "--source", tmp_path / "b.csv", "--on-change", "from_here")
+    assert run("-C", shop, *words).code == 0
+    assert run("-C", shop, "pull", "polled").code == 0
+    assert run("-C", shop, "show", "polled", "--json").json["rows"] == [{"x": 2}]
+
+
+def test_a_dataset_is_renamed(run, shop):
+    assert run("-C", shop, "rename", "sales", "orders").out == "sales is now called orders\n"
+    assert run("-C", shop, "show", "orders").code == 0
+    assert run("-C", shop, "show", "sales").code == 2

@@ -44,6 +44,7 @@ COMMANDS = {
     "gc": "maintain:gc",
     "tag": "lifecycle:tag",
     "rename": "lifecycle:rename",
+    "delete": "lifecycle:delete",
     "drop-data": "transfer:drop_data",
     "push": "transfer:push",
     "clone": "transfer:clone",

@@ -1,4 +1,4 @@
-"""Commands of a dataset's life: tag, rename."""
+"""Commands of a dataset's life: tag, rename, delete."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from trueline.cli.session import Directory, Json, examples, session
+from trueline.cli.session import NO, Directory, Json, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
@@ -85,3 +85,41 @@ def rename(
         dataset.rename(new)
         answer = {"dataset": new, "was": name, "id": str(dataset.id)}
         here.console.answer(answer, lambda shown: shown.say(f"{name} is now called {new}", "good"))
+
+
+@examples(
+    "trueline delete sales",
+    "trueline delete sales --yes",
+)
+def delete(
+    context: typer.Context,
+    name: Dataset,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Delete a dataset.
+
+    Refused while other datasets are computed from it or tags name its commits. `gc` frees the room later.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        info = workspace[name].info
+        if not yes:
+            what = f"delete {name}, {info.rows:,} rows in {info.commits:,} commits?"
+            agreed = here.console.confirm(what)
+            if agreed is None:
+                raise InputError(
+                    f"deleting {name!r} needs a yes, and there is no terminal to ask at",
+                    remedy=f"write: trueline delete {name} --yes",
+                    code="NotConfirmed",
+                )
+            if not agreed:
+                here.console.answer({"deleted": None}, lambda shown: shown.say(f"{name} was not deleted"))
+                raise typer.Exit(NO)
+        workspace.delete(name)
+        later = "`trueline gc` frees its room"
+        here.console.answer(
+            {"deleted": name, "id": str(info.id), "head": str(info.head)},
+            lambda shown: shown.say(f"deleted {name}; {later}", "good"),
+        )

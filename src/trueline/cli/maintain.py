@@ -151,6 +151,7 @@ def gc(
             if rows:
                 shown.table(["dataset", "objects", "bytes", "too new"], rows)
             for what, items in (
+                ("deleted datasets", swept.deleted),
                 ("unfinished datasets", swept.unfinished),
                 ("stale indexes", swept.indexes),
                 ("files read", swept.seen),
@@ -168,6 +169,7 @@ def gc(
                 "bytes": swept.bytes,
                 "kept_in_flight": swept.kept_in_flight,
                 "removed": removed,
+                "deleted": swept.deleted,
                 "unfinished": swept.unfinished,
                 "indexes": swept.indexes,
                 "seen": swept.seen,

@@ -22,6 +22,7 @@ from trueline.dataset.lost_head import head_missing
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
+from trueline.workspace.names import not_found
 
 if TYPE_CHECKING:
     from trueline.chain.instant import Instant
@@ -47,6 +48,7 @@ class Dataset:
         self._folder = folder  # what it is kept under, whatever it is called
         self._workspace = workspace
         self._index = index
+        self._is_deleted = False
         # A stream that is being appended may itself append.
         self._writing = threading.RLock()
 
@@ -384,6 +386,8 @@ class Dataset:
 
     @property
     def _tail(self) -> Tail:
+        if self._is_deleted:
+            raise not_found(self.name, self._workspace, self._workspace.location)
         tail = self.chain.tail()
         if tail is None:
             raise head_missing(self.chain.store)

@@ -106,6 +106,9 @@ class Place(Protocol):
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         """Remove what a creation that died left before a time; True if there was such."""
 
+    def remove_deleted(self, name: str, *, dry_run: bool) -> bool:
+        """Remove the files of a deleted dataset; False if some stay: others', or of a commit in flight."""
+
     def read_catalogue(self) -> Kept:
         """Return the catalogue of names as it is."""
 
@@ -251,6 +254,21 @@ class FolderPlace:
                 remove_tree(aside, datasets)
         return True
 
+    def remove_deleted(self, name: str, *, dry_run: bool) -> bool:
+        folder = self._datasets / check_name(name)
+        with _refusing("remove", folder.path):
+            found = folder.stat()
+            if found is not None and stat.S_ISLNK(found.st_mode):
+                # The dataset has another folder, which stays.
+                if not dry_run:
+                    folder.remove()
+                return True
+            if is_in_flight(FileStore(folder)):
+                return False
+            if not dry_run:
+                folder.remove_own(is_of_dataset)
+        return dry_run or not os.path.lexists(folder)
+
     def read_catalogue(self) -> Kept:
         return self._read_document(CATALOGUE)
 
@@ -339,6 +357,20 @@ def is_ours(path: str) -> bool:
     if folder == "private":
         return is_private(leaf)
     return folder in tuple(Folder) and _OBJECT.fullmatch(leaf) is not None
+
+
+def is_of_dataset(path: str) -> bool:
+    """Say whether a file below a dataset is part of it: what we write, and its refs."""
+    folder, _, leaf = path.partition("/")
+    return is_ours(path) or (folder == "refs" and is_ref(leaf))
+
+
+def is_in_flight(store: Store) -> bool:
+    """Say whether a commit is in flight."""
+    try:
+        return store.oldest_lease() is not None
+    finally:
+        store.close()
 
 
 def is_busy(store: Store) -> bool:

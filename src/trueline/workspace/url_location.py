@@ -23,6 +23,7 @@ from trueline.workspace.locations import (
     Kept,
     damaged_document,
     is_busy,
+    is_of_dataset,
     is_ours,
 )
 from trueline.workspace.names import check_name, is_name
@@ -150,6 +151,24 @@ class UrlPlace:
                 return False
             self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
         return True
+
+    def remove_deleted(self, name: str, *, dry_run: bool) -> bool:
+        import obstore
+
+        store = self.store(name, durable=True)
+        try:
+            # Once fenced, a commit that sleeps cannot set the head of what is being removed.
+            if (store.oldest_lease() if dry_run else store.fence()) is not None:
+                return False
+        finally:
+            store.close()
+        within = self._key(DATASETS, check_name(name))
+        found = self._asked("list", lambda: [m for page in obstore.list(self._client, within) for m in page])
+        paths = {meta["path"]: meta["path"].removeprefix(f"{within}/") for meta in found}
+        ours = [key for key, path in paths.items() if path.startswith("private/") or is_of_dataset(path)]
+        if not dry_run:
+            self._asked("remove from", lambda: obstore.delete(self._client, ours))
+        return len(ours) == len(paths)
 
     def read_catalogue(self) -> Kept:
         return self._read_document(CATALOGUE)
