@@ -94,3 +94,13 @@ def test_a_dataset_is_renamed(run, shop):
     assert run("-C", shop, "rename", "sales", "orders").out == "sales is now called orders\n"
     assert run("-C", shop, "show", "orders").code == 0
     assert run("-C", shop, "show", "sales").code == 2
+
+
+def test_a_column_is_hidden_and_shown_again(run, shop):
+    done = run("-C", shop, "hide-column", "sales", "price")
+    assert (done.code, done.out) == (0, "sales: price is hidden\n")
+    assert run("-C", shop, "show", "sales", "--json").json["rows"][0] == {"city": "Bern"}
+    assert "price" not in run("-C", shop, "schema", "sales").out
+    assert "price (hidden)" in run("-C", shop, "schema", "sales", "--system").out
+    assert run("-C", shop, "show-column", "sales", "price", "--json").json["columns"] == ["city", "price"]
+    assert run("-C", shop, "hide-column", "sales", "prize", "--json").error["code"] == "UnknownColumn"

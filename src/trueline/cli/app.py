@@ -45,6 +45,8 @@ COMMANDS = {
     "tag": "lifecycle:tag",
     "rename": "lifecycle:rename",
     "delete": "lifecycle:delete",
+    "hide-column": "lifecycle:hide_column",
+    "show-column": "lifecycle:show_column",
     "drop-data": "transfer:drop_data",
     "push": "transfer:push",
     "clone": "transfer:clone",

@@ -262,7 +262,7 @@ def _log_blocks(console: Console, datasets: list[Opened], number: int) -> None:
 def schema(
     context: typer.Context,
     name: Named,
-    system: Annotated[bool, typer.Option("--system", help="Show the system columns too.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Show system and hidden columns too.")] = False,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
@@ -273,11 +273,16 @@ def schema(
 
         def render(shown: Console) -> None:
             if found:
-                shown.table(["column", "type", "optional"], [(c.name, c.type, c.optional) for c in found])
+                hidden = [" (hidden)" * c.hidden for c in found]
+                rows = [(c.name + mark, c.type, c.optional) for c, mark in zip(found, hidden, strict=True)]
+                shown.table(["column", "type", "optional"], rows)
             else:
                 shown.say("no columns yet: the first table that is appended decides them")
 
-        columns = [{"name": c.name, "type": c.type, "optional": c.optional} for c in found]
+        columns = [
+            {"name": c.name, "type": c.type, "optional": c.optional} | ({"hidden": True} if c.hidden else {})
+            for c in found
+        ]
         here.console.answer({"dataset": dataset.name, "columns": columns}, render)
 
 

@@ -1,4 +1,4 @@
-"""Commands of a dataset's life: tag, rename, delete."""
+"""Commands of a dataset's life: tag, rename, delete, hide-column, show-column."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trueline.console import Console
 
 Dataset = Annotated[str, typer.Argument(help="The dataset.")]
+Column = Annotated[str, typer.Argument(help="The column.")]
 
 
 @examples(
@@ -123,3 +124,42 @@ def delete(
             {"deleted": name, "id": str(info.id), "head": str(info.head)},
             lambda shown: shown.say(f"deleted {name}; {later}", "good"),
         )
+
+
+@examples(
+    "trueline hide-column sales note",
+)
+def hide_column(
+    context: typer.Context,
+    name: Dataset,
+    column: Column,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Leave a column out of views from here on.
+
+    Its values stay, and earlier commits show it.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        dataset = workspace[name]
+        dataset.hide_column(column)
+        answer = {"dataset": name, "columns": list(dataset.columns)}
+        here.console.answer(answer, lambda shown: shown.say(f"{name}: {column} is hidden", "good"))
+
+
+@examples(
+    "trueline show-column sales note",
+)
+def show_column(
+    context: typer.Context,
+    name: Dataset,
+    column: Column,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show a column again that was hidden."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        dataset = workspace[name]
+        dataset.show_column(column)
+        answer = {"dataset": name, "columns": list(dataset.columns)}
+        here.console.answer(answer, lambda shown: shown.say(f"{name}: {column} is shown", "good"))
