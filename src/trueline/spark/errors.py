@@ -22,6 +22,7 @@ from trueline.errors import (
     TruelineError,
 )
 from trueline.spark.results import error_document, error_of
+from trueline.view.expressions.faults import Spot, pointed
 
 # --- errors that cross from a task to the driver -------------------------------------
 
@@ -114,8 +115,8 @@ class Place(NamedTuple):
     fragment: str
 
 
-def translate(error: BaseException) -> TruelineError:
-    """Return the error of ours that says what an error of Spark says."""
+def translate(error: BaseException, query: str | None = None) -> TruelineError:
+    """Return the error of ours that says what an error of Spark says; of a `query` it shows the place."""
     if isinstance(error, TruelineError):
         return error
     text = _text(error)
@@ -141,15 +142,19 @@ def translate(error: BaseException) -> TruelineError:
             return OutOfMemory(message, remedy=remedy, condition=condition)
         return SparkFailed(message, remedy=remedy, code=code, condition=condition)
     if state.startswith(_OF_THE_QUERY) or _is_analysis(error):
-        return _of_query(error, text, message, condition)
+        return _of_query(error, text, message, condition, query)
     return SparkFailed(message, remedy="try again; if it fails again, see Spark's log", condition=condition)
 
 
-def _of_query(error: BaseException, text: str, message: str, condition: str) -> QueryError:
+def _of_query(error: BaseException, text: str, message: str, condition: str, query: str | None) -> QueryError:
     place = _place(error, text)
     if place is None:
         return QueryError(message, remedy="fix the query or the frame", condition=condition)
-    shown = f"\n    {place.fragment}" if place.fragment else ""
+    if query is not None:
+        shown = pointed(query, Spot(place.line, place.column, max(1, len(place.fragment.split("\n")[0]))))
+    else:
+        shown = f"\n    {place.fragment}" if place.fragment else ""
+    message = _PLACE.sub("", message).rstrip(" .;")
     return QueryError(
         f"{message} (line {place.line}, column {place.column}){shown}",
         remedy="fix the query there",
@@ -283,7 +288,7 @@ _silence = _Silence()
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(query: str | None = None) -> Iterator[None]:
     """Turn errors of Spark that leave the block into ours, and keep pyspark from logging them."""
     from pyspark.logger import PySparkLogger
 
@@ -298,7 +303,7 @@ def translated() -> Iterator[None]:
     except Exception as error:
         if not _is_of_spark(error):
             raise
-        raise translate(error) from None
+        raise translate(error, query) from None
     finally:
         _quiet.reset(token)
 
