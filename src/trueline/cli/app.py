@@ -152,7 +152,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         app = application(named(words))
         code: Any = app(words, prog_name="trueline", standalone_mode=False)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _interrupted(console)
     except Exception as error:
         if os.environ.get(TRACEBACK) == "1":
             raise
@@ -170,6 +170,24 @@ def _version(as_json: bool) -> int:
     return 0
 
 
+def _interrupted(console: consoles.Console) -> int:
+    """Say so in one line; what threads and the connection to Java have to say of it is not shown."""
+    import logging
+    import signal
+    import threading
+
+    # A second Ctrl-C must not break off the stopping of Spark with a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.disable(logging.CRITICAL)
+    threading.excepthook = lambda _: None
+    sys.unraisablehook = lambda _: None
+    if isinstance(console, consoles.JsonConsole):
+        tell(console, "Interrupted", "interrupted", "run it again", {})
+    else:
+        sys.stderr.write("interrupted\n")
+    return INTERRUPTED
+
+
 def _unexpected(console: consoles.Console, error: Exception) -> int:
     # The errors of typer's command-line parser; where they come from depends on its version.
     message = getattr(error, "format_message", None)
@@ -182,7 +200,7 @@ def _unexpected(console: consoles.Console, error: Exception) -> int:
         tell(console, "Usage", message(), f"{path} --help shows what is possible", {})
         return MISUSE
     if type(error).__name__ == "Abort":
-        return INTERRUPTED
+        return _interrupted(console)
     try:
         check_memory(error, "running the command")
     except OutOfMemory as lacking:
