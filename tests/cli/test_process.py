@@ -107,7 +107,7 @@ from trueline.cli import main
 module, name = sys.argv[1].split(":")
 module = importlib.import_module(module)
 def interrupted(*arguments, **options):
-    if arguments and hasattr(arguments[0], "join"):
+    if arguments and hasattr(arguments[0], "is_alive"):
         assert arguments[0].is_alive()
     os.kill(os.getpid(), signal.SIGINT)
     signal.pause()

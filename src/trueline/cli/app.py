@@ -157,6 +157,9 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get(TRACEBACK) == "1":
             raise
         return _unexpected(console, error)
+    # Versions of typer differ in what they make of a Ctrl-C.
+    if code == INTERRUPTED:
+        return _interrupted(console)
     return code if isinstance(code, int) else 0
 
 
