@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import secrets
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -104,6 +105,10 @@ _END: Final = re.compile(
 )
 _STATE: Final = re.compile(r"\s*SQLSTATE: (\w{5})")
 _CONDITION: Final = re.compile(r"^\s*(?:\([\w.$]+\)\s*)?\[([A-Z][A-Z0-9_.]+)\]\s*")
+_OTHER_PYTHON: Final = re.compile(
+    r"Python in worker has different version:? \(?'?(?P<theirs>[\d.]+|\(\d+, \d+\))"
+    r'|Cannot run program "(?P<program>[^"\n]*python[^"\n]*)"'
+)
 _PYTHON: Final = "Traceback (most recent call last):"
 
 
@@ -129,6 +134,8 @@ def translate(error: BaseException, query: str | None = None) -> TruelineError:
             remedy="install the same version of trueline there, in the interpreter they use",
             code="WorkersLackTrueline",
         )
+    if (other := _OTHER_PYTHON.search(text)) is not None:
+        return _other_python(other)
     if _PYTHON in text:
         return _of_python(text)
     known = _CONDITION.search(text)
@@ -146,6 +153,19 @@ def translate(error: BaseException, query: str | None = None) -> TruelineError:
     return SparkFailed(message, remedy="try again; if it fails again, see Spark's log", condition=condition)
 
 
+def _other_python(found: re.Match[str]) -> EnvironmentMissing:
+    """The error of workers that run another Python than this process, or none that there is."""
+    theirs = found["theirs"] or found["program"]
+    which = f"Python {theirs}" if found["theirs"] else f"{theirs!r:.200}, which cannot be started"
+    return EnvironmentMissing(
+        f"Spark's workers run {which}; this is Python {sys.version_info.major}.{sys.version_info.minor}",
+        remedy=f"set PYSPARK_PYTHON to the interpreter of this process before Spark starts: "
+        f"export PYSPARK_PYTHON={sys.executable}",
+        code="WorkersOtherPython",
+        python=theirs,
+    )
+
+
 def _of_query(error: BaseException, text: str, message: str, condition: str, query: str | None) -> QueryError:
     place = _place(error, text)
     if place is None:
@@ -154,7 +174,7 @@ def _of_query(error: BaseException, text: str, message: str, condition: str, que
         shown = pointed(query, Spot(place.line, place.column, max(1, len(place.fragment.split("\n")[0]))))
     else:
         shown = f"\n    {place.fragment}" if place.fragment else ""
-    message = _PLACE.sub("", message).rstrip(" .;")
+    message = _PLACE.sub("", message).rstrip()
     return QueryError(
         f"{message} (line {place.line}, column {place.column}){shown}",
         remedy="fix the query there",

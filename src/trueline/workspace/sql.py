@@ -81,7 +81,8 @@ def _hinted(error: QueryError, names: list[str]) -> QueryError | None:
     known = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
     remedy = f"did you mean {close[0]!r}?" if close else f"the datasets are: {known or 'none yet'}"
     fields: dict[str, Any] = dict(error.fields)
-    return type(error)(error.problem, remedy=f"{remedy}; {error.remedy}", **fields)
+    _, _, trusted = error.remedy.partition("; ")
+    return type(error)(error.problem, remedy=f"{remedy}; {trusted}" if trusted else remedy, **fields)
 
 
 def _view(workspace: Workspace, table: Table, at: Any) -> View:
