@@ -194,7 +194,7 @@ def _answer(here: Session, view: View, number: int) -> None:
 
     def render(shown: Console) -> None:
         if rows:
-            shown.table(names, [tuple(row[name] for name in names) for row in rows])
+            shown.table(names, [tuple(row[name] for name in names) for row in rows], data=True)
         else:
             shown.say(f"no rows; the columns are {', '.join(names) or 'not known yet'}")
         if more:

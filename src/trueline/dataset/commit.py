@@ -219,11 +219,13 @@ class Commit:
     def _repr_html_(self) -> str:
         from trueline.console.notebook import html
 
-        values = self.to_dict()
-        return html(
-            f"Commit {self.short}",
-            {key: values[key] for key in ("dataset", "commit", "time")} | {"did": self.summary},
-        )
+        values: dict[str, object] = {
+            "dataset": self.dataset,
+            "time": f"{str(self.system_time)[:19].replace('T', ' ')} UTC",
+            "did": self.summary,
+        }
+        listed = {"files": self.files[:20], "from": tuple(map(str, self.origins))}
+        return html(f"Commit {self.short}", values | {name: each for name, each in listed.items() if each})
 
 
 def _object(notes: Mapping[str, Any], role: str) -> Multihash | None:

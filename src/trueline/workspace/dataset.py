@@ -437,7 +437,9 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         from trueline.console.notebook import html
+        from trueline.workspace.info import notebook_values
 
         info = self.info
         shown = ("kind", "rows", "commits", "head", "updated", "watermark", "merge", "description")
-        return html(f"Dataset {self.name}", {name: getattr(info, name) for name in shown})
+        values = {name: getattr(info, name) for name in shown}
+        return html(f"Dataset {self.name}", notebook_values(values))

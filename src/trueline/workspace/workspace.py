@@ -426,5 +426,14 @@ class Workspace:
     def _repr_html_(self) -> str:
         from trueline.console.notebook import html_table
 
-        rows = [(dataset.name, dataset.chain.store.head()) for dataset in self.datasets()]
-        return html_table(f"Workspace {self.location}", ("dataset", "head"), rows)
+        rows = [(dataset.name, *_stands(dataset)) for dataset in self.datasets()]
+        return html_table(f"Workspace {self.location}", ("dataset", "rows", "updated"), rows)
+
+
+def _stands(dataset: Dataset) -> tuple[object, str]:
+    """How many rows a dataset has and when it last moved, for a notebook; a damaged one says so."""
+    try:
+        tail = dataset._tail
+    except CorruptionError as error:
+        return None, f"damaged: {error.code}"
+    return tail.next_offset, f"{str(tail.system_time)[:19].replace('T', ' ')} UTC"
