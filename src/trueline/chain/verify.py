@@ -74,7 +74,7 @@ class Report:
         from trueline.console.notebook import html
 
         verdict = "ok" if self.ok else f"{len(self.problems):,} problems"
-        counts = {"blocks": self.blocks, "files": self.objects, "bytes": self.bytes}
+        counts: dict[str, object] = {"blocks": self.blocks, "files": self.objects, "bytes": self.bytes}
         problems = {f"problem {number}": str(each) for number, each in enumerate(self.problems[:20], 1)}
         return html(f"Verification: {verdict}", counts | problems)
 
