@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import io
 import re
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
 import trueline as tl
-from trueline.console import TerminalConsole
+from trueline.console import CapturedConsole, TerminalConsole, use
 from trueline.console.items import Table, as_text, data_cell, fitted
+from trueline.errors import EnvironmentMissing
+from trueline.kernel.tasks import measured
 
 HASH = re.compile(r"f1620[0-9a-f]{64}")
 
@@ -96,3 +99,33 @@ def test_html_says_how_many_of_how_many_rows_it_shows(sales):
     assert "first 20 of 30 rows" in html
     assert "<td>2000</td>" in html
     assert "first" not in sales.view().limit(5)._repr_html_()
+
+
+def test_progress_counts_bytes_of_files_and_rows_of_slices(ws, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("x\n" + "1\n" * 1000 + f"{ord(name)}\n")
+    with use(CapturedConsole()) as seen:
+        ws.create("sales").append(str(tmp_path / "*.csv"))
+    sizes = sum(path.stat().st_size for path in tmp_path.glob("*.csv"))
+    work = {each.label: (each.done, each.total) for each in seen.work}
+    assert work["hash files, bytes"] == (sizes, sizes)
+
+
+def test_pieces_of_work_are_measured_in_what_all_of_them_know():
+    assert measured([]) == ("", [])
+    assert measured([SimpleNamespace(rows=3), SimpleNamespace(rows=4)]) == (", rows", [3, 4])
+    assert measured([SimpleNamespace(size=3), SimpleNamespace(size=None)]) == ("", [1, 1])
+
+
+def test_something_is_shown_while_spark_starts(monkeypatch):
+    from trueline.spark import session
+
+    def refused(_):
+        raise EnvironmentMissing("no Java", remedy="install one")
+
+    monkeypatch.setattr(session, "launch", refused)
+    monkeypatch.setattr(session._Process, "room", None)
+    monkeypatch.setattr(session, "_running", lambda: None)
+    with use(CapturedConsole()) as seen, pytest.raises(EnvironmentMissing):
+        session.start()
+    assert [each.label for each in seen.work] == ["starting Spark"]
