@@ -34,8 +34,9 @@ class Table:
     With `data` the cells are values of people's own, which may be years and ids: they are
     written without separators, and cut where a terminal is too narrow for them.
 
-    >>> Table(("name", "rows"), (("sales", 3), ("daily", None))).is_numeric(1)
-    True
+    >>> table = Table(("name", "rows"), (("sales", 3000), ("daily", None)))
+    >>> table.is_numeric(1), table.cells()
+    (True, [['sales', '3,000'], ['daily', '–']])
     """
 
     columns: tuple[str, ...]
