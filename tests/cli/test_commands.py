@@ -331,13 +331,13 @@ def test_a_full_disk_is_exit_code_4(run, shop, monkeypatch):
     assert run("-C", shop, "verify").code == 0
 
 
-def test_an_interrupt_is_quiet(run, shop, monkeypatch):
+def test_an_interrupt_is_one_line(run, shop, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tl.Workspace, "datasets", interrupt)
     done = run("-C", shop, "list")
-    assert (done.code, done.out, done.err) == (130, "", "")
+    assert (done.code, done.out, done.err) == (130, "", "interrupted\n")
 
 
 def test_what_should_not_happen_is_reported_without_a_traceback_unless_asked(run, shop, monkeypatch):

@@ -112,7 +112,8 @@ def interrupted(*arguments, **options):
     os.kill(os.getpid(), signal.SIGINT)
     signal.pause()
 setattr(module, name, interrupted)
-sys.exit(main(sys.argv[2:]))
+sys.argv[1:] = sys.argv[2:]
+sys.exit(main())
 """
 
 

@@ -152,14 +152,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         app = application(named(words))
         code: Any = app(words, prog_name="trueline", standalone_mode=False)
     except KeyboardInterrupt:
-        return _interrupted(console)
+        return _interrupted(console, whole=arguments is None)
     except Exception as error:
         if os.environ.get(TRACEBACK) == "1":
             raise
+        if type(error).__name__ == "Abort":
+            return _interrupted(console, whole=arguments is None)
         return _unexpected(console, error)
     # Versions of typer differ in what they make of a Ctrl-C.
     if code == INTERRUPTED:
-        return _interrupted(console)
+        return _interrupted(console, whole=arguments is None)
     return code if isinstance(code, int) else 0
 
 
@@ -173,21 +175,23 @@ def _version(as_json: bool) -> int:
     return 0
 
 
-def _interrupted(console: consoles.Console) -> int:
-    """Say so in one line; what threads and the connection to Java have to say of it is not shown."""
-    import logging
-    import signal
-    import threading
+def _interrupted(console: consoles.Console, *, whole: bool) -> int:
+    """Say so in one line; where the command is the whole process, nothing else is said until it ends."""
+    if whole:
+        import logging
+        import signal
+        import threading
 
-    # A second Ctrl-C must not break off the stopping of Spark with a traceback.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.disable(logging.CRITICAL)
-    threading.excepthook = lambda _: None
-    sys.unraisablehook = lambda _: None
+        # Threads and the connection to Java would report that they were broken off, and a
+        # second Ctrl-C would break off the stopping of Spark with a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        logging.disable(logging.CRITICAL)
+        threading.excepthook = lambda _: None
+        sys.unraisablehook = lambda _: None
     if isinstance(console, consoles.JsonConsole):
         tell(console, "Interrupted", "interrupted", "run it again", {})
-    else:
-        sys.stderr.write("interrupted\n")
+    elif isinstance(console, consoles.TerminalConsole):
+        consoles.TerminalConsole(out=console.err).say("interrupted")
     return INTERRUPTED
 
 
@@ -202,8 +206,6 @@ def _unexpected(console: consoles.Console, error: Exception) -> int:
         path = context.command_path if context is not None else "trueline"
         tell(console, "Usage", message(), f"{path} --help shows what is possible", {})
         return MISUSE
-    if type(error).__name__ == "Abort":
-        return _interrupted(console)
     try:
         check_memory(error, "running the command")
     except OutOfMemory as lacking:
