@@ -25,6 +25,15 @@ from trueline.workspace.config import Config
 from trueline.workspace.settings import Level, variable
 from trueline.workspace.user_config import UserConfig
 
+OnChange = Annotated[
+    str,
+    typer.Option(
+        "--on-change",
+        metavar="ACTION",
+        help="If it has another source, lateness or description: error, or from_here to change it.",
+    ),
+]
+
 
 @examples(
     "trueline init shop",
@@ -59,6 +68,7 @@ def init(
     'trueline create sales --event-time day --description "All sales"',
     "trueline create customers --merge upsert --key id",
     "trueline create sales --source 'inbox/*.csv' --lateness 2h",
+    "trueline create sales --source 'archive/*.csv' --on-change from_here",
     "trueline create -f sales.yaml",
 )
 def create(
@@ -100,12 +110,13 @@ def create(
         Path | None,
         typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
     ] = None,
+    on_change: OnChange = "error",
     directory: Directory = None,
     json: Json = False,
 ) -> None:
     """Make a root dataset.
 
-    The same definition again changes nothing, another is an error.
+    The same definition again changes nothing, another is an error unless --on-change says otherwise.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         options = reader_options(separator, encoding, no_header)
@@ -125,6 +136,7 @@ def create(
                 description=description,
                 lateness=lateness,
                 source=_source(source, chosen_reader(format_, options)),
+                on_change=on_change,
             )
         else:
             raise InputError(

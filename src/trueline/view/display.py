@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trueline import console as consoles
-from trueline.console.items import Table, as_html, cell, one_line
+from trueline.console.items import Table, as_html, one_line
 
 if TYPE_CHECKING:
     from trueline.view.schema import Column
@@ -18,12 +18,14 @@ _LONGEST = 80
 def head(view: View, count: int) -> Table:
     """Return the first rows as a table, with names and types above them."""
     table = view.limit(count + 1).to_arrow()
-    more = " (and more)" if table.num_rows > count else ""
-    known = view.row_count
-    total = f"{known:,} rows" if known is not None else f"first {min(count, table.num_rows):,} rows{more}"
+    shown, known = min(count, table.num_rows), view.row_count
+    if known is None:
+        total = f"first {shown:,} rows" + (" (and more)" if table.num_rows > count else "")
+    else:
+        total = f"first {shown:,} of {known:,} rows" if known > shown else f"{known:,} rows"
     rows = [tuple(_short(value) for value in row.values()) for row in table.to_pylist()[:count]]
     columns = tuple(f"{one_line(column.name)}\n{_described(column)}" for column in view.schema.visible)
-    return Table(columns, tuple(rows), f"{total}, {len(columns)} columns")
+    return Table(columns, tuple(rows), f"{total}, {len(columns)} columns", data=True)
 
 
 def show(view: View, count: int) -> None:
@@ -32,7 +34,7 @@ def show(view: View, count: int) -> None:
 
 
 def _shown(table: Table) -> None:
-    plain = Table(tuple(name.split("\n")[0] for name in table.columns), table.rows, table.title)
+    plain = replace(table, columns=tuple(name.split("\n")[0] for name in table.columns))
     console = consoles.current()
     (consoles.TerminalConsole() if isinstance(console, consoles.SilentConsole) else console).show(plain)
 
@@ -75,7 +77,7 @@ class Preview:
 def _plain(table: Table) -> str:
     """A table as plain text, columns under each other."""
     names = [name.split("\n")[0] for name in table.columns]
-    cells = [names, *([cell(value) for value in row] for row in table.rows)]
+    cells = [names, *table.cells()]
     widths = [max(len(row[place]) for row in cells) for place in range(len(names))]
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -26,6 +26,7 @@ from trueline.dataset.commit import Commit, earlier
 from trueline.errors import InputError, RefCASFailed
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Append, Strategy
+from trueline.view.origin import Origin, noted
 
 # Each costs writing all slices once more.
 LOST_RACES: Final = 2
@@ -42,6 +43,7 @@ class Order:
     watermark: Instant | None = None
     lateness_ns: int = 0
     clock: Callable[[], Instant] | None = None
+    origins: tuple[Origin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,8 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
     notes |= {name: value for name, value in counts.items() if value}
     if incoming.steps:
         notes["steps"] = list(incoming.steps)
+    if order.origins:
+        notes["origins"] = [noted(origin) for origin in order.origins]
     if incoming.files:
         notes["files"] = _files(incoming, prepared.tail.next_offset, isinstance(order.strategy, Append))
     if incoming.bad_cells is not None and incoming.bad_cells.num_rows:
