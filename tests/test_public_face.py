@@ -74,8 +74,9 @@ EXCEPTIONS = {
 }
 
 WORKSPACE = {
-    *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "gc", "location"),
-    *("pull", "sql", "trusted_sql", "verify"),
+    *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "delete", "gc"),
+    "location",
+    *("pull", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
 }
 DATASET = {
     *("accept_head", "append", "blocks", "chain", "changes", "columns", "commit", "confirm_source", "diff"),
@@ -85,6 +86,7 @@ DATASET = {
         "get",
         "head",
         "health",
+        "hide_column",
         "id",
         "info",
         "inputs",
@@ -99,6 +101,7 @@ DATASET = {
         "restore_head",
         "revert",
         "schema",
+        "show_column",
         "stored_columns",
         "system_schema",
         "verify",

@@ -360,13 +360,13 @@ def test_a_full_disk_is_exit_code_4(run, shop, monkeypatch):
     assert run("-C", shop, "verify").code == 0
 
 
-def test_an_interrupt_is_quiet(run, shop, monkeypatch):
+def test_an_interrupt_is_one_line(run, shop, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(tl.Workspace, "datasets", interrupt)
     done = run("-C", shop, "list")
-    assert (done.code, done.out, done.err) == (130, "", "")
+    assert (done.code, done.out, done.err) == (130, "", "interrupted\n")
 
 
 def test_what_should_not_happen_is_reported_without_a_traceback_unless_asked(run, shop, monkeypatch):
@@ -431,3 +431,29 @@ def test_nothing_is_coloured_in_a_pipe(run, shop):
     for words in (["list"], ["log"], ["status"], ["verify"], ["doctor"]):
         done = run("-C", shop, *words)
         assert "\x1b" not in done.out + done.err
+
+
+def test_the_log_shows_files_bad_cells_and_origins(run, shop, tmp_path):
+    for name in ("a.csv", "b\n.csv"):
+        (tmp_path / name).write_text(f"city,price\n{name[0]},1.5\nx,{name[0]}\n")
+    with tl.open(shop) as ws:
+        bad = ws["sales"].append([tmp_path / "a.csv", tmp_path / "b\n.csv"])
+        ws.create("copy").append(ws["sales"].view())
+    said = run("-C", shop, "log", "sales").out
+    assert f"    files: {tmp_path / 'a.csv'}, {tmp_path}/b\\x0a.csv\n" in said
+    assert f"    bad cells: price 2 (`trueline show sales@{bad.short} --bad`)\n" in said
+    shown = run("-C", shop, "show", f"sales@{bad.short}", "--bad", "--json").json
+    assert [row["text"] for row in shown["rows"]] == ["a", "b"]
+    assert f"    from: sales@{bad.short} (offset 6)\n" in run("-C", shop, "log", "copy").out
+    document = run("-C", shop, "log", "copy", "--json").json
+    assert document["commits"][0]["origins"][0]["block"] == str(bad.block)
+
+
+def test_the_log_names_ten_files_and_says_how_many_more_there_are(run, shop, tmp_path):
+    for number in range(12):
+        (tmp_path / f"{number:02}.csv").write_text(f"city,price\nx{number},1\n")
+    with tl.open(shop) as ws:
+        ws["sales"].append(str(tmp_path / "*.csv"))
+    said = run("-C", shop, "log", "sales", "-n", "1").out
+    assert "09.csv and 2 more\n" in said
+    assert "10.csv" not in said

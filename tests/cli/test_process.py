@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
 
 import trueline as tl
 
@@ -99,4 +100,47 @@ def test_ctrl_c_ends_quietly_with_130(shop):
     done = subprocess.run(
         [sys.executable, "-c", INTERRUPTED, str(shop)], capture_output=True, text=True, timeout=60
     )
-    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "")
+    assert (done.returncode, done.stdout, done.stderr) == (128 + signal.SIGINT, "", "interrupted\n")
+
+
+DURING = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+import importlib
+from trueline.cli import main
+module, name = sys.argv[1].split(":")
+module = importlib.import_module(module)
+def interrupted(*arguments, **options):
+    if arguments and hasattr(arguments[0], "is_alive"):
+        assert arguments[0].is_alive()
+    os.kill(os.getpid(), signal.SIGINT)
+    signal.pause()
+setattr(module, name, interrupted)
+sys.argv[1:] = sys.argv[2:]
+sys.exit(main())
+"""
+
+
+def interrupted(place, *words):
+    command = [sys.executable, "-c", DURING, place, *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_ctrl_c_while_files_are_read_is_one_line(shop, tmp_path):
+    (tmp_path / "a.csv").write_text("city,price\nBern,1\n")
+    append = "trueline.dataset.append.append:append_rows"
+    words = ("-C", shop, "ingest", "sales", tmp_path / "a.csv")
+    assert interrupted(append, *words) == (130, "", "interrupted\n")
+    with tl.open(shop) as ws:
+        ws.create("polled", source=str(tmp_path / "*.csv"))
+    assert interrupted("trueline.workspace.pull.pull:pull", "-C", shop, "pull") == (130, "", "interrupted\n")
+    code, _, said = interrupted(append, *words, "--json")
+    assert (code, json.loads(said)["error"]["code"]) == (130, "Interrupted")
+
+
+@pytest.mark.jvm
+def test_ctrl_c_while_spark_works_shows_nothing_of_py4j(shop):
+    query = "select sum(a.id + b.id) from range(1000000000) a, range(1000000) b, sales"
+    said = interrupted("trueline.spark.jobs:follow", "-C", shop, "sql", query)
+    assert said == (130, "", "interrupted\n")

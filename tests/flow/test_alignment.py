@@ -905,3 +905,17 @@ def test_a_slice_is_a_tick_that_need_not_be_named():
         [n for _, n in shown][-1] == 2 and {x for x, _ in shown} == {"a", "b"}
         for (shown,) in traces(flow, ("s", ("a", "b")))
     )
+
+
+def test_an_unused_point_is_warned_of_once_though_the_flow_grows():
+    flow = Flow("growing")
+    server = flow.process("server")
+    server.local_align_point("idle")
+    first = server.source("a", ordered=True)
+    server.sink("b", first)
+    with console.use(console.CapturedConsole()) as seen:
+        flow.compile()
+        flow.compile()
+        server.sink("c", first)
+        flow.compile()
+    assert [item.code for item in seen.items] == ["unused"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 
 import pytest
 
@@ -197,3 +198,42 @@ def test_a_query_error_shows_the_place_and_what_stands_there(spark):
         "Did you mean one of the following? [`id`]. (line 2, column 3)\n    idd\n  → fix the query there"
     )
     assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (
+            PYTHON.replace(
+                "ValueError: boom",
+                "pyspark.errors.exceptions.base.PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in "
+                "worker has different version: 3.9 than that in driver: 3.12, PySpark cannot run with "
+                "different minor versions.\nPlease check environment variables.",
+            ),
+            "Python 3.9",
+        ),
+        (
+            ABORTED.format(reason='java.io.IOException: Cannot run program "python3": error=2, No such file'),
+            "'python3', which cannot be started",
+        ),
+    ],
+)
+def test_workers_with_another_python_are_named_with_the_variable_that_chooses_it(text, named):
+    error = translate(Said(text))
+    assert isinstance(error, EnvironmentMissing)
+    assert error.code == "WorkersOtherPython"
+    assert named in error.problem
+    assert f"PYSPARK_PYTHON={sys.executable}" in error.remedy
+
+
+def test_a_place_in_a_query_is_under_a_caret():
+    class Analysis(Said):
+        def getSqlState(self):
+            return "42601"
+
+    said = "[PARSE_SYNTAX_ERROR] Syntax error at or near 'sales': extra input 'sales'. (line 2, pos 9)"
+    error = translate(Analysis(said), "select *\n  forms  sales")
+    first, line, carets = error.problem.split("\n")
+    assert first == "Syntax error at or near 'sales': extra input 'sales'. (line 2, column 10)"
+    assert line[carets.index("^") :] == "sales"
+    assert carets.strip() == "^" * 5

@@ -156,7 +156,7 @@ def test_one_that_is_too_large_or_a_folder_is_refused_before_it_is_read(ws, path
 
 
 def test_one_of_a_later_version_is_not_touched(ws, path):
-    raw = b'{"datasets":[],"format":"trueline/catalogue","version":2}\n'
+    raw = b'{"datasets":[],"format":"trueline/catalogue","version":3}\n'
     path.write_bytes(raw)
     with pytest.raises(UnsupportedVersion):
         ws.create("a")

@@ -231,3 +231,46 @@ def test_a_frame_becomes_a_view_with_an_order(spark):
     assert view.limit(1).to_arrow()["t"].to_pylist() == [datetime(2026, 1, 1, tzinfo=UTC)]
     with pytest.raises(SchemaError, match="no column 'x'"):
         tl.View.from_spark(frame, order_by="x")
+
+
+# --- errors --------------------------------------------------------------------------
+
+
+def test_a_misspelt_table_gets_a_hint_before_spark_starts(ws):
+    ws.create("sales").append(pa.table({"price": [1.0]}))
+    for text in ("select * from sals", "with t as (select 1 as x) select * from t join Salse on true"):
+        with pytest.raises(QueryError, match="did you mean 'sales'") as caught:
+            ws.sql(text)
+        assert text[caught.value.column - 1 :].lower().startswith("sal")
+        assert "^" in caught.value.problem
+
+
+def test_a_quote_that_is_not_closed_is_shown(ws):
+    ws.create("sales")
+    with pytest.raises(InputError, match="a quote is not closed") as caught:
+        ws.sql("select *\nfrom sales where city = 'Bern")
+    assert "from sales where city = 'Bern\n                            ^" in caught.value.problem
+    assert "tokenizing" not in caught.value.problem
+
+
+def test_an_unknown_table_names_the_datasets(shop):
+    with pytest.raises(QueryError, match="the datasets are: sales"):
+        shop.sql("select * from towns")
+
+
+@pytest.mark.parametrize(
+    ("text", "under"),
+    [
+        ("select *\nfrom sales\ngroup price", "price"),
+        ("select prize from sales", "prize"),
+        ("select * from (select", ""),
+    ],
+)
+def test_the_place_of_an_error_is_under_a_caret(shop, text, under):
+    with pytest.raises(QueryError) as caught:
+        shop.sql(text)
+    first, line, carets = caught.value.problem.split("\n")
+    assert first.count("(line") == 1
+    assert "pos " not in first
+    assert line.strip() in text
+    assert line[carets.index("^") :].startswith(under)

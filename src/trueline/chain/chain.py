@@ -80,6 +80,7 @@ class Chain:
         self.store = store
         self.inputs = inputs
         self.limits = DEFAULT  # the workspace it is in may have others
+        self.tags: Callable[[], Mapping[str, Multihash]] | None = None  # those of the workspace it is in
         self._index = Index(index)
         self._lock = threading.RLock()
         self._tail: Tail | None = None

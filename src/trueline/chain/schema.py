@@ -51,6 +51,25 @@ _TO_ODF: dict[str, type[Record]] = {
 _TO_ARROW = {kind: name for name, kind in reversed(_TO_ODF.items()) if kind is not t.Binary}
 
 
+# Says of a column that readers leave it out. It comes with a schema of its own, never with data.
+HIDDEN = "trueline/hidden_column"
+
+
+def is_hidden(field: t.DataField) -> bool:
+    """Say whether readers leave a column out."""
+    try:
+        return field.extra is not None and field.extra.value.get(HIDDEN) is True
+    except InputError:
+        return False  # of another implementation, and not to be understood
+
+
+def hidden(field: t.DataField, hide: bool) -> t.DataField:
+    """Return a column that readers leave out, or show again."""
+    said = {} if field.extra is None else {k: v for k, v in field.extra.value.items() if k != HIDDEN}
+    said |= {HIDDEN: True} if hide else {}
+    return replace(field, extra=t.Extra.of(said) if said else None)
+
+
 def from_arrow(schema: pa.Schema) -> t.DataSchema:
     """Describe an Arrow schema; nullable becomes `Option`, encodings are left out.
 
@@ -71,7 +90,7 @@ def _members(fields: list[pa.Field], path: str) -> tuple[t.DataField, ...]:
 
 
 def _field(field: pa.Field, path: str) -> t.DataField:
-    found = annotations_of_arrow(field.metadata)
+    found = {key: value for key, value in annotations_of_arrow(field.metadata).items() if key != HIDDEN}
     return t.DataField(field.name, _optional(field, path), t.Extra.of(found) if found else None)
 
 
@@ -150,7 +169,8 @@ def _annotated(field: t.DataField) -> pa.Field:
 
         made = made.with_type(pa.struct([_annotated(member) for member in kind.fields]))
     try:
-        found = field.extra.value if field.extra is not None else {}
+        said = field.extra.value if field.extra is not None else {}
+        found = {key: value for key, value in said.items() if key != HIDDEN}
     except InputError:
         return made  # of another implementation, and not to be understood
     return made.with_metadata(annotations_to_arrow(found)) if found else made

@@ -71,6 +71,14 @@ class VerificationReport:
     def __bool__(self) -> bool:
         return self.ok
 
+    def _repr_html_(self) -> str:
+        from trueline.console.notebook import html
+
+        verdict = "ok" if self.ok else f"{len(self.problems):,} problems"
+        counts: dict[str, object] = {"blocks": self.blocks, "files": self.objects, "bytes": self.bytes}
+        problems = {f"problem {number}": str(each) for number, each in enumerate(self.problems[:20], 1)}
+        return html(f"Verification: {verdict}", counts | problems)
+
     def __add__(self, other: VerificationReport) -> VerificationReport:
         return VerificationReport(
             self.blocks + other.blocks,

@@ -42,8 +42,12 @@ COMMANDS = {
     "export": "read:export",
     "verify": "maintain:verify",
     "gc": "maintain:gc",
-    "rename": "maintain:rename",
     "revert": "maintain:revert",
+    "tag": "lifecycle:tag",
+    "rename": "lifecycle:rename",
+    "delete": "lifecycle:delete",
+    "hide-column": "lifecycle:hide_column",
+    "show-column": "lifecycle:show_column",
     "drop-data": "transfer:drop_data",
     "push": "transfer:push",
     "clone": "transfer:clone",
@@ -149,11 +153,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         app = application(named(words))
         code: Any = app(words, prog_name="trueline", standalone_mode=False)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return _interrupted(console, whole=arguments is None)
     except Exception as error:
         if os.environ.get(TRACEBACK) == "1":
             raise
+        if type(error).__name__ == "Abort":
+            return _interrupted(console, whole=arguments is None)
         return _unexpected(console, error)
+    # Versions of typer differ in what they make of a Ctrl-C.
+    if code == INTERRUPTED:
+        return _interrupted(console, whole=arguments is None)
     return code if isinstance(code, int) else 0
 
 
@@ -167,6 +176,26 @@ def _version(as_json: bool) -> int:
     return 0
 
 
+def _interrupted(console: consoles.Console, *, whole: bool) -> int:
+    """Say so in one line; where the command is the whole process, nothing else is said until it ends."""
+    if whole:
+        import logging
+        import signal
+        import threading
+
+        # Threads and the connection to Java would report that they were broken off, and a
+        # second Ctrl-C would break off the stopping of Spark with a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        logging.disable(logging.CRITICAL)
+        threading.excepthook = lambda _: None
+        sys.unraisablehook = lambda _: None
+    if isinstance(console, consoles.JsonConsole):
+        tell(console, "Interrupted", "interrupted", "run it again", {})
+    elif isinstance(console, consoles.TerminalConsole):
+        consoles.TerminalConsole(out=console.err).say("interrupted")
+    return INTERRUPTED
+
+
 def _unexpected(console: consoles.Console, error: Exception) -> int:
     # The errors of typer's command-line parser; where they come from depends on its version.
     message = getattr(error, "format_message", None)
@@ -178,8 +207,6 @@ def _unexpected(console: consoles.Console, error: Exception) -> int:
         path = context.command_path if context is not None else "trueline"
         tell(console, "Usage", message(), f"{path} --help shows what is possible", {})
         return MISUSE
-    if type(error).__name__ == "Abort":
-        return INTERRUPTED
     try:
         check_memory(error, "running the command")
     except OutOfMemory as lacking:

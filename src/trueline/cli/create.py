@@ -45,6 +45,14 @@ OnBadFile = Annotated[
     str | None,
     typer.Option("--on-bad-file", metavar="POLICY", help="A file that cannot be read: stop, or skip it."),
 ]
+OnChange = Annotated[
+    str,
+    typer.Option(
+        "--on-change",
+        metavar="ACTION",
+        help="If it has another source, lateness or description: error, or from_here to change it.",
+    ),
+]
 
 
 @examples(
@@ -81,6 +89,7 @@ def init(
     "trueline create customers --merge upsert --key id",
     "trueline create sales --source 'inbox/*.csv' --lateness 2h",
     "trueline create sales --source 'inbox/*.csv' --delimiter ';' --on-bad-file skip",
+    "trueline create sales --source 'archive/*.csv' --on-change from_here",
     "trueline create -f sales.yaml",
 )
 def create(
@@ -121,12 +130,13 @@ def create(
         Path | None,
         typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
     ] = None,
+    on_change: OnChange = "error",
     directory: Directory = None,
     json: Json = False,
 ) -> None:
     """Make a root dataset.
 
-    The same definition again changes nothing, another is an error.
+    The same definition again changes nothing, another is an error unless --on-change says otherwise.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         how = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
@@ -150,6 +160,7 @@ def create(
                 source=_source(
                     source, chosen_reader(format_, options, [source or ""]), on_bad_file, allow_empty
                 ),
+                on_change=on_change,
             )
         else:
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -12,12 +12,15 @@ import typer
 
 from trueline.cli.read import Named, opened
 from trueline.cli.session import Directory, Json, examples, session
+from trueline.console.items import one_line
 from trueline.credentials import masked_values
 from trueline.errors import CorruptionError
 
 if TYPE_CHECKING:
     from trueline.console import Console
     from trueline.workspace import Commit, Dataset, Workspace
+
+_SHOWN = 10  # files and origins of a commit that `log` names
 
 Opened: TypeAlias = "tuple[Dataset, str | None]"
 Names = Annotated[list[str] | None, typer.Argument(help="Datasets (default: all).", metavar="NAME")]
@@ -173,7 +176,10 @@ def _log_commits(
     found, more = _some(
         heapq.merge(*(d.log(at) for d, at in datasets), key=lambda commit: -commit.system_time), number
     )
-    heads = {dataset.head for dataset, _ in datasets}
+    marks: dict[str, list[str]] = {dataset.head: ["head"] for dataset, _ in datasets}
+    for each in workspace.tags().values():
+        for block in set(each.at.values()):
+            marks.setdefault(block, []).append(f"tag: {each.name}")
 
     def render(shown: Console) -> None:
         for commit in found:
@@ -182,7 +188,7 @@ def _log_commits(
                     f"{commit.short}  {_moment(str(commit.system_time))}  {commit.dataset}  {_did(commit)}"
                 )
             else:
-                _show_commit(shown, commit, is_head=commit.block in heads)
+                _show_commit(shown, commit, marks.get(commit.block, []))
         if more:
             shown.say(f"… older commits are not shown; -n {number * 10} shows more, -n 0 all", "faint")
 
@@ -207,12 +213,33 @@ def _did(commit: Commit) -> str:
     return commit.summary + watermark
 
 
-def _show_commit(shown: Console, commit: Commit, *, is_head: bool) -> None:
-    shown.say(f"commit {commit.block}{' (head)' * is_head}", "strong")
+def _show_commit(shown: Console, commit: Commit, marks: list[str]) -> None:
+    shown.say(f"commit {commit.block}" + (f" ({', '.join(marks)})" if marks else ""), "strong")
     shown.say(f"Dataset: {commit.dataset}")
     shown.say(f"Date:    {_moment(str(commit.system_time))} UTC")
     size = f", {commit.size:,} bytes" if commit.size else ""
-    shown.say(f"\n    {_did(commit)}{size}\n")
+    shown.say(f"\n    {_did(commit)}{size}")
+    for line in _details(commit):
+        shown.say(f"    {line}")
+    shown.say("")
+
+
+def _details(commit: Commit) -> Iterator[str]:
+    """Say where the rows of a commit came from, and which cells could not be read."""
+    if commit.files:
+        yield f"files: {_few(commit.files)}"
+    if commit.bad:
+        counts = _few([f"{column} {count:,}" for column, count in commit.bad.items()])
+        see = f"`trueline show {commit.dataset}@{commit.short} --bad`"
+        yield f"bad cells: {counts} ({see})"
+    if commit.origins:
+        yield f"from: {_few([str(origin) for origin in commit.origins])}"
+
+
+def _few(texts: Sequence[str]) -> str:
+    """The first of several texts, on one line each can be told from the next."""
+    shown = ", ".join(one_line(text) for text in texts[:_SHOWN])
+    return shown + (f" and {len(texts) - _SHOWN:,} more" if len(texts) > _SHOWN else "")
 
 
 def _log_blocks(console: Console, datasets: list[Opened], number: int) -> None:
@@ -242,7 +269,7 @@ def _log_blocks(console: Console, datasets: list[Opened], number: int) -> None:
 def schema(
     context: typer.Context,
     name: Named,
-    system: Annotated[bool, typer.Option("--system", help="Show the system columns too.")] = False,
+    system: Annotated[bool, typer.Option("--system", help="Show system and hidden columns too.")] = False,
     directory: Directory = None,
     json: Json = False,
 ) -> None:
@@ -253,11 +280,16 @@ def schema(
 
         def render(shown: Console) -> None:
             if found:
-                shown.table(["column", "type", "optional"], [(c.name, c.type, c.optional) for c in found])
+                hidden = [" (hidden)" * c.hidden for c in found]
+                rows = [(c.name + mark, c.type, c.optional) for c, mark in zip(found, hidden, strict=True)]
+                shown.table(["column", "type", "optional"], rows)
             else:
                 shown.say("no columns yet: the first table that is appended decides them")
 
-        columns = [{"name": c.name, "type": c.type, "optional": c.optional} for c in found]
+        columns = [
+            {"name": c.name, "type": c.type, "optional": c.optional} | ({"hidden": True} if c.hidden else {})
+            for c in found
+        ]
         here.console.answer({"dataset": dataset.name, "columns": columns}, render)
 
 

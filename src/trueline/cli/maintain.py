@@ -151,6 +151,7 @@ def gc(
             if rows:
                 shown.table(["dataset", "objects", "bytes", "too new"], rows)
             for what, items in (
+                ("deleted datasets", swept.deleted),
                 ("unfinished datasets", swept.unfinished),
                 ("stale indexes", swept.indexes),
                 ("files read", swept.seen),
@@ -168,6 +169,7 @@ def gc(
                 "bytes": swept.bytes,
                 "kept_in_flight": swept.kept_in_flight,
                 "removed": removed,
+                "deleted": swept.deleted,
                 "unfinished": swept.unfinished,
                 "indexes": swept.indexes,
                 "seen": swept.seen,
@@ -175,27 +177,6 @@ def gc(
             },
             render,
         )
-
-
-@examples(
-    "trueline rename sales orders",
-)
-def rename(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The dataset.")],
-    new: Annotated[str, typer.Argument(help="Its new name.")],
-    directory: Directory = None,
-    json: Json = False,
-) -> None:
-    """Give a dataset another name.
-
-    Its folder, its id and all its commits stay; datasets that are computed from it follow.
-    """
-    with session(context, directory, json) as here, here.workspace() as workspace:
-        dataset = workspace[name]
-        dataset.rename(new)
-        answer = {"dataset": new, "was": name, "id": str(dataset.id)}
-        here.console.answer(answer, lambda shown: shown.say(f"{name} is now called {new}", "good"))
 
 
 @examples(

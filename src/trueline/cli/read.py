@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from trueline.workspace import Dataset, Workspace
 
 Named = Annotated[
-    str, typer.Argument(help="The dataset, as name, name@commit or name@2026-11-13.", metavar="NAME[@AT]")
+    str,
+    typer.Argument(
+        help="The dataset, as name, name@commit, name@2026-11-13 or name@tag.", metavar="NAME[@AT]"
+    ),
 ]
 Number = Annotated[int, typer.Option("-n", min=0, help="How many rows to show; 0 shows all.")]
 System = Annotated[bool, typer.Option("--system", help="Show the system columns too.")]
@@ -31,7 +34,7 @@ def parted(text: str) -> tuple[str, str | None]:
     """
     name, sign, at = text.partition("@")
     if sign and not at:
-        raise InputError(f"{text!r} has nothing after the @", remedy="add a commit, a day or an offset")
+        raise InputError(f"{text!r} has nothing after the @", remedy="add a commit, a day or a tag")
     return name, at or None
 
 
@@ -88,7 +91,7 @@ def sql(
     *,
     number: Number = 20,
     at: Annotated[
-        str | None, typer.Option("--at", help="Read all datasets as they were: a day or a moment.")
+        str | None, typer.Option("--at", help="Read all datasets as they were: a day, a moment or a tag.")
     ] = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="The value of :name.")
@@ -191,7 +194,7 @@ def _answer(here: Session, view: View, number: int) -> None:
 
     def render(shown: Console) -> None:
         if rows:
-            shown.table(names, [tuple(row[name] for name in names) for row in rows])
+            shown.table(names, [tuple(row[name] for name in names) for row in rows], data=True)
         else:
             shown.say(f"no rows; the columns are {', '.join(names) or 'not known yet'}")
         if more:

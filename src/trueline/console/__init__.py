@@ -144,9 +144,11 @@ class Console(ABC):
         """Show a status line."""
         self.show(Line(masked_text(text), style))
 
-    def table(self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "") -> None:
-        """Show rows under named columns."""
-        self.show(Table(tuple(columns), tuple(tuple(row) for row in rows), title))
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str = "", data: bool = False
+    ) -> None:
+        """Show rows under named columns; `data` are values of people's own, not counts of ours."""
+        self.show(Table(tuple(columns), tuple(tuple(row) for row in rows), title, data))
 
     def fields(self, values: Mapping[str, object], *, title: str = "") -> None:
         """Show the named values of one thing."""
@@ -213,7 +215,7 @@ class TerminalConsole(Console):
         else:
             from trueline.console.rich_items import drawing
 
-            rich.print(drawing(item), soft_wrap=not isinstance(item, Table))
+            rich.print(drawing(item, rich.width), soft_wrap=not isinstance(item, Table))
 
     def confirm(self, question: str) -> bool | None:
         """Ask on stderr, if that and the keyboard are a terminal's; anything but yes is no."""

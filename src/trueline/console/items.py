@@ -31,13 +31,23 @@ class Line:
 class Table:
     """Rows under named columns; columns that hold only numbers are set to the right.
 
-    >>> Table(("name", "rows"), (("sales", 3), ("daily", None))).is_numeric(1)
-    True
+    With `data` the cells are values of people's own, which may be years and ids: they are
+    written without separators, and cut where a terminal is too narrow for them.
+
+    >>> table = Table(("name", "rows"), (("sales", 3000), ("daily", None)))
+    >>> table.is_numeric(1), table.cells()
+    (True, [['sales', '3,000'], ['daily', '–']])
     """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[object, ...], ...]
     title: str = ""
+    data: bool = False
+
+    def cells(self) -> list[list[str]]:
+        """Write the rows the way people read them."""
+        write = data_cell if self.data else cell
+        return [[write(value) for value in row] for row in self.rows]
 
     def is_numeric(self, index: int) -> bool:
         """Say whether a column holds only numbers (and nulls)."""
@@ -137,6 +147,63 @@ def cell(value: object) -> str:
             return one_line(value)
 
 
+def data_cell(value: object) -> str:
+    r"""Write a value of people's own: numbers without separators, line breaks as they are typed.
+
+    >>> [data_cell(v) for v in (None, 2026, 1234567.5, True, "a\nb")]
+    ['–', '2026', '1234567.5', 'true', 'a\\nb']
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float) and _is_number(value):
+        return str(value)
+    if isinstance(value, str):
+        return one_line(value.translate(_BREAKS))
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ")
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(data_cell, value))}]"
+    return cell(value)
+
+
+_BREAKS = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
+_NARROW, _GAP = 12, 3
+
+
+def fitted(table: Table, width: int) -> Table:
+    """Cut a table of data to a width: long values first, then columns, which the title counts.
+
+    >>> print(as_text(fitted(Table(("a", "b", "c"), (("x" * 50, "y" * 50, "z" * 50),), data=True), 40)))
+    1 of 3 columns is not shown
+    a             b
+    xxxxxxxxxxx…  yyyyyyyyyyy…
+    """
+    names = [one_line(name) for name in table.columns]
+    cells = table.cells()
+    wide = [max(len(row[i]) for row in [names, *cells]) for i in range(len(names))]
+    while sum(wide) + _GAP * (len(wide) - 1) > width and max(wide, default=0) > _NARROW:
+        longest = wide.index(max(wide))
+        others = sum(wide) - wide[longest] + _GAP * (len(wide) - 1)
+        second = max((w for w in wide if w < wide[longest]), default=_NARROW)
+        wide[longest] = max(_NARROW, second, min(wide[longest] - 1, width - others))
+    shown, used = 0, 0
+    for each in wide:
+        if shown and used + each > width:
+            break
+        shown, used = shown + 1, used + each + _GAP
+    left = len(names) - shown
+    title = table.title
+    if left:
+        note = f"{left:,} of {len(names):,} columns {'is' if left == 1 else 'are'} not shown"
+        title = f"{title}; {note}" if title else note
+    rows = tuple(tuple(_cut(text, wide[i]) for i, text in enumerate(row[:shown])) for row in cells)
+    return Table(tuple(_cut(name, wide[i]) for i, name in enumerate(names[:shown])), rows, title)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
 def as_text(item: Item) -> str:
     """Write an item as plain text, columns aligned, nothing cut off.
 
@@ -163,7 +230,7 @@ def as_text(item: Item) -> str:
 
 
 def _table_text(table: Table) -> str:
-    grid = [[one_line(name) for name in table.columns], *([cell(v) for v in row] for row in table.rows)]
+    grid = [[one_line(name) for name in table.columns], *table.cells()]
     widths = [max(len(row[i]) for row in grid) for i in range(len(table.columns))]
     right = [table.is_numeric(i) for i in range(len(table.columns))]
     lines = [
@@ -188,7 +255,7 @@ def as_html(item: Item) -> str:
         return f"<pre>{escape(as_text(item))}</pre>"
     head = "".join(f"<th>{escape(safe(name))}</th>" for name in item.columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell(value))}</td>" for value in row) + "</tr>" for row in item.rows
+        "<tr>" + "".join(f"<td>{escape(text)}</td>" for text in row) + "</tr>" for row in item.cells()
     )
     title = f"<caption>{escape(safe(item.title))}</caption>" if item.title else ""
     return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -20,7 +20,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 from rich.tree import Tree as RichTree
 
-from trueline.console.items import Fields, Item, Line, Notice, Table, Tree, cell, one_line, safe
+from trueline.console.items import Fields, Item, Line, Notice, Table, Tree, cell, fitted, one_line, safe
 
 
 class Bar:
@@ -53,13 +53,13 @@ def bar(console: Console, label: str, total: float | None) -> Iterator[Bar]:
 _STYLES = {"plain": "", "strong": "bold", "good": "green", "bad": "bold red", "faint": "dim"}
 
 
-def drawing(item: Item) -> RenderableType:
-    """Build what rich draws for an item."""
+def drawing(item: Item, width: int = 80) -> RenderableType:
+    """Build what rich draws for an item; tables of data are cut to a width."""
     match item:
         case Line(text, style):
             return Text(safe(text), style=_STYLES[style])
         case Table():
-            return _table(item)
+            return _table(item, width)
         case Fields():
             return _fields(item)
         case Tree(label, children):
@@ -72,14 +72,16 @@ def drawing(item: Item) -> RenderableType:
             return notice
 
 
-def _table(table: Table) -> RichTable:
+def _table(table: Table, width: int) -> RichTable:
+    numeric = [table.is_numeric(index) for index in range(len(table.columns))]
+    is_data, table = table.data, fitted(table, width) if table.data else table
     drawn = RichTable(
         box=box.SIMPLE_HEAD, title=safe(table.title) or None, title_justify="left", pad_edge=False
     )
     for index, name in enumerate(table.columns):
-        drawn.add_column(Text(one_line(name)), justify="right" if table.is_numeric(index) else "left")
-    for row in table.rows:
-        drawn.add_row(*(Text(cell(value)) for value in row))
+        drawn.add_column(Text(one_line(name)), justify="right" if numeric[index] else "left", no_wrap=is_data)
+    for row in table.cells():
+        drawn.add_row(*map(Text, row))
     return drawn
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
 from trueline.chain.chain import Chain
@@ -23,6 +24,8 @@ At: TypeAlias = Commit | Position | Multihash | datetime | date | str | int | No
 Tags: TypeAlias = Callable[[str], Multihash | None]
 _DAY: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ].*")
+_DAYLIKE: Final = re.compile(r"\d{4}-\d\d?(?:-\d\d?)?(?:$|[t ])")
+_NUMBER: Final = re.compile(r"[+-]?[0-9][0-9._]*(?:e[+-]?[0-9]+)?")
 _OFFSET: Final = re.compile(r"offset:(\d{1,19})")
 _HELP: Final = "give a commit, a hash, a tag, a date (2026-11-13), a time with its zone, offset:N or head"
 HEAD: Final = "head"
@@ -73,10 +76,31 @@ def _by_text(chain: Chain, text: str, tags: Tags | None, *, inside: bool) -> Pos
     return _by_hash(chain, text, inside=inside)
 
 
+def reads_as_position(text: str) -> str | None:
+    """Say what a text is taken for after an `@` if it is not a tag: a day, a hash, a number or the head.
+
+    >>> [reads_as_position(text) for text in ("2026-11-13", "Cafe", "1.5", "HEAD", "v1")]
+    ['a day', 'a hash', 'a number', 'the head', None]
+    """
+    given = text.strip().lower()
+    if given == HEAD:
+        return "the head"
+    if _NUMBER.fullmatch(given):
+        return "a number"
+    if _DAYLIKE.match(given):
+        return "a day"
+    hashes = (given, given.removeprefix(_PREFIX))
+    return "a hash" if any(_HEX.fullmatch(each) for each in hashes) else None
+
+
 def tag_of(chain: Chain, text: str) -> Multihash | None:
-    """Return the block that a tag of a dataset names: another ref of its store, beside the head."""
+    """Return the block that a tag of a dataset names: one of its workspace, or a ref beside the head."""
     if text == HEAD:
         return None
+    if chain.tags is not None and not reads_as_position(text):
+        found = chain.tags().get(text)
+        if found is not None:
+            return found
     try:
         return chain.store.head(text)
     except InputError:
@@ -204,8 +228,8 @@ def position(chain: Chain, text: str | Commit) -> Multihash:
     part = given.removeprefix(_PREFIX)
     if not _HEX.fullmatch(part):
         raise InputError(
-            f"{text[:80]!r} does not name a commit",
-            remedy="give a hash from the log, or four or more of its characters",
+            f"{text[:80]!r} does not name a commit{', and is not a tag' if chain.tags is not None else ''}",
+            remedy=_near_tag(chain, text) or _HELP,
             code="BadPosition",
         )
     # With the prefix of a whole hash in front it can only be the beginning of one.
@@ -225,6 +249,12 @@ def position(chain: Chain, text: str | Commit) -> Multihash:
         code="AmbiguousPosition",
         found=tuple(found),
     )
+
+
+def _near_tag(chain: Chain, text: str) -> str | None:
+    """Name the tag that may have been meant."""
+    close = get_close_matches(text, list(chain.tags()) if chain.tags is not None else (), n=1)
+    return f"did you mean {close[0]!r}?" if close else None
 
 
 def _on_branch(chain: Chain, name: Multihash) -> Multihash:

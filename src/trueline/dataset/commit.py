@@ -23,6 +23,7 @@ from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
 from trueline.errors import InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
+from trueline.view.origin import Origin, noted, of_note
 
 if TYPE_CHECKING:
     from trueline.view import View
@@ -38,7 +39,8 @@ class Commit:
     `offsets` is the range of records it added (empty if none), `blocks` are
     its blocks, oldest first, and `events` says what they are. An append that
     had nothing to record has no blocks; its `block` is the head it found.
-    `steps` prepared its rows; `left_out` are files they could not, and why.
+    `steps` prepared its rows; `left_out` are files they could not, and why;
+    `origins` are the datasets, each at a commit, that an appended view was made from.
     `duplicates` are files that were passed over because they have the bytes of others, which they name.
     `operations` counts the rows it inserted, updated and deleted (an update is two events), None if
     nobody has counted them; `current_rows` is how many rows a keyed dataset has after it. One that restored
@@ -69,6 +71,7 @@ class Commit:
     operations: Mapping[str, int] | None = None
     current_rows: int | None = None
     reverted_to: Multihash | None = None
+    origins: tuple[Origin, ...] = ()
     chain: Chain | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -118,6 +121,7 @@ class Commit:
             operations=_operations(notes, pairs, len(offsets), chain),
             current_rows=read_count(notes.get(CURRENT)),
             reverted_to=_hash(notes.get("reverted_to")),
+            origins=_origins(notes.get("origins")),
             chain=chain,
         )
 
@@ -147,6 +151,7 @@ class Commit:
             "steps": list(self.steps),
             "left_out": dict(self.left_out),
             "duplicates": dict(self.duplicates),
+            "origins": [noted(origin) for origin in self.origins],
         }
 
     def __repr__(self) -> str:
@@ -249,11 +254,13 @@ class Commit:
     def _repr_html_(self) -> str:
         from trueline.console.notebook import html
 
-        values = self.to_dict()
-        return html(
-            f"Commit {self.short}",
-            {key: values[key] for key in ("dataset", "commit", "time")} | {"did": self.summary},
-        )
+        values: dict[str, object] = {
+            "dataset": self.dataset,
+            "time": f"{str(self.system_time)[:19].replace('T', ' ')} UTC",
+            "did": self.summary,
+        }
+        listed = {"files": self.files[:20], "from": tuple(map(str, self.origins))}
+        return html(f"Commit {self.short}", values | {name: each for name, each in listed.items() if each})
 
 
 def same_bytes(duplicates: Mapping[str, str]) -> str:
@@ -319,6 +326,12 @@ def _counts(noted: object) -> dict[str, int]:
 def _texts(noted: object) -> tuple[str, ...]:
     """Read a list of names, as a commit noted it."""
     return tuple(str(name) for name in noted) if isinstance(noted, list) else ()
+
+
+def _origins(noted: object) -> tuple[Origin, ...]:
+    """Read what an appended view was made from, as a commit noted it."""
+    found = [of_note(each) for each in noted] if isinstance(noted, list) else []
+    return tuple(origin for origin in found if origin is not None)
 
 
 def linked(tail: Tail | None, events: Iterable[Event], system_time: Instant) -> list[Block]:

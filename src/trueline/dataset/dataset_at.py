@@ -12,7 +12,7 @@ from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.head_state import Position, Tail
-from trueline.chain.schema import fields_of, to_arrow
+from trueline.chain.schema import fields_of, is_hidden, to_arrow
 from trueline.chain.sources import (
     MergeChangelogStream,
     MergeLedger,
@@ -62,10 +62,21 @@ class Standing:
         return to_arrow(DataSchema(fields_of(self.tail.schema)), annotated=True)
 
     @cached_property
-    def data_columns(self) -> tuple[str, ...]:
+    def given_columns(self) -> tuple[str, ...]:
         """The columns people gave, the event time among them if it was declared."""
-        hidden = self.vocab.names if self.vocab.event_time_column is None else self.vocab.names[:3]
-        return tuple(name for name in self.schema.names if name not in hidden)
+        system = self.vocab.names if self.vocab.event_time_column is None else self.vocab.names[:3]
+        return tuple(name for name in self.schema.names if name not in system)
+
+    @cached_property
+    def hidden_columns(self) -> frozenset[str]:
+        """The columns that readers leave out."""
+        fields = () if self.tail.schema is None else fields_of(self.tail.schema)
+        return frozenset(field.name for field in fields if is_hidden(field))
+
+    @cached_property
+    def data_columns(self) -> tuple[str, ...]:
+        """The columns people gave and did not hide."""
+        return tuple(name for name in self.given_columns if name not in self.hidden_columns)
 
     @cached_property
     def merge(self) -> MergeStrategy | None:

@@ -235,19 +235,24 @@ def check_options(checks: Sequence[object], on_change: object) -> None:
     """Refuse what `create` cannot do yet, or never."""
     if checks:
         raise InputError("checks are not run by this version", remedy="leave checks out", code="NoChecks")
-    if on_change != "error":
+    if on_change == "rebuild":
         raise InputError(
-            f"on_change is {on_change!r}: a root holds what was recorded and cannot be rebuilt",
-            remedy='leave it at "error", and choose another name for another definition',
+            "on_change is 'rebuild': a root holds what was recorded and cannot be rebuilt",
+            remedy='give on_change="from_here", or choose another name for another definition',
+        )
+    if on_change not in ("error", "from_here"):
+        raise InputError(
+            f"on_change is {on_change!r:.80}", remedy='give "error", or "from_here" to change the definition'
         )
 
 
-def exists_otherwise(name: str, differences: list[str]) -> DatasetExists:
+def exists_otherwise(name: str, differences: list[str], *, changeable: bool = False) -> DatasetExists:
     """The error of creating a dataset again with another definition."""
+    change = 'change it with on_change="from_here" (`--on-change from_here`)'
     return DatasetExists(
         f"dataset {name!r} exists with another definition\n"
         + "\n".join(f"    {line}" for line in differences),
-        remedy=f"use ws[{name!r}] to open it as it is, or choose another name",
+        remedy=f"use ws[{name!r}] to open it as it is, or {change if changeable else 'choose another name'}",
         name=name,
         differences=tuple(differences),
     )

@@ -460,7 +460,10 @@ def compile_graph(graph: Graph) -> CompiledFlow:
     if compiled is None or known != version:
         compiled = CompiledFlow(graph)
         graph.memo["compiled"] = (version, compiled)
+        # A graph that has grown is laid out again; what was said of it before is not repeated.
+        said = graph.memo.setdefault("warned", set())
         for remark in compiled.regions.remarks:
-            if remark.level == "warning":
+            if remark.level == "warning" and remark not in said:
+                said.add(remark)
                 console.current().warn(remark.text, code=remark.code)
     return compiled  # type: ignore[no-any-return]

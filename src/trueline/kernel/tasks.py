@@ -37,6 +37,20 @@ class Tasks(Protocol):
         """
 
 
+def measured(descriptors: Sequence[object]) -> tuple[str, list[int]]:
+    """Say how large each piece of work is, in bytes or rows where all of them know it, else one by one.
+
+    >>> measured([1, 2])
+    ('', [1, 1])
+    """
+    for attribute, unit in (("size", "bytes"), ("rows", "rows")):
+        sizes = [getattr(each, attribute, None) for each in descriptors]
+        known = [size for size in sizes if type(size) is int]
+        if sizes and len(known) == len(sizes) and sum(known):
+            return f", {unit}", known
+    return "", [1] * len(descriptors)
+
+
 class InlineTasks:
     """Tasks in this process: one after another, or on a few threads (Arrow and hashing release the GIL).
 
@@ -54,9 +68,10 @@ class InlineTasks:
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result), each index exactly once."""
         work = self._in_turn if self.workers == 1 or len(descriptors) < 2 else self._on_threads
-        with console.current().progress(label, len(descriptors)) as bar:
+        unit, sizes = measured(descriptors)
+        with console.current().progress(f"{label}{unit}", sum(sizes)) as bar:
             for done in work(function, descriptors, label):
-                bar.advance()
+                bar.advance(sizes[done[0]])
                 yield done
 
     def _in_turn(

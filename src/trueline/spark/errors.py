@@ -7,6 +7,7 @@ import json
 import logging
 import re
 import secrets
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from trueline.errors import (
 )
 from trueline.kernel.tasks import failure
 from trueline.spark.results import error_document, error_of
+from trueline.view.expressions.faults import Spot, pointed
 
 # --- errors that cross from a task to the driver -------------------------------------
 
@@ -115,6 +117,10 @@ _END: Final = re.compile(
 )
 _STATE: Final = re.compile(r"\s*SQLSTATE: (\w{5})")
 _CONDITION: Final = re.compile(r"^\s*(?:\([\w.$]+\)\s*)?\[([A-Z][A-Z0-9_.]+)\]\s*")
+_OTHER_PYTHON: Final = re.compile(
+    r"Python in worker has different version:? \(?'?(?P<theirs>[\d.]+|\(\d+, \d+\))"
+    r'|Cannot run program "(?P<program>[^"\n]*python[^"\n]*)"'
+)
 _PYTHON: Final = "Traceback (most recent call last):"
 
 
@@ -126,8 +132,8 @@ class QueryPosition(NamedTuple):
     fragment: str
 
 
-def translate(error: BaseException) -> TruelineError:
-    """Return the error of ours that says what an error of Spark says."""
+def translate(error: BaseException, query: str | None = None) -> TruelineError:
+    """Return the error of ours that says what an error of Spark says; of a `query` it shows the place."""
     if isinstance(error, TruelineError):
         return error
     text = _text(error)
@@ -140,6 +146,8 @@ def translate(error: BaseException) -> TruelineError:
             remedy="install the same version of trueline there, in the interpreter they use",
             code="WorkersLackTrueline",
         )
+    if (other := _OTHER_PYTHON.search(text)) is not None:
+        return _other_python(other)
     if _PYTHON in text:
         return _of_python(text)
     known = _CONDITION.search(text)
@@ -153,15 +161,32 @@ def translate(error: BaseException) -> TruelineError:
             return OutOfMemory(message, remedy=remedy, condition=condition)
         return SparkFailed(message, remedy=remedy, code=code, condition=condition)
     if state.startswith(_OF_THE_QUERY) or _is_analysis(error):
-        return _of_query(error, text, message, condition)
+        return _of_query(error, text, message, condition, query)
     return SparkFailed(message, remedy="try again; if it fails again, see Spark's log", condition=condition)
 
 
-def _of_query(error: BaseException, text: str, message: str, condition: str) -> QueryError:
+def _other_python(found: re.Match[str]) -> EnvironmentMissing:
+    """The error of workers that run another Python than this process, or none that there is."""
+    theirs = found["theirs"] or found["program"]
+    which = f"Python {theirs}" if found["theirs"] else f"{theirs!r:.200}, which cannot be started"
+    return EnvironmentMissing(
+        f"Spark's workers run {which}; this is Python {sys.version_info.major}.{sys.version_info.minor}",
+        remedy=f"set PYSPARK_PYTHON to the interpreter of this process before Spark starts: "
+        f"export PYSPARK_PYTHON={sys.executable}",
+        code="WorkersOtherPython",
+        python=theirs,
+    )
+
+
+def _of_query(error: BaseException, text: str, message: str, condition: str, query: str | None) -> QueryError:
     place = _place(error, text)
     if place is None:
         return QueryError(message, remedy="fix the query or the frame", condition=condition)
-    shown = f"\n    {place.fragment}" if place.fragment else ""
+    if query is not None:
+        shown = pointed(query, Spot(place.line, place.column, max(1, len(place.fragment.split("\n")[0]))))
+    else:
+        shown = f"\n    {place.fragment}" if place.fragment else ""
+    message = _PLACE.sub("", message).rstrip()
     return QueryError(
         f"{message} (line {place.line}, column {place.column}){shown}",
         remedy="fix the query there",
@@ -295,7 +320,7 @@ _silence = _Silence()
 
 
 @contextmanager
-def translated() -> Iterator[None]:
+def translated(query: str | None = None) -> Iterator[None]:
     """Turn errors of Spark that leave the block into ours, and keep pyspark from logging them."""
     from pyspark.logger import PySparkLogger
 
@@ -310,7 +335,7 @@ def translated() -> Iterator[None]:
     except Exception as error:
         if not _is_of_spark(error):
             raise
-        raise translate(error) from None
+        raise translate(error, query) from None
     finally:
         _quiet.reset(token)
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from trueline import console
 from trueline.errors import InputError
 from trueline.spark.launch import Launched, launch, pyspark_missing
 from trueline.spark.settings import REMOTE, SQL_SETTINGS, Settings
@@ -131,7 +132,9 @@ def start(settings: Settings | None = None) -> SparkRoom:
         elif (running := _running()) is not None:
             room = adopt(running)
         else:
-            launched = launch(wanted)
+            # It takes seconds, in which a terminal would say nothing.
+            with console.current().progress("starting Spark"):
+                launched = launch(wanted)
             room = SparkRoom(launched.session, launched)
             atexit.register(_at_exit, room)
         _Process.room = room

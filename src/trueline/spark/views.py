@@ -240,7 +240,7 @@ def answer(
     session: SparkSession, query: str, parameters: Mapping[str, object], tables: Collection[str] | None
 ) -> DataFrame:
     """Return the frame of a query, parameters bound; it may use these tables only, None if it is trusted."""
-    with translated():
+    with translated(query):
         if tables is not None:
             check_sql(session, query, tables)
             # A second protection: in this session the name of a format never means a path.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from trueline import console as consoles
-from trueline.console.items import Table, as_html, cell, one_line
+from trueline.console.items import Table, as_html, one_line
 from trueline.view.execute import row_count
 from trueline.view.execute.dispatch import table as table_of
 from trueline.view.explain import title
@@ -20,12 +20,14 @@ _LONGEST = 80
 def head(node: Node, count: int) -> Table:
     """Return the first rows as a table, with names and types above them."""
     table = table_of(Limit(node, 0, count + 1), node.schema.visible)
-    more = " (and more)" if table.num_rows > count else ""
-    known = row_count(node)
-    total = f"{known:,} rows" if known is not None else f"first {min(count, table.num_rows):,} rows{more}"
+    shown, known = min(count, table.num_rows), row_count(node)
+    if known is None:
+        total = f"first {shown:,} rows" + (" (and more)" if table.num_rows > count else "")
+    else:
+        total = f"first {shown:,} of {known:,} rows" if known > shown else f"{known:,} rows"
     rows = [tuple(_short(value) for value in row.values()) for row in table.to_pylist()[:count]]
     columns = tuple(f"{one_line(column.name)}\n{_described(column)}" for column in node.schema.visible)
-    return Table(columns, tuple(rows), f"{total}, {len(columns)} columns")
+    return Table(columns, tuple(rows), f"{total}, {len(columns)} columns", data=True)
 
 
 def show(node: Node, count: int) -> None:
@@ -34,7 +36,7 @@ def show(node: Node, count: int) -> None:
 
 
 def _shown(table: Table) -> None:
-    plain = Table(tuple(name.split("\n")[0] for name in table.columns), table.rows, table.title)
+    plain = replace(table, columns=tuple(name.split("\n")[0] for name in table.columns))
     console = consoles.current()
     (consoles.TerminalConsole() if isinstance(console, consoles.SilentConsole) else console).show(plain)
 
@@ -73,7 +75,7 @@ class Preview:
 def _plain(table: Table) -> str:
     """A table as plain text, columns under each other."""
     names = [name.split("\n")[0] for name in table.columns]
-    cells = [names, *([cell(value) for value in row] for row in table.rows)]
+    cells = [names, *table.cells()]
     widths = [max(len(row[place]) for row in cells) for place in range(len(names))]
     return "\n".join(
         "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any, Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,30 @@ class Origin:
         since = f", after {self.after[-8:]}" if self.after else ""
         gone = f", {self.removed:,} removed" if self.removed else ""
         return f"{self.dataset}@{self.block[-8:]} ({end}{since}{gone})"
+
+
+_NOTED: Final = {"dataset": str, "id": str, "block": str, "offset": int, "after": str, "removed": int}
+
+
+def noted(origin: Origin) -> dict[str, Any]:
+    """Return an origin as a commit records it; what is absent is left out.
+
+    >>> noted(Origin("towns", "did:odf:f1", "f16200001", 7))
+    {'dataset': 'towns', 'id': 'did:odf:f1', 'block': 'f16200001', 'offset': 7}
+    """
+    values = {name: getattr(origin, name) for name in _NOTED if name != "removed" or origin.removed}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def of_note(note: object) -> Origin | None:
+    """Read an origin as a commit recorded it; None for what is not one, which another writer left."""
+    if not isinstance(note, Mapping):
+        return None
+    values: dict[str, Any] = {name: note.get(name) for name in _NOTED}
+    right = all(value is None or type(value) is _NOTED[name] for name, value in values.items())
+    if not right or None in (values["dataset"], values["id"], values["block"]):
+        return None
+    return Origin(**values | {"removed": values["removed"] or 0})
 
 
 def united(several: Iterable[Mapping[str, Origin]]) -> dict[str, Origin]:

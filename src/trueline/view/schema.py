@@ -242,6 +242,14 @@ class Schema:
         shown = (f"{c.name}: {c.type}{' (hidden)' if c.is_hidden else ''}" for c in self._columns)
         return f"Schema({', '.join(shown)})"
 
+    def _repr_html_(self) -> str:
+        from trueline.console.notebook import html_table
+
+        rows = [(c.name, str(c.type), c.nullable, ", ".join(c.annotations)) for c in self.visible]
+        return html_table(
+            f"Schema, {len(rows):,} columns", ("column", "type", "nullable", "annotations"), rows
+        )
+
 
 def renamed(column: Column, name: str) -> Field:
     """Return a column under another name."""

@@ -83,14 +83,16 @@ if TYPE_CHECKING:
     from trueline.dataset.commit import Commit
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.info import Info
+    from trueline.workspace.tags import Tag
     from trueline.workspace.workspace import Workspace, open  # noqa: A004 (the promised name)
 
-__all__ = ["Commit", "Dataset", "Info", "Workspace", "open"]
+__all__ = ["Commit", "Dataset", "Info", "Tag", "Workspace", "open"]
 
 _LAZY = {
     "Commit": "trueline.dataset.commit",
     "Dataset": "trueline.workspace.dataset",
     "Info": "trueline.workspace.info",
+    "Tag": "trueline.workspace.tags",
     "Workspace": "trueline.workspace.workspace",
     "open": "trueline.workspace.workspace",
 }

@@ -28,8 +28,10 @@ from trueline.workspace.locations import CatalogueBytes, Place, catalogue_damage
 from trueline.workspace.names import check_name, is_name, same_but_for_case
 
 _FORMAT: Final = "trueline/catalogue"
+# What says that a dataset was deleted is version 2: software that knows version 1 alone would show it.
 _VERSION: Final = 1
-_KEYS: Final = ("folder", "name", "id", "creating")
+_WITH_DELETED: Final = 2
+_KEYS: Final = ("folder", "name", "id", "creating", "deleted")
 _ID: Final = re.compile(r"did:[a-z0-9]{1,20}:[A-Za-z0-9._:%-]{1,500}")
 # Each attempt that fails means that somebody else's succeeded.
 _ATTEMPTS: Final = 1000
@@ -41,13 +43,15 @@ _STEM: Final = 120
 class CatalogueEntry:
     """A dataset's folder, its name and its id (None where it could not be read).
 
-    `creating` is the moment at which the name was reserved for a dataset that has no head yet.
+    `creating` is the moment at which the name was reserved for a dataset that has no head yet; `deleted`
+    the one at which it was deleted: its name is free, its folder is kept until `gc` collects it.
     """
 
     folder: str
     name: str
     id: str | None = None
     creating: Instant | None = None
+    deleted: Instant | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +72,15 @@ def to_bytes(entries: Iterable[CatalogueEntry]) -> bytes:
     '{"datasets":[{"folder":"sales","id":"did:odf:fed01…"'
     """
     datasets = [_to_dict(entry) for entry in sorted(entries, key=lambda entry: entry.folder)]
-    document = {"format": _FORMAT, "version": _VERSION, "datasets": datasets}
+    version = _WITH_DELETED if any("deleted" in each for each in datasets) else _VERSION
+    document = {"format": _FORMAT, "version": version, "datasets": datasets}
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
 def _to_dict(entry: CatalogueEntry) -> dict[str, str | None]:
     values: dict[str, str | None] = {"folder": entry.folder, "name": entry.name, "id": entry.id}
-    return values if entry.creating is None else values | {"creating": str(entry.creating)}
+    moments = {"creating": entry.creating, "deleted": entry.deleted}
+    return values | {key: str(moment) for key, moment in moments.items() if moment is not None}
 
 
 def from_bytes(raw: bytes, path: str) -> Entries:
@@ -83,10 +89,11 @@ def from_bytes(raw: bytes, path: str) -> Entries:
         entries: Entries = {}
         names: set[str] = set()
         for entry in map(_from_dict, _datasets(raw, path)):
-            if entry.folder in entries or entry.name in names:
+            if entry.folder in entries or (entry.deleted is None and entry.name in names):
                 raise catalogue_damaged(path, f"it has {entry.name!r} in {entry.folder!r} and elsewhere")
             entries[entry.folder] = entry
-            names.add(entry.name)
+            if entry.deleted is None:
+                names.add(entry.name)
     except UnsupportedVersion:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -99,9 +106,9 @@ def _datasets(raw: bytes, path: str) -> list[Any]:
     form, version, datasets = document["format"], document["version"], document["datasets"]
     if form != _FORMAT or type(version) is not int or not isinstance(datasets, list):
         raise ValueError(f"its format is {form!r:.80}, version {version!r:.80}")
-    if version != _VERSION:
+    if version not in (_VERSION, _WITH_DELETED):
         raise UnsupportedVersion(
-            f"{path} has version {version}, this Trueline knows {_VERSION}",
+            f"{path} has version {version}, this Trueline knows {_VERSION} and {_WITH_DELETED}",
             remedy="use the newer Trueline that wrote it",
             path=path,
             version=version,
@@ -110,7 +117,7 @@ def _datasets(raw: bytes, path: str) -> list[Any]:
 
 
 def _from_dict(value: Mapping[str, Any]) -> CatalogueEntry:
-    folder, name, dataset_id, creating = (value.get(key) for key in _KEYS)
+    folder, name, dataset_id, creating, deleted = (value.get(key) for key in _KEYS)
     if unknown := set(value) - set(_KEYS):
         raise ValueError(f"it has an unknown field {min(unknown)!r:.80}")
     for text in (folder, name):
@@ -118,9 +125,8 @@ def _from_dict(value: Mapping[str, Any]) -> CatalogueEntry:
             raise ValueError(f"{text!r:.80} cannot name a dataset")
     if dataset_id is not None and not _ID.fullmatch(dataset_id):
         raise ValueError(f"{dataset_id!r:.80} is not the id of a dataset")
-    return CatalogueEntry(
-        str(folder), str(name), dataset_id, None if creating is None else Instant.parse(creating)
-    )
+    moments = (None if moment is None else Instant.parse(moment) for moment in (creating, deleted))
+    return CatalogueEntry(str(folder), str(name), dataset_id, *moments)
 
 
 class Catalogue:
@@ -143,17 +149,22 @@ class Catalogue:
             with suppress(StoreError):
                 if now != known and not self._swap(kept, now):
                     continue
-            live = (entry for entry in now.values() if entry.folder in folders and entry.creating is None)
+            live = (entry for entry in now.values() if entry.folder in folders and _is_live(entry))
             return sorted(live, key=lambda entry: entry.name)
         raise self._crowded()
 
     def find(self, name: str) -> CatalogueEntry | None:
         """Return the dataset of a name, None if there is none."""
         known = self._entries(self._place.read_catalogue())
-        entry = next((entry for entry in known.values() if entry.name == name), None)
-        if entry is not None and entry.creating is None and self._place.exists(entry.folder):
+        entry = next((entry for entry in known.values() if entry.name == name and _is_live(entry)), None)
+        if entry is not None and self._place.exists(entry.folder):
             return entry
         return next((entry for entry in self.entries() if entry.name == name), None)
+
+    def deleted(self) -> list[CatalogueEntry]:
+        """Return the datasets that were deleted and not collected yet."""
+        known = self._entries(self._place.read_catalogue())
+        return [entry for entry in known.values() if entry.deleted is not None]
 
     # --- changing ---------------------------------------------------------------------
 
@@ -165,7 +176,7 @@ class Catalogue:
         reserved: list[CatalogueEntry] = []
 
         def change(now: Entries, folders: Collection[str]) -> Entries:
-            reserved[:] = [entry for entry in now.values() if entry.name == name]
+            reserved[:] = [e for e in now.values() if e.name == name and e.deleted is None]
             if reserved and (reserved[0].creating is not None or reserved[0].folder in folders):
                 return now
             others = [folder for folder in folders if folder not in now]
@@ -183,6 +194,8 @@ class Catalogue:
         """Put down that a dataset has a head, and which id; where that fails the next reader does it."""
 
         def change(now: Entries, folders: Collection[str]) -> Entries:
+            if folder in now and now[folder].deleted is not None:
+                return now
             name = now[folder].name if folder in now else _free_name(folder, now, folders)
             return _without(now, name, folders) | {folder: CatalogueEntry(folder, name, dataset_id)}
 
@@ -193,19 +206,31 @@ class Catalogue:
         """Give the dataset in a folder another name, which nobody may have."""
 
         def change(now: Entries, folders: Collection[str]) -> Entries:
-            if folder not in now or folder not in folders:
-                raise DatasetNotFound(
-                    f"the folder {folder!r} is no longer in {self._place.location}",
-                    remedy="look at what there is: `trueline list`",
-                    name=folder,
-                )
-            entry = now[folder]
+            entry = self._present(folder, now, folders)
             rest = {key: other for key, other in now.items() if key != folder}
             _refuse_taken(new, rest, folders, self._place.location)
             return _without(rest, new, folders) | {folder: replace(entry, name=new)}
 
         check_name(new)
         self._change(change)
+
+    def delete(self, folder: str) -> None:
+        """Put down that the dataset in a folder was deleted; its name is free from then on."""
+
+        def change(now: Entries, folders: Collection[str]) -> Entries:
+            return now | {folder: replace(self._present(folder, now, folders), deleted=Instant.now())}
+
+        self._change(change)
+
+    def _present(self, folder: str, now: Entries, folders: Collection[str]) -> CatalogueEntry:
+        entry = now.get(folder)
+        if entry is not None and folder in folders and entry.deleted is None:
+            return entry
+        raise DatasetNotFound(
+            f"the dataset in the folder {folder!r} is no longer in {self._place.location}",
+            remedy="look at what there is: `trueline list`",
+            name=folder,
+        )
 
     def release(self, folder: str) -> None:
         """Give back the name of a creation that failed; where that cannot be done `sweep` does it later."""
@@ -219,14 +244,15 @@ class Catalogue:
     def sweep(self, before: float) -> None:
         """Give back names that were reserved before a moment and of which there is not even a folder.
 
-        Datasets whose folder is gone stay known: one that is put back has its name again.
+        Datasets whose folder is gone stay known: one that is put back has its name again. Those that were
+        deleted are forgotten with their folder.
         """
 
         def change(now: Entries, folders: Collection[str]) -> Entries:
             return {
                 folder: entry
                 for folder, entry in now.items()
-                if folder in folders or entry.creating is None or int(entry.creating) / 1e9 >= before
+                if folder in folders or _is_live(entry) or int(entry.creating or 0) / 1e9 >= before
             }
 
         self._change(change)
@@ -256,7 +282,7 @@ class Catalogue:
         for folder in sorted(folders):
             entry = now.get(folder)
             if entry is not None and entry.creating is None:
-                continue
+                continue  # known, deleted or not
             found = self._look(folder)
             if found is not None:
                 name = entry.name if entry is not None else _free_name(folder, now, folders)
@@ -274,9 +300,14 @@ class Catalogue:
         )
 
 
+def _is_live(entry: CatalogueEntry) -> bool:
+    return entry.creating is None and entry.deleted is None
+
+
 def _names(entries: Entries, folders: Collection[str]) -> list[str]:
     """The names that are taken: of datasets whose folder is there, and reserved ones."""
-    return [e.name for e in entries.values() if e.folder in folders or e.creating is not None]
+    there = (e for e in entries.values() if e.folder in folders or e.creating is not None)
+    return [entry.name for entry in there if entry.deleted is None]
 
 
 def _without(entries: Entries, name: str, folders: Collection[str]) -> Entries:
@@ -319,7 +350,7 @@ def _refuse_twin(name: str, others: Iterable[str]) -> None:
 
 
 def _refuse_taken(name: str, others: Entries, folders: Collection[str], location: str) -> None:
-    for other in others.values():
+    for other in (entry for entry in others.values() if entry.deleted is None):
         if other.name == name and other.creating is not None:
             raise DatasetExists(
                 f"the name {name!r} is reserved in {location} by a creation that has not finished",

@@ -12,19 +12,21 @@ from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Tail
+from trueline.chain.instant import Instant
 from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationReport, verify_blocks
 from trueline.dataset.at import At, resolve
-from trueline.dataset.columns import StoredColumn, stored_columns
-from trueline.dataset.commit import Commit, commit_at, commits
+from trueline.dataset.columns import StoredColumn, stored_columns, with_hidden
+from trueline.dataset.commit import Commit, commit_at, commits, linked
 from trueline.dataset.declared_source import shown
+from trueline.dataset.definition import strategy_of
 from trueline.dataset.lost_head import head_missing
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
+from trueline.workspace.names import not_found
 
 if TYPE_CHECKING:
-    from trueline.chain.instant import Instant
     from trueline.dataset.append.intake import AppendRequest
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
@@ -47,6 +49,7 @@ class Dataset:
         self._folder = folder  # what it is kept under, whatever it is called
         self._workspace = workspace
         self._index = index
+        self._is_deleted = False
         # A stream that is being appended may itself append.
         self._writing = threading.RLock()
 
@@ -129,6 +132,44 @@ class Dataset:
         ['orders']
         """
         self._workspace._rename(self, name)
+
+    def hide_column(self, name: str) -> None:
+        """Leave a column out of views from here on; its values stay, and earlier commits show it.
+
+        Rows that are appended may go on bringing it. A column of the key, and the event time, stay.
+
+        >>> import tempfile, pyarrow as pa, trueline as tl
+        >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+        ...     sales = ws.create("sales")
+        ...     commit = sales.append(pa.table({"city": ["Bern"], "note": ["x"]}))
+        ...     sales.hide_column("note")
+        ...     sales.columns, sales.view(at=commit).columns
+        (('city',), ('city', 'note'))
+        """
+        self._hide(name, hide=True)
+
+    def show_column(self, name: str) -> None:
+        """Show a column again that was hidden.
+
+        >>> import tempfile, pyarrow as pa, trueline as tl
+        >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+        ...     sales = ws.create("sales")
+        ...     commit = sales.append(pa.table({"city": ["Bern"], "note": ["x"]}))
+        ...     sales.hide_column("note")
+        ...     sales.show_column("note")
+        ...     sales.columns
+        ('city', 'note')
+        """
+        self._hide(name, hide=False)
+
+    def _hide(self, name: str, *, hide: bool) -> None:
+        with self._writing, self.chain.store.turn():
+            tail = self._tail
+            key = getattr(strategy_of(tail), "key", ())
+            event = with_hidden(tail, name, hide=hide, key=tuple(key))
+            if event is not None:
+                now = (self._workspace.clock or Instant.now)()
+                self.chain.append(*linked(tail, [event], Instant(max(now, tail.system_time + 1))))
 
     # --- adding -------------------------------------------------------------------
 
@@ -407,6 +448,8 @@ class Dataset:
 
     @property
     def _tail(self) -> Tail:
+        if self._is_deleted:
+            raise not_found(self.name, self._workspace, self._workspace.location)
         tail = self.chain.tail()
         if tail is None:
             raise head_missing(self.chain.store)
@@ -417,8 +460,9 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         from trueline.console.notebook import html
+        from trueline.workspace.info import notebook_values
 
         info = self.info
         shown = ("kind", "events", "commits", "head", "updated", "watermark", "merge", "description")
         values = {"rows": info.rows_shown} | {name: getattr(info, name) for name in shown}
-        return html(f"Dataset {self.name}", values)
+        return html(f"Dataset {self.name}", notebook_values(values))

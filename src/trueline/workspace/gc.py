@@ -17,6 +17,7 @@ from trueline.chain.store.store import Folder
 from trueline.dataset.remove.record import removals_of
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
+from trueline.workspace.deletion import collect_deleted
 from trueline.workspace.names import is_name
 from trueline.workspace.pull.seen import seen_path
 from trueline.workspace.rollback import refuse_rollback
@@ -31,7 +32,7 @@ class Swept:
     """What was removed (or would be): objects by dataset, unfinished datasets, stale indexes.
 
     `seen` are datasets of which it was still remembered which files had been read, though they are gone
-    or poll no folder any more.
+    or poll no folder any more; `deleted` are datasets whose files went because they had been deleted.
     """
 
     datasets: Mapping[str, Collected] = field(default_factory=dict)
@@ -40,6 +41,7 @@ class Swept:
     seen: tuple[str, ...] = ()
     skipped: Mapping[str, str] = field(default_factory=dict)
     dry_run: bool = False
+    deleted: tuple[str, ...] = ()
 
     @property
     def objects(self) -> int:
@@ -71,12 +73,13 @@ def sweep(workspace: Workspace, older_than: float, dry_run: bool) -> Swept:
             skipped[dataset.name] = "its head is missing"
             continue
         collected[dataset.name] = sweep_dataset(dataset, older_than, dry_run=dry_run)
+    deleted = collect_deleted(workspace, now - older_than, dry_run=dry_run)
     unfinished = _unfinished(workspace, now - older_than, dry_run)
     if not dry_run:
         workspace._catalogue.sweep(now - older_than)
     indexes = _stale_indexes(workspace, now - older_than, dry_run)
     seen = _stale_seen(workspace, now - older_than, dry_run)
-    return Swept(collected, unfinished, indexes, seen, skipped, dry_run)
+    return Swept(collected, unfinished, indexes, seen, skipped, dry_run, deleted)
 
 
 def sweep_dataset(dataset: Dataset, older_than: float, *, dry_run: bool = False) -> Collected:
@@ -95,8 +98,8 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
     removals = removals_of(dataset.chain)
     reached: dict[Folder, set[Multihash]] = {folder: set() for folder in Folder}
     seen: set[Multihash] = set()
-    for ref in workspace._location.refs(dataset._folder):
-        head = store.head(ref)
+    heads = [store.head(ref) for ref in workspace._location.refs(dataset._folder)]
+    for head in (*heads, *_tagged(workspace, dataset)):
         if head is None:
             continue
         for name, block in dataset.chain.walk(head):
@@ -107,6 +110,12 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
                 if not removals.is_gone(block, reference):
                     reached[reference.folder].add(reference.hash)
     return reached
+
+
+def _tagged(workspace: Workspace, dataset: Dataset) -> list[Multihash]:
+    """The blocks that tags name and that are here: a clone may be behind what was tagged."""
+    named = workspace._tags.of(str(dataset.id)).values()
+    return [block for block in named if dataset.chain.store.size(Folder.BLOCKS, block) is not None]
 
 
 def _unfinished(workspace: Workspace, before: float, dry_run: bool) -> tuple[str, ...]:

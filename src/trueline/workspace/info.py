@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -90,6 +91,23 @@ class Info:
             for name in ("created", "updated", "watermark")
         }
         return values | moments | {"sources": list(self.sources)}
+
+    def _repr_html_(self) -> str:
+        from trueline.console.notebook import html
+
+        values = {name: value for name, value in self.to_dict().items() if value not in (None, [], 0, "")}
+        return html(f"Dataset {self.name}", notebook_values(values))
+
+
+def notebook_values(values: Mapping[str, object]) -> dict[str, object]:
+    """Return values as a notebook shows them: moments to the second, hashes by their last characters."""
+    shown = dict(values)
+    for name in ("created", "updated", "watermark"):
+        if shown.get(name) is not None:
+            shown[name] = f"{str(shown[name])[:19].replace('T', ' ')} UTC"
+    if shown.get("head") is not None:
+        shown["head"] = str(shown["head"])[-8:]
+    return shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from trueline.chain.store.files import Files, make_folders, refusal
 from trueline.chain.store.folders import Inside, remove_tree
 from trueline.chain.store.leases import is_private
 from trueline.chain.store.options import nested
-from trueline.chain.store.store import Folder, Store, check_ref
-from trueline.errors import BadName, CatalogueDamaged, InputError, StoreError
+from trueline.chain.store.store import Folder, Store, is_ref
+from trueline.errors import BadName, CatalogueDamaged, CorruptionError, InputError, StoreError
 from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.workspace import settings_file
 from trueline.workspace.names import check_name, is_name
@@ -32,14 +32,13 @@ DATASETS: Final = "datasets"
 # Beside the datasets, so that they go where the datasets go; no dataset can have such a name.
 ORIGINS: Final = ".origins"
 CATALOGUE: Final = ".catalogue"
-_CATALOGUE_LOCK: Final = ".catalogue.lock"
-_CATALOGUE_STAGED: Final = ".catalogue.new"
+TAGS: Final = ".tags"
 _FILES: Final = Files()
 
 
 @dataclass(frozen=True, slots=True)
 class CatalogueBytes:
-    """The bytes of the catalogue (None if there is none), and what a store tells their version by."""
+    """The bytes of a document (None if there is none), and what a store tells their version by."""
 
     raw: bytes | None
     version: Any = None
@@ -55,11 +54,30 @@ def catalogue_damaged(path: str, how: str) -> CatalogueDamaged:
     )
 
 
+def tags_damaged(path: str, how: str) -> CorruptionError:
+    """The error of tags that cannot be relied on; what they keep from `gc` is not known."""
+    return CorruptionError(
+        f"{path}, the tags, is damaged: {how}",
+        remedy="restore it from a copy; or remove it, and tag the commits again",
+        code="TagsDamaged",
+        path=path,
+    )
+
+
+_DAMAGED: Final = {CATALOGUE: catalogue_damaged, TAGS: tags_damaged}
+
+
+def damaged_document(name: str, path: str, how: str) -> CorruptionError:
+    """The error of a document beside the datasets that cannot be relied on."""
+    return _DAMAGED[name](path, how)
+
+
 class Place(Protocol):
     """What a workspace asks of the place it is in."""
 
     location: str
     catalogue: str  # where the catalogue is, for people
+    tags: str  # where the tags are, for people
     private: Path  # a local folder for what can be rebuilt: indexes
     keys: Path  # a local folder for what cannot: private keys
 
@@ -87,11 +105,20 @@ class Place(Protocol):
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         """Remove what a creation that died left before a time; True if there was such."""
 
+    def remove_deleted(self, name: str, *, dry_run: bool) -> bool:
+        """Remove the files of a deleted dataset; False if some stay: others', or of a commit in flight."""
+
     def read_catalogue(self) -> CatalogueBytes:
         """Return the catalogue of names as it is."""
 
     def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
         """Replace the catalogue durably if it is still what was `kept`; False if it is not."""
+
+    def read_tags(self) -> CatalogueBytes:
+        """Return the tags as they are."""
+
+    def swap_tags(self, kept: CatalogueBytes, data: bytes) -> bool:
+        """Replace the tags durably if they are still what was `kept`; False if they are not."""
 
     def read_origin(self, name: str) -> bytes | None:
         """Return what is kept of where a dataset came from, None if nothing is."""
@@ -144,6 +171,7 @@ class FolderPlace:
         self.path = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 (resolve() would follow links)
         self.location = str(self.path)
         self.catalogue = str(self.path / DATASETS / CATALOGUE)
+        self.tags = str(self.path / DATASETS / TAGS)
         self.private = self.path / settings_file.PRIVATE
         self.keys = self.private / "keys"
 
@@ -225,35 +253,64 @@ class FolderPlace:
                 remove_tree(aside, datasets)
         return True
 
+    def remove_deleted(self, name: str, *, dry_run: bool) -> bool:
+        folder = self._datasets / check_name(name)
+        with _refusing("remove", folder.path):
+            found = folder.stat()
+            if found is not None and stat.S_ISLNK(found.st_mode):
+                # The dataset has another folder, which stays.
+                if not dry_run:
+                    folder.remove()
+                return True
+            if is_in_flight(FileStore(folder)):
+                return False
+            if not dry_run:
+                folder.remove_own(is_of_dataset)
+        return dry_run or not os.path.lexists(folder)
+
     def read_catalogue(self) -> CatalogueBytes:
-        with _refusing("read", Path(self.catalogue)):
-            try:
-                return CatalogueBytes((self._datasets / CATALOGUE).read_small())
-            except OSError as error:
-                if error.errno in (errno.EFBIG, errno.EISDIR):
-                    raise catalogue_damaged(self.catalogue, str(error.strerror)) from None
-                raise
+        return self._read_document(CATALOGUE)
 
     def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
+        return self._swap_document(CATALOGUE, kept, data)
+
+    def read_tags(self) -> CatalogueBytes:
+        return self._read_document(TAGS)
+
+    def swap_tags(self, kept: CatalogueBytes, data: bytes) -> bool:
+        return self._swap_document(TAGS, kept, data)
+
+    def _read_document(self, name: str) -> CatalogueBytes:
+        place = self._datasets / name
+        with _refusing("read", place.path):
+            try:
+                return CatalogueBytes(place.read_small())
+            except OSError as error:
+                if error.errno in (errno.EFBIG, errno.EISDIR):
+                    raise damaged_document(name, str(place.path), str(error.strerror)) from None
+                raise
+
+    def _swap_document(self, name: str, kept: CatalogueBytes, data: bytes) -> bool:
+        staged = f"{name}.new"
         with (
-            _refusing("write", Path(self.catalogue)),
+            _refusing("write", self.path / DATASETS / name),
             self._datasets.folder(make=True, durable=True) as within,
         ):
-            lock = _FILES.open_lock(_CATALOGUE_LOCK, within)
+            lock = _FILES.open_lock(f"{name}.lock", within)
             try:
                 _FILES.lock(lock, exclusive=True)
-                if self.read_catalogue() != kept:
+                if self._read_document(name) != kept:
                     return False
                 # The one name of what is on its way: what a killed process left is replaced by the next.
                 with suppress(FileNotFoundError):
-                    _FILES.unlink(_CATALOGUE_STAGED, within)
-                fd = _FILES.create(_CATALOGUE_STAGED, within)
+                    _FILES.unlink(staged, within)
+                fd = _FILES.create(staged, within)
                 try:
                     _FILES.write(fd, data)
                     _FILES.fsync(fd)
                 finally:
                     _FILES.close(fd)
-                _FILES.rename(_CATALOGUE_STAGED, within, CATALOGUE, within)
+                _FILES.rename(staged, within, name, within)
                 _FILES.fsync(within)
                 return True
             finally:
@@ -293,21 +350,26 @@ def _contents(name: str, within: int) -> dict[str, float] | None:
     return found
 
 
-def is_ref(name: str) -> bool:
-    """Say whether a file can be a ref of a dataset."""
-    try:
-        check_ref(name)
-    except InputError:
-        return False
-    return True
-
-
 def is_ours(path: str) -> bool:
     """Say whether a file below a dataset is one that we write, and not something people keep there."""
     folder, _, leaf = path.partition("/")
     if folder == "private":
         return is_private(leaf)
     return folder in tuple(Folder) and _OBJECT.fullmatch(leaf) is not None
+
+
+def is_of_dataset(path: str) -> bool:
+    """Say whether a file below a dataset is part of it: what we write, and its refs."""
+    folder, _, leaf = path.partition("/")
+    return is_ours(path) or (folder == "refs" and is_ref(leaf))
+
+
+def is_in_flight(store: Store) -> bool:
+    """Say whether a commit is in flight."""
+    try:
+        return store.oldest_lease() is not None
+    finally:
+        store.close()
 
 
 def is_busy(store: Store) -> bool:

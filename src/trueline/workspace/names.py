@@ -1,4 +1,4 @@
-"""What a dataset may be called: names that cannot lead out of the workspace."""
+"""What a dataset and a tag may be called: names that cannot lead out of the workspace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Final
 
-from trueline.errors import BadName, DatasetNotFound
+from trueline.chain.store.store import is_ref
+from trueline.dataset.at import reads_as_position
+from trueline.errors import BadName, DatasetNotFound, InputError
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # Windows opens a device for these, whatever their ending; a workspace should survive being copied there.
@@ -43,6 +45,32 @@ def check_name(text: object) -> str:
             name=shown,
         )
     return str(text)
+
+
+def is_tag_name(text: object) -> bool:
+    """Say whether a text may be a tag: a plain name that cannot be taken for another way to say `at`.
+
+    >>> [is_tag_name(text) for text in ("v1.0", "train-2026-11-13", "2026-11-13", "cafe", "17", "head")]
+    [True, True, False, False, False, False]
+    """
+    return isinstance(text, str) and is_ref(text) and reads_as_position(text) is None
+
+
+def check_tag_name(text: object) -> str:
+    """Return a tag's name, or refuse it."""
+    if is_tag_name(text):
+        return str(text)
+    if isinstance(text, str) and (what := reads_as_position(text)):
+        raise InputError(
+            f"{text!r:.80} cannot be a tag: after an @ it reads as {what}",
+            remedy=f"put a word in front of it, as in release-{text:.60}",
+            code="BadTag",
+        )
+    raise InputError(
+        f"{text!r:.80} cannot be a tag",
+        remedy="use 1 to 100 of letters, digits, '.', '_', '-', with a letter or digit first; no '..'",
+        code="BadTag",
+    )
 
 
 def same_but_for_case(name: str, others: Iterable[str]) -> str | None:

@@ -12,6 +12,7 @@ from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from trueline.errors import UnsafeQuery
+from trueline.view.expressions.faults import placed, pointed, spot_at
 
 # --- the lists --------------------------------------------------------------------------------
 
@@ -110,19 +111,23 @@ FUNCTIONS: Final = frozenset(_BUILT_IN.split())
 
 # Spark's parser takes minutes over a thousand brackets in each other.
 MOST_NESTED: Final = 200
+NOT_A_DATASET: Final = "is not a dataset of the workspace"
 
 
 # --- what is refused --------------------------------------------------------------------------
 
 
-def refused(text: str, construct: str, why: str, at: int | None = None, remedy: str = "") -> UnsafeQuery:
+def refused(
+    text: str, construct: str, why: str, at: int | None = None, remedy: str = "", **fields: Any
+) -> UnsafeQuery:
     """Return the error for something in a query, with its place where that is known."""
     place: dict[str, Any] = {}
     shown = ""
     if at is not None:
-        before = text[:at]
-        place = {"line": before.count("\n") + 1, "column": at - (before.rfind("\n") + 1) + 1}
-        shown = f" (line {place['line']}, column {place['column']})"
+        found = _TOKEN.match(text, at)
+        spot = spot_at(text, at, found.end() if found else at + 1)
+        place = {"line": spot.line, "column": spot.column}
+        shown = placed(spot) + pointed(text, spot)
     return UnsafeQuery(
         f"{construct} {why}{shown}",
         remedy=f"{remedy or 'leave it out'}; where every query is your own, open the workspace with "
@@ -130,6 +135,7 @@ def refused(text: str, construct: str, why: str, at: int | None = None, remedy: 
         construct=construct,
         condition="",
         **place,
+        **fields,
     )
 
 
@@ -138,7 +144,7 @@ def check_function(text: str, name: str) -> None:
     known = name.lower()
     if known not in FUNCTIONS:
         why = REFUSED_FUNCTIONS.get(known, "is not a built-in function of Spark")
-        raise refused(text, f"{name}()", why, _find(text, name))
+        raise refused(text, f"{name}()", why, place_of_name(text, name))
 
 
 def check_relation(text: str, name: str, tables: Collection[str]) -> None:
@@ -148,13 +154,14 @@ def check_relation(text: str, name: str, tables: Collection[str]) -> None:
         raise refused(
             text,
             f"`{name}`",
-            "is not a dataset of the workspace",
-            _find(text, name),
+            NOT_A_DATASET,
+            place_of_name(text, name),
             f"name a dataset{f', such as {there}' if there else ''}",
+            relation=name,
         )
 
 
-def _find(text: str, name: str) -> int | None:
+def place_of_name(text: str, name: str) -> int | None:
     """Return where a name of one part, or the last of several, is in a query."""
     whole = f".{name.lower()}"
     found = (token for token in tokens(text) if token.kind != "other")
@@ -246,6 +253,8 @@ def check_query(text: str, tables: Collection[str]) -> None:
     >>> check_query("select * from text.`/etc/passwd`", ["sales"])
     Traceback (most recent call last):
     trueline.errors.UnsafeQuery: `text./etc/passwd` is not a dataset of the workspace (line 1, column 20)
+        select * from text.`/etc/passwd`
+                           ^^^^^^^^^^^^^
       → name a dataset; where every query is your own, open the workspace with \
 trusted_sql=True (`trueline sql --trusted-sql`)
     """
@@ -263,9 +272,9 @@ trusted_sql=True (`trueline sql --trusted-sql`)
         raise refused(text, "this query", "cannot be parsed without Spark's own parser")
     for node in found[0].walk():
         if isinstance(node, exp.QueryTransform | exp.Command | exp.DDL | exp.DML | exp.Version):
-            raise refused(text, type(node).__name__, "is not part of a query")
+            raise refused(text, "what this does", "is not part of a query")
         if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
-            check_function(text, f"{node.this.sql('spark')}.{node.expression.name}")
+            check_function(text, f"{node.this.name}.{node.expression.name}")
         elif isinstance(node, exp.Anonymous):
             check_function(text, node.name)
         elif isinstance(node, exp.Table):
@@ -274,6 +283,28 @@ trusted_sql=True (`trueline sql --trusted-sql`)
                 check_relation(text, ".".join(names), ())
             elif not isinstance(node.this, exp.Func):
                 check_relation(text, names[0], known | _visible(node))
+
+
+def unknown_tables(text: str, tables: Collection[str]) -> list[str]:
+    """Return the tables of a query that are neither `tables` nor its own parts, as far as can be said.
+
+    >>> unknown_tables("with t as (select 1) select * from t join sals", ["sales"])
+    ['sals']
+    """
+    from sqlglot import exp, parse
+
+    known = {name.lower() for name in tables}
+    try:
+        found = [
+            node
+            for each in parse(text, read="spark")
+            if each is not None
+            for node in each.find_all(exp.Table)
+        ]
+    except Exception:  # noqa: BLE001 (the parser that counts says what is wrong)
+        return []
+    plain = (node for node in found if len(node.parts) == 1 and isinstance(node.this, exp.Identifier))
+    return [node.name for node in plain if node.name.lower() not in known | _visible(node)]
 
 
 def _check_table_words(text: str) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
-from trueline.errors import InputError
+from trueline.errors import InputError, QueryError
 from trueline.view.engine import engine
+from trueline.view.expressions.faults import fault_of, placed, pointed, unclosed
 from trueline.view.origin import Origin
 from trueline.view.view import View
 from trueline.workspace.names import is_name
+from trueline.workspace.query_guard import NOT_A_DATASET, place_of_name, refused, unknown_tables
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace
@@ -32,7 +35,10 @@ class QueryTable:
 
 def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, object]) -> View:
     """Answer a query; it is checked now and computed when its rows are first read."""
-    tables = list(tables_of(text, list(workspace)))
+    names = list(workspace)
+    tables = list(tables_of(text, names))
+    if not workspace.trusted_sql:
+        _refuse_misspelt(text, names, tables)
     views = {table.name: _view(workspace, table, at) for table in tables}
     spark, room = engine(), workspace._spark.first
     origins: dict[str, Origin] = {
@@ -45,11 +51,38 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
             spark.register(session, name, view)
         allowed = None if workspace.trusted_sql else list(views)
         source = spark.freeze(spark.answer(session, text, parameters, allowed), None, origins)
-    except BaseException:
+    except BaseException as error:
         room.release(session)
+        if isinstance(error, QueryError) and (hinted := _hinted(error, names)) is not None:
+            raise hinted from None
         raise
     weakref.finalize(source, room.release, session).atexit = False
     return View(source, workspace._spark.session)
+
+
+def _refuse_misspelt(text: str, names: list[str], tables: list[QueryTable]) -> None:
+    """Refuse a table that is almost a dataset at once, and not when Spark has started."""
+    for unknown in unknown_tables(text, [table.name for table in tables]):
+        if get_close_matches(unknown, names, n=1):
+            refusal = refused(
+                text, f"`{unknown}`", NOT_A_DATASET, place_of_name(text, unknown), relation=unknown
+            )
+            raise _hinted(refusal, names) or refusal
+
+
+def _hinted(error: QueryError, names: list[str]) -> QueryError | None:
+    """Name the dataset that may have been meant by a table that is not there."""
+    unknown = error.fields.get("relation")
+    if unknown is None and error.fields.get("condition") == "TABLE_OR_VIEW_NOT_FOUND":
+        unknown = error.fields.get("fragment")
+    if not isinstance(unknown, str) or not unknown:
+        return None
+    close = get_close_matches(unknown.strip("`"), names, n=1)
+    known = ", ".join(names[:10]) + (" …" if len(names) > 10 else "")
+    remedy = f"did you mean {close[0]!r}?" if close else f"the datasets are: {known or 'none yet'}"
+    fields: dict[str, Any] = dict(error.fields)
+    _, _, trusted = error.remedy.partition("; ")
+    return type(error)(error.problem, remedy=f"{remedy}; {trusted}" if trusted else remedy, **fields)
 
 
 def _view(workspace: Workspace, table: QueryTable, at: Any) -> View:
@@ -91,9 +124,10 @@ def _words(text: object) -> Iterator[str]:
     try:
         tokens = tokenize(text, read="spark")
     except (SqlglotError, RecursionError) as error:
-        raise InputError(
-            f"cannot parse the query: {error}", remedy="close its quotes and comments", code="BadQuery"
-        ) from None
+        why, spot = fault_of(text, error)
+        shown = "" if spot is None else placed(spot) + pointed(text, spot)
+        remedy = "close its quotes and comments" if unclosed(text) else "fix the query there"
+        raise InputError(f"cannot read the query: {why}{shown}", remedy=remedy, code="BadQuery") from None
     words = [token.text.upper() for token in tokens]
     is_changing = any(
         word in _CHANGING and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER)

@@ -12,18 +12,19 @@ from typing import Any, Final, TypeVar
 
 from trueline.chain.store.folders import MAX_SMALL_BYTES, Inside
 from trueline.chain.store.open import below, open_store
-from trueline.chain.store.store import Store
+from trueline.chain.store.store import Store, is_ref
 from trueline.errors import ConfigError, StoreError
 from trueline.workspace import settings_file
 from trueline.workspace.locations import (
     CATALOGUE,
     DATASETS,
     ORIGINS,
+    TAGS,
     CatalogueBytes,
-    catalogue_damaged,
+    damaged_document,
     is_busy,
+    is_of_dataset,
     is_ours,
-    is_ref,
 )
 from trueline.workspace.names import check_name, is_name
 
@@ -44,6 +45,7 @@ class UrlPlace:
 
         self.location = url.rstrip("/")
         self.catalogue = f"{self.location}/{DATASETS}/{CATALOGUE}"
+        self.tags = f"{self.location}/{DATASETS}/{TAGS}"
         self._options = options
         self._client, self._prefix = connect(self.location, options)
         home = f"trueline/{hashlib.sha3_256(self.location.encode()).hexdigest()[:32]}"
@@ -168,30 +170,61 @@ class UrlPlace:
             self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
         return True
 
-    def read_catalogue(self) -> CatalogueBytes:
+    def remove_deleted(self, name: str, *, dry_run: bool) -> bool:
         import obstore
 
-        key = self._key(DATASETS, CATALOGUE)
+        store = self.store(name, durable=True)
+        try:
+            # Once fenced, a commit that sleeps cannot set the head of what is being removed.
+            if (store.oldest_lease() if dry_run else store.fence()) is not None:
+                return False
+        finally:
+            store.close()
+        within = self._key(DATASETS, check_name(name))
+        found = self._asked("list", lambda: [m for page in obstore.list(self._client, within) for m in page])
+        paths = {meta["path"]: meta["path"].removeprefix(f"{within}/") for meta in found}
+        ours = [key for key, path in paths.items() if path.startswith("private/") or is_of_dataset(path)]
+        if not dry_run:
+            self._asked("remove from", lambda: obstore.delete(self._client, ours))
+        return len(ours) == len(paths)
+
+    def read_catalogue(self) -> CatalogueBytes:
+        return self._read_document(CATALOGUE)
+
+    def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
+        return self._swap_document(CATALOGUE, kept, data)
+
+    def read_tags(self) -> CatalogueBytes:
+        return self._read_document(TAGS)
+
+    def swap_tags(self, kept: CatalogueBytes, data: bytes) -> bool:
+        return self._swap_document(TAGS, kept, data)
+
+    def _read_document(self, name: str) -> CatalogueBytes:
+        import obstore
+
+        key = self._key(DATASETS, name)
         try:
             found = self._asked("read", lambda: obstore.get(self._client, key))
             if found.meta["size"] > MAX_SMALL_BYTES:
-                raise catalogue_damaged(self.catalogue, f"it has {found.meta['size']:,} bytes")
+                path = f"{self.location}/{DATASETS}/{name}"
+                raise damaged_document(name, path, f"it has {found.meta['size']:,} bytes")
             return CatalogueBytes(self._asked("read", lambda: found.bytes().to_bytes()), found.meta)
         except FileNotFoundError:
             return CatalogueBytes(None)
 
-    def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
+    def _swap_document(self, name: str, kept: CatalogueBytes, data: bytes) -> bool:
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
         from trueline.chain.store.object_client import condition
 
-        key = self._key(DATASETS, CATALOGUE)
+        key = self._key(DATASETS, name)
         try:
             obstore.put(self._client, key, data, mode=condition(kept.version))
         except (BaseError, OSError) as error:
             # The library may have sent a request again that had been done.
-            if self.read_catalogue().raw == data:
+            if self._read_document(name).raw == data:
                 return True
             if isinstance(error, AlreadyExistsError | PreconditionError | FileNotFoundError):
                 return False

@@ -5,39 +5,34 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from trueline import merge as merges
-from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.store.folders import Inside, remove_database
 from trueline.chain.verify import Progress, VerificationReport
-from trueline.dataset.declared_source import check_no_secrets
-from trueline.dataset.definition import Definition, check_options, exists_otherwise
+from trueline.dataset.definition import Definition, check_options
 from trueline.dataset.duration import seconds
-from trueline.dataset.lost_head import head_missing, is_lost
+from trueline.dataset.lost_head import is_lost
 from trueline.errors import (
     BadName,
-    ChainError,
     CorruptionError,
-    InputError,
-    RefCASFailed,
-    RetryError,
     WorkspaceNotFound,
 )
-from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.limits import limits_of
 from trueline.merge import Strategy
 from trueline.workspace import config, settings_file
+from trueline.workspace import tags as tagging
 from trueline.workspace.catalogue import Catalogue, CatalogueEntry, FoundDataset
+from trueline.workspace.creation import Plan, make
 from trueline.workspace.dataset import Dataset
-from trueline.workspace.locations import Place, folder_of, keep_key, place_of
+from trueline.workspace.locations import Place, folder_of, place_of
 from trueline.workspace.names import check_name, is_name, not_found
 from trueline.workspace.spark_sessions import Rooms
+from trueline.workspace.tags import Tag, Tags
 from trueline.workspace.transfer.origin import forget_origin, forget_unfinished, is_unfinished
 
 if TYPE_CHECKING:
@@ -46,6 +41,7 @@ if TYPE_CHECKING:
     from trueline.chain.datatypes import DataSchema
     from trueline.chain.instant import Instant
     from trueline.dataset.commit import Commit
+    from trueline.identity.multihash import Multihash
     from trueline.run import Observer
     from trueline.view import Schema, View
     from trueline.workspace.gc import Swept
@@ -90,14 +86,6 @@ def open(  # noqa: A001 (the promised name)
     return Workspace(place, settings, spark, trusted_sql=trusted_sql)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How to make a dataset, and how to tell whether an existing one is the same."""
-
-    blocks: Callable[[DatasetId], list[Block]]
-    differences: Callable[[Chain], list[str]]
-
-
 class Workspace:
     """Datasets by name; made by `trueline.open`. Iterating gives the names, in order.
 
@@ -123,11 +111,17 @@ class Workspace:
     'sales'
     >>> ws.clone(f"{folder.name}/copy", "twin").id == sales.id
     True
+    >>> ws.tag("audit", "sales").at["sales"] == sales.head, list(ws.tags())
+    (True, ['audit'])
+    >>> ws.untag("audit")
     >>> ws.verify().ok, ws.gc(dry_run=True).objects
     (True, 0)
     >>> _ = ws.create("days", source=tl.source(f"{folder.name}/*.csv"))
     >>> ws.pull("days").ok
     True
+    >>> ws.delete("twin")
+    >>> "twin" in ws
+    False
     >>> ws.close()
     >>> folder.cleanup()
     """
@@ -146,6 +140,7 @@ class Workspace:
         # By folder: a dataset that was renamed is the same one.
         self._open: dict[str, Dataset] = {}
         self._catalogue = Catalogue(place, self._look)
+        self._tags = Tags(place)
         self._lock = threading.RLock()
         self._pid = os.getpid()
 
@@ -196,6 +191,7 @@ class Workspace:
                 index = self._index_of(entry.folder)
                 chain = Chain(store, index=index)
                 chain.limits = limits_of(self.config)
+                chain.tags = partial(self._tags_of, chain)
                 dataset = self._open[entry.folder] = Dataset(self, entry.name, chain, index, entry.folder)
             dataset.name = entry.name
             return dataset
@@ -261,7 +257,9 @@ class Workspace:
         called `event_time` counts. The watermark stays `lateness` ("2h")
         behind the newest event time. `merge` is `trueline.merge.append()`.
         With a `source` (a folder, file, pattern or URL, or `trueline.source`)
-        the dataset is filled by `pull`.
+        the dataset is filled by `pull`. With `on_change="from_here"` an existing
+        dataset gets another source, lateness or description from now on; what
+        it holds stays, and merge, event time and columns cannot be changed.
         """
         check_name(name)
         check_options(checks, on_change)
@@ -275,7 +273,7 @@ class Workspace:
             source=source,
             base=folder_of(self._location),
         )
-        return self._make(name, _Plan(definition.blocks, definition.differences))
+        return make(self, name, Plan.of(definition, on_change))
 
     def create_from_manifest(self, text: str | bytes) -> Dataset:
         """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON."""
@@ -283,48 +281,7 @@ class Workspace:
 
         snapshot = DatasetSnapshot.from_yaml(text)
         name = check_name(snapshot.name)
-
-        def resolve(other: str) -> DatasetId | None:
-            return self[other].id if other in self else None
-
-        def differences(chain: Chain) -> list[str]:
-            tail = chain.tail()
-            assert tail is not None
-            asked = [block.event for block in snapshot.blocks(tail.dataset_id, resolve)]
-            there = [chain.entry_number(number) for number in range(len(asked))]
-            events = [chain.block(entry.hash).event if entry else None for entry in there]
-            return [
-                f"event {number}: it is {now.KIND if now else 'absent'}, asked for is {event.KIND}"
-                + (" with other values" if now and now.KIND == event.KIND else "")
-                for number, (now, event) in enumerate(zip(events, asked, strict=True))
-                if now != event
-            ]
-
-        return self._make(name, _Plan(lambda dataset_id: snapshot.blocks(dataset_id, resolve), differences))
-
-    def _make(self, name: str, plan: _Plan) -> Dataset:
-        there = self._catalogue.find(name)
-        if there is not None:
-            return self._same(self._dataset(there), plan)
-        key = DatasetKey.generate()
-        blocks = plan.blocks(key.id)
-        check_no_secrets(block.event for block in blocks)
-        dataset = self._unborn(name)
-        path = keep_key(self._location, key)
-        try:
-            dataset.chain.append(*blocks)
-        except (InputError, RetryError) as error:
-            with suppress(OSError):
-                path.unlink(missing_ok=True)
-            if not isinstance(error, RefCASFailed | ChainError) or dataset.chain.head is None:
-                self._catalogue.release(dataset._folder)
-                raise
-            # Another process made it first.
-            return self._same(dataset, plan)
-        # What an index has seen of an earlier creation that a power cut took back is of no account.
-        dataset.chain.forget_heads()
-        self._catalogue.confirm(dataset._folder, str(key.id))
-        return dataset
+        return make(self, name, Plan.of_manifest(self, snapshot))
 
     def _unborn(self, name: str) -> Dataset:
         """Return the place of a dataset that is yet to come; its name must not be too like another's."""
@@ -358,14 +315,6 @@ class Workspace:
         done = clone(self, url, name, force=force, expected_head=expected_head, **options)
         return self[done.dataset]
 
-    def _same(self, dataset: Dataset, plan: _Plan) -> Dataset:
-        if dataset.chain.tail() is None:
-            raise head_missing(dataset.chain.store)
-        found = plan.differences(dataset.chain)
-        if found:
-            raise exists_otherwise(dataset.name, found)
-        return dataset
-
     def _forget(self, folder: str) -> None:
         """Drop what is remembered of a dataset whose folder somebody has removed."""
         with self._lock:
@@ -373,6 +322,37 @@ class Workspace:
         if dataset is not None:
             dataset.chain.close()
         remove_database(self._index_of(folder))
+
+    def delete(self, name: str) -> None:
+        """Delete a dataset: it is gone at once and its name free; `gc` collects its files later.
+
+        Refused (`DatasetInUse`) while datasets are computed from it, or tags name commits of it.
+        """
+        from trueline.workspace.deletion import delete
+
+        delete(self, name)
+
+    # --- tags ---------------------------------------------------------------------------
+
+    def tag(self, name: str, commit: Commit | Dataset | str) -> Tag:
+        """Name a commit (or a dataset's newest, or `"sales@2026-11-13"`); `sales@name` is then that one.
+
+        One tag may name a commit of each of several datasets, and never changes those it has. It is kept
+        until `untag`; `gc` removes nothing it names, `push` and `clone` carry it.
+        """
+        return tagging.tag(self, name, commit)
+
+    def tags(self) -> dict[str, Tag]:
+        """Return the tags, by name."""
+        return tagging.tags(self)
+
+    def untag(self, name: str) -> None:
+        """Remove a tag; what it named stays."""
+        self._tags.remove(name)
+
+    def _tags_of(self, chain: Chain) -> dict[str, Multihash]:
+        tail = chain.tail()
+        return {} if tail is None else self._tags.of(str(tail.dataset_id))
 
     # --- filling ------------------------------------------------------------------------
 
@@ -452,5 +432,14 @@ class Workspace:
     def _repr_html_(self) -> str:
         from trueline.console.notebook import html_table
 
-        rows = [(dataset.name, dataset.chain.store.head()) for dataset in self.datasets()]
-        return html_table(f"Workspace {self.location}", ("dataset", "head"), rows)
+        rows = [(dataset.name, *_stands(dataset)) for dataset in self.datasets()]
+        return html_table(f"Workspace {self.location}", ("dataset", "rows", "updated"), rows)
+
+
+def _stands(dataset: Dataset) -> tuple[object, str]:
+    """How many rows a dataset has and when it last moved, for a notebook; a damaged one says so."""
+    try:
+        tail = dataset._tail
+    except CorruptionError as error:
+        return None, f"damaged: {error.code}"
+    return tail.next_offset, f"{str(tail.system_time)[:19].replace('T', ' ')} UTC"

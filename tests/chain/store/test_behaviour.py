@@ -237,8 +237,10 @@ def test_refs_are_apart_and_cannot_lead_elsewhere(store: Store) -> None:
     first, second = store.put(Folder.BLOCKS, b"1"), store.put(Folder.BLOCKS, b"2")
     store.move_head(first, expected=None)
     store.move_head(second, expected=None, ref="draft")
+    store.move_head(second, expected=None, ref="v1.0")
     assert (store.head(), store.head("draft"), store.head("other")) == (first, second, None)
-    for ref in ("", ".", "..", "../head", "a/b", "a\0", ".hidden", "x" * 200):
+    assert sorted(store.refs()) == ["draft", "head", "v1.0"]
+    for ref in ("", ".", "..", "../head", "a/b", "a\0", ".hidden", "x" * 200, "a..b", "x."):
         with pytest.raises(InputError):
             store.head(ref)
         with pytest.raises(InputError):

@@ -16,7 +16,15 @@ from trueline.chain.store.folders import Folders, Inside, inside
 from trueline.chain.store.leases import GC_LOCK, HEAD_LOCK, SCRATCH, STAGING, TURN_LOCK, Leases
 from trueline.chain.store.scratch import FolderScratch
 from trueline.chain.store.staging import StagedFile, Staging, in_background
-from trueline.chain.store.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
+from trueline.chain.store.store import (
+    Folder,
+    NamingWriter,
+    Stored,
+    check_ref,
+    head_moved,
+    is_ref,
+    object_missing,
+)
 from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StoreError, TruelineError
 from trueline.identity.multihash import Multihash
 
@@ -214,6 +222,14 @@ class FileStore:
             remedy="write into it the hash of the newest block, as another copy of the dataset has it",
             path=path,
         )
+
+    def refs(self) -> Iterator[str]:
+        with self._refusing("list", REFS):
+            within = self._folders.find(REFS)
+            entries = () if within is None else self._files.entries(within)
+            yield from [
+                entry.name for entry in entries if is_ref(entry.name) and entry.is_file(follow_symlinks=False)
+            ]
 
     def move_head(
         self,

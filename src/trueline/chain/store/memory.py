@@ -122,6 +122,9 @@ class MemoryStore:
         check_ref(ref)
         return self._heads.get(ref)
 
+    def refs(self) -> Iterator[str]:
+        yield from list(self._heads)
+
     def move_head(
         self,
         new: Multihash,

@@ -16,7 +16,15 @@ from trueline.chain.store.object_client import RangeReader, condition, connect, 
 from trueline.chain.store.object_leases import LEASE_SECONDS, ObjectLeases
 from trueline.chain.store.object_turn import ObjectTurn
 from trueline.chain.store.scratch import ObjectScratch
-from trueline.chain.store.store import Folder, NamingWriter, Stored, check_ref, head_moved, object_missing
+from trueline.chain.store.store import (
+    Folder,
+    NamingWriter,
+    Stored,
+    check_ref,
+    head_moved,
+    is_ref,
+    object_missing,
+)
 from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StorageReadOnly, StoreError
 from trueline.identity.multihash import Multihash
 
@@ -247,6 +255,9 @@ class ObjectStore:
 
     def head(self, ref: str = "head") -> Multihash | None:
         return self._read_ref(ref)[0]
+
+    def refs(self) -> Iterator[str]:
+        yield from filter(is_ref, (meta["path"].rpartition("/")[2] for meta in self._list("refs")))
 
     def _read_ref(self, ref: str) -> tuple[Multihash | None, ObjectMeta | None]:
         import obstore

@@ -13,7 +13,7 @@ from trueline.chain.store.scratch import Scratch
 from trueline.errors import InputError, ObjectMissing, RefCASFailed
 from trueline.identity.multihash import HashingWriter, Multihash, Sink
 
-_REF: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_REF: Final = re.compile(r"(?!.*\.(?:\.|$))[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Folder(StrEnum):
@@ -70,8 +70,8 @@ class Store(Protocol):
     >>> _ = writer.write(b"block")
     >>> block = writer.finish().hash
     >>> store.move_head(block, expected=None)
-    >>> store.head() == block, [each.hash == name for each in store.list(Folder.DATA)]
-    (True, [True])
+    >>> store.head() == block, [each.hash == name for each in store.list(Folder.DATA)], list(store.refs())
+    (True, [True], ['head'])
     >>> store.renew(Folder.DATA, name), store.delete(Folder.DATA, name, unless_after=store.clock() - 60)
     (True, False)
     >>> store.fence() is None
@@ -121,6 +121,9 @@ class Store(Protocol):
 
     def head(self, ref: str = "head") -> Multihash | None:
         """Return where the ref points, None if it was never set."""
+
+    def refs(self) -> Iterator[str]:
+        """Iterate over the names of the refs, `head` among them, in no order; foreign files are left out."""
 
     def move_head(
         self,
@@ -222,11 +225,16 @@ class NamingWriter(HashingWriter):
             self._drop()
 
 
+def is_ref(name: str) -> bool:
+    """Say whether a name can be that of a ref."""
+    return _REF.fullmatch(name) is not None
+
+
 def check_ref(ref: str) -> None:
     """Refuse a ref whose name could lead out of the folder of refs."""
     if not _REF.fullmatch(ref):
         raise InputError(
-            f"{ref!r} is not a ref name", remedy="use letters, digits, - and _", code="BadRef", ref=ref
+            f"{ref!r} is not a ref name", remedy="use letters, digits, ., - and _", code="BadRef", ref=ref
         )
 
 

@@ -27,6 +27,7 @@ from trueline.errors import InputError, TaskFailed, TruelineError, check_memory
 from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Changelog, Snapshot, Upsert
 from trueline.readers import Source
+from trueline.view.origin import Origin
 
 # Asked once: the answer is read from a file, which takes 45 µs.
 _WORKERS: Final = min(4, os.cpu_count() or 1)
@@ -60,6 +61,7 @@ def append_rows(
             addendum_at(tail).lateness_ns,
             clock,
             request.allow_empty,
+            origins=_origins(request.data),
         )
         return commit(chain, order, scratch, run)
 
@@ -135,6 +137,15 @@ def typed_errors(place: str) -> Iterator[None]:
     except OSError as error:
         check_memory(error, "reading the rows")
         raise refusal(error, "write rows to", place) from error
+
+
+def _origins(data: object) -> tuple[Origin, ...]:
+    """Say which records of datasets what is appended was made from, where that is known: of views."""
+    if not hasattr(data, "__arrow_c_stream__"):
+        return ()
+    from trueline.view.view import View
+
+    return tuple(data.origins.values()) if isinstance(data, View) else ()
 
 
 def _are_files(data: object) -> bool:

@@ -29,6 +29,7 @@ from trueline.errors import InputError, RefCASFailed
 from trueline.identity.multihash import Multihash
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Append, Strategy
+from trueline.view.origin import Origin, noted
 
 # Each costs writing all slices once more.
 LOST_RACES: Final = 2
@@ -51,6 +52,7 @@ class Order:
     clock: Callable[[], Instant] | None = None
     allow_empty: bool = False
     reverts_to: Multihash | None = None
+    origins: tuple[Origin, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,8 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
     notes |= _row_counts(prepared)
     if incoming.steps:
         notes["steps"] = list(incoming.steps)
+    if order.origins:
+        notes["origins"] = [noted(origin) for origin in order.origins]
     if incoming.files:
         notes["files"] = _files(incoming, prepared.tail.next_offset, isinstance(order.strategy, Append))
     if incoming.bad_cells is not None and incoming.bad_cells.num_rows:

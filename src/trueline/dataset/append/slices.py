@@ -239,6 +239,11 @@ class SliceTask:
     layout: SliceLayout
     first: int
 
+    @property
+    def rows(self) -> int:
+        """How many rows it has."""
+        return sum(part.rows for part in self.parts)
+
 
 def write_one(task: SliceTask) -> Written:
     """Write one slice; it is durable under its name when this returns. Doing it twice does no harm."""

@@ -173,8 +173,8 @@ class CurrentRows:
         names = {name: OFFSET if name == vocab.offset else name for name in columns}
         names = {name: own for name, own in names.items() if own in there}
         lacking = [self.standing.schema.field(name) for name in columns if name not in names]
-        has_rows = bool(there & set(self.standing.data_columns))
-        is_new = all(field.nullable and field.name in self.standing.data_columns for field in lacking)
+        has_rows = bool(there & set(self.standing.given_columns))
+        is_new = all(field.nullable and field.name in self.standing.given_columns for field in lacking)
         return NamedState(state, names) if not lacking or (has_rows and is_new) else None
 
 

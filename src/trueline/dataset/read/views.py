@@ -21,7 +21,7 @@ from trueline.view.view import View
 def view_of(name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None) -> View:
     """Return the current rows at a commit: all records, or the newest of each key."""
     standing = Standing.of(name, chain, resolve(chain, at, tags))
-    columns = tuple(standing.schema.names) if system else standing.data_columns
+    columns = _all_columns(standing) if system else standing.data_columns
     source: RowSource = CurrentRows(standing, columns) if standing.is_keyed else Events(standing, columns)
     return View(source)
 
@@ -37,7 +37,7 @@ def changes_of(
     vocab = standing.vocab
     columns = (*_system(standing), *(n for n in standing.data_columns if n not in vocab.names[:3]))
     if system:
-        columns = tuple(dict.fromkeys((*columns[:3], *standing.schema.names)))
+        columns = tuple(dict.fromkeys((*columns[:3], *_all_columns(standing))))
     first = 0 if start is None or start.offset is None else start.offset + 1
     return View(Changes(Events(standing, columns, first, start.block if start else None), system))
 
@@ -66,6 +66,11 @@ def schema_of(name: str, chain: Chain, *, system: bool = False) -> Schema | None
 def row_of(name: str, chain: Chain, key: object, at: object, *, tags: Tags | None = None) -> Row | None:
     """Return the current row of a key, None if there is none."""
     return find_row(Standing.of(name, chain, resolve(chain, at, tags)), key)
+
+
+def _all_columns(standing: Standing) -> tuple[str, ...]:
+    """The columns of the system and those people gave, without the hidden ones."""
+    return tuple(name for name in standing.schema.names if name not in standing.hidden_columns)
 
 
 def _system(standing: Standing) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from trueline import types
 from trueline.errors import InputError
 from trueline.view.expressions import tree as t
 from trueline.view.expressions.dialect import Language
+from trueline.view.expressions.faults import Spot, fault_of, part_of, placed, pointed
 from trueline.view.expressions.functions.registry import known
 from trueline.view.expressions.hints import of_part, of_text
 from trueline.view.expressions.literals import as_date, as_timestamp, span
@@ -74,7 +75,8 @@ def parse(text: object, parameters: Mapping[str, object]) -> t.Expr:
         )
     try:
         found = sqlglot.parse_one(text, read=Language, into=sql.Condition)
-    except (SqlglotError, RecursionError) as error:
+    except (SqlglotError, RecursionError, LookupError, AttributeError, TypeError, ValueError) as error:
+        # The parser itself stumbles over some texts that break off.
         raise _unreadable(text, error) from None
     reader = _Reader(text, parameters)
     node = reader.read(found, 0)
@@ -90,18 +92,20 @@ def parse(text: object, parameters: Mapping[str, object]) -> t.Expr:
 
 
 def _unreadable(text: str, error: Exception) -> InputError:
-    details = getattr(error, "errors", None) or [{}]
-    line, column = details[0].get("line"), details[0].get("col")
-    place = f" at line {line}, column {column}" if line else ""
-    why = details[0].get("description") or "it is not an expression of the language"
+    why, spot = fault_of(text, error)
     return InputError(
-        f"cannot read the expression{place}: {why.rstrip('.')}: {text:.200}",
+        f"cannot read the expression: {why}{_shown(text, spot)}",
         remedy=of_text(text) or LANGUAGE,
         code="BadExpression",
         expression=text,
-        line=line,
-        column=column,
+        line=spot.line if spot else None,
+        column=spot.column if spot else None,
     )
+
+
+def _shown(text: str, spot: Spot | None) -> str:
+    """The place in a text, or the text where that is not known."""
+    return f": {text:.200}" if spot is None else f"{placed(spot)}{pointed(text, spot)}"
 
 
 _NOTHING: Final = t.Value(pa.scalar(None))
@@ -177,14 +181,14 @@ class _Reader:
 
     def call(self, found: Any, depth: int) -> t.Expr:
         if not isinstance(found.this, str):
-            raise self.refused(found.sql("spark"))
+            raise self.refused(found)
         arguments = found.expressions
         if found.this.lower() == "cast" and len(arguments) == 2:
             # The type is text that the dialect has cut out.
             return t.Cast(self.read(arguments[0], depth + 1), types.parse(str(arguments[1].this)))
         name = known(found.this, len(arguments), self.text)
         if name == "coalesce" and found.this.lower() in ("nvl", "ifnull") and len(arguments) != 2:
-            raise self.refused(found.sql("spark"))
+            raise self.refused(found)
         return t.Call(name, tuple(self.read(each, depth + 1) for each in arguments))
 
     def case(self, found: Any, depth: int) -> t.Expr:
@@ -201,7 +205,7 @@ class _Reader:
     def interval(self, found: Any) -> t.Expr:
         unit = found.args.get("unit")
         if not isinstance(found.this, sql.Literal) or isinstance(unit, sql.IntervalSpan):
-            raise self.refused(found.sql("spark"))
+            raise self.refused(found)
         return span(str(found.this.this), None if unit is None else str(unit.this))
 
     def check(self, found: Any) -> None:
@@ -209,7 +213,7 @@ class _Reader:
         known = {"this", "expression", *_KNOWN.get(type(found), ())}
         for name, value in found.args.items():
             if name not in known and value:
-                raise self.refused(found.sql("spark"), found)
+                raise self.refused(found)
 
     def predicate(self, found: Any, depth: int) -> t.Expr | None:
         """`between`, `is`, `in` and `like`; None for anything else."""
@@ -254,7 +258,7 @@ class _Reader:
             return t.IsNull(of)
         if isinstance(found.expression, sql.Boolean):
             return t.IsTruth(of, bool(found.expression.this))
-        raise self.refused(found.sql("spark"), found)
+        raise self.refused(found)
 
     def values(self, found: Any, depth: int) -> tuple[t.Value, ...]:
         if found.args.get("query") is not None or found.args.get("unnest") is not None:
@@ -269,7 +273,7 @@ class _Reader:
                 continue
             node = self.read(each, depth + 1)
             if not isinstance(node, t.Value):
-                raise self.refused(f"{each.sql('spark')} in a list")
+                raise self.refused(each, "{} in a list")
             values.append(node)
         return tuple(values)
 
@@ -278,10 +282,10 @@ class _Reader:
         if isinstance(found, sql.Escape):
             escape, found = str(found.expression.this), found.this
         if not isinstance(found, sql.Like | sql.ILike):
-            raise self.refused(found.sql("spark"))
+            raise self.refused(found)
         pattern = self.read(found.expression, depth + 1)
         if not isinstance(pattern, t.Value) or len(escape) != 1:
-            raise self.refused(found.sql("spark"))
+            raise self.refused(found)
         text = pattern.scalar.as_py()
         if text is not None and not isinstance(text, str):
             raise self.refused(f"the pattern {text!r}")
@@ -293,9 +297,9 @@ class _Reader:
 
     def column(self, found: Any) -> t.Expr:
         if not isinstance(found.this, sql.Identifier):
-            raise self.refused(found.sql("spark"))
+            raise self.refused(found)
         if found.table:
-            raise self.refused(f"{found.sql('spark')} (a name with a dot goes in back-ticks)")
+            raise self.refused(found, "{} (a name with a dot goes in back-ticks)")
         return t.Name(found.this.this)
 
     def constant(self, found: Any) -> pa.Scalar:
@@ -314,7 +318,7 @@ class _Reader:
                 return self.scalar(self.given(found), found.name)
             case sql.Cast() if isinstance(found.this, sql.Literal):  # TryCast is one too
                 return self.typed(found)
-        raise self.refused(found.sql("spark") if isinstance(found, sql.Expression) else repr(found), found)
+        raise self.refused(found if isinstance(found, sql.Expression) else "this")
 
     def typed(self, found: Any) -> pa.Scalar:
         """`date'…'`, `timestamp'…'`, and numbers with a letter behind them."""
@@ -330,7 +334,7 @@ class _Reader:
             return as_timestamp(text)
         if not found.this.is_string and kind in (sql.DataType.Type.DOUBLE, sql.DataType.Type.BIGINT):
             return pa.scalar(float(text)) if kind == sql.DataType.Type.DOUBLE else _number(text)
-        raise self.refused(found.sql("spark"), found)
+        raise self.refused(found)
 
     def given(self, found: Any) -> object:
         name = found.name
@@ -362,12 +366,16 @@ class _Reader:
             parameter=name,
         )
 
-    def refused(self, what: str, found: object = None) -> InputError:
+    def refused(self, what: str | sql.Expression, shown: str = "{}") -> InputError:
+        """The error of something that is not in the language: a part of the text, or what it is called."""
+        called, spot = (what, None) if isinstance(what, str) else part_of(self.text, what)
         return InputError(
-            f"{what:.200} is not in the language of expressions: {self.text:.200}",
-            remedy=of_part(found, self.text) or LANGUAGE,
+            f"{shown.format(called):.200} is not in the language of expressions{_shown(self.text, spot)}",
+            remedy=of_part(what, self.text) or LANGUAGE,
             code="BadExpression",
             expression=self.text,
+            line=spot.line if spot else None,
+            column=spot.column if spot else None,
         )
 
 

@@ -295,6 +295,9 @@ def _known(dataset: Dataset, tail: Tail, url: str) -> SourceState | None:
     state = tail.data.new_source_state if isinstance(tail.data, AddData) else None
     if state is None or state.source_name != SOURCE or dataset.chain.file_named(url) is None:
         return None
+    declared, read = (dataset.chain.newest(kind) for kind in (SetPollingSource, AddData))
+    if declared is not None and read is not None and declared.sequence_number > read.sequence_number:
+        return None  # the source was changed since
     return state
 
 

@@ -126,6 +126,8 @@ def _brought(
     bringing = _Bringing(dataset.chain, remote, Arriving(remote, aside), expected)
     done = bringing.run(dataset.name, head, force=force)
     workspace._catalogue.confirm(dataset._folder, str(dataset.id))
+    found = {name: block for name, block in remote.tags().items() if dataset.chain.entry(block) is not None}
+    done = replace(done, tags=workspace._tags.bring(str(dataset.id), found))
     if force and done.changed:
         dataset.chain.forget_heads()  # what was cut off was meant to be
     told = tuple(f"{block.short} {found.rule}: {found.problem}" for block, found in done.findings)

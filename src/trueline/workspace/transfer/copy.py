@@ -70,6 +70,7 @@ def copy_objects(
                         copied.objects += 1
                         copied.bytes += size
                         unsynced.add(size)
+                        bar.describe(f"{label}, {copied.bytes:,} bytes")
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)

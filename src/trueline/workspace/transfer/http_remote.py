@@ -69,6 +69,9 @@ class HttpRemote:
     def names(self) -> Iterator[Multihash] | None:
         return None
 
+    def tags(self) -> dict[str, Multihash]:
+        return {}  # a static file server does not list what it has
+
     def close(self) -> None:
         self._reader.close()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -50,7 +51,21 @@ def push(
         )
     with closing(open_store(url, **options)) as target:
         _check_place(target)
-        return _Sending(dataset.chain, target).run(dataset.name, force=force)
+        done = _Sending(dataset.chain, target).run(dataset.name, force=force)
+        return replace(done, tags=tuple(_send_tags(dataset, target, force=force)))
+
+
+def _send_tags(dataset: Dataset, target: Store, *, force: bool) -> Iterator[str]:
+    """Make the tags of a dataset refs of the copy; those the copy has keep their commits, unless `force`."""
+    tags = dataset.chain.tags
+    for name, block in sorted(tags().items()) if tags is not None else ():
+        there = target.head(name)
+        if there == block or (there is not None and not force):
+            continue
+        if dataset.chain.entry(block) is not None:
+            with suppress(RefCASFailed):  # another push was faster
+                target.move_head(block, expected=there, ref=name)
+                yield name
 
 
 def _check_place(target: Store) -> None:

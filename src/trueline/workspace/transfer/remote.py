@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from trueline.chain.encode import MAX_BLOCK_BYTES
 from trueline.chain.store.object import ObjectStore
 from trueline.chain.store.open import open_store
 from trueline.chain.store.store import Folder, Store
-from trueline.errors import HashMismatch, InputError
+from trueline.errors import CorruptionError, HashMismatch, InputError
 from trueline.identity.multihash import Multihash
+from trueline.workspace.names import is_tag_name
 
 # An object store answers one request for as much as is asked.
 _CHUNK: Final = 4 << 20
+# Tags that a source may name; it may list what it likes.
+MOST_BROUGHT: Final = 10_000
 _HTTP: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
@@ -39,6 +43,9 @@ class Remote(Protocol):
 
     def names(self) -> Iterator[Multihash] | None:
         """Iterate over the blocks there are; None where that cannot be asked."""
+
+    def tags(self) -> dict[str, Multihash]:
+        """Return the refs beside the head, at most `MOST_BROUGHT`; none where that cannot be asked."""
 
     def close(self) -> None:
         """Release what is open."""
@@ -79,6 +86,15 @@ class StoreRemote:
         if not isinstance(self.store, ObjectStore):
             return None
         return (stored.hash for stored in self.store.list(Folder.BLOCKS))
+
+    def tags(self) -> dict[str, Multihash]:
+        found: dict[str, Multihash] = {}
+        for name in islice((each for each in self.store.refs() if is_tag_name(each)), MOST_BROUGHT):
+            with suppress(CorruptionError):  # not a ref of ours
+                block = self.store.head(name)
+                if block is not None:
+                    found[name] = block
+        return found
 
     def close(self) -> None:
         self.store.close()

@@ -14,7 +14,7 @@ from trueline.identity.multihash import Multihash
 class Transferred:
     """What went over: new blocks and objects, bytes of both, and `kept`, objects that were there already.
 
-    `findings` are stricter rules a foreign chain breaks, with the block that does.
+    `findings` are stricter rules a foreign chain breaks, with the block that does; `tags` came along.
     """
 
     dataset: str
@@ -27,6 +27,7 @@ class Transferred:
     bytes: int = 0
     kept: int = 0
     findings: tuple[tuple[Multihash, Finding], ...] = ()
+    tags: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:

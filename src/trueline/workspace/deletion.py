@@ -1,0 +1,97 @@
+"""Deleting a dataset: refused while something rests on it; its files stay until `gc` collects them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trueline.errors import CorruptionError, InputError
+from trueline.workspace.names import check_name, not_found
+from trueline.workspace.transfer.origin import forget_origin
+
+if TYPE_CHECKING:
+    from trueline.workspace.workspace import Workspace
+
+
+def delete(workspace: Workspace, name: str) -> None:
+    """Take a dataset out of a workspace; `DatasetInUse` names what rests on it."""
+    entry = workspace._catalogue.find(check_name(name))
+    if entry is None:
+        raise not_found(name, workspace, workspace.location)
+    if entry.id is not None:
+        _refuse_in_use(workspace, name, entry.id)
+    dataset = workspace._dataset(entry)
+    with dataset._writing:
+        workspace._catalogue.delete(entry.folder)
+        dataset._is_deleted = True
+        workspace._forget(entry.folder)
+
+
+def _refuse_in_use(workspace: Workspace, name: str, dataset_id: str) -> None:
+    copies = [entry.name for entry in workspace._catalogue.entries() if entry.id == dataset_id]
+    if copies != [name]:
+        return  # what rests on it finds the other copy
+    resting = _resting_on(workspace, dataset_id)
+    tags = sorted(workspace._tags.of(dataset_id))
+    if not resting and not tags:
+        return
+    reasons, remedies = [], []
+    if resting:
+        reasons.append(f"{_listed(resting)} {'is' if len(resting) == 1 else 'are'} computed from it")
+        remedies.append("first delete " + ", then ".join(f"ws.delete({each!r})" for each in resting))
+    if tags:
+        reasons.append(
+            f"the tag{'s' * (len(tags) != 1)} {_listed(tags)} name{'s' * (len(tags) == 1)} its commits"
+        )
+        remedies.append("remove the tags: " + ", ".join(f"ws.untag({each!r})" for each in tags))
+    raise InputError(
+        f"dataset {name!r} is in use: {'; '.join(reasons)}",
+        remedy="; ".join(remedies),
+        code="DatasetInUse",
+        name=name,
+        resting=tuple(resting),
+        tags=tuple(tags),
+    )
+
+
+def _resting_on(workspace: Workspace, dataset_id: str) -> list[str]:
+    """Return the names of the datasets computed from one, directly or not, in the order to delete them."""
+    names: dict[str, str] = {}
+    above: dict[str, list[str]] = {}
+    for dataset in workspace.datasets():
+        try:
+            transform = dataset._tail.transform
+        except CorruptionError:
+            continue  # what it was computed from cannot be read
+        names[str(dataset.id)] = dataset.name
+        for source in transform.inputs if transform is not None else ():
+            above.setdefault(source.dataset_ref, []).append(str(dataset.id))
+    found: list[str] = []
+    seen = {dataset_id}
+
+    def visit(below: str) -> None:
+        for upper in above.get(below, ()):
+            if upper not in seen:
+                seen.add(upper)
+                visit(upper)
+                found.append(names[upper])
+
+    visit(dataset_id)
+    return found
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def collect_deleted(workspace: Workspace, before: float, *, dry_run: bool) -> tuple[str, ...]:
+    """Remove the files of datasets that were deleted before a moment, unless a commit is in flight there."""
+    place = workspace._location
+    there, removed = set(place.names()), []
+    for entry in workspace._catalogue.deleted():
+        if entry.deleted is None or entry.folder not in there or int(entry.deleted) / 1e9 >= before:
+            continue
+        if place.remove_deleted(entry.folder, dry_run=dry_run):
+            removed.append(entry.name)
+            if not dry_run:
+                forget_origin(place, entry.folder)
+    return tuple(removed)

@@ -1,0 +1,131 @@
+"""How things look: values as they are, tables as wide as a terminal, HTML without long hashes."""
+
+from __future__ import annotations
+
+import io
+import re
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from trueline.console import CapturedConsole, TerminalConsole, use
+from trueline.console.items import Table, as_text, data_cell, fitted
+from trueline.errors import EnvironmentMissing
+from trueline.kernel.tasks import measured
+
+HASH = re.compile(r"f1620[0-9a-f]{64}")
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def drawn(table, width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    out = Terminal()
+    TerminalConsole(out, out).show(table)
+    return re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()).splitlines()
+
+
+def test_years_and_ids_have_no_separators_and_counts_do():
+    row = ((2026, 1234567, 1234567.25, "a\nb\tc", None, True),)
+    names = ("year", "id", "amount", "text", "no", "yes")
+    assert as_text(Table(names, row, data=True)).splitlines()[1].split() == [
+        "2026", "1234567", "1234567.25", "a\\nb\\tc", "–", "true",
+    ]  # fmt: skip
+    assert "1,234,567" in as_text(Table(names, row))
+
+
+def test_the_command_line_shows_values_as_they_are(tmp_path, capsys):
+    from trueline.cli import main
+
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        ws.create("sales").append(pa.table({"year": [2026], "id": [1234567]}))
+    assert main(["-C", str(tmp_path / "ws"), "show", "sales"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["2026", "1234567"]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_a_wide_table_is_cut_as_the_terminal_is_wide(width, monkeypatch):
+    columns = tuple(f"column{n}" for n in range(30))
+    rows = tuple(tuple("x" * 100 if n == 0 else "long\nvalue" * 3 for n in range(30)) for _ in range(3))
+    lines = drawn(Table(columns, rows, "3 rows", data=True), width, monkeypatch)
+    assert max(map(len, lines)) <= width
+    assert sum("x" in line for line in lines) == 3, "one line for each row"
+    assert "columns are not shown" in " ".join(" ".join(lines[:2]).split())
+    assert any("…" in line for line in lines)
+
+
+def test_a_table_that_fits_is_not_cut(monkeypatch):
+    lines = drawn(Table(("city", "year"), (("Bern", 2026),), data=True), 80, monkeypatch)
+    assert [line.split() for line in lines if "Bern" in line] == [["Bern", "2026"]]
+    assert fitted(Table(("a",), (("x" * 50,),), data=True), 80).rows == (("x" * 50,),)
+
+
+def test_into_a_pipe_nothing_is_cut():
+    assert "x" * 500 in as_text(Table(("a",), (("x" * 500,),), data=True))
+
+
+def test_nested_values_are_written_as_they_are():
+    assert data_cell([1000, None, "a"]) == "[1000, –, a]"
+
+
+@pytest.fixture
+def sales(ws, tmp_path):
+    sales = ws.create("sales")
+    (tmp_path / "a.csv").write_text("x\n" + "".join(f"{n}\n" for n in range(2000, 2030)))
+    sales.append(tmp_path / "a.csv")
+    return sales
+
+
+def test_html_has_rows_and_dates_and_no_long_hashes(ws, sales):
+    for thing in (ws, sales, sales.info, sales.commit(), sales.verify(), sales.schema, sales.view()):
+        html = thing._repr_html_()
+        assert not HASH.search(html), type(thing)
+        assert html.count("<table>") == 1
+    assert "<td>30</td>" in ws._repr_html_()
+    assert re.search(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", ws._repr_html_())
+    assert "Verification: ok" in sales.verify()._repr_html_()
+    assert "a.csv" in sales.commit()._repr_html_()
+    assert "<td>x</td><td>int64</td>" in sales.schema._repr_html_()
+
+
+def test_html_says_how_many_of_how_many_rows_it_shows(sales):
+    html = sales.view()._repr_html_()
+    assert "first 20 of 30 rows" in html
+    assert "<td>2000</td>" in html
+    assert "first" not in sales.view().limit(5)._repr_html_()
+
+
+def test_progress_counts_bytes_of_files_and_rows_of_slices(ws, tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text("x\n" + "1\n" * 1000 + f"{ord(name)}\n")
+    with use(CapturedConsole()) as seen:
+        ws.create("sales").append(str(tmp_path / "*.csv"))
+    sizes = sum(path.stat().st_size for path in tmp_path.glob("*.csv"))
+    work = {each.label: (each.done, each.total) for each in seen.work}
+    assert work["hash files, bytes"] == (sizes, sizes)
+
+
+def test_pieces_of_work_are_measured_in_what_all_of_them_know():
+    assert measured([]) == ("", [])
+    assert measured([SimpleNamespace(rows=3), SimpleNamespace(rows=4)]) == (", rows", [3, 4])
+    assert measured([SimpleNamespace(size=3), SimpleNamespace(size=None)]) == ("", [1, 1])
+
+
+def test_something_is_shown_while_spark_starts(monkeypatch):
+    from trueline.spark import session
+
+    def refused(_):
+        raise EnvironmentMissing("no Java", remedy="install one")
+
+    monkeypatch.setattr(session, "launch", refused)
+    monkeypatch.setattr(session._Process, "room", None)
+    monkeypatch.setattr(session, "_running", lambda: None)
+    with use(CapturedConsole()) as seen, pytest.raises(EnvironmentMissing):
+        session.start()
+    assert [each.label for each in seen.work] == ["starting Spark"]
