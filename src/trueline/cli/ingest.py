@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -25,6 +25,14 @@ Separator = Annotated[
 Encoding = Annotated[
     str | None, typer.Option("--encoding", help="The encoding of text files (default: utf-8).")
 ]
+NewColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--new-columns",
+        metavar="POLICY",
+        help="Columns that the dataset does not have: error, add or ignore.",
+    ),
+]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is data, not a header.")]
 
 
@@ -32,6 +40,7 @@ NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a
     "trueline ingest sales inbox/*.csv",
     'trueline ingest sales export.txt --format csv --separator ";" --encoding latin-1',
     "trueline ingest sales inbox/b.csv --resend",
+    "trueline ingest sales inbox/c.csv --new-columns add",
     "trueline ingest sales inbox/*.csv --step cleaning:trimmed --step cleaning:masked --on-error skip_key",
     "trueline ingest sales inbox/*.csv --step cleaning:trimmed --timeline ingest.svg",
 )
@@ -54,6 +63,7 @@ def ingest(
             "--resend", help="Ingest changed files again: names that were ingested with other bytes."
         ),
     ] = False,
+    new_columns: NewColumns = None,
     watermark: Annotated[
         str | None,
         typer.Option(
@@ -106,6 +116,7 @@ def ingest(
                 idempotency_key=key,
                 watermark=watermark,
                 resend=resend,
+                new_columns=cast("Any", new_columns),
             )
         here.console.answer(
             commit.to_dict(),

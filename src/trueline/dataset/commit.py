@@ -30,6 +30,8 @@ class Commit:
     its blocks, oldest first, and `events` says what they are. An append that
     had nothing to record has no blocks; its `block` is the head it found.
     `steps` prepared its rows; `left_out` are files they could not, and why.
+    `ignored` counts rows, `ignored_columns` are columns that were left out as
+    was asked for. `advice` is what to look at: problems and their remedies.
     """
 
     dataset: str
@@ -52,6 +54,8 @@ class Commit:
     removal: str | None = None
     steps: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    ignored_columns: tuple[str, ...] = ()
+    advice: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     chain: Chain | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -98,6 +102,7 @@ class Commit:
             bad_cells_file=_object(notes, "bad_cells"),
             removal=_removal(notes.get("removal")),
             steps=_texts(notes.get("steps")),
+            ignored_columns=_texts(notes.get("ignored_columns")),
             chain=chain,
         )
 
@@ -118,6 +123,7 @@ class Commit:
             "files": list(self.files),
             "bad": dict(self.bad),
             "ignored": dict(self.ignored),
+            "ignored_columns": list(self.ignored_columns),
             "skipped": list(self.skipped),
             "late": self.late,
             "removal": self.removal,
@@ -199,6 +205,9 @@ class Commit:
         if self.ignored:
             reasons = ", ".join(f"{why} {count:,}" for why, count in self.ignored.items())
             parts.append(f"ignored: {reasons}")
+        if self.ignored_columns:
+            names = ", ".join(self.ignored_columns[:3]) + ("…" if len(self.ignored_columns) > 3 else "")
+            parts.append(f"ignored column{'s' * (len(self.ignored_columns) != 1)}: {names}")
         if self.late:
             parts.append(f"{self.late:,} late")
         if self.skipped:

@@ -26,6 +26,7 @@ from trueline.identity.multihash import Multihash
 if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.dataset.append.intake import AppendRequest
+    from trueline.dataset.append.new_columns import NewColumns
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
@@ -142,6 +143,7 @@ class Dataset:
         idempotency_key: str | None = None,
         watermark: object = None,
         resend: bool = False,
+        new_columns: NewColumns | None = None,
         observers: Sequence[Observer] = (),
         executor: Executor | None = None,
     ) -> Commit:
@@ -153,7 +155,9 @@ class Dataset:
         pass the driver), or files: a path, a glob, or a list of them, read by
         `reader` (by default chosen by their ending).
         The first rows decide the columns; later ones may leave out optional
-        columns and bring new ones. A file whose bytes were appended before is
+        columns. New columns are refused unless `new_columns` is "add" or "ignore"
+        (by default what the dataset was created with); every file is checked by itself.
+        A file whose bytes were appended before is
         passed over; a known name with other bytes is refused unless `resend`.
         Cells that cannot be read are null and counted; more than `max_bad`
         of them (a number, or below 1 a share of the rows) refuse the whole.
@@ -164,13 +168,23 @@ class Dataset:
         run that `observers` may watch, in threads or on an `executor`.
         """
         from trueline.dataset.append.intake import AppendRequest
+        from trueline.dataset.append.new_columns import checked_policy
 
         preparation = None
         if steps:
             from trueline.dataset.prepare import Preparation
 
             preparation = Preparation.of(steps, observers, executor)
-        request = AppendRequest(data, reader, max_bad, idempotency_key, watermark, resend, preparation)
+        request = AppendRequest(
+            data,
+            reader,
+            max_bad,
+            idempotency_key,
+            watermark,
+            resend,
+            preparation,
+            new_columns=checked_policy(new_columns),
+        )
         return self._append(request, self._workspace.clock)
 
     def _append(self, request: AppendRequest, clock: Callable[[], Instant] | None) -> Commit:

@@ -114,7 +114,8 @@ def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
     blocks = _blocks(chain.store, prepared, notes)
     chain.append(*blocks)
     made = Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
-    return replace(made, skipped=prepared.incoming.skipped, left_out=prepared.incoming.left_out)
+    incoming = prepared.incoming
+    return replace(made, skipped=incoming.skipped, left_out=incoming.left_out, advice=incoming.advice)
 
 
 def _nothing(prepared: Prepared, order: Order) -> Commit:
@@ -146,6 +147,8 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
         "ignored": dict(prepared.outcome.ignored),
     }
     notes |= {name: value for name, value in counts.items() if value}
+    if incoming.ignored_columns:
+        notes["ignored_columns"] = list(incoming.ignored_columns)
     if incoming.steps:
         notes["steps"] = list(incoming.steps)
     if incoming.files:
