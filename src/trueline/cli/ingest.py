@@ -122,6 +122,9 @@ def ingest(
             commit.to_dict(),
             lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
         )
+        for code, problem, remedy in commit.advice:
+            if code != "BadCells":
+                here.console.warn(problem, remedy=remedy, code=code)
         for path, reason in commit.left_out.items():
             here.console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
 

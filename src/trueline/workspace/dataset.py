@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from trueline.dataset.columns import StoredColumn, stored_columns
 from trueline.dataset.commit import Commit, commit_at, commits
 from trueline.dataset.declared_source import shown
 from trueline.dataset.lost_head import head_missing
-from trueline.errors import CorruptionError, InputError
+from trueline.errors import BadCellsWarning, CorruptionError, DataWarning, InputError, visible
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 
@@ -196,7 +197,12 @@ class Dataset:
         tasks = self._workspace._spark.tasks_for(request.data) if is_frame(request.data) else None
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
-            return append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
+            made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
+        for code, problem, remedy in made.advice:
+            kind = BadCellsWarning if code == "BadCells" else DataWarning
+            # Points at who called `append`.
+            warnings.warn(visible(f"{self.name}: {problem}\n  → {remedy}"), kind, stacklevel=3)
+        return made
 
     def confirm_source(self) -> str:
         """Let `pull` read the declared source though somebody else declared it; returns what that is.

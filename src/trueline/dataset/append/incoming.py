@@ -24,6 +24,7 @@ from trueline.dataset.append.new_columns import (
     unknown_columns,
 )
 from trueline.dataset.append.pieces import Piece, PieceWriter
+from trueline.dataset.commit import Advice
 from trueline.errors import InputError, NotPortable, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
@@ -77,7 +78,7 @@ class Incoming:
     steps: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
     ignored_columns: tuple[str, ...] = ()
-    advice: tuple[tuple[str, str], ...] = ()
+    advice: tuple[Advice, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -378,7 +379,7 @@ class ReadFiles:
     with_op: bool = False
     left_out: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
-    advice: tuple[tuple[str, str], ...] = ()
+    advice: tuple[Advice, ...] = ()
     ignored: tuple[str, ...] = ()
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trueline.dataset.commit import Advice
 from trueline.errors import InputError, SchemaError
 from trueline.kernel.tasks import Tasks
 from trueline.readers import Reader, ReadStats, Source, looks_wrong
@@ -190,7 +191,7 @@ def _cells(file: FileColumns, name: str) -> list[dict[str, Any]]:
 
 def placeholder_advice(
     columns: pa.Schema, inferred: Inferred, sources: Sequence[Source]
-) -> tuple[tuple[str, str], ...]:
+) -> tuple[Advice, ...]:
     """Name the columns that are text only because of words for null, with the option to give."""
     reader: Any = inferred.reader
     nulls = getattr(reader, "nulls", None)
@@ -215,7 +216,8 @@ def placeholder_advice(
     many = "a column is" if len(named) == 1 else f"{len(named)} columns are"
     option = f"reader=trueline.{reader.kind}(nulls={[*nulls, *given]!r})"
     problem = f"{many} text only because of words for null: {shown}"
-    return ((problem, f"a type is for ever: to have the other, append to a new dataset with {option}"),)
+    remedy = f"a type is for ever: to have the other, append to a new dataset with {option}"
+    return (Advice("TextColumns", problem, remedy),)
 
 
 def _words(reader: Reader, names: Sequence[str], sources: Sequence[Source]) -> Mapping[str, set[str]]:
