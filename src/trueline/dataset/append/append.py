@@ -106,12 +106,12 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
     if preparation is not None:
         from trueline.dataset.prepare.prepare import prepare_tables
 
-        given = stream if stream is not None else iter([as_table(hold(data), tail)])
+        given = stream if stream is not None else iter([as_table(hold(data, tail), tail)])
         table, steps = prepare_tables(same_columns(given), preparation, scratch)
         return replace(take_stream(in_batches(table), tail, scratch, with_op=with_op, new=new), steps=steps)
     if stream is not None:
         return take_stream(stream, tail, scratch, with_op=with_op, new=new)
-    return from_table(hold(data), tail, with_op=with_op, new=new)
+    return from_table(hold(data, tail), tail, with_op=with_op, new=new)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from trueline.errors import InputError, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.readers import Reader
 from trueline.view.schema import Schema
+from trueline.view.sources.python import column_of
 
 if TYPE_CHECKING:
     from trueline.dataset.prepare.preparation import Preparation
@@ -75,8 +76,10 @@ class Fitted:
     ignored: tuple[str, ...] = ()
 
 
-def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
+def hold(data: object, tail: Tail | None = None) -> pa.Table | list[Mapping[str, Any]]:
     """Hold what was handed in, so that it can be read more than once.
+
+    Objects in a pandas frame take the types the dataset has.
 
     >>> hold({"x": [1, 2]}).num_rows
     2
@@ -88,14 +91,19 @@ def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
     if isinstance(data, Mapping):
         return _converted(lambda: pa.table(dict(data)))
     if hasattr(data, "__arrow_c_stream__"):
-        return without_labels(data, _converted(lambda: pa.table(data)))
+        table = without_labels(data, _converted(lambda: pa.table(data)))
+        if tail is None or tail.schema is None or not _is_pandas(data):
+            return table
+        from trueline.view.pandas_frames import with_types
+
+        return with_types(data, table, to_arrow(t.DataSchema(fields_of(tail.schema))))
     if isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray):
         rows = list(data)
-        wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
+        wrong = next((number for number, row in enumerate(rows) if not isinstance(row, Mapping)), None)
         if wrong is None:
             return rows
         raise InputError(
-            f"a row is a {type(wrong).__name__}, not a dictionary",
+            f"row {wrong:,} (counted from 0) is a {type(rows[wrong]).__name__}, not a dictionary",
             remedy="give dictionaries, or an Arrow table",
         )
     raise InputError(
@@ -107,9 +115,13 @@ def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
 
 def without_labels(frame: object, table: pa.Table) -> pa.Table:
     """Leave out the unnamed row labels that pandas hands over as columns; they are not data."""
-    if type(frame).__module__.partition(".")[0] != "pandas":
+    if not _is_pandas(frame):
         return table
     return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
+
+
+def _is_pandas(data: object) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas"
 
 
 def _converted(make: Any) -> pa.Table:
@@ -314,14 +326,7 @@ def _from_rows(
     for name in names:
         if not isinstance(name, str):
             raise SchemaError(f"a column is named {name!r}", remedy="use text as the keys of rows")
-        try:
-            columns[name] = pa.array([row.get(name) for row in rows], type=types.get(name))
-        except (pa.ArrowException, MemoryError, TypeError, ValueError, OverflowError) as error:
-            check_memory(error, f"making column {name!r} of the rows")
-            wanted = f" as {types[name]}" if name in types else " as one type"
-            raise SchemaError(
-                f"column {name!r} cannot be read{wanted}: {error}", remedy="fix the values", column=name
-            ) from None
+        columns[name] = column_of(name, [row.get(name) for row in rows], types.get(name))
     return pa.table(columns) if columns else _no_rows(fields, vocab)
 
 
