@@ -258,7 +258,7 @@ def test_python_hears_of_cells_that_become_null_once_per_commit(typed, tmp_path)
     with pytest.warns(BadCellsWarning) as heard:
         commit = typed.append(file)
     [warning] = heard
-    assert f"typed: {shown}: they are null" in str(warning.message)
+    assert f"typed: {shown}, null instead" in str(warning.message)
     assert warning.filename == __file__, "it points at who appended"
     for seen in (commit, typed.commit()):
         assert shown in repr(seen)

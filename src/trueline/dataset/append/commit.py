@@ -117,7 +117,7 @@ def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
     incoming, advice = prepared.incoming, prepared.incoming.advice
     if made.bad:
         remedy = "look at commit.bad_cells(); max_bad=0 refuses such files"
-        advice = (Advice("BadCells", f"{made.bad_summary}: they are null", remedy), *advice)
+        advice = (Advice("BadCells", f"{made.bad_summary}, null instead", remedy), *advice)
     return replace(made, skipped=incoming.skipped, left_out=incoming.left_out, advice=advice)
 
 
