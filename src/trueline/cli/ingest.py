@@ -25,6 +25,14 @@ Separator = Annotated[
 Encoding = Annotated[
     str | None, typer.Option("--encoding", help="The encoding of text files (default: utf-8).")
 ]
+MaxBad = Annotated[
+    float | None,
+    typer.Option("--max-bad", help="Refuse more bad cells: a number, or below 1 a share of the rows."),
+]
+Resend = Annotated[
+    bool,
+    typer.Option("--resend", help="Ingest changed files again: names that were ingested with other bytes."),
+]
 NewColumns = Annotated[
     str | None,
     typer.Option(
@@ -53,16 +61,8 @@ def ingest(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
-    max_bad: Annotated[
-        float | None,
-        typer.Option("--max-bad", help="Refuse more bad cells: a number, or below 1 a share of the rows."),
-    ] = None,
-    resend: Annotated[
-        bool,
-        typer.Option(
-            "--resend", help="Ingest changed files again: names that were ingested with other bytes."
-        ),
-    ] = False,
+    max_bad: MaxBad = None,
+    resend: Resend = False,
     new_columns: NewColumns = None,
     watermark: Annotated[
         str | None,

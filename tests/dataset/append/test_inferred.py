@@ -12,7 +12,7 @@ import trueline as tl
 from trueline.dataset.append.append import append_rows
 from trueline.dataset.append.inferred import Look, look
 from trueline.dataset.append.intake import AppendRequest
-from trueline.errors import BadCellsWarning, DataWarning, InputError, SchemaError
+from trueline.errors import BadCellsWarning, DataWarning, InputError, PullError, SchemaError
 from trueline.readers.profile import Profile
 from trueline.run import Step
 
@@ -306,3 +306,17 @@ def test_views_keep_null_and_count(tmp_path, recwarn):
     assert view.to_arrow()["x"].to_pylist() == [1, 2, 3, None]
     assert dict(view.bad) == {"x": 1}
     assert not recwarn
+
+
+def test_the_ways_out_of_a_declared_source_are_in_its_declaration(ws, tmp_path):
+    csv(tmp_path, "1", "2", "3", "warm")
+    ws.create("x", source=tmp_path / "*.csv")
+    with pytest.raises(PullError, match=r"in tl.source\(path, reader, max_bad=…\) of a new dataset"):
+        ws.pull()
+    ws.create("text", source=tl.source(tmp_path / "*.csv", tl.csv(types={"x": "text"})))
+    assert ws.pull("text").rows == 4
+    ws.create("null", source=tl.source(tmp_path / "*.csv", max_bad=1))
+    with pytest.warns(BadCellsWarning):
+        assert ws.pull("null")["null"].commit.bad == {"x": 1}
+    again = ws.create("text", source=tl.source(tmp_path / "*.csv", tl.csv(types={"x": "text"})))
+    assert again.head == ws["text"].head, "types are part of the definition"

@@ -199,6 +199,11 @@ def test_rows_of_other_columns_do_not_go_into_a_declared_schema(ws):
     assert "the dataset has id" in refused(ds, [{"foo": 1}]).remedy
 
 
+def test_the_event_time_may_come_with_a_later_file(ds, inbox):
+    ds.append(written(inbox, "a.csv", "id,event_time\n2,2026-11-13 10:00\n"))
+    assert ds.view().to_arrow()["event_time"].null_count == 1
+
+
 # --- case twins ---------------------------------------------------------------------------
 
 
@@ -321,3 +326,23 @@ def test_a_key_that_only_late_rows_of_a_first_file_have_is_a_column_with_its_own
     found = ds.view().to_arrow()
     assert found["late"].to_pylist()[-2:] == [2.5, 3.0]
     assert found["word"].to_pylist()[-2:] == ["7", None], "a string of digits is not a number in JSON"
+
+
+def test_columns_that_others_settled_meanwhile_are_not_added_unasked(ws, inbox, monkeypatch):
+    """Whoever fixes the schema while files are read decides the columns."""
+    from trueline.dataset.append import append as appending
+
+    ds, file = ws.create("new"), written(inbox, "a.csv", "id,price,colour\n1,2,red\n")
+    with tl.open(ws.location) as other:
+        real, rows = appending.commit, [pa.table({"id": [7]})]
+
+        def late(*given):
+            if rows:
+                other["new"].append(rows.pop())
+            return real(*given)
+
+        monkeypatch.setattr(appending, "commit", late)
+        with pytest.raises(SchemaError, match="the schema changed while the rows were read"):
+            ds.append(file)
+        assert ds.columns == ("id",)
+        assert "colour" in refused(ds, file).problem, "again, it says what to do"

@@ -23,7 +23,7 @@ from trueline.dataset.append.intake import AppendRequest
 from trueline.dataset.append.read_files import ReadRequest, read_files
 from trueline.dataset.commit import is_text
 from trueline.dataset.definition import strategy_of
-from trueline.errors import InputError
+from trueline.errors import InputError, SchemaError
 from trueline.identity.multihash import Multihash, physical_hash
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
@@ -79,7 +79,7 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         taken = prepared_files(wanted, preparation, scratch=scratch, tasks=tasks)
         _refuse_incomplete(strategy, taken)
     else:
-        taken = read_files(wanted, scratch=scratch, tasks=tasks)
+        taken = _read(wanted, request, scratch, tasks)
     if taken is None:
         return _nothing(tail, [FileNote(sources[i].path, *hashes[i], 0) for i in new], skipped, digest)
     reads = [read for read in taken.reads if read is not None]
@@ -108,8 +108,19 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         steps=taken.steps if notes else (),
         left_out=taken.left_out,
         ignored_columns=taken.ignored,
+        new=request.new_columns or "error",
         advice=taken.advice,
     )
+
+
+def _read(wanted: ReadRequest, request: AppendRequest, scratch: Scratch, tasks: Tasks) -> ReadFiles | None:
+    """Read files; of a declared source, what to choose goes into its declaration."""
+    try:
+        return read_files(wanted, scratch=scratch, tasks=tasks)
+    except SchemaError as error:
+        if request.polled is not None and error.code == "TypeNotCertain":
+            error.remedy += ": in tl.source(path, reader, max_bad=…) of a new dataset"
+        raise
 
 
 def _refuse_bad_ops(bad: Mapping[str, int], op: str) -> None:

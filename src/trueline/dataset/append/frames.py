@@ -119,6 +119,7 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks, new: NewC
         given=frozenset(frame.schema.names),
         with_op=with_op,
         ignored_columns=ignored,
+        new=new,
     )
 
 

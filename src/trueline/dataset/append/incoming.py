@@ -16,7 +16,8 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import annotated, differences, fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.intake import Fitted, fit, user_fields
+from trueline.dataset.append.file_columns import columns_in
+from trueline.dataset.append.intake import Fitted, fit
 from trueline.dataset.append.new_columns import (
     NewColumns,
     refuse_case_twins,
@@ -55,7 +56,8 @@ class Incoming:
     in the chain at `taken_at`; `retake` takes them again. `given` are the
     columns of a table as it was handed in. `steps` prepared the rows, and
     `left_out` says which files they could not, and why. `ignored_columns`
-    were handed in and left out, as was asked for; `advice` is for people.
+    were handed in and left out, as was asked for; `new` says whether columns
+    may be added that others did not; `advice` is for people.
     """
 
     pieces: tuple[Piece, ...]
@@ -79,6 +81,7 @@ class Incoming:
     left_out: Mapping[str, str] = field(default_factory=dict)
     ignored_columns: tuple[str, ...] = ()
     advice: tuple[Advice, ...] = ()
+    new: NewColumns = "error"
 
     @property
     def rows(self) -> int:
@@ -155,6 +158,8 @@ class Incoming:
         mine = {column.name for column in self.schema.fields}
         shared = tuple(column for column in current if column.name in mine)
         conflicts = list(differences(shared, self.schema.fields, ""))
+        if self.new != "add":
+            conflicts += [f"{column.name} is not a column any more" for column in added]
         if conflicts:
             raise SchemaError(
                 "the schema changed while the rows were read: " + "; ".join(conflicts),
@@ -239,61 +244,6 @@ def schema_of(tail: Tail) -> DataSchema:
     return DataSchema(fields_of(tail.schema) if tail.schema is not None else ())
 
 
-def without_twins(schema: pa.Schema, known: Sequence[str]) -> pa.Schema:
-    """Leave out columns that differ only by case from known ones, or from others before them."""
-    names: dict[str, str] = {name.casefold(): name for name in known}
-    kept = [c for c in schema if c.name in known or names.setdefault(c.name.casefold(), c.name) == c.name]
-    return pa.schema(kept)
-
-
-def known_columns(tail: Tail) -> list[str]:
-    """Name the columns of a dataset that files may have."""
-    return [column.name for column in user_fields(schema_of(tail), tail.vocab)]
-
-
-def columns_in(columns: pa.Schema, stats: ReadStats, reader: Reader) -> list[str]:
-    """Name the columns that a file had, of those it was read for and others; a key of JSON has to be used."""
-    absent = set(stats.absent)
-    if reader.kind == "json":
-        absent |= {name for name in columns.names if not stats.filled.get(name) and not stats.bad.get(name)}
-    return [*(name for name in columns.names if name not in absent), *stats.unknown]
-
-
-def columns_for(
-    tail: Tail,
-    sources: Sequence[Source],
-    reader: Reader,
-    op: str | None,
-    new: NewColumns,
-    *,
-    strange: bool = False,
-) -> pa.Schema:
-    """Return the columns to read: with the types the dataset has, else with those the files suggest.
-
-    `op` names the column of operations, where the strategy takes them. Files
-    that are `strange` may have no column of the dataset: steps will make some.
-    Of others, columns that the dataset does not have are read only if they are
-    to be added.
-    """
-    schema = schema_of(tail)
-    # The event time has its type even where no data has brought it yet.
-    types = [column for column in to_arrow(schema) if column.name not in tail.vocab.names[:3]]
-    if op is not None:
-        types.append(pa.field(op, pa.int32()))
-    found = reader.infer(sources, known=pa.schema(types))
-    if not strange and tail.schema is not None:
-        known = known_columns(tail)
-        for source in sources if not any(name in known for name in found.names) else ():
-            unknown_columns(reader.infer([source]).names, known, new, place=source.path)
-    declared = {column.name: column for column in types}
-    if not strange:
-        # Left out here, a column that differs from another only by case is found in the file that has it.
-        found = without_twins(found, list(declared))
-    if not strange and tail.schema is not None and new != "add":
-        found = pa.schema([column for column in found if column.name in declared])
-    return pa.schema([declared.get(column.name, column) for column in found])
-
-
 def newest_event(fitted: Fitted) -> Instant | None:
     """Return the latest event time of fitted rows, which have it as their first column."""
     column = fitted.table.column(0)
@@ -339,6 +289,9 @@ class FileTask:
         given = [*self.columns.names, *stats.unknown]
         if ended or self.reader.kind != "json":
             given = columns_in(self.columns, stats, self.reader)
+        # The default event time may come with any file, which then declares it.
+        given = [name for name in given if name != self.tail.vocab.event_time or name in self.known]
+        if ended or self.reader.kind != "json":
             unknown_columns(given, self.known, self.new, place=self.source.path)
         if self.new == "error":
             refuse_unknown(given, self.known, place=self.source.path)

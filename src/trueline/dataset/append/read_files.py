@@ -11,13 +11,11 @@ import pyarrow as pa
 from trueline.chain.head_state import Tail
 from trueline.chain.schema import to_arrow
 from trueline.chain.store.scratch import Scratch
+from trueline.dataset.append.file_columns import columns_for, columns_in, known_columns
 from trueline.dataset.append.incoming import (
     FileRead,
     FileTask,
     ReadFiles,
-    columns_for,
-    columns_in,
-    known_columns,
     read_all,
     read_file,
     schema_of,
@@ -115,7 +113,8 @@ def _settled(request: ReadRequest, columns: pa.Schema, seen: Sequence[FileColumn
     """
     if request.known is not None:
         missed = dict.fromkeys(name for file in seen for name in file.stats.unknown)
-        allowed = [name for name in missed if request.new == "add" or name in request.known]
+        known = (*request.known, request.tail.vocab.event_time)
+        allowed = [name for name in missed if request.new == "add" or name in known]
         return [*columns.names, *allowed]
     settled: list[str] = []
     for file in seen:

@@ -16,10 +16,10 @@ import pyarrow as pa
 
 from trueline.chain.head_state import Tail
 from trueline.chain.store.scratch import Scratch
+from trueline.dataset.append.file_columns import columns_for
 from trueline.dataset.append.incoming import (
     FileRead,
     ReadFiles,
-    columns_for,
     fit_rows,
     latest,
     newest_event,
@@ -107,7 +107,7 @@ def _check_columns(request: ReadRequest, prepared: Mapping[str, object]) -> tupl
     for path, rows in prepared.items():
         if not isinstance(rows, Rows):
             continue
-        given = rows.table().column_names
+        given = [name for name in rows.table().column_names if name != request.tail.vocab.event_time]
         if known is None:
             known = given
             continue
