@@ -158,6 +158,14 @@ def test_prepared_files_are_widened_too(ds, tmp_path):
     )
 
 
+def test_an_error_does_not_show_what_a_step_masks(ds, tmp_path):
+    from trueline.dataset.prepare import mask
+
+    error = only_text(ds, csv(tmp_path, "1", "2", "3", "secret"), steps=[mask("x", how="missing")])
+    assert "secret" not in str(error)
+    assert "column 'x' is int64 in the first rows, and 1 later cell" in error.problem
+
+
 def test_a_column_that_is_added_is_held_against_all_rows_too(ds, tmp_path):
     ds.append(pa.table({"n": [0]}))
     only_text(ds, csv(tmp_path, "1", "2", "3", "x"), new_columns="add")

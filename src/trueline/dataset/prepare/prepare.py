@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
@@ -31,7 +31,7 @@ from trueline.dataset.append.pieces import ROWS_OF_A_BATCH, PieceWriter
 from trueline.dataset.append.read_files import ReadRequest
 from trueline.dataset.prepare.parse import File
 from trueline.dataset.prepare.preparation import Ended, Preparation
-from trueline.dataset.prepare.rows import Rows, RowsWriter, without_texts
+from trueline.dataset.prepare.rows import Parsed, Rows, RowsWriter, without_texts
 from trueline.errors import InputError, SchemaError, check_memory
 from trueline.kernel.tasks import Tasks
 from trueline.readers import ReadStats, Source
@@ -90,7 +90,7 @@ def _parsed_and_prepared(
         ended = preparation.run(work)
         parsed = {key: rows.parsed for key, rows in ended.values.items() if isinstance(rows, Rows)}
         seen = [
-            FileColumns(file, found.stats, found.cells)
+            FileColumns(file, *_without(found, preparation.hides))
             for key, file in zip(keys, request.files, strict=True)
             if (found := parsed.get(key)) is not None
         ]
@@ -100,6 +100,12 @@ def _parsed_and_prepared(
         columns = revised
 
 
+def _without(parsed: Parsed, hidden: frozenset[str]) -> tuple[ReadStats, pa.Table | None]:
+    """Return what reading showed, without texts of columns that steps mask: an error may show the others."""
+    samples = {name: text for name, text in parsed.stats.samples.items() if name not in hidden}
+    return replace(parsed.stats, samples=samples), without_texts(parsed, hidden).cells
+
+
 def _check_columns(request: ReadRequest, prepared: Mapping[str, object]) -> tuple[str, ...]:
     """Hold the columns that each file has once it is prepared against the dataset; return those ignored."""
     known = None if request.known is None else list(request.known)
@@ -107,7 +113,8 @@ def _check_columns(request: ReadRequest, prepared: Mapping[str, object]) -> tupl
     for path, rows in prepared.items():
         if not isinstance(rows, Rows):
             continue
-        given = [name for name in rows.table().column_names if name != request.tail.vocab.event_time]
+        event_time = request.tail.vocab.event_time
+        given = [n for n in rows.table().column_names if n != event_time or n in (known or ())]
         if known is None:
             known = given
             continue
