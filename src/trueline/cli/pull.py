@@ -70,6 +70,9 @@ def pull(
                     shown.say(line, "bad")
                 else:
                     shown.say(line, "good" if each.rows or each.blocks else "plain")
+                for code, problem, remedy in (advice for made in each.commits for advice in made.advice):
+                    if code != "BadCells":
+                        shown.warn(f"{each.dataset}: {problem}", remedy=remedy, code=code)
             if not len(report):
                 shown.say("no dataset has a source; `trueline create NAME --source PATH` makes one that has")
 

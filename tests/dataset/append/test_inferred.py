@@ -130,6 +130,19 @@ def test_cells_that_stand_for_null_are_offered_as_such(ws, tmp_path):
     assert ds.view().to_arrow()["x"].to_pylist() == [1, 2, 3, None]
 
 
+def test_records_that_are_too_short_say_nothing_about_a_type(ws, tmp_path):
+    (tmp_path / "a.csv").write_text("n,x\n" + "1,2\n" * 5 + "3\n" + "1,2\n" * 5)
+    ds = ws.create("x")
+    with pytest.warns(BadCellsWarning):
+        assert ds.append(tmp_path / "a.csv").bad == {"x": 1}
+    assert ds.view().to_arrow()["x"].type == pa.int64()
+    (tmp_path / "b.csv").write_text("n,x\n" + "1,2\n" * 5 + "3\n" + "1,2.5\n" * 5)
+    other = ws.create("y")
+    with pytest.warns(BadCellsWarning):
+        assert other.append(tmp_path / "b.csv").bad == {"x": 1}
+    assert other.view().to_arrow()["x"].to_pylist()[4:7] == [2.0, None, 2.5]
+
+
 def test_json_is_widened_by_its_own_table(ws, tmp_path):
     ds = ws.create("x")
     ds.append(jsonl(tmp_path, 1, 2, 3, 4.5))
@@ -306,6 +319,10 @@ def test_the_command_line_says_it_in_its_answer_and_not_twice(tmp_path, capsys, 
     assert main([*shop, "ingest", "x", str(csv(tmp_path, "1", "NA"))]) == 0
     shown = capsys.readouterr()
     assert "text only because of words for null: 'x'" in shown.err + shown.out
+    main([*shop, "create", "y", "--source", str(tmp_path / "*.csv")])
+    assert main([*shop, "pull"]) == 0
+    shown = capsys.readouterr()
+    assert "y: a column is text only because of words for null: 'x'" in shown.err + shown.out
     assert not recwarn
 
 

@@ -88,6 +88,10 @@ class Inferred:
         kept = set(self.kept)
         for name in doubtful:
             kind, before = profiles[name].kind, columns.field(name).type
+            if profiles[name].cells == _read_as_they_are(name, files):
+                # What is bad has no text of any type: a record that is too short, bytes that are not text.
+                kept.add(name)
+                continue
             if name in self.late and (name in self.revised or kind.equals(before)):
                 kind = pa.string()
             elif name in self.revised or is_text(kind) or kind.equals(before):
@@ -98,6 +102,13 @@ class Inferred:
             kinds[name] = kind
         fields = [field.with_type(kinds.get(field.name, field.type)) for field in columns]
         return replace(self, revised=self.revised.union(doubtful), kept=frozenset(kept)), pa.schema(fields)
+
+
+def _read_as_they_are(name: str, files: Sequence[FileColumns]) -> int:
+    """Count the cells of a column that were read without loss; -1 if some were rounded."""
+    if any(file.stats.rounded.get(name) for file in files):
+        return -1
+    return sum(file.stats.filled.get(name, 0) for file in files)
 
 
 def _for_most(kind: pa.DataType, profile: Profile) -> pa.DataType:
