@@ -15,7 +15,7 @@ from trueline.chain.block import commit_record
 from trueline.errors import BrokenFile, InputError, SchemaError
 
 GOOD = "id,price,day\n1,9.5,2026-11-13\n2,7.25,2026-11-14\n"
-BAD = "id,price,day\n3,ten,2026-11-15\n4,8,2026-02-30\n5,x,2026-11-16\n"
+BAD = "id,price,day\n3,ten,2026-11-15\n4,8,2026-02-30\n5,x,2026-11-16\n6,8,2026-11-16\n"
 
 
 @pytest.fixture
@@ -150,7 +150,7 @@ def test_other_formats_and_a_reader_of_ones_own(ds, inbox):
 def test_a_new_optional_column_extends_the_schema_and_a_changed_type_does_not(ds, inbox):
     ds.append(inbox / "a.csv")
     (inbox / "more.csv").write_text("id,price,day,city\n7,1,2026-01-01,Bern\n")
-    ds.append(inbox / "more.csv")
+    ds.append(inbox / "more.csv", new_columns="add")
     assert ds.schema.names == ("id", "price", "day", "city")
     assert records(ds)["id"].to_pylist() == [1, 2, 7]
     pq.write_table(pa.table({"id": ["text"], "price": [1.0]}), inbox / "p.parquet")

@@ -189,6 +189,8 @@ def _spooled(
     newest, rounded = None, 0
     with PieceWriter(scratch, f"stream-{uuid.uuid4().hex}.arrow", columns) as writer:
         for table in tables:
+            if not set(table.column_names).issubset(schema.names):
+                raise _differs(table.schema, schema)
             fitted = fit_rows(table, typed, with_op=with_op, new=new)
             if fitted.table.schema.names != columns.names:
                 raise _differs(fitted.table.schema, columns)
