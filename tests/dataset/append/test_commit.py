@@ -136,7 +136,7 @@ def test_rows_typed_before_another_writer_added_a_column_are_stored_with_it_miss
 
     def slow(task):
         with tl.open(ws.location) as other:
-            other["x"].append(pa.table({"x": [7], "y": ["new"]}))
+            other["x"].append(pa.table({"x": [7], "y": ["new"]}), new_columns="add")
         return read(task)
 
     with pytest.MonkeyPatch.context() as patch:
