@@ -20,7 +20,7 @@ LEAVES = frozenset(
     {"annotations", "credentials", "errors", "console", "lazy", "limits", "types", "merge", "readers"}
 )
 
-_OF_LEAVES = frozenset({"errors", "credentials", "limits"})
+_OF_LEAVES = frozenset({"errors", "credentials", "limits", "types"})
 
 # room → the rooms it may import from. The front door is `trueline/__init__.py`.
 ARROWS: dict[str, frozenset[str]] = {

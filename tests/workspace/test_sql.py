@@ -231,3 +231,29 @@ def test_a_frame_becomes_a_view_with_an_order(spark):
     assert view.limit(1).to_arrow()["t"].to_pylist() == [datetime(2026, 1, 1, tzinfo=UTC)]
     with pytest.raises(SchemaError, match="no column 'x'"):
         tl.View.from_spark(frame, order_by="x")
+
+
+def test_a_dataset_without_rows_or_columns_can_be_queried(shop):
+    shop.create("empty")
+    shop.create("typed", schema=pa.schema({"city": pa.string()}))
+    assert rows(shop.sql("select count(*) as n from empty")) == [{"n": 0}]
+    everything = shop.sql("select * from empty")
+    assert (everything.columns, everything.count()) == ((), 0)
+    assert rows(shop.sql("select s.price from sales s left join empty on true where s.price > 3")) == [
+        {"price": 4.0}
+    ]
+    assert rows(shop.sql("select city from typed")) == []
+    assert rows(shop.sql("select count(*) as n, max(city) as c from typed")) == [{"n": 0, "c": None}]
+    with pytest.raises(QueryError) as caught:
+        shop.sql("select city from empty")
+    assert "'empty' has no columns yet: append rows to it, or create it with a schema" in caught.value.remedy
+    shop["empty"].append([{"city": "Bern"}])
+    assert rows(shop.sql("select city from empty")) == [{"city": "Bern"}]
+
+
+def test_a_view_of_a_dataset_without_rows_reads_as_nothing(ws):
+    ds = ws.create("empty")
+    assert (ds.view().columns, ds.view().count(), ds.view().to_arrow().num_rows) == ((), 0, 0)
+    assert ds.view().to_pandas().empty
+    assert list(ds.view().rows()) == list(ds.changes().batches()) == []
+    assert ds.get({"city": "Bern"}) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -11,6 +11,7 @@ from trueline.cli.arguments import QuickCommand, QuickGroup
 from trueline.cli.ingest import (
     Encoding,
     Format,
+    NewColumns,
     NoHeader,
     Separator,
     chosen_reader,
@@ -58,7 +59,7 @@ def init(
     "trueline create sales",
     'trueline create sales --event-time day --description "All sales"',
     "trueline create customers --merge upsert --key id",
-    "trueline create sales --source 'inbox/*.csv' --lateness 2h",
+    "trueline create sales --source 'inbox/*.csv' --lateness 2h --new-columns add",
     "trueline create -f sales.yaml",
 )
 def create(
@@ -96,6 +97,7 @@ def create(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
+    new_columns: NewColumns = None,
     file: Annotated[
         Path | None,
         typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
@@ -110,7 +112,7 @@ def create(
     with session(context, directory, json) as here, here.workspace() as workspace:
         options = reader_options(separator, encoding, no_header)
         if file is not None:
-            said = (name, event_time, description, merge, lateness, source, *options.values())
+            said = (name, event_time, description, merge, lateness, source, new_columns, *options.values())
             if format_ is not None or any(given is not None for given in said) or key:
                 raise InputError(
                     "-f FILE cannot be combined with other options",
@@ -125,6 +127,7 @@ def create(
                 description=description,
                 lateness=lateness,
                 source=_source(source, chosen_reader(format_, options)),
+                new_columns=cast("Any", new_columns or "error"),
             )
         else:
             raise InputError(

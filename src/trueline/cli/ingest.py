@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -25,6 +25,22 @@ Separator = Annotated[
 Encoding = Annotated[
     str | None, typer.Option("--encoding", help="The encoding of text files (default: utf-8).")
 ]
+MaxBad = Annotated[
+    float | None,
+    typer.Option("--max-bad", help="Refuse more bad cells: a number, or below 1 a share of the rows."),
+]
+Resend = Annotated[
+    bool,
+    typer.Option("--resend", help="Ingest changed files again: names that were ingested with other bytes."),
+]
+NewColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--new-columns",
+        metavar="POLICY",
+        help="Columns that the dataset does not have: error, add or ignore.",
+    ),
+]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is data, not a header.")]
 
 
@@ -32,6 +48,7 @@ NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a
     "trueline ingest sales inbox/*.csv",
     'trueline ingest sales export.txt --format csv --separator ";" --encoding latin-1',
     "trueline ingest sales inbox/b.csv --resend",
+    "trueline ingest sales inbox/c.csv --new-columns add",
     "trueline ingest sales inbox/*.csv --step cleaning:trimmed --step cleaning:masked --on-error skip_key",
     "trueline ingest sales inbox/*.csv --step cleaning:trimmed --timeline ingest.svg",
 )
@@ -44,16 +61,9 @@ def ingest(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
-    max_bad: Annotated[
-        float | None,
-        typer.Option("--max-bad", help="Refuse more bad cells: a number, or below 1 a share of the rows."),
-    ] = None,
-    resend: Annotated[
-        bool,
-        typer.Option(
-            "--resend", help="Ingest changed files again: names that were ingested with other bytes."
-        ),
-    ] = False,
+    max_bad: MaxBad = None,
+    resend: Resend = False,
+    new_columns: NewColumns = None,
     watermark: Annotated[
         str | None,
         typer.Option(
@@ -106,11 +116,15 @@ def ingest(
                 idempotency_key=key,
                 watermark=watermark,
                 resend=resend,
+                new_columns=cast("Any", new_columns),
             )
         here.console.answer(
             commit.to_dict(),
             lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
         )
+        for code, problem, remedy in commit.advice:
+            if code != "BadCells":
+                here.console.warn(problem, remedy=remedy, code=code)
         for path, reason in commit.left_out.items():
             here.console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from trueline.cli.ingest import NewColumns
 from trueline.cli.inspect import Names
 from trueline.cli.session import Directory, Json, examples, exit_code, session, tell
 from trueline.errors import InputError, PullError
@@ -30,6 +31,7 @@ def pull(
             "--resend", help="Ingest changed files again: names that were ingested with other bytes."
         ),
     ] = False,
+    new_columns: NewColumns = None,
     confirm: Annotated[
         bool,
         typer.Option(
@@ -55,7 +57,7 @@ def pull(
                 dataset.confirm_source()
         failed: PullError | None = None
         try:
-            report = workspace.pull(*(names or ()), resend=resend)
+            report = workspace.pull(*(names or ()), resend=resend, new_columns=cast("Any", new_columns))
         except PullError as error:
             failed, report = error, error.report
 
@@ -68,6 +70,9 @@ def pull(
                     shown.say(line, "bad")
                 else:
                     shown.say(line, "good" if each.rows or each.blocks else "plain")
+                for code, problem, remedy in (advice for made in each.commits for advice in made.advice):
+                    if code != "BadCells":
+                        shown.warn(f"{each.dataset}: {problem}", remedy=remedy, code=code)
             if not len(report):
                 shown.say("no dataset has a source; `trueline create NAME --source PATH` makes one that has")
 

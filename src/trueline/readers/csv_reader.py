@@ -23,8 +23,12 @@ from trueline.readers.reader import (
     SAMPLE_CELLS,
     SAMPLE_ROWS,
     Reader,
+    Types,
+    check_declared,
     chosen,
+    declared_types,
     guessed,
+    with_types,
 )
 from trueline.readers.records import Dialect
 from trueline.readers.rules import FALSE, TRUE, CellRules, check_readable
@@ -71,6 +75,7 @@ class CsvReader(Reader):
     date_format: str | None = None
     timestamp_format: str | None = None
     timezone: str = "UTC"
+    types: Types = ()
     max_listed: int = MAX_LISTED
     max_columns: int | None = None
     max_record_bytes: int | None = None
@@ -80,6 +85,7 @@ class CsvReader(Reader):
         object.__setattr__(self, "encoding", encoding_name(self.encoding))
         if self.names is not None:
             object.__setattr__(self, "names", tuple(self.names))
+        object.__setattr__(self, "types", declared_types(self.types))
         marks = [mark for mark in (self.separator, self.quote, self.escape) if mark is not None]
         if any(len(mark) != 1 or not mark.isascii() or mark in "\r\n\0" for mark in marks):
             raise InputError(
@@ -210,7 +216,8 @@ class CsvReader(Reader):
                 for name in names or ():
                     sample.setdefault(name, [])
                 rows -= self._take(names or (), blocks, sample, rows)
-        return guessed(sample, known, lambda cells: guess(cells, self.rules))
+        check_declared(self.types, sample)
+        return guessed(sample, with_types(known, self.types), lambda cells: guess(cells, self.rules))
 
     def _take(
         self,

@@ -14,9 +14,19 @@ from trueline.readers import json_values
 from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, ParsedRows, Reading, ReadStats
 from trueline.readers.blocks import BLOCK, Lines, RecordBlock, blocks
 from trueline.readers.inference import moment, number
-from trueline.readers.json_block import LineParser
+from trueline.readers.json_block import LineParser, UnknownKeys
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
-from trueline.readers.reader import NOTHING, SAMPLE_BYTES, SAMPLE_ROWS, Reader, chosen, guessed
+from trueline.readers.reader import (
+    NOTHING,
+    SAMPLE_BYTES,
+    SAMPLE_ROWS,
+    Reader,
+    Types,
+    chosen,
+    declared_types,
+    guessed,
+    with_types,
+)
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
 from trueline.readers.stream import can_be_cut, encoding_name, opened
@@ -42,6 +52,7 @@ class JsonReader(Reader):
     date_format: str | None = None
     timestamp_format: str | None = None
     timezone: str = "UTC"
+    types: Types = ()
     max_listed: int = MAX_LISTED
     max_columns: int | None = None
     max_record_bytes: int | None = None
@@ -49,6 +60,7 @@ class JsonReader(Reader):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "encoding", encoding_name(self.encoding))
+        object.__setattr__(self, "types", declared_types(self.types))
         _ = self.limits
         if self.block_bytes < 1 or self.max_listed < 0:
             raise InputError("block_bytes or max_listed is too small", remedy="give a larger number")
@@ -77,7 +89,9 @@ class JsonReader(Reader):
         """Read one file; `typed=False` goes the slow way, with the same result."""
         check_readable(schema, "a JSON file", nested=True)
         stats = ReadStats()
-        parser = LineParser(self.rules, chosen(schema, columns), typed=typed)
+        # Who names the columns wants these and no others; who does not is to hear of others.
+        keys = UnknownKeys(frozenset(schema.names), self.limits.columns) if columns is None else None
+        parser = LineParser(self.rules, chosen(schema, columns), typed=typed, keys=keys)
         pieces = self._pieces(source, schema, parser, stats, part)
         return Reading(pieces, stats, batch_rows=batch_rows, max_listed=self.max_listed)
 
@@ -108,7 +122,7 @@ class JsonReader(Reader):
         self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
     ) -> pa.Schema:
         """All keys of the first rows, each with the narrowest type that loses nothing of them."""
-        sample: dict[str, list[Any]] = {}
+        sample: dict[str, list[Any]] = {name: [] for name, _ in declared_types(self.types)}
         room = SAMPLE_BYTES
         for source in sources:
             for block in self._blocks(source) if rows > 0 else ():
@@ -123,7 +137,7 @@ class JsonReader(Reader):
                 if rows <= 0 or room <= 0:
                     rows = 0
                     break
-        return guessed(sample, known, lambda values: _guess(values, self.rules))
+        return guessed(sample, with_types(known, self.types), lambda values: _guess(values, self.rules))
 
     def to_read_step(self) -> dict[str, object]:
         step = {theirs: getattr(self, ours) for theirs, ours in _STEP.items()}

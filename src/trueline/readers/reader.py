@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from trueline import types
 from trueline.errors import InputError, SchemaError
 from trueline.limits import Limits
 from trueline.readers.batch import BATCH_ROWS, Reading
@@ -22,6 +23,8 @@ SAMPLE_CELLS = 1 << 24
 NOTHING = pa.schema([])
 _LIMITS = {"columns": "max_columns", "record_bytes": "max_record_bytes", "batch_bytes": "max_batch_bytes"}
 Sample = TypeVar("Sample")
+# Columns and the types they are declared to have, as text; given as a dictionary.
+Types: TypeAlias = "Mapping[str, str] | tuple[tuple[str, str], ...]"
 
 
 @dataclass(frozen=True)
@@ -154,5 +157,42 @@ def guessed(
     )
 
 
+def declared_types(given: object) -> tuple[tuple[str, str], ...]:
+    """Return declared types by column, as text that can be recorded.
+
+    >>> declared_types({"id": "text", "price": "decimal(9,2)"})
+    (('id', 'text'), ('price', 'decimal(9, 2)'))
+    """
+    if not isinstance(given, Mapping | tuple | list):
+        raise InputError(f"types is {given!r:.80}", remedy='give types={"column": "type"}', code="BadType")
+    pairs = given.items() if isinstance(given, Mapping) else given
+    try:
+        return tuple((str(name), str(types.parse(str(kind)))) for name, kind in pairs)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(
+            f"types is {given!r:.80}", remedy='give types={"column": "type"}', code="BadType"
+        ) from None
+
+
+def with_types(known: pa.Schema, declared: Types) -> pa.Schema:
+    """Add declared types to those that are known already, which come first."""
+    pairs = declared.items() if isinstance(declared, Mapping) else declared
+    mine = [pa.field(name, types.parse(kind).arrow) for name, kind in pairs if name not in known.names]
+    return pa.schema([*known, *mine])
+
+
+def check_declared(declared: Types, found: Collection[str]) -> None:
+    """Refuse a type for a column that the files do not have."""
+    wrong = next((name for name, _ in declared_types(declared) if found and name not in found), None)
+    if wrong is not None:
+        raise SchemaError(
+            f"types names {wrong!r}, which is not a column of the files",
+            remedy=f"the columns are {', '.join(list(found)[:20])}",
+            column=wrong,
+        )
+
+
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

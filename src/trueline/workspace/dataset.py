@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,13 +20,14 @@ from trueline.dataset.columns import StoredColumn, stored_columns
 from trueline.dataset.commit import Commit, commit_at, commits
 from trueline.dataset.declared_source import shown
 from trueline.dataset.lost_head import head_missing
-from trueline.errors import CorruptionError, InputError
+from trueline.errors import BadCellsWarning, CorruptionError, DataWarning, InputError, visible
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 
 if TYPE_CHECKING:
     from trueline.chain.instant import Instant
     from trueline.dataset.append.intake import AppendRequest
+    from trueline.dataset.append.new_columns import NewColumns
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
@@ -142,6 +144,7 @@ class Dataset:
         idempotency_key: str | None = None,
         watermark: object = None,
         resend: bool = False,
+        new_columns: NewColumns | None = None,
         observers: Sequence[Observer] = (),
         executor: Executor | None = None,
     ) -> Commit:
@@ -153,7 +156,9 @@ class Dataset:
         pass the driver), or files: a path, a glob, or a list of them, read by
         `reader` (by default chosen by their ending).
         The first rows decide the columns; later ones may leave out optional
-        columns and bring new ones. A file whose bytes were appended before is
+        columns. New columns are refused unless `new_columns` is "add" or "ignore"
+        (by default what the dataset was created with); every file is checked by itself.
+        A file whose bytes were appended before is
         passed over; a known name with other bytes is refused unless `resend`.
         Cells that cannot be read are null and counted; more than `max_bad`
         of them (a number, or below 1 a share of the rows) refuse the whole.
@@ -164,13 +169,23 @@ class Dataset:
         run that `observers` may watch, in threads or on an `executor`.
         """
         from trueline.dataset.append.intake import AppendRequest
+        from trueline.dataset.append.new_columns import checked_policy
 
         preparation = None
         if steps:
             from trueline.dataset.prepare import Preparation
 
             preparation = Preparation.of(steps, observers, executor)
-        request = AppendRequest(data, reader, max_bad, idempotency_key, watermark, resend, preparation)
+        request = AppendRequest(
+            data,
+            reader,
+            max_bad,
+            idempotency_key,
+            watermark,
+            resend,
+            preparation,
+            new_columns=checked_policy(new_columns),
+        )
         return self._append(request, self._workspace.clock)
 
     def _append(self, request: AppendRequest, clock: Callable[[], Instant] | None) -> Commit:
@@ -182,7 +197,12 @@ class Dataset:
         tasks = self._workspace._spark.tasks_for(request.data) if is_frame(request.data) else None
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
-            return append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
+            made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
+        for code, problem, remedy in made.advice:
+            kind = BadCellsWarning if code == "BadCells" else DataWarning
+            # Points at who called `append`.
+            warnings.warn(visible(f"{self.name}: {problem}\n  → {remedy}"), kind, stacklevel=3)
+        return made
 
     def confirm_source(self) -> str:
         """Let `pull` read the declared source though somebody else declared it; returns what that is.

@@ -16,6 +16,7 @@ from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.store.folders import Inside, remove_database
 from trueline.chain.verify import Progress, VerificationReport
+from trueline.dataset.append.new_columns import NewColumns, checked_policy
 from trueline.dataset.declared_source import check_no_secrets
 from trueline.dataset.definition import Definition, check_options, exists_otherwise
 from trueline.dataset.duration import seconds
@@ -252,6 +253,7 @@ class Workspace:
         lateness: str | float | timedelta | None = None,
         checks: Sequence[object] = (),
         source: str | os.PathLike[str] | DeclaredSource | None = None,
+        new_columns: NewColumns = "error",
         on_change: str = "error",
     ) -> Dataset:
         """Make a root dataset, in one commit; the same definition again returns it, another raises.
@@ -261,7 +263,8 @@ class Workspace:
         called `event_time` counts. The watermark stays `lateness` ("2h")
         behind the newest event time. `merge` is `trueline.merge.append()`.
         With a `source` (a folder, file, pattern or URL, or `trueline.source`)
-        the dataset is filled by `pull`.
+        the dataset is filled by `pull`. `new_columns` says what later data with
+        other columns does: "error", "add" or "ignore".
         """
         check_name(name)
         check_options(checks, on_change)
@@ -274,6 +277,7 @@ class Workspace:
             lateness=lateness,
             source=source,
             base=folder_of(self._location),
+            new_columns=new_columns,
         )
         return self._make(name, _Plan(definition.blocks, definition.differences))
 
@@ -377,13 +381,19 @@ class Workspace:
     # --- filling ------------------------------------------------------------------------
 
     def pull(
-        self, *names: str, resend: bool = False, workers: int = 8, observers: Sequence[Observer] = ()
+        self,
+        *names: str,
+        resend: bool = False,
+        workers: int = 8,
+        observers: Sequence[Observer] = (),
+        new_columns: NewColumns | None = None,
     ) -> PullReport:
         """Read what is new in the sources of datasets (of all that have one, if none is named).
 
         Files and pages that were read before are passed over, clones are
         brought up to what they are copies of. A known file name with other
-        bytes is refused unless `resend`. Up to `workers` datasets are pulled
+        bytes is refused unless `resend`, new columns unless `new_columns` or the
+        dataset says "add" or "ignore". Up to `workers` datasets are pulled
         side by side, by a `trueline.run.Run` whose `observers` may watch; all
         they get is stamped with one time, that of `clock`. A dataset that fails
         does not stop the others; `PullError` is raised at the end and has the
@@ -391,7 +401,8 @@ class Workspace:
         """
         from trueline.workspace.pull.pull import pull
 
-        return pull(self, names, resend=resend, workers=workers, observers=observers)
+        new = checked_policy(new_columns)
+        return pull(self, names, resend=resend, workers=workers, observers=observers, new_columns=new)
 
     # --- reading ------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.append.merge import MergeOutcome, merge_pieces, write_checkpoint
 from trueline.dataset.append.pieces import ROWS_OF_A_SLICE
 from trueline.dataset.append.slices import SliceLayout, Written, write_all
-from trueline.dataset.commit import Commit, earlier
+from trueline.dataset.commit import Advice, Commit, earlier
 from trueline.errors import InputError, RefCASFailed
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Append, Strategy
@@ -114,7 +114,11 @@ def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
     blocks = _blocks(chain.store, prepared, notes)
     chain.append(*blocks)
     made = Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
-    return replace(made, skipped=prepared.incoming.skipped, left_out=prepared.incoming.left_out)
+    incoming, advice = prepared.incoming, prepared.incoming.advice
+    if made.bad:
+        remedy = "look at commit.bad_cells(); max_bad=0 refuses such files"
+        advice = (Advice("BadCells", f"{made.bad_summary}, null instead", remedy), *advice)
+    return replace(made, skipped=incoming.skipped, left_out=incoming.left_out, advice=advice)
 
 
 def _nothing(prepared: Prepared, order: Order) -> Commit:
@@ -146,6 +150,8 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
         "ignored": dict(prepared.outcome.ignored),
     }
     notes |= {name: value for name, value in counts.items() if value}
+    if incoming.ignored_columns:
+        notes["ignored_columns"] = list(incoming.ignored_columns)
     if incoming.steps:
         notes["steps"] = list(incoming.steps)
     if incoming.files:

@@ -23,6 +23,7 @@ from trueline.chain.sources import (
 from trueline.chain.text import to_dict
 from trueline.credentials import masked
 from trueline.dataset.append.intake import AppendRequest, Polled
+from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.commit import Commit
 from trueline.dataset.declared_source import is_one_file, matching, placed, shown, to_read
 from trueline.dataset.definition import SOURCE, Addendum, addendum_of, strategy_of
@@ -56,13 +57,15 @@ def pull(
     resend: bool = False,
     workers: int = 8,
     observers: Sequence[Observer] = (),
+    new_columns: NewColumns | None = None,
 ) -> PullReport:
     """Pull datasets side by side, all at one time of the clock; what fails is reported at the end."""
     chosen = [workspace[name] for name in sorted(set(names))] if names else workspace.datasets()
     moment = (workspace.clock or Instant.now)()
 
     def pull_one(dataset: Dataset) -> Pulled:
-        return _pulled(workspace, dataset, _Terms(resend, lambda: moment, named=bool(names)))
+        terms = _Terms(resend, lambda: moment, named=bool(names), new_columns=new_columns)
+        return _pulled(workspace, dataset, terms)
 
     done = pulled_together(chosen, pull_one, workers=workers, observers=observers)
     shown = [each for each in done if names or each.source is not None or each.error is not None]
@@ -74,7 +77,7 @@ def pull(
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """On what terms a pull reads: whether known names may come again, the one time it stamps.
+    """On what terms a pull reads: whether known names may come again and new columns, the one time it stamps.
 
     A dataset that was not `named` is passed over, and reported, where its source is not confirmed.
     """
@@ -82,6 +85,7 @@ class _Terms:
     resend: bool
     clock: Callable[[], Instant]
     named: bool = True
+    new_columns: NewColumns | None = None
 
 
 def _not_all(report: PullReport) -> PullError:
@@ -147,7 +151,14 @@ def _read(
             known, new = _sorted_out(dataset, step, files, seen, signs)
             yield from known
             for batch in _batches(new, size):
-                request = AppendRequest(batch, reader, addendum.max_bad, resend=terms.resend, polled=Polled())
+                request = AppendRequest(
+                    batch,
+                    reader,
+                    addendum.max_bad,
+                    resend=terms.resend,
+                    polled=Polled(),
+                    new_columns=terms.new_columns,
+                )
                 yield dataset._append(request, terms.clock)
                 seen.keep(((file.path, signs[file.path]) for file in batch), dataset.chain)
         finally:
@@ -200,7 +211,8 @@ def _version(
 ) -> Commit:
     """Append one file whose content changes, if it has."""
     polled = Polled(versions=True, state=state)
-    return dataset._append(AppendRequest(files, reader, addendum.max_bad, polled=polled), terms.clock)
+    request = AppendRequest(files, reader, addendum.max_bad, polled=polled, new_columns=terms.new_columns)
+    return dataset._append(request, terms.clock)
 
 
 def _fetched(
