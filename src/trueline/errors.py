@@ -9,6 +9,7 @@ from trueline.credentials import masked_text
 
 __all__ = [
     "AsyncEdgeInRegion",
+    "BadCellsWarning",
     "BadName",
     "BrokenFile",
     "ChainError",
@@ -19,6 +20,7 @@ __all__ = [
     "CorruptionError",
     "Counterexample",
     "CursorShared",
+    "DataWarning",
     "DatasetExists",
     "DatasetNotFound",
     "DestinationAhead",
@@ -149,6 +151,14 @@ def _rebuild(
 ) -> TruelineError:
     """Restore an error that crossed a process boundary."""
     return kind(problem, remedy=remedy, code=code, **fields)
+
+
+class DataWarning(UserWarning):
+    """Rows were appended, and something about them is to be looked at."""
+
+
+class BadCellsWarning(DataWarning):
+    """Cells of appended files could not be read and are null; once per commit."""
 
 
 class InputError(TruelineError, ValueError):

@@ -85,7 +85,7 @@ def test_annotations_of_the_event_time_of_new_columns_and_of_members_are_kept(ws
         {"at": moment["at"], "place": pa.array([{"x": 1, "y": 2}], inner)},
         schema=pa.schema([at, pa.field("place", inner)]),
     )
-    ds.append(place)
+    ds.append(place, new_columns="add")
     assert said(ds, "at") == {"shop/clock": "till"}
     member = ds.view().to_arrow().schema.field("place").type.field("x")
     assert annotations_of_arrow(member.metadata) == {"shop/unit": "m"}

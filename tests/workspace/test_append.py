@@ -121,9 +121,12 @@ def test_a_table_that_does_not_fit_is_refused_with_every_difference(ds):
     with pytest.raises(SchemaError) as caught:
         ds.append(pa.table({"a": ["1"], "c": [1.0]}, schema=pa.schema([("a", pa.string()), required("c")])))
     assert caught.value.differences == (
-        "+ c: Float64 is not a column of the dataset; only optional columns can be added",
+        "+ c: Float64 is not a column of the dataset",
         "~ a: is String, the dataset has Int64",
     )
+    added = pa.table({"a": [1], "c": [1.0]}, schema=pa.schema([("a", pa.int64()), required("c")]))
+    with pytest.raises(SchemaError, match="c: Float64 cannot be added: only optional columns can"):
+        ds.append(added, new_columns="add")
     assert ds.head == head
 
 
@@ -137,7 +140,7 @@ def test_missing_optional_columns_are_missing_values_and_order_does_not_matter(d
 
 
 def test_required_columns_must_be_there_and_full(ws):
-    ds = ws.create("x", schema=pa.schema([pa.field("a", pa.int64(), nullable=False)]))
+    ds = ws.create("x", schema=pa.schema([pa.field("a", pa.int64(), nullable=False), ("b", pa.int64())]))
     with pytest.raises(SchemaError, match="- a: Int64 is missing"):
         ds.append(pa.table({"b": [1]}))
     with pytest.raises(SchemaError, match="1 null values"):

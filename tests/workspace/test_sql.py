@@ -274,3 +274,29 @@ def test_the_place_of_an_error_is_under_a_caret(shop, text, under):
     assert "pos " not in first
     assert line.strip() in text
     assert line[carets.index("^") :].startswith(under)
+
+
+def test_a_dataset_without_rows_or_columns_can_be_queried(shop):
+    shop.create("empty")
+    shop.create("typed", schema=pa.schema({"city": pa.string()}))
+    assert rows(shop.sql("select count(*) as n from empty")) == [{"n": 0}]
+    everything = shop.sql("select * from empty")
+    assert (everything.columns, everything.count()) == ((), 0)
+    assert rows(shop.sql("select s.price from sales s left join empty on true where s.price > 3")) == [
+        {"price": 4.0}
+    ]
+    assert rows(shop.sql("select city from typed")) == []
+    assert rows(shop.sql("select count(*) as n, max(city) as c from typed")) == [{"n": 0, "c": None}]
+    with pytest.raises(QueryError) as caught:
+        shop.sql("select city from empty")
+    assert "'empty' has no columns yet: append rows to it, or create it with a schema" in caught.value.remedy
+    shop["empty"].append([{"city": "Bern"}])
+    assert rows(shop.sql("select city from empty")) == [{"city": "Bern"}]
+
+
+def test_a_view_of_a_dataset_without_rows_reads_as_nothing(ws):
+    ds = ws.create("empty")
+    assert (ds.view().columns, ds.view().count(), ds.view().to_arrow().num_rows) == ((), 0, 0)
+    assert ds.view().to_pandas().empty
+    assert list(ds.view().rows()) == list(ds.changes().batches()) == []
+    assert ds.get({"city": "Bern"}) is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
@@ -15,6 +15,7 @@ from trueline.cli.ingest import (
     Encoding,
     Format,
     Member,
+    NewColumns,
     NoHeader,
     Nulls,
     Separator,
@@ -87,7 +88,7 @@ def init(
     "trueline create sales",
     'trueline create sales --event-time day --description "All sales"',
     "trueline create customers --merge upsert --key id",
-    "trueline create sales --source 'inbox/*.csv' --lateness 2h",
+    "trueline create sales --source 'inbox/*.csv' --lateness 2h --new-columns add",
     "trueline create sales --source 'inbox/*.csv' --delimiter ';' --on-bad-file skip",
     "trueline create sales --source 'archive/*.csv' --on-change from_here",
     "trueline create -f sales.yaml",
@@ -126,6 +127,7 @@ def create(
     types: Types = None,
     member: Member = None,
     on_bad_file: OnBadFile = None,
+    new_columns: NewColumns = None,
     file: Annotated[
         Path | None,
         typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
@@ -143,7 +145,8 @@ def create(
         how |= {"date_format": date_format, "decimal": decimal, "member": member}
         options = reader_options(how, nulls, types)
         if file is not None:
-            said = (name, event_time, description, merge, lateness, source, on_bad_file, *options.values())
+            said = (name, event_time, description, merge, lateness, source, on_bad_file, new_columns)
+            said = (*said, *options.values())
             if format_ is not None or any(given is not None for given in said) or key:
                 raise InputError(
                     "-f FILE cannot be combined with other options",
@@ -161,6 +164,7 @@ def create(
                     source, chosen_reader(format_, options, [source or ""]), on_bad_file, allow_empty
                 ),
                 on_change=on_change,
+                new_columns=cast("Any", new_columns or "error"),
             )
         else:
             raise InputError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -30,6 +30,18 @@ Encoding = Annotated[
 ]
 AllowEmpty = Annotated[
     bool, typer.Option("--allow-empty", help="Let a snapshot without rows delete every row.")
+]
+Resend = Annotated[
+    bool,
+    typer.Option("--resend", help="Ingest changed files again: names that were ingested with other bytes."),
+]
+NewColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--new-columns",
+        metavar="POLICY",
+        help="Columns that the dataset does not have: error, add or ignore.",
+    ),
 ]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is data, not a header.")]
 Nulls = Annotated[
@@ -67,6 +79,7 @@ IdempotencyKey = Annotated[
     "trueline ingest sales inbox/*.csv --nulls NA --nulls - --date-format %d.%m.%Y --decimal ,",
     "trueline ingest sales inbox/*.csv --types zip=text --types 'price=decimal(10, 2)'",
     "trueline ingest sales inbox/b.csv --resend",
+    "trueline ingest sales inbox/c.csv --new-columns add",
     "trueline ingest sales inbox/*.csv --step cleaning:trimmed --step cleaning:masked --on-error skip_key",
     "trueline ingest sales inbox/*.csv --step cleaning:trimmed --timeline ingest.svg",
 )
@@ -85,13 +98,9 @@ def ingest(
     types: Types = None,
     member: Member = None,
     max_bad: MaxBad = None,
-    resend: Annotated[
-        bool,
-        typer.Option(
-            "--resend", help="Ingest changed files again: names that were ingested with other bytes."
-        ),
-    ] = False,
+    resend: Resend = False,
     allow_empty: AllowEmpty = False,
+    new_columns: NewColumns = None,
     watermark: Annotated[
         str | None,
         typer.Option(
@@ -143,11 +152,15 @@ def ingest(
                 watermark=watermark,
                 resend=resend,
                 allow_empty=allow_empty,
+                new_columns=cast("Any", new_columns),
             )
         here.console.answer(
             commit.to_dict(),
             lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
         )
+        for code, problem, remedy in commit.advice:
+            if code != "BadCells":
+                here.console.warn(problem, remedy=remedy, code=code)
         for path, reason in commit.left_out.items():
             here.console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
 

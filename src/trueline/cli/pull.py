@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from trueline.cli.ingest import AllowEmpty
+from trueline.cli.ingest import AllowEmpty, NewColumns
 from trueline.cli.inspect import Names
 from trueline.cli.session import Directory, Json, examples, exit_code, session, tell
 from trueline.errors import InputError, PullError
@@ -32,6 +32,7 @@ def pull(
         ),
     ] = False,
     allow_empty: AllowEmpty = False,
+    new_columns: NewColumns = None,
     confirm: Annotated[
         bool,
         typer.Option(
@@ -57,7 +58,12 @@ def pull(
                 dataset.confirm_source()
         failed: PullError | None = None
         try:
-            report = workspace.pull(*(names or ()), resend=resend, allow_empty=allow_empty)
+            report = workspace.pull(
+                *(names or ()),
+                resend=resend,
+                allow_empty=allow_empty,
+                new_columns=cast("Any", new_columns),
+            )
         except PullError as error:
             failed, report = error, error.report
 
@@ -74,6 +80,9 @@ def pull(
                     shown.warn(
                         f"{path} was left out: {reason}", remedy="fix it; it is tried when its bytes change"
                     )
+                for code, problem, remedy in (advice for made in each.commits for advice in made.advice):
+                    if code != "BadCells":
+                        shown.warn(f"{each.dataset}: {problem}", remedy=remedy, code=code)
             if not len(report):
                 shown.say("no dataset has a source; `trueline create NAME --source PATH` makes one that has")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from trueline.credentials import is_secret_name, masked_text
 from trueline.errors import (
     CheckFailed,
     CorruptionError,
+    DataWarning,
     EnvironmentMissing,
     InputError,
     PullError,
@@ -224,7 +226,9 @@ def session(context: typer.Context, directory: str | None, json: bool) -> Iterat
     given = context.obj if isinstance(context.obj, Given) else Given()
     as_json = json or given.json
     console: consoles.Console = consoles.JsonConsole() if as_json else consoles.TerminalConsole()
-    with consoles.use(console), failing(console):
+    with consoles.use(console), failing(console), warnings.catch_warnings():
+        # What is to be looked at is part of the answer.
+        warnings.simplefilter("ignore", DataWarning)
         yield Session(console, directory if directory is not None else given.directory, given.options)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueline.chain.block import Block, commit_record
 from trueline.chain.chain import Chain
@@ -21,7 +21,7 @@ from trueline.chain.events import Event
 from trueline.chain.head_state import Tail, follow, next_block
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
-from trueline.errors import InputError, ObjectMissing
+from trueline.errors import InputError, ObjectMissing, TruelineError
 from trueline.identity.multihash import Multihash
 from trueline.view.origin import Origin, noted, of_note
 
@@ -30,6 +30,15 @@ if TYPE_CHECKING:
 
 
 Linked = tuple[Multihash, Block]
+_EXAMPLES: Final = 3
+
+
+class Advice(NamedTuple):
+    """Something about appended rows that people should look at, and what to do."""
+
+    code: str
+    problem: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +54,8 @@ class Commit:
     `operations` counts the rows it inserted, updated and deleted (an update is two events), None if
     nobody has counted them; `current_rows` is how many rows a keyed dataset has after it. One that restored
     the rows of an earlier commit names it in `reverted_to`.
+    `ignored` counts rows, `ignored_columns` are columns that were left out as
+    was asked for. `advice`, where rows were just appended, is what to look at.
     """
 
     dataset: str
@@ -72,6 +83,8 @@ class Commit:
     current_rows: int | None = None
     reverted_to: Multihash | None = None
     origins: tuple[Origin, ...] = ()
+    ignored_columns: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = field(default=(), repr=False, compare=False)
     chain: Chain | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -122,6 +135,7 @@ class Commit:
             current_rows=read_count(notes.get(CURRENT)),
             reverted_to=_hash(notes.get("reverted_to")),
             origins=_origins(notes.get("origins")),
+            ignored_columns=_texts(notes.get("ignored_columns")),
             chain=chain,
         )
 
@@ -145,6 +159,7 @@ class Commit:
             "files": list(self.files),
             "bad": dict(self.bad),
             "ignored": dict(self.ignored),
+            "ignored_columns": list(self.ignored_columns),
             "skipped": list(self.skipped),
             "late": self.late,
             "removal": self.removal,
@@ -155,7 +170,31 @@ class Commit:
         }
 
     def __repr__(self) -> str:
-        return f"<Commit {self.short} of {self.dataset}: {self.summary}>"
+        bad = f", {self.bad_summary}" if self.bad else ""
+        return f"<Commit {self.short} of {self.dataset}: {self.summary}{bad}>"
+
+    @property
+    def bad_summary(self) -> str:
+        """How many cells could not be read, by column, with examples as long as they are kept; else empty."""
+        if not self.bad:
+            return ""
+        total = sum(self.bad.values())
+        columns = ", ".join(f"{name} {count:,}" for name, count in self.bad.items())
+        examples = "".join(f", for example {text}" for text in ["; ".join(self._bad_examples())] if text)
+        return f"{total:,} bad cell{'s' * (total != 1)} ({columns}){examples}"
+
+    def _bad_examples(self) -> list[str]:
+        """Show the first cells that could not be read; none where they were removed or cannot be reached."""
+        try:
+            cells = self.bad_cells().limit(_EXAMPLES).to_arrow().to_pylist()
+        except TruelineError:
+            return []
+        return [
+            f"{cell['text'][:40]!r} in {cell['column']} ({cell['file']}"
+            + (f", line {cell['line']:,})" if cell["line"] is not None else ")")
+            for cell in cells
+            if cell["text"] is not None
+        ]
 
     @property
     def changes(self) -> str:
@@ -238,6 +277,9 @@ class Commit:
         if self.ignored:
             reasons = ", ".join(f"{why} {count:,}" for why, count in self.ignored.items())
             parts.append(f"ignored: {reasons}")
+        if self.ignored_columns:
+            names = ", ".join(self.ignored_columns[:3]) + ("…" if len(self.ignored_columns) > 3 else "")
+            parts.append(f"ignored column{'s' * (len(self.ignored_columns) != 1)}: {names}")
         if self.late:
             parts.append(f"{self.late:,} late")
         known = [name for name in self.skipped if name not in self.duplicates]
@@ -259,7 +301,8 @@ class Commit:
             "time": f"{str(self.system_time)[:19].replace('T', ' ')} UTC",
             "did": self.summary,
         }
-        listed = {"files": self.files[:20], "from": tuple(map(str, self.origins))}
+        listed: dict[str, object] = {"files": self.files[:20], "from": tuple(map(str, self.origins))}
+        listed |= {"bad cells": self.bad_summary}
         return html(f"Commit {self.short}", values | {name: each for name, each in listed.items() if each})
 
 

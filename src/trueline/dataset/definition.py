@@ -37,6 +37,7 @@ from trueline.chain.sources import (
     MergeUpsertStream,
     ReadParquet,
 )
+from trueline.dataset.append.new_columns import POLICIES, NewColumns, checked_policy
 from trueline.dataset.commit import linked
 from trueline.dataset.declared_source import (
     SKIP,
@@ -74,6 +75,7 @@ class Definition:
     lateness_ns: int = 0
     source: DeclaredSource | None = None
     base: Path | None = None
+    new_columns: str = "error"
 
     @classmethod
     def of(
@@ -86,6 +88,7 @@ class Definition:
         lateness: str | float | timedelta | None = None,
         source: object = None,
         base: Path | None = None,
+        new_columns: object = "error",
     ) -> Definition:
         """Check what was asked for; paths of a source below the folder `base` are kept relative to it."""
         if not isinstance(merge, Append | Ledger | Snapshot | Changelog | Upsert):
@@ -107,13 +110,16 @@ class Definition:
             from trueline.dataset.append.intake import whole_schema
 
             found = whole_schema(schema, vocabulary(event_time))
-        return cls(merge, event_time, found, description, lateness_of(lateness), declared(source), base)
+        policy = checked_policy(new_columns) or "error"
+        late = lateness_of(lateness)
+        return cls(merge, event_time, found, description, late, declared(source), base, policy)
 
     def events(self) -> Iterator[Event]:
         """Yield the events that follow the Seed."""
         if self.event_time is not None:
             yield SetVocab(event_time_column=self.event_time)
-        addendum = Addendum(self.lateness_ns, key_equality=self.key_equality)
+        policy = None if self.new_columns == "error" else checked_policy(self.new_columns)
+        addendum = Addendum(self.lateness_ns, key_equality=self.key_equality, new_columns=policy)
         if self.source is None:
             yield AddPushSource(source_name=SOURCE, read=ReadParquet(), merge=to_odf(self.merge))
         else:
@@ -166,6 +172,7 @@ class Definition:
         if addendum.lateness_ns != self.lateness_ns:
             before, asked = (in_units(ns / 1e9) for ns in (addendum.lateness_ns, self.lateness_ns))
             found.append(f"lateness: it is {before}, asked for is {asked}")
+        _compare(found, "new_columns", addendum.new_columns, self.new_columns, default="error")
         found += self._source_differences(tail, addendum)
         if self.schema is not None:
             found += _schema_differences(tail, self.schema)
@@ -348,8 +355,9 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Addendum:
-    """How late rows may come, how files of a declared source are read where a read step cannot say it, and
-    which merge keys are equal: "numeric" is -0.0 equals 0.0, without it keys are compared by their bits.
+    """How late rows may come, how files of a declared source are read where a read step cannot say it,
+    which merge keys are equal ("numeric" is -0.0 equals 0.0, without it keys are compared by their bits),
+    and whether new columns are added or ignored; without it they are refused.
 
     >>> Addendum(lateness_ns=7_200_000_000_000).to_text()
     '{"format":"trueline/definition","lateness_ns":7200000000000,"version":1}'
@@ -364,6 +372,7 @@ class Addendum:
     key_equality: str | None = None
     allow_empty: bool = False
     on_bad_file: str | None = None
+    new_columns: NewColumns | None = None
 
     def to_text(self) -> str:
         """Return the canonical text: equal definitions have equal bytes."""
@@ -396,6 +405,11 @@ class Addendum:
         _known_equality(self.key_equality)
         if type(self.allow_empty) is not bool:
             raise _damaged(f"allow_empty is {self.allow_empty!r:.80}")
+        if self.new_columns not in (None, *POLICIES):
+            raise UnsupportedVersion(
+                f"the attachment {PATH} says new_columns {self.new_columns!r:.80}, which is not known here",
+                remedy="upgrade trueline",
+            )
         if self.reader is not None and not isinstance(self.reader, Mapping):
             raise _damaged(f"the reader is {self.reader!r:.80}")
         if self.on_bad_file not in (None, SKIP):

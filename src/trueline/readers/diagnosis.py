@@ -7,6 +7,7 @@ import re
 from trueline.readers.batch import EXTRA, LINE, BadCounts
 
 _COMMA = re.compile(r"^\s*[+-]?[0-9][0-9.]*,[0-9]+\s*$")
+_FEW = 10
 _DAY = re.compile(r"^\s*[0-9]{1,2}[./-][0-9]{1,2}[./-][0-9]{2,4}\b")
 
 
@@ -54,7 +55,8 @@ def _encoding(counts: BadCounts, share: float) -> str | None:
 
 
 def _nothing(counts: BadCounts, _: float) -> str | None:
-    if counts.columns and len(counts.empty) == len(counts.columns):
+    # A few rows may well have no value; columns of other names say more.
+    if counts.columns and len(counts.empty) == len(counts.columns) and (counts.rows > _FEW or counts.unknown):
         known = ", ".join(counts.unknown[:6])
         return "no cell has a value" + (f": the file has {known}; are the names right?" if known else "")
     return None

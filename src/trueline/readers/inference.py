@@ -12,10 +12,10 @@ from trueline.readers import times
 from trueline.readers.cells import convert, decode
 from trueline.readers.rules import CellRules
 
-_BOOLEAN = r"^(?:true|True|TRUE|false|False|FALSE)$"
+BOOLEAN = r"^(?:true|True|TRUE|false|False|FALSE)$"
 # A leading zero or plus carries meaning (a postcode, a telephone number): text.
-_INTEGER = "^(?:0|-?[1-9][0-9]*)$"
-_EXACT = 2**53
+INTEGER = "^(?:0|-?[1-9][0-9]*)$"
+EXACT = 2**53
 
 
 def guess(sample: Sequence[pa.Array], rules: CellRules) -> pa.DataType:
@@ -32,27 +32,32 @@ def guess(sample: Sequence[pa.Array], rules: CellRules) -> pa.DataType:
     text = text.filter(pc.not_equal(text, ""))
     if not len(text):
         return pa.string()
-    if _all(text, _BOOLEAN):
+    if _all(text, BOOLEAN):
         return pa.bool_()
     return number(text, rules) or moment(text, rules) or pa.string()
 
 
 def number(text: pa.Array, rules: CellRules) -> pa.DataType | None:
     """int64, float64, or None where the texts are not all numbers that either can hold."""
-    whole = pc.match_substring_regex(text, _INTEGER)
+    whole = pc.match_substring_regex(text, INTEGER)
     integers = text.filter(whole)
     if _fits(integers, pa.int64(), rules):
         if len(integers) == len(text):
             return pa.int64()
-        mark = r"\." if rules.decimal == "." else ","
-        fraction = rf"^-?(?:(?:0|[1-9][0-9]*)?{mark}[0-9]*|[1-9][0-9]*|0)(?:[eE][+-]?[0-9]+)?$"
+        fraction = fraction_pattern(rules)
         words = pc.match_substring_regex(text, r"^-?(?i:nan|inf|infinity)$")
         if not pc.all(pc.or_(words, pc.match_substring_regex(text, fraction))).as_py():
             return None
         values = convert(integers, pa.int64(), rules).array.to_numpy(zero_copy_only=False)
-        exact = not len(values) or (values.max() <= _EXACT and values.min() >= -_EXACT)
+        exact = not len(values) or (values.max() <= EXACT and values.min() >= -EXACT)
         return pa.float64() if exact and _fits(text, pa.float64(), rules) else None
     return None
+
+
+def fraction_pattern(rules: CellRules) -> str:
+    """The pattern of a number with a fraction or a power, without a leading zero."""
+    mark = r"\." if rules.decimal == "." else ","
+    return rf"^-?(?:(?:0|[1-9][0-9]*)?{mark}[0-9]*|[1-9][0-9]*|0)(?:[eE][+-]?[0-9]+)?$"
 
 
 def moment(text: pa.Array, rules: CellRules) -> pa.DataType | None:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -33,12 +35,31 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _NOTHING = pa.schema([("\0", pa.null())])
 
 
+@dataclass(frozen=True, slots=True)
+class UnknownKeys:
+    """Notes the keys of objects that a schema does not have, up to so many."""
+
+    known: frozenset[str]
+    most: int
+
+    def note(self, rows: list[dict[str, Any]], stats: ReadStats) -> None:
+        """Name what is new in these objects."""
+        for row in rows:
+            if not self.known.issuperset(row):
+                there = self.known.union(stats.unknown)
+                room = self.most - len(stats.unknown)
+                stats.unknown += islice((key for key in row if key not in there), max(room, 0))
+
+
 class LineParser:
     """Parses the blocks of one file of JSON; `objects` counts the records that are objects."""
 
-    def __init__(self, rules: CellRules, schema: pa.Schema, *, typed: bool = True) -> None:
+    def __init__(
+        self, rules: CellRules, schema: pa.Schema, *, typed: bool = True, keys: UnknownKeys | None = None
+    ) -> None:
         self.objects = 0
         self._rules = rules
+        self._keys = keys
         self._schema = schema
         self._plan = [_reading(field.type) for field in schema] if typed else [None]
         self._fast = typed and all(kind is not None for kind in self._plan)
@@ -81,7 +102,9 @@ class LineParser:
                 pa.BufferReader(text),
                 read_options=arrow_json.ReadOptions(use_threads=False, block_size=len(text) + 1),
                 parse_options=arrow_json.ParseOptions(
-                    explicit_schema=self._asked, unexpected_field_behavior="ignore"
+                    explicit_schema=self._asked,
+                    # Lines with other keys are read one by one, which notes them.
+                    unexpected_field_behavior="ignore" if self._keys is None else "error",
                 ),
             )
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -106,6 +129,8 @@ class LineParser:
             except NotAnObject:
                 broken.append(number - start)
                 rows.append({})
+        if self._keys is not None:
+            self._keys.note(rows, stats)
         found = [
             json_values.column(
                 [row.get(field.name) for row in rows], field.type, self._rules, fast=self._fast

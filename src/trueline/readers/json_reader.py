@@ -18,7 +18,7 @@ from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, ParsedRows, Reading, 
 from trueline.readers.blocks import BLOCK, Lines, RecordBlock, blocks
 from trueline.readers.column_types import ColumnTypes
 from trueline.readers.inference import moment, number
-from trueline.readers.json_block import LineParser
+from trueline.readers.json_block import LineParser, UnknownKeys
 from trueline.readers.json_layout import Ahead, Records, ValueBlock, has_lines, value_blocks
 from trueline.readers.parts import PART_BYTES, WHOLE, Counted, Part, after_line, counted_parts, cut_text
 from trueline.readers.reader import NO_TYPES, NOTHING, SAMPLE_BYTES, SAMPLE_ROWS, Reader, chosen, guessed
@@ -93,7 +93,9 @@ class JsonReader(Reader):
         """Read one file; `typed=False` goes the slow way, with the same result."""
         check_readable(schema, "a JSON file", nested=True)
         stats = ReadStats()
-        parser = LineParser(self.rules, chosen(schema, columns), typed=typed)
+        # Who names the columns wants these and no others; who does not is to hear of others.
+        keys = UnknownKeys(frozenset(schema.names), self.limits.columns) if columns is None else None
+        parser = LineParser(self.rules, chosen(schema, columns), typed=typed, keys=keys)
         pieces = self._pieces(source, schema, parser, stats, part)
         return Reading(pieces, stats, batch_rows=batch_rows, max_listed=self.max_listed)
 
@@ -162,7 +164,7 @@ class JsonReader(Reader):
         self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
     ) -> pa.Schema:
         """All keys of the first rows, each with the narrowest type that loses nothing of them."""
-        sample: dict[str, list[Any]] = {}
+        sample: dict[str, list[Any]] = {name: [] for name, _ in ColumnTypes.of(self.types)}
         room = SAMPLE_BYTES
         for source in sources:
             records = objects = 0

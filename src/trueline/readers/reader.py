@@ -171,4 +171,4 @@ def guessed(
 def _plain(value: Any) -> Any:
     if isinstance(value, ColumnTypes):
         return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+    return [_plain(each) for each in value] if isinstance(value, tuple) else value

@@ -170,6 +170,7 @@ def records() -> tuple[type, ...]:
     from trueline.kernel.row_fingerprint import Fingerprint
     from trueline.kernel.sorted_runs import RunFile
     from trueline.readers.batch import ReadStats
+    from trueline.readers.profile import Profile
     from trueline.spark import frames
 
     return (
@@ -179,6 +180,7 @@ def records() -> tuple[type, ...]:
         Fingerprint,
         Parsed,
         IncomingPiece,
+        Profile,
         RangeMerged,
         ReadStats,
         Rows,

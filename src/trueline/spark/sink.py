@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from trueline.dataset.append.new_columns import NewColumns
 from trueline.errors import InputError
 from trueline.spark.options import absolute
 from trueline.workspace import open as open_workspace
@@ -19,13 +20,19 @@ _QUERY: Final = "sql.streaming.queryId"
 
 
 def sink(
-    workspace: str | os.PathLike[str], dataset: str, *, name: str | None = None, **options: Any
+    workspace: str | os.PathLike[str],
+    dataset: str,
+    *,
+    name: str | None = None,
+    new_columns: NewColumns | None = None,
+    **options: Any,
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that appends every batch exactly once.
 
     A batch is known by the query and its number: `spark/<query>/<batch>` is the idempotency key of its
     commit. The query is its id, which the checkpoint keeps, or the `name` given here (needed on Connect).
-    `options` are those of `trueline.open`, for a workspace in an object store.
+    `new_columns` is that of `append`; `options` are those of `trueline.open`, for a workspace in an object
+    store.
     """
     if name is not None:
         key_of_batch(name, 0)
@@ -40,7 +47,7 @@ def sink(
             # The id of a query goes with its checkpoint, so the batch is the same one: no need to compute it.
             if name is None and target.chain.token(key) is not None:
                 return
-            target.append(batch, idempotency_key=key)
+            target.append(batch, idempotency_key=key, new_columns=new_columns)
 
     return append
 

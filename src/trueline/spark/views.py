@@ -250,5 +250,10 @@ def answer(
 
 def register(session: SparkSession, name: str, view: View) -> None:
     """Give a view a name that queries of a session can use."""
+    from pyspark.sql.types import StructType
+
     with translated():
-        frame(view, session).createOrReplaceTempView(_quoted(name))
+        # A dataset that nothing was appended to has no columns yet, and no rows.
+        none = not view.schema.visible and view.row_count == 0
+        found = session.createDataFrame([], StructType([])) if none else frame(view, session)
+        found.createOrReplaceTempView(_quoted(name))

@@ -11,9 +11,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from trueline.dataset.append.commit import as_instant
+from trueline.dataset.append.new_columns import checked_policy
 from trueline.dataset.append.staged import StagedPart, StagedRows, StagePartition
 from trueline.dataset.commit import check_key
-from trueline.dataset.definition import check_appendable, merge_of, strategy_of
+from trueline.dataset.definition import addendum_at, check_appendable, merge_of, strategy_of
 from trueline.errors import InputError
 from trueline.merge import Snapshot
 from trueline.spark.errors import carrying
@@ -29,7 +30,11 @@ if TYPE_CHECKING:
 
 _LABEL: Final = "writing to the dataset"
 # What `Dataset.append` takes, by the name of the option.
-_APPEND: Final = {"idempotencyKey": "idempotency_key", "watermark": "watermark"}
+_APPEND: Final = {
+    "idempotencyKey": "idempotency_key",
+    "watermark": "watermark",
+    "newColumns": "new_columns",
+}
 # A stream is known by its name; the others are Spark's own, which passes on all that it was given.
 _STREAM: Final = ("name", "checkpointLocation", "queryName")
 OPTIONS: Final = frozenset(name.lower() for name in (*_APPEND, *_STREAM))
@@ -67,6 +72,7 @@ class Target:
                 )
             key_of_batch(name, 0)
         check_key(asked.get("idempotency_key"))
+        checked_policy(asked.get("new_columns"))
         if "watermark" in asked:
             as_instant(asked["watermark"])
         return cls(absolute(given["workspace"]), given["dataset"], name, asked, store_options(given))
@@ -92,7 +98,8 @@ class Target:
                     "or write to a dataset with another merge",
                     code="SnapshotStream",
                 )
-            return StagePartition.of(dataset.chain.store, schema, tail)
+            new = self.asked.get("new_columns") or addendum_at(tail).new_columns or "error"
+            return StagePartition.of(dataset.chain.store, schema, tail, new)
 
     def commit(self, rows: StagedRows, **more: Any) -> None:
         """Add rows as one commit, then remove what was staged."""

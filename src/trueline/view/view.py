@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 import pyarrow as pa
 
-from trueline.errors import InputError, SchemaError, check_memory
+from trueline.errors import InputError
 from trueline.view import explain
 from trueline.view.execute import dispatch, row_count
 from trueline.view.hints import ViewHints
@@ -72,16 +72,20 @@ class View(Verbs, ViewHints):
     def from_arrow(cls, data: Any) -> Self:
         """View an Arrow table or batch, or anything with `__arrow_c_stream__` (polars, DuckDB …).
 
+        The rows are copied: what happens to the memory later, for example by numpy, does not show.
+
         >>> from trueline import View
         >>> View.from_arrow(pa.table({"x": [1, 2]})).count()
         2
         """
+        from trueline.view.pandas_frames import owned
+
         if isinstance(data, pa.RecordBatch):
-            return cls(Memory(pa.Table.from_batches([data])))
+            return cls(Memory(owned(pa.Table.from_batches([data]))))
         if isinstance(data, pa.Table):
-            return cls(Memory(data))
+            return cls(Memory(owned(data)))
         if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-            return cls(Memory(pa.table(data)))
+            return cls(Memory(owned(pa.table(data))))
         raise InputError(
             f"a {type(data).__name__} is not an Arrow table",
             remedy="give a table, a batch, or anything with __arrow_c_stream__; from_rows takes dictionaries",
@@ -89,17 +93,15 @@ class View(Verbs, ViewHints):
 
     @classmethod
     def from_pandas(cls, frame: pd.DataFrame) -> Self:
-        """View a pandas frame; its index is left out, NaN in it is null.
+        """View a copy of a pandas frame; its index is left out, NaN in it is null.
 
         >>> import pandas as pd
         >>> View.from_pandas(pd.DataFrame({"x": [1.5, None]})).to_arrow().to_pydict()
         {'x': [1.5, None]}
         """
-        try:
-            return cls(Memory(pa.Table.from_pandas(frame, preserve_index=False)))
-        except pa.ArrowException as error:
-            check_memory(error, "taking the frame")
-            raise SchemaError(f"Arrow cannot hold the frame: {error}", remedy="cast the column") from None
+        from trueline.view.pandas_frames import table_of
+
+        return cls(Memory(table_of(frame)))
 
     @classmethod
     def from_polars(cls, frame: Any) -> Self:
@@ -358,13 +360,20 @@ class View(Verbs, ViewHints):
         """
         return dispatch.table(self._node, self.schema.visible)
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self, *, nullable: bool = True) -> pd.DataFrame:
         """Read everything into a pandas frame.
+
+        Whole numbers that may be null have pandas' types for that (`Int64`), so that they stay whole numbers;
+        with `nullable=False` they are as Arrow makes them, floats where there are nulls.
 
         >>> View.range(3).to_pandas()["n"].sum()
         np.int64(3)
+        >>> View.from_rows([{"x": 1}, {"x": None}]).to_pandas()["x"].dtype
+        Int64Dtype()
         """
-        return self.to_arrow().to_pandas()
+        from trueline.view.pandas_frames import frame_of
+
+        return frame_of(self.to_arrow(), self.schema, nullable=nullable)
 
     def to_polars(self) -> Any:
         """Read everything into a polars frame.

@@ -15,8 +15,8 @@ What is appended is a commit:
 (True, 2, range(0, 2), True)
 >>> commit.summary, commit.told
 ('+2 rows, offsets 0 to 1', '+2 rows, offsets 0 to 1')
->>> commit.to_dict()["rows"], commit.bad_cells().count()
-(2, 0)
+>>> commit.to_dict()["rows"], commit.bad_cells().count(), commit.bad_summary
+(2, 0, '')
 
 A dataset says what it is:
 

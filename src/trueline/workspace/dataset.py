@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -21,13 +22,14 @@ from trueline.dataset.commit import Commit, commit_at, commits, linked
 from trueline.dataset.declared_source import shown
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.lost_head import head_missing
-from trueline.errors import CorruptionError, InputError
+from trueline.errors import BadCellsWarning, CorruptionError, DataWarning, InputError, visible
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.names import not_found
 
 if TYPE_CHECKING:
     from trueline.dataset.append.intake import AppendRequest
+    from trueline.dataset.append.new_columns import NewColumns
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
@@ -184,6 +186,7 @@ class Dataset:
         watermark: object = None,
         resend: bool = False,
         allow_empty: bool = False,
+        new_columns: NewColumns | None = None,
         observers: Sequence[Observer] = (),
         executor: Executor | None = None,
     ) -> Commit:
@@ -195,7 +198,9 @@ class Dataset:
         pass the driver), or files: a path, a glob, or a list of them, read by
         `reader` (by default chosen by their ending).
         The first rows decide the columns; later ones may leave out optional
-        columns and bring new ones. What an upsert leaves out stays as it is for known keys, a snapshot
+        columns. New columns are refused unless `new_columns` is "add" or "ignore"
+        (by default what the dataset was created with); every file is checked by itself.
+        What an upsert leaves out stays as it is for known keys, a snapshot
         may leave out only what it does not compare, and one without rows is refused unless `allow_empty`.
         A file whose bytes were appended before is passed over; a known name with other bytes is refused
         unless `resend`.
@@ -208,6 +213,7 @@ class Dataset:
         run that `observers` may watch, in threads or on an `executor`.
         """
         from trueline.dataset.append.intake import AppendRequest
+        from trueline.dataset.append.new_columns import checked_policy
 
         preparation = None
         if steps:
@@ -215,7 +221,7 @@ class Dataset:
 
             preparation = Preparation.of(steps, observers, executor)
         request = AppendRequest(data, reader, max_bad, idempotency_key, watermark, resend, preparation)
-        request = replace(request, allow_empty=allow_empty)
+        request = replace(request, allow_empty=allow_empty, new_columns=checked_policy(new_columns))
         return self._append(request, self._workspace.clock)
 
     def _append(self, request: AppendRequest, clock: Callable[[], Instant] | None) -> Commit:
@@ -227,7 +233,12 @@ class Dataset:
         tasks = self._workspace._spark.tasks_for(request.data) if is_frame(request.data) else None
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
-            return append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
+            made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
+        for code, problem, remedy in made.advice:
+            kind = BadCellsWarning if code == "BadCells" else DataWarning
+            # Points at who called `append`.
+            warnings.warn(visible(f"{self.name}: {problem}\n  → {remedy}"), kind, stacklevel=3)
+        return made
 
     def revert(self, to: At) -> Commit:
         """Restore the current rows of an earlier commit, by a new commit; what happened since stays.

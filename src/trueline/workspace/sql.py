@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+
 from trueline.errors import InputError, QueryError
 from trueline.view.engine import engine
 from trueline.view.expressions.faults import fault_of, placed, pointed, unclosed
 from trueline.view.origin import Origin
+from trueline.view.plan.sources import Memory
 from trueline.view.view import View
 from trueline.workspace.names import is_name
 from trueline.workspace.query_guard import NOT_A_DATASET, place_of_name, refused, unknown_tables
@@ -50,10 +53,19 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
         for name, view in views.items():
             spark.register(session, name, view)
         allowed = None if workspace.trusted_sql else list(views)
-        source = spark.freeze(spark.answer(session, text, parameters, allowed), None, origins)
+        frame = spark.answer(session, text, parameters, allowed)
+        if not frame.columns:
+            # All columns of a dataset that has none yet.
+            found = pa.table({"": pa.nulls(frame.count())}).select([])
+            room.release(session)
+            return View(Memory(found), workspace._spark.session)
+        source = spark.freeze(frame, None, origins)
     except BaseException as error:
         room.release(session)
-        if isinstance(error, QueryError) and (hinted := _hinted(error, names)) is not None:
+        if isinstance(error, QueryError) and (empty := [n for n, v in views.items() if not v.columns]):
+            hint = f"{empty[0]!r} has no columns yet: append rows to it, or create it with a schema"
+            error.remedy = f"{hint}; {error.remedy}" if error.remedy else hint
+        elif isinstance(error, QueryError) and (hinted := _hinted(error, names)) is not None:
             raise hinted from None
         raise
     weakref.finalize(source, room.release, session).atexit = False

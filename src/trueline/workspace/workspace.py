@@ -14,6 +14,7 @@ from trueline import merge as merges
 from trueline.chain.chain import Chain
 from trueline.chain.store.folders import Inside, remove_database
 from trueline.chain.verify import Progress, VerificationReport
+from trueline.dataset.append.new_columns import NewColumns, checked_policy
 from trueline.dataset.definition import Definition, check_options
 from trueline.dataset.duration import seconds
 from trueline.dataset.lost_head import is_lost
@@ -248,6 +249,7 @@ class Workspace:
         lateness: str | float | timedelta | None = None,
         checks: Sequence[object] = (),
         source: str | os.PathLike[str] | DeclaredSource | None = None,
+        new_columns: NewColumns = "error",
         on_change: str = "error",
     ) -> Dataset:
         """Make a root dataset, in one commit; the same definition again returns it, another raises.
@@ -257,7 +259,8 @@ class Workspace:
         called `event_time` counts. The watermark stays `lateness` ("2h")
         behind the newest event time. `merge` is `trueline.merge.append()`.
         With a `source` (a folder, file, pattern or URL, or `trueline.source`)
-        the dataset is filled by `pull`. With `on_change="from_here"` an existing
+        the dataset is filled by `pull`. `new_columns` says what later data with
+        other columns does: "error", "add" or "ignore". With `on_change="from_here"` an existing
         dataset gets another source, lateness or description from now on; what
         it holds stays, and merge, event time and columns cannot be changed.
         """
@@ -272,6 +275,7 @@ class Workspace:
             lateness=lateness,
             source=source,
             base=folder_of(self._location),
+            new_columns=new_columns,
         )
         return make(self, name, Plan.of(definition, on_change))
 
@@ -363,13 +367,15 @@ class Workspace:
         allow_empty: bool = False,
         workers: int = 8,
         observers: Sequence[Observer] = (),
+        new_columns: NewColumns | None = None,
     ) -> PullReport:
         """Read what is new in the sources of datasets (of all that have one, if none is named).
 
         Files and pages that were read before are passed over, clones are
         brought up to what they are copies of. A known file name with other
         bytes is refused unless `resend`, and so is a snapshot that sorts before one that was read
-        (`day-9` before `day-10`). An empty snapshot is refused unless `allow_empty`.
+        (`day-9` before `day-10`). An empty snapshot is refused unless `allow_empty`, new columns unless
+        `new_columns` or the dataset says "add" or "ignore".
         Up to `workers` datasets are pulled side by side, by a `trueline.run.Run` whose `observers` may
         watch; all they get is stamped with one time, that of `clock`. A dataset that fails
         does not stop the others; `PullError` is raised at the end and has the
@@ -377,7 +383,15 @@ class Workspace:
         """
         from trueline.workspace.pull.pull import pull
 
-        return pull(self, names, resend=resend, allow_empty=allow_empty, workers=workers, observers=observers)
+        return pull(
+            self,
+            names,
+            resend=resend,
+            allow_empty=allow_empty,
+            workers=workers,
+            observers=observers,
+            new_columns=checked_policy(new_columns),
+        )
 
     # --- reading ------------------------------------------------------------------------
 

@@ -135,13 +135,13 @@ def test_rows_typed_before_another_writer_added_a_column_are_stored_with_it_miss
     path.write_text("x\n1\n2\n")
     ds.append(numbers(1))
     import trueline as tl
-    from trueline.dataset.append import files
+    from trueline.dataset.append import read_files as files
 
     read = files.read_file
 
     def slow(task):
         with tl.open(ws.location) as other:
-            other["x"].append(pa.table({"x": [7], "y": ["new"]}))
+            other["x"].append(pa.table({"x": [7], "y": ["new"]}), new_columns="add")
         return read(task)
 
     with pytest.MonkeyPatch.context() as patch:

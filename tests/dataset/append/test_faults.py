@@ -422,7 +422,7 @@ def test_more_files_than_a_commit_can_list_are_refused_before_any_is_read(ws, tm
     paths = [write(tmp_path / f"{n}.csv", f"x\n{n}\n") for n in range(30)]
     monkeypatch.setattr(files, "BYTES_OF_ALL_NOTES", 6_000)
     with monkeypatch.context() as patched:
-        patched.setattr(files, "read_file", None)
+        patched.setattr(files, "read_files", None)
         with pytest.raises(InputError) as refused:
             ds.append(paths)
     assert refused.value.code == "TooManyFiles"

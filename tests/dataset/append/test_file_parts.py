@@ -8,7 +8,7 @@ import pytest
 
 from tests.workspace.records import records
 from trueline.chain.block import commit_record
-from trueline.dataset.append import files
+from trueline.dataset.append import read_files as files
 from trueline.errors import BrokenFile
 from trueline.identity import logical_hash
 from trueline.readers import CsvReader, ParquetReader

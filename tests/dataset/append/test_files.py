@@ -50,7 +50,7 @@ def test_a_file_becomes_rows_in_its_order(ds, inbox):
 
 def test_a_glob_takes_its_files_sorted_and_counts_bad_cells_by_column(typed, inbox):
     ds = typed
-    commit = ds.append(str(inbox / "*.csv"))
+    commit = ds.append(str(inbox / "*.csv"), max_bad=3)
     assert commit.rows == 5
     assert commit.bad == {"price": 2, "day": 1}
     assert records(ds)["price"].to_pylist() == [9.5, 7.25, None, 8.0, None]
@@ -76,7 +76,7 @@ def test_a_file_whose_bytes_are_known_is_passed_over(ds, inbox):
     again = ds.append(inbox / "a.csv")
     assert (again.rows, again.skipped, ds.head) == (0, (str(inbox / "a.csv"),), head)
     (inbox / "c.csv").write_text(GOOD)
-    both = ds.append(str(inbox / "*.csv"))
+    both = ds.append(str(inbox / "*.csv"), max_bad=3)
     assert both.rows == 3
     assert both.skipped == (str(inbox / "a.csv"), str(inbox / "c.csv"))
 
@@ -150,7 +150,7 @@ def test_other_formats_and_a_reader_of_ones_own(ds, inbox):
 def test_a_new_optional_column_extends_the_schema_and_a_changed_type_does_not(ds, inbox):
     ds.append(inbox / "a.csv")
     (inbox / "more.csv").write_text("id,price,day,city\n7,1,2026-01-01,Bern\n")
-    ds.append(inbox / "more.csv")
+    ds.append(inbox / "more.csv", new_columns="add")
     assert ds.schema.names == ("id", "price", "day", "city")
     assert records(ds)["id"].to_pylist() == [1, 2, 7]
     pq.write_table(pa.table({"id": ["text"], "price": [1.0]}), inbox / "p.parquet")
@@ -168,7 +168,7 @@ def test_an_idempotency_key_covers_files(ds, inbox):
 
 
 def test_the_list_of_bad_cells_is_kept_with_the_dataset(typed, inbox, ws):
-    commit = typed.append(inbox / "b.csv")
+    commit = typed.append(inbox / "b.csv", max_bad=3)
     name = commit_record(typed.chain.block(commit.block)).notes["objects"]["bad_cells"]["hash"]
     ws.gc(older_than=0)
     assert typed.chain.store.size(Folder.DATA, name) is not None

@@ -89,7 +89,10 @@ def test_a_frame_is_appended_once_by_its_key(ws, spark):
     first = ds.append(frame(spark), idempotency_key="batch 7")
     again = frame(spark, partitions=2).orderBy("share", ascending=False)
     assert ds.append(again, idempotency_key="batch 7").block == first.block, "its order may differ"
-    ds.append([{"id": -1, "at": datetime(2026, 1, 1, tzinfo=UTC), "note": "a column that came meanwhile"}])
+    ds.append(
+        [{"id": -1, "at": datetime(2026, 1, 1, tzinfo=UTC), "note": "a column that came meanwhile"}],
+        new_columns="add",
+    )
     assert ds.append(frame(spark), idempotency_key="batch 7").block == first.block
     assert ds.info.rows == 5001
 

@@ -15,7 +15,7 @@ from tests.workspace.records import column
 from trueline.chain.events import SetDataSchema, SetVocab
 from trueline.dataset.append import intake
 from trueline.dataset.append.intake import fit, whole_schema
-from trueline.errors import SchemaError
+from trueline.errors import InputError, SchemaError
 
 STORED = pa.schema(
     [
@@ -103,7 +103,7 @@ def test_a_schema_that_others_extended_is_met_anew(ws):
     mine.append(rows)
     mine.append(rows)
     with tl.open(ws.location) as other:
-        other["a"].append(pa.table({"x": [2], "y": ["new"]}))
+        other["a"].append(pa.table({"x": [2], "y": ["new"]}), new_columns="add")
     mine.append(rows)
     assert column(mine, "y") == [None, None, "new", None]
 
@@ -114,3 +114,36 @@ def test_memory_is_bounded(monkeypatch):
     for tail in tails:
         fit(STORED.empty_table(), tail)
         assert len(intake._ways) <= 5
+
+
+@pytest.mark.parametrize(
+    ("rows", "declared", "said"),
+    [
+        (
+            [{"x": 1}, {"x": None}, {"x": "a"}],
+            None,
+            r"row 2 \(counted from 0\) is 'a', a str, rows before it have 1, a int",
+        ),
+        (
+            [{"x": "a"}, {"x": 1}, {"x": "b"}],
+            None,
+            r"row 1 \(counted from 0\) is 1, a int, rows before it have 'a', a str",
+        ),
+        (
+            [{"x": 1}, {"x": "a"}, {"x": "b"}],
+            pa.int64(),
+            r"row 1 \(counted from 0\) is 'a', a str, which is not int64",
+        ),
+        (
+            [{"x": 1}] * 700 + [{"x": 300}],
+            pa.int8(),
+            r"row 700 \(counted from 0\) is 300, a int, which is not int8",
+        ),
+        ([{"x": 1}, 5], None, r"row 1 \(counted from 0\) is a int, not a dictionary"),
+    ],
+)
+def test_rows_of_mixed_types_are_refused_with_the_row(ws, rows, declared, said):
+    ds = ws.create("rows", schema=None if declared is None else pa.schema({"x": declared}))
+    with pytest.raises(InputError, match=said):
+        ds.append(rows)
+    assert ds.info.rows == 0

@@ -102,7 +102,7 @@ def test_a_batch_that_changes_nothing_records_nothing_unless_it_has_a_key(ws):
 def test_a_merge_goes_on_after_the_schema_grew(ws):
     ds = ws.create("x", merge=tl.merge.upsert("id"))
     ds.append(table((1, "Bern"), (2, "Zug")))
-    ds.append(pa.table({"id": [2], "city": ["Zug"], "canton": ["ZG"]}))
+    ds.append(pa.table({"id": [2], "city": ["Zug"], "canton": ["ZG"]}), new_columns="add")
     assert ds.schema.names == ("id", "city", "canton")
     assert records(ds).select(["op", "id", "canton"]).to_pylist()[2:] == [
         {"op": 2, "id": 2, "canton": None},

@@ -213,7 +213,8 @@ def ingested(strategy, width, batches, way, at_once):
             patch.setattr(merging, "ROWS_AT_ONCE", at_once)
             ws.config.set("storage.durable", False)
             key = () if strategy == "append" else ([f"k{n}" for n in range(width)],)
-            ds = ws.create("x", merge=getattr(tl.merge, strategy)(*key), event_time="at")
+            merge = getattr(tl.merge, strategy)(*key)
+            ds = ws.create("x", merge=merge, event_time="at", new_columns="add")
             ignored = []
             for batch in batches:
                 data = {

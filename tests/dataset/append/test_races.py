@@ -18,7 +18,7 @@ from trueline.chain.events import SetInfo
 from trueline.chain.head_state import next_block
 from trueline.chain.instant import Instant
 from trueline.dataset.append import commit as committing
-from trueline.dataset.append import files
+from trueline.dataset.append import read_files as files
 from trueline.errors import InputError
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
@@ -85,7 +85,10 @@ def test_a_retry_after_another_writer_finds_the_first_commit(ws, tmp_path, form,
     first = ds.head
     assert ds.info.rows == 2
     # The other one also makes the schema grow.
-    ds.append(pa.table({"id": [1, 2, 3], "city": ["Bern", "Olten", "Chur"], "canton": ["BE", "SO", "GR"]}))
+    ds.append(
+        pa.table({"id": [1, 2, 3], "city": ["Bern", "Olten", "Chur"], "canton": ["BE", "SO", "GR"]}),
+        new_columns="add",
+    )
     before = ds.head
     again = ds.append(data, idempotency_key="k")
     assert (again.block, again.rows) == (first, 2)
@@ -215,7 +218,10 @@ def test_a_column_that_another_process_adds_while_keyed_files_are_read_is_missin
         if not seen:
             seen.append(task)
             with tl.open(ws.location) as other:
-                other[merge].append(pa.table({"id": [2, 3], "city": ["Zug", "Chur"], "canton": ["ZG", "GR"]}))
+                other[merge].append(
+                    pa.table({"id": [2, 3], "city": ["Zug", "Chur"], "canton": ["ZG", "GR"]}),
+                    new_columns="add",
+                )
         return read_file(task)
 
     monkeypatch.setattr(files, "read_file", slow)

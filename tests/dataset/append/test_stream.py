@@ -112,7 +112,7 @@ def test_operations_go_along(ws, spooled):
 def test_a_stream_may_extend_the_schema_and_leave_columns_out(ws, spooled):
     ds = ws.create("x")
     ds.append(pa.table({"x": [1], "y": ["a"]}))
-    ds.append(iter([pa.table({"x": [2], "z": [0.5]}), pa.table({"x": [3], "z": [1.5]})]))
+    ds.append(iter([pa.table({"x": [2], "z": [0.5]}), pa.table({"x": [3], "z": [1.5]})]), new_columns="add")
     assert ds.view().to_arrow().to_pylist()[1:] == [
         {"x": 2, "y": None, "z": 0.5},
         {"x": 3, "y": None, "z": 1.5},
@@ -148,7 +148,7 @@ def broken(error):
 @pytest.mark.parametrize("error", [ValueError("no more"), OSError(28, "disk full elsewhere"), KeyError("x")])
 @pytest.mark.parametrize("through", ["generator", "reader", "stream"])
 def test_a_stream_that_fails_commits_nothing(ws, spooled, error, through):
-    ds = ws.create("x")
+    ds = ws.create("x", new_columns="add")
     ds.append(pa.table({"id": [1]}))
     head = ds.head
     reader = pa.RecordBatchReader.from_batches(TABLE.schema, broken(error))
@@ -188,7 +188,7 @@ def test_an_iterator_of_nothing_is_nothing(ws):
 
 
 def test_a_stream_meets_what_others_do_meanwhile(ws, spooled):
-    ds = ws.create("x")
+    ds = ws.create("x", new_columns="add")
 
     def slow():
         yield pa.table({"day": pa.array([datetime(2026, 1, 1, tzinfo=UTC)]), "x": [1]})

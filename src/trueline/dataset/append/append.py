@@ -47,6 +47,8 @@ def append_rows(
     explicit = None if request.watermark is None else as_instant(request.watermark)
     only_watermark = _is_nothing(request.data) and not request.allow_empty
     check_appendable(name, tail, nothing=request.polled is not None or only_watermark)
+    if request.new_columns is None:
+        request = replace(request, new_columns=addendum_at(tail).new_columns or "error")
     run = tasks if tasks is not None else InlineTasks(workers=_WORKERS)
     with typed_errors(chain.store.location), chain.store.scratch() as scratch:
         incoming = _take(chain, tail, request, scratch, run)
@@ -69,6 +71,7 @@ def append_rows(
 def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, tasks: Tasks) -> Incoming:
     """Return the rows of a request, ready for the dataset."""
     data, preparation = request.data, request.preparation
+    new = request.new_columns or "error"
     if _are_files(data):
         from trueline.dataset.append.files import take_files
 
@@ -91,9 +94,9 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
         )
     for_files = request.reader is not None or request.max_bad is not None or request.resend
     if is_frame(data) and not for_files:
-        return take_frame(data, tail, scratch, tasks)
+        return take_frame(data, tail, scratch, tasks, new)
     if isinstance(data, StagedRows) and not for_files:
-        return data.take(chain, tail)
+        return data.take(chain, tail, new)
     if _is_nothing(data) and tail.schema is not None and request.reader is None:
         # That the snapshot is empty has to be said.
         is_snapshot = request.allow_empty and isinstance(strategy_of(tail), Snapshot)
@@ -106,17 +109,17 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
         )
     with_op = isinstance(strategy_of(tail), Changelog | Upsert)
     if isinstance(data, pa.Table) and preparation is None:
-        return from_table(data, tail, with_op=with_op)
+        return from_table(data, tail, with_op=with_op, new=new)
     stream = as_stream(data)
     if preparation is not None:
         from trueline.dataset.prepare.prepare import prepare_tables
 
-        given = stream if stream is not None else iter([as_table(hold(data), tail)])
+        given = stream if stream is not None else iter([as_table(hold(data, tail), tail)])
         table, steps = prepare_tables(same_columns(given), preparation, scratch)
-        return replace(take_stream(in_batches(table), tail, scratch, with_op=with_op), steps=steps)
+        return replace(take_stream(in_batches(table), tail, scratch, with_op=with_op, new=new), steps=steps)
     if stream is not None:
-        return take_stream(stream, tail, scratch, with_op=with_op)
-    return from_table(hold(data), tail, with_op=with_op)
+        return take_stream(stream, tail, scratch, with_op=with_op, new=new)
+    return from_table(hold(data, tail), tail, with_op=with_op, new=new)
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.append.merge import MergeOutcome, Terms, merge_pieces, write_checkpoint
 from trueline.dataset.append.pieces import ROWS_OF_A_SLICE
 from trueline.dataset.append.slices import SliceLayout, Written, write_all
-from trueline.dataset.commit import Commit, earlier
+from trueline.dataset.commit import Advice, Commit, earlier
 from trueline.dataset.counts import counted_rows
 from trueline.errors import InputError, RefCASFailed
 from trueline.identity.multihash import Multihash
@@ -130,8 +130,17 @@ def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
     blocks = _blocks(chain.store, prepared, notes)
     chain.append(*blocks)
     made = Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
-    incoming = prepared.incoming
-    return replace(made, skipped=incoming.skipped, left_out=incoming.left_out, duplicates=incoming.duplicates)
+    incoming, advice = prepared.incoming, prepared.incoming.advice
+    if made.bad:
+        remedy = "look at commit.bad_cells(); max_bad=0 refuses such files"
+        advice = (Advice("BadCells", f"{made.bad_summary}, null instead", remedy), *advice)
+    return replace(
+        made,
+        skipped=incoming.skipped,
+        left_out=incoming.left_out,
+        duplicates=incoming.duplicates,
+        advice=advice,
+    )
 
 
 def _nothing(prepared: Prepared, order: Order) -> Commit:
@@ -167,6 +176,8 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
     }
     notes |= {name: value for name, value in counts.items() if value}
     notes |= _row_counts(prepared)
+    if incoming.ignored_columns:
+        notes["ignored_columns"] = list(incoming.ignored_columns)
     if incoming.steps:
         notes["steps"] = list(incoming.steps)
     if order.origins:

@@ -16,31 +16,25 @@ from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.incoming import (
     FileNote,
     FileRead,
-    FileTask,
     Handed,
     Incoming,
     ReadFiles,
-    columns_for,
     latest,
     no_rows,
-    read_all,
-    read_file,
     schema_of,
-    typed_for,
 )
 from trueline.dataset.append.intake import AppendRequest
 from trueline.dataset.append.lacking import empty_snapshot
+from trueline.dataset.append.read_files import ReadRequest, read_files
 from trueline.dataset.commit import is_text
 from trueline.dataset.definition import strategy_of
-from trueline.errors import InputError
+from trueline.errors import InputError, SchemaError
 from trueline.identity.multihash import Multihash, physical_hash
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
-from trueline.readers import Reader, Source
+from trueline.readers import Source
 
 NO_BYTES = Multihash.of(b"")
-# Of fewer rows it cannot be said that most are bad.
-FEW_ROWS = 10
 # The files of a commit are listed in its block, which may have 16 MiB: about 40,000 of them.
 BYTES_OF_A_NOTE = 240
 BYTES_OF_ALL_NOTES = 14 << 20
@@ -84,13 +78,16 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     op = tail.vocab.op if isinstance(strategy, Changelog | Upsert) else None
     files = [sources[index] for index in full]
     taken: ReadFiles | None
+    wanted = ReadRequest(
+        files, chosen, tail, op, request.new_columns or "error", lenient=request.max_bad is not None
+    )
     if preparation is not None:
         from trueline.dataset.prepare.prepare import prepared_files
 
-        taken = prepared_files(files, chosen, preparation, tail, scratch=scratch, tasks=tasks, op=op)
+        taken = prepared_files(wanted, preparation, scratch=scratch, tasks=tasks)
         _refuse_incomplete(strategy, taken)
     else:
-        taken = _read_files(files, chosen, tail, scratch=scratch, tasks=tasks, op=op)
+        taken = _read(wanted, request, scratch, tasks)
     if taken is None:
         notes = tuple(FileNote(sources[i].path, *hashes[i], 0) for i in new)
         read = replace(_nothing(tail, notes, allow_empty=request.allow_empty), skipped=tuple(skipped))
@@ -127,26 +124,20 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
             for index, read in zip(full, taken.reads, strict=True)
             if read is not None
         ),
+        ignored_columns=taken.ignored,
+        new=request.new_columns or "error",
+        advice=taken.advice,
     )
 
 
-def _read_files(
-    files: Sequence[Source], reader: Reader, tail: Tail, *, scratch: Scratch, tasks: Tasks, op: str | None
-) -> ReadFiles | None:
-    """Read files straight into pieces; None if they have no columns."""
-    columns = columns_for(tail, files, reader, op)
-    if not columns.names:
-        return None
-    with_op = op is not None and op in columns.names
-    typed = typed_for(pa.schema([column for column in columns if column.name != op]), tail)
-    work = [
-        FileTask(file, reader, columns, typed, scratch, f"file-{number}.arrow", with_op)
-        for number, file in enumerate(files)
-    ]
-    max_listed = reader.options["max_listed"]
-    assert isinstance(max_listed, int)  # every reader has it
-    reads = read_all(read_file, work, tasks, max_listed=max_listed)
-    return ReadFiles(tuple(reads), typed, with_op)
+def _read(wanted: ReadRequest, request: AppendRequest, scratch: Scratch, tasks: Tasks) -> ReadFiles | None:
+    """Read files; of a declared source, what to choose goes into its declaration."""
+    try:
+        return read_files(wanted, scratch=scratch, tasks=tasks)
+    except SchemaError as error:
+        if request.polled is not None and error.code == "TypeNotCertain":
+            error.remedy += ": in tl.source(path, reader, max_bad=…) of a new dataset"
+        raise
 
 
 def _refuse_bad_ops(reads: Sequence[FileRead], names: Sequence[str], op: str) -> None:
@@ -289,8 +280,7 @@ def _refuse_garbage(reads: Sequence[FileRead], names: Sequence[str], max_bad: fl
     for read, name in zip(reads, names, strict=True):
         for column, count in read.stats.bad.items():
             bad[column] = bad.get(column, 0) + count
-        suspicious = max_bad is None and read.stats.rows >= FEW_ROWS
-        if suspicious and (reason := readers.looks_wrong(read.stats.counts)) is not None:
+        if max_bad is None and (reason := readers.looks_wrong(read.stats.counts)) is not None:
             raise InputError(
                 f"{name} is mostly unreadable: {reason}",
                 remedy="fix the reader's options, or allow it with max_bad",

@@ -21,6 +21,7 @@ from trueline.chain.store.folders import Inside
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.incoming import Incoming, fit_rows, latest, newest_event, typed_for
 from trueline.dataset.append.intake import fit
+from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import FEW_ROWS, IncomingPiece, PieceWriter
 from trueline.dataset.definition import strategy_of
 from trueline.kernel.tasks import InlineTasks, Tasks
@@ -36,6 +37,7 @@ class SpooledPiece:
     schema: pa.Schema
     tail: Tail
     with_op: bool = False
+    new: NewColumns = "error"
 
     def read(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Read the rows [start, stop), a row group at a time."""
@@ -46,7 +48,8 @@ class SpooledPiece:
                 begin, end = max(start - first, 0), min(stop - first, count)
                 if begin < end:
                     rows = file.read_row_group(number).slice(begin, end - begin)
-                    yield fit_rows(rows.cast(self.schema), self.tail, with_op=self.with_op).table
+                    fitted = fit_rows(rows.cast(self.schema), self.tail, with_op=self.with_op, new=self.new)
+                    yield fitted.table
                 first += count
 
 
@@ -80,44 +83,54 @@ def _times_only(tail: Tail) -> Tail:
     return tail._replace(schema=type(tail.schema)(schema=DataSchema(kept)))
 
 
-def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incoming:
+def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks, new: NewColumns = "error") -> Incoming:
     """Spool a frame into scratch: by the JVM where that is a folder, through Python workers elsewhere."""
     from trueline.spark.frames import spool, write_pieces
     from trueline.spark.types import arrow_schema_of
 
     schema = arrow_schema_of(frame.schema)
-    typed, with_op = typed_frame(schema, tail)
+    typed, with_op, ignored = typed_frame(schema, tail, new)
     if scratch.folder is None:
-        written = write_pieces(frame, WritePartition(scratch, schema, typed, with_op))
+        written = write_pieces(frame, WritePartition(scratch, schema, typed, with_op, new))
         pieces: tuple[Any, ...] = tuple(piece for piece, _ in written if piece.rows)
         times = [seen for _, seen in written]
     else:
         spooled = spool(frame, scratch.folder)
         pieces = tuple(
-            SpooledPiece(piece.rows, piece.place, spooled.schema, typed, with_op) for piece in spooled.pieces
+            SpooledPiece(piece.rows, piece.place, spooled.schema, typed, with_op, new)
+            for piece in spooled.pieces
         )
         looking = tasks if spooled.rows > FEW_ROWS else InlineTasks()
         times = [seen for _, seen in looking.map(look_at_times, pieces, label="look at event times")]
-    return frame_rows(pieces, times, schema, typed, with_op=with_op)
+    return frame_rows(pieces, times, schema, typed, with_op=with_op, ignored=ignored, new=new)
 
 
-def typed_frame(schema: pa.Schema, tail: Tail) -> tuple[Tail, bool]:
-    """Return the tail that the rows of a frame are typed for, and whether operations go along with them."""
+def typed_frame(
+    schema: pa.Schema, tail: Tail, new: NewColumns = "error"
+) -> tuple[Tail, bool, tuple[str, ...]]:
+    """Return the tail that rows are typed for, whether operations go along, and the columns left out."""
     op = tail.vocab.op
     with_op = isinstance(strategy_of(tail), Changelog | Upsert) and op in schema.names
-    return typed_for(
-        pa.schema([column for column in schema if not with_op or column.name != op]), tail
-    ), with_op
+    columns = pa.schema([column for column in schema if not with_op or column.name != op])
+    typed = typed_for(columns, tail, new)
+    return typed, with_op, fit(columns.empty_table(), typed, new).ignored
 
 
 def frame_rows(
-    pieces: tuple[Any, ...], times: Sequence[EventTimes], schema: pa.Schema, typed: Tail, *, with_op: bool
+    pieces: tuple[Any, ...],
+    times: Sequence[EventTimes],
+    schema: pa.Schema,
+    typed: Tail,
+    *,
+    with_op: bool,
+    ignored: tuple[str, ...] = (),
+    new: NewColumns = "error",
 ) -> Incoming:
     """Return the rows of a frame that were typed for a tail."""
     assert typed.schema is not None
     if not pieces:
         # A frame without rows is a table without rows: as a snapshot it says that all are gone.
-        pieces = (IncomingPiece.of(fit_rows(schema.empty_table(), typed, with_op=with_op).table),)
+        pieces = (IncomingPiece.of(fit_rows(schema.empty_table(), typed, with_op=with_op, new=new).table),)
     return Incoming(
         pieces,
         DataSchema(fields_of(typed.schema)),
@@ -126,6 +139,8 @@ def frame_rows(
         sum(seen.rounded for seen in times),
         given=frozenset(schema.names),
         with_op=with_op,
+        ignored_columns=ignored,
+        new=new,
     )
 
 
@@ -137,6 +152,7 @@ class WritePartition:
     schema: pa.Schema
     tail: Tail
     with_op: bool = False
+    new: NewColumns = "error"
 
     def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[IncomingPiece, EventTimes]:
         """Write a partition; a second attempt, whose rows may come in another order, has its own file."""
@@ -147,7 +163,7 @@ class WritePartition:
         for batch in batches:
             # Spark sends instants in the zone of the session.
             table = pa.Table.from_batches([batch]).cast(self.schema)
-            fitted = fit_rows(table, self.tail, with_op=self.with_op)
+            fitted = fit_rows(table, self.tail, with_op=self.with_op, new=self.new)
             writer = writer or PieceWriter(self.scratch, name, fitted.table.schema)
             writer.write(fitted.table)
             newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -17,8 +17,16 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import annotated, differences, fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.intake import Fitted, fit, user_fields
+from trueline.dataset.append.file_columns import columns_in
+from trueline.dataset.append.intake import Fitted, fit
+from trueline.dataset.append.new_columns import (
+    NewColumns,
+    refuse_case_twins,
+    refuse_unknown,
+    unknown_columns,
+)
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
+from trueline.dataset.commit import Advice
 from trueline.dataset.definition import strategy_of
 from trueline.errors import InputError, NotPortable, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
@@ -27,7 +35,7 @@ from trueline.kernel.key_encoding import null_key, rows_without_key
 from trueline.kernel.row_fingerprint import ROWS, fingerprint
 from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Append
-from trueline.readers import Reader, ReadStats, Source
+from trueline.readers import Batch, Reader, Reading, ReadStats, Source
 from trueline.readers.parts import WHOLE, Part, followed_by, in_the_file
 
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
@@ -62,6 +70,8 @@ class Incoming:
     columns of a table as it was handed in, `by_file` those of each file. `steps` prepared the rows, and
     `left_out` says which files they could not, and why. `duplicates` are files that were passed over
     because they have the bytes of another. Rows that are `pinned` were computed from the head at `taken_at`.
+    `ignored_columns` were handed in and left out, as was asked for; `new` says whether columns may be added
+    that others did not; `advice` is for people.
     """
 
     pieces: tuple[IncomingPiece, ...]
@@ -86,6 +96,9 @@ class Incoming:
     by_file: tuple[Handed, ...] = ()
     duplicates: Mapping[str, str] = field(default_factory=dict)
     pinned: bool = False
+    ignored_columns: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    new: NewColumns = "error"
 
     @property
     def rows(self) -> int:
@@ -164,10 +177,13 @@ class Incoming:
         current = fields_of(tail.schema)
         known = {column.name for column in current}
         added = tuple(column for column in self.schema.fields if column.name not in known)
+        refuse_case_twins([column.name for column in added], sorted(known), place="the rows")
         united = DataSchema((*annotated(current, self.schema.fields), *added))
         mine = {column.name for column in self.schema.fields}
         shared = tuple(column for column in current if column.name in mine)
         conflicts = list(differences(shared, self.schema.fields, ""))
+        if self.new != "add":
+            conflicts += [f"{column.name} is not a column any more" for column in added]
         if conflicts:
             raise SchemaError(
                 "the schema changed while the rows were read: " + "; ".join(conflicts),
@@ -188,9 +204,9 @@ def no_rows(tail: Tail) -> Incoming:
     return replace(nothing(tail), pieces=(IncomingPiece.of(nothing(tail).columns.empty_table()),))
 
 
-def from_table(held: Held, tail: Tail, *, with_op: bool) -> Incoming:
+def from_table(held: Held, tail: Tail, *, with_op: bool, new: NewColumns = "error") -> Incoming:
     """Take rows that are in memory."""
-    fitted = fit_rows(held, tail, with_op=with_op)
+    fitted = fit_rows(held, tail, with_op=with_op, new=new)
     return Incoming(
         (IncomingPiece.of(fitted.table),),
         fitted.schema,
@@ -198,19 +214,20 @@ def from_table(held: Held, tail: Tail, *, with_op: bool) -> Incoming:
         newest_event(fitted),
         fitted.rounded,
         typed_for=tail.schema,
-        again=lambda later: from_table(held, later, with_op=with_op),
+        again=lambda later: from_table(held, later, with_op=with_op, new=new),
         with_op=tail.vocab.op in fitted.table.column_names,
         given=frozenset(
             held.column_names if isinstance(held, pa.Table) else (n for row in held for n in row)
         ),
+        ignored_columns=fitted.ignored,
     )
 
 
-def fit_rows(held: Held, tail: Tail, *, with_op: bool) -> Fitted:
+def fit_rows(held: Held, tail: Tail, *, with_op: bool, new: NewColumns = "error") -> Fitted:
     """Fit rows to a dataset; where its strategy takes operations, the column of them goes along."""
     name = tail.vocab.op
     if not with_op:
-        return fit(held, tail)
+        return fit(held, tail, new)
     if isinstance(held, list):
         ops: Any = _ops(lambda: pa.chunked_array([pa.array([row.get(name) for row in held])]), name)
         given = any(name in row for row in held)
@@ -219,7 +236,7 @@ def fit_rows(held: Held, tail: Tail, *, with_op: bool) -> Fitted:
         given = name in held.column_names
         ops = _ops(lambda: held[name], name) if given else None
         rest = held.drop_columns([name]) if given else held
-    fitted = fit(rest, tail)
+    fitted = fit(rest, tail, new)
     return replace(fitted, table=fitted.table.append_column(name, ops)) if given else fitted
 
 
@@ -242,49 +259,18 @@ def _ops(read: Callable[[], Any], name: str) -> Any:
     )
 
 
-def typed_for(schema: pa.Schema, tail: Tail) -> Tail:
+def typed_for(schema: pa.Schema, tail: Tail, new: NewColumns = "error") -> Tail:
     """Return a tail whose schema is the one rows of an Arrow schema will be stored with.
 
     Rows that come in batches are fitted to it one batch at a time.
     """
-    fitted = fit(schema.empty_table(), tail)
+    fitted = fit(schema.empty_table(), tail, new)
     return tail._replace(schema=SetDataSchema(schema=fitted.schema), vocab=fitted.vocab or tail.vocab)
 
 
 def schema_of(tail: Tail) -> DataSchema:
     """Return the schema that rows after a tail have; without a column if there is none yet."""
     return DataSchema(fields_of(tail.schema) if tail.schema is not None else ())
-
-
-def columns_for(
-    tail: Tail, sources: Sequence[Source], reader: Reader, op: str | None, *, strange: bool = False
-) -> pa.Schema:
-    """Return the columns to read: with the types the dataset has, else with those the files suggest.
-
-    `op` names the column of operations, where the strategy takes them. Files
-    that are `strange` may have no column of the dataset: steps will make some.
-    """
-    schema = schema_of(tail)
-    # The event time has its type even where no data has brought it yet.
-    types = [column for column in to_arrow(schema) if column.name not in tail.vocab.names[:3]]
-    if op is not None:
-        types.append(pa.field(op, pa.int32()))
-    found = reader.infer(sources, known=pa.schema(types))
-    if tail.schema is None or not found.names:
-        return found
-    known = [column.name for column in user_fields(schema, tail.vocab)]
-    if not strange and not any(name in known for name in found.names):
-        raise SchemaError(
-            f"the files have none of the dataset's columns: {', '.join(found.names)[:200]}",
-            remedy=f"the dataset has {', '.join(known)}; is the separator right, and is there a header?",
-        )
-    declared = {column.name: column for column in types}
-    columns = [declared.get(column.name, column) for column in found]
-    if reader.kind == "json" and not strange:
-        # Only a header says which columns there are: those of the dataset may come after the sample.
-        late = set(known).difference(found.names)
-        columns += [column for column in types if column.name in late and column.nullable]
-    return pa.schema(columns)
 
 
 def newest_event(fitted: Fitted) -> Instant | None:
@@ -309,7 +295,10 @@ def latest(moments: Sequence[Instant | None]) -> Instant | None:
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """One file to read, or a part of it: where it is, how, as what, and where its rows go."""
+    """One file to read, or a part of it: where it is, how, as what, and where its rows go.
+
+    `known` are the columns it may have, None where files decide them; `new` says what becomes of others.
+    """
 
     source: Source
     reader: Reader
@@ -319,6 +308,22 @@ class FileTask:
     name: str
     with_op: bool = False
     part: Part = WHOLE
+    new: NewColumns = "error"
+    known: tuple[str, ...] | None = None
+
+    def check_columns(self, stats: ReadStats, *, ended: bool) -> None:
+        """Refuse a file by name that has columns it may not have, as soon as that is known."""
+        if self.known is None:
+            return
+        given = [*self.columns.names, *stats.unknown]
+        if ended or self.reader.kind != "json":
+            given = columns_in(self.columns, stats, self.reader)
+        # The default event time may come with any file, which then declares it.
+        given = [name for name in given if name != self.tail.vocab.event_time or name in self.known]
+        if ended or self.reader.kind != "json":
+            unknown_columns(given, self.known, self.new, place=self.source.path)
+        if self.new == "error":
+            refuse_unknown(given, self.known, place=self.source.path)
 
     def parts(self) -> list[FileTask]:
         """Return the parts a large file is cut into, else the file itself."""
@@ -360,6 +365,8 @@ class ReadFiles:
     with_op: bool = False
     left_out: Mapping[str, str] = field(default_factory=dict)
     steps: tuple[str, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 def read_file(task: FileTask) -> FileRead:
@@ -390,13 +397,16 @@ def _read(task: FileTask) -> FileRead:
     strategy = strategy_of(task.tail)
     key = () if isinstance(strategy, Append) else strategy.key
     reading = task.reader.read(task.source, task.columns, part=task.part)
-    for batch in reading:
+    for batch in _named(task, reading):
+        if not writer.rows or reading.stats.unknown:
+            task.check_columns(reading.stats, ended=False)
         fitted = fit_rows(pa.Table.from_batches([batch.table]), task.tail, with_op=task.with_op)
         _refuse_keyless(fitted.table, key, batch.start)
         writer.write(fitted.table)
         newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
         if batch.bad.num_rows:
             cells.append(_with_file(batch.bad, task.source.path))
+    task.check_columns(reading.stats, ended=True)
     # The rows are to be those of the bytes that were hashed: a file that was written to meanwhile is refused.
     task.source.open().close()
     found = pa.concat_tables(cells) if cells else None
@@ -409,6 +419,23 @@ def _refuse_keyless(table: pa.Table, key: Sequence[str], start: int) -> None:
     there = [name for name in key if name in table.column_names]
     if any(table[name].null_count for name in there):
         raise null_key(key, start + np.flatnonzero(rows_without_key(table, there)))
+
+
+def _named(task: FileTask, reading: Reading) -> Iterator[Batch]:
+    """Yield the batches of a file; of one that has none of the columns, say which it was meant to have."""
+    try:
+        yield from reading
+    except SchemaError as error:
+        given, known = reading.stats.unknown, task.known or task.columns.names
+        if given and not set(given).intersection(known):
+            try:
+                unknown_columns(given, known, task.new, place=task.source.path)
+            except SchemaError as ours:
+                # The reader may know which separator it takes.
+                if ours.code == "NoSharedColumn" and error.remedy.startswith("give "):
+                    ours.remedy = error.remedy
+                raise ours from None
+        raise
 
 
 def _with_file(cells: pa.RecordBatch, path: str) -> pa.Table:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trueline.chain import datatypes as t
 from trueline.chain.counts import merge_at
@@ -15,19 +14,24 @@ from trueline.chain.events import SetDataSchema, SetVocab, SourceState
 from trueline.chain.head_state import Tail
 from trueline.chain.schema import annotated, fields_of, from_arrow, show, to_arrow
 from trueline.chain.sources import MergeUpsertStream
+from trueline.dataset.append.new_columns import (
+    ALLOWED,
+    NewColumns,
+    not_a_column,
+    refuse_case_twins,
+    unknown_columns,
+)
+from trueline.dataset.append.storable import storable, stored_column
 from trueline.errors import InputError, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
-from trueline.kernel.nan import canonical
 from trueline.readers import Reader
 from trueline.view.schema import Schema
+from trueline.view.sources.python import column_of
 
 if TYPE_CHECKING:
     from trueline.dataset.prepare.preparation import Preparation
 
 EVENT_TIME = "event_time"
-_STEPS = {"us": 1_000, "ns": 1_000_000}
-# Casting a chunk at a time keeps large text within the 2 GiB that plain text can address.
-_CAST_ROWS = 65_536
 _MAX_WAYS = 64
 
 
@@ -55,6 +59,7 @@ class AppendRequest:
     preparation: Preparation | None = None
     polled: Polled | None = None
     allow_empty: bool = False
+    new_columns: NewColumns | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +68,21 @@ class Fitted:
 
     `schema` is the whole schema of the slice; `vocab` is set where the data
     brought the default event-time column for the first time; `rounded` counts
-    event times that had more than milliseconds.
+    event times that had more than milliseconds, and `ignored` are the columns
+    that were left out.
     """
 
     table: pa.Table
     schema: t.DataSchema
     vocab: SetVocab | None = None
     rounded: int = 0
+    ignored: tuple[str, ...] = ()
 
 
-def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
+def hold(data: object, tail: Tail | None = None) -> pa.Table | list[Mapping[str, Any]]:
     """Hold what was handed in, so that it can be read more than once.
+
+    Objects in a pandas frame take the types the dataset has.
 
     >>> hold({"x": [1, 2]}).num_rows
     2
@@ -85,14 +94,19 @@ def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
     if isinstance(data, Mapping):
         return _converted(lambda: pa.table(dict(data)))
     if hasattr(data, "__arrow_c_stream__"):
-        return without_labels(data, _converted(lambda: pa.table(data)))
+        table = without_labels(data, _converted(lambda: pa.table(data)))
+        if tail is None or tail.schema is None or not _is_pandas(data):
+            return table
+        from trueline.view.pandas_frames import with_types
+
+        return with_types(data, table, to_arrow(t.DataSchema(fields_of(tail.schema))))
     if isinstance(data, Sequence) and not isinstance(data, str | bytes | bytearray):
         rows = list(data)
-        wrong = next((row for row in rows if not isinstance(row, Mapping)), None)
+        wrong = next((number for number, row in enumerate(rows) if not isinstance(row, Mapping)), None)
         if wrong is None:
             return rows
         raise InputError(
-            f"a row is a {type(wrong).__name__}, not a dictionary",
+            f"row {wrong:,} (counted from 0) is a {type(rows[wrong]).__name__}, not a dictionary",
             remedy="give dictionaries, or an Arrow table",
         )
     raise InputError(
@@ -104,9 +118,13 @@ def hold(data: object) -> pa.Table | list[Mapping[str, Any]]:
 
 def without_labels(frame: object, table: pa.Table) -> pa.Table:
     """Leave out the unnamed row labels that pandas hands over as columns; they are not data."""
-    if type(frame).__module__.partition(".")[0] != "pandas":
+    if not _is_pandas(frame):
         return table
     return table.drop_columns([name for name in table.column_names if name.startswith("__index_level_")])
+
+
+def _is_pandas(data: object) -> bool:
+    return type(data).__module__.partition(".")[0] == "pandas"
 
 
 def _converted(make: Any) -> pa.Table:
@@ -126,23 +144,30 @@ def as_table(held: pa.Table | list[Mapping[str, Any]], tail: Tail) -> pa.Table:
     return _from_rows(held, fields_of(tail.schema) if tail.schema is not None else None, tail.vocab)
 
 
-def fit(held: pa.Table | list[Mapping[str, Any]], tail: Tail) -> Fitted:
+def fit(held: pa.Table | list[Mapping[str, Any]], tail: Tail, new: NewColumns = "error") -> Fitted:
     """Bring rows into the shape of a dataset, or say what keeps them from it."""
-    if isinstance(held, pa.Table) and (known := _known_way(held, tail)) is not None:
-        return known.go(held)
+    if isinstance(held, pa.Table) and (way := _known_way(held, tail, new)) is not None:
+        return way.go(held)
     fields = fields_of(tail.schema) if tail.schema is not None else None
     table = as_table(held, tail)
     vocab = tail.vocab
     declares = vocab.event_time_column is None and EVENT_TIME in table.column_names
     if declares:
         vocab = replace(vocab, event_time_column=EVENT_TIME)
+    ignored: tuple[str, ...] = ()
+    given = table.schema
     if fields is None:
-        schema = whole_schema(table.schema, vocab)
+        schema = whole_schema(given, vocab)
     else:
-        said = annotated(fields, from_arrow(table.schema).fields)
-        schema = t.DataSchema(said + _new_columns(table, fields, vocab))
-        _check_fits(table, schema, vocab, _may_lack(tail))
-    way = _Way.to(schema, vocab, table.schema, tail)
+        _no_system_columns(given.names, vocab)
+        known = [field.name for field in user_fields(t.DataSchema(fields), vocab)]
+        unknown = unknown_columns(given.names, known, new)
+        ignored = unknown if new == "ignore" else ()
+        kept = table.drop_columns(list(ignored)) if ignored else table
+        said = annotated(fields, from_arrow(kept.schema).fields)
+        schema = t.DataSchema(said + (_new_columns(kept, fields, vocab) if new == "add" else ()))
+        _check_fits(kept, schema, vocab, new, may_lack=_may_lack(tail))
+    way = _Way.to(schema, vocab, given, tail, new=new, ignored=ignored)
     if tail.schema is not None and not declares:
         if len(_ways) >= _MAX_WAYS:
             _ways.clear()
@@ -165,14 +190,26 @@ class _Way:
     stored: pa.Schema
     columns: tuple[tuple[pa.Field, int, bool], ...]
     required: tuple[int, ...]
+    new: NewColumns
+    ignored: tuple[str, ...]
 
     @classmethod
-    def to(cls, schema: t.DataSchema, vocab: SetVocab, given: pa.Schema, tail: Tail) -> _Way:
+    def to(
+        cls,
+        schema: t.DataSchema,
+        vocab: SetVocab,
+        given: pa.Schema,
+        tail: Tail,
+        *,
+        new: NewColumns,
+        ignored: tuple[str, ...],
+    ) -> _Way:
         fields = [field for field in to_arrow(schema) if field.name not in vocab.names[:3]]
         fields.sort(key=lambda field: field.name != vocab.event_time)
         columns = tuple((f, given.get_field_index(f.name), f.name == vocab.event_time) for f in fields)
         required = tuple(place for field, place, _ in columns if place >= 0 and not field.nullable)
-        return cls(tail.schema, tail.vocab, given, schema, pa.schema(fields), columns, required)
+        stored = pa.schema(fields)
+        return cls(tail.schema, tail.vocab, given, schema, stored, columns, required, new, ignored)
 
     def go(self, table: pa.Table) -> Fitted:
         arrays, rounded = [], 0
@@ -180,19 +217,20 @@ class _Way:
             if place < 0:
                 arrays.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)], type=field.type))
                 continue
-            array, lost = _column(table.column(place), field, is_event_time=is_event_time)
+            array, lost = stored_column(table.column(place), field, is_event_time=is_event_time)
             arrays.append(array)
             rounded += lost
-        return Fitted(pa.Table.from_arrays(arrays, schema=self.stored), self.schema, None, rounded)
+        made = pa.Table.from_arrays(arrays, schema=self.stored)
+        return Fitted(made, self.schema, None, rounded, self.ignored)
 
 
 _ways: dict[int, _Way] = {}
 
 
-def _known_way(table: pa.Table, tail: Tail) -> _Way | None:
+def _known_way(table: pa.Table, tail: Tail, new: NewColumns) -> _Way | None:
     """Return how a table of the same schema went into the same dataset before: 60 µs instead of 260."""
     way = _ways.get(id(tail.schema))
-    if way is None or way.wanted is not tail.schema or way.vocab != tail.vocab:
+    if way is None or way.wanted is not tail.schema or way.vocab != tail.vocab or way.new != new:
         return None
     # Metadata too: another annotation of a column is to be recorded.
     if not way.given.equals(table.schema, check_metadata=True):
@@ -220,7 +258,8 @@ def whole_schema(schema: pa.Schema | Schema | t.DataSchema, vocab: SetVocab) -> 
     if not schema.fields:
         raise SchemaError("the schema has no columns", remedy="give at least one")
     _no_system_columns(schema.names, vocab)
-    fields = [t.DataField(field.name, _storable(field.type), field.extra) for field in schema.fields]
+    refuse_case_twins(schema.names)
+    fields = [t.DataField(field.name, storable(field.type), field.extra) for field in schema.fields]
     untyped = [field.name for field in fields if isinstance(field.type, t.Null)]
     if untyped:
         raise SchemaError(
@@ -263,24 +302,6 @@ def _no_system_columns(names: Sequence[str], vocab: SetVocab) -> None:
         )
 
 
-def _storable(kind: Any) -> Any:
-    """Parquet has no seconds: they become milliseconds, so that files read back as they were hashed."""
-    match kind:
-        case t.Timestamp(t.TimeUnit.Second, zone):
-            return t.Timestamp(t.TimeUnit.Millisecond, zone)
-        case t.Time(t.TimeUnit.Second):
-            return t.Time(t.TimeUnit.Millisecond)
-        case t.Option(inner):
-            return t.Option(_storable(inner))
-        case t.List(item, length):
-            return t.List(_storable(item), length)
-        case t.Struct(fields):
-            return t.Struct(tuple(replace(field, type=_storable(field.type)) for field in fields))
-        case t.Map(key, value, keys_sorted):
-            return t.Map(_storable(key), _storable(value), keys_sorted)
-    return kind
-
-
 def _event_time_type(field: t.DataField) -> Any:
     inner = field.type.inner if isinstance(field.type, t.Option) else field.type
     if isinstance(inner, t.Timestamp):
@@ -308,14 +329,7 @@ def _from_rows(
     for name in names:
         if not isinstance(name, str):
             raise SchemaError(f"a column is named {name!r}", remedy="use text as the keys of rows")
-        try:
-            columns[name] = pa.array([row.get(name) for row in rows], type=types.get(name))
-        except (pa.ArrowException, MemoryError, TypeError, ValueError, OverflowError) as error:
-            check_memory(error, f"making column {name!r} of the rows")
-            wanted = f" as {types[name]}" if name in types else " as one type"
-            raise SchemaError(
-                f"column {name!r} cannot be read{wanted}: {error}", remedy="fix the values", column=name
-            ) from None
+        columns[name] = column_of(name, [row.get(name) for row in rows], types.get(name))
     return pa.table(columns) if columns else _no_rows(fields, vocab)
 
 
@@ -329,11 +343,10 @@ def _new_columns(
     table: pa.Table, fields: tuple[t.DataField, ...], vocab: SetVocab
 ) -> tuple[t.DataField, ...]:
     """Return the columns by which a table extends the schema: those it adds that are nullable."""
+    refuse_case_twins(table.column_names, [field.name for field in fields], place="the table")
     known = {field.name for field in fields} | set(vocab.names[:3])
     added = [field for field in from_arrow(table.schema).fields if field.name not in known]
-    added = [
-        replace(field, type=_storable(field.type)) for field in added if isinstance(field.type, t.Option)
-    ]
+    added = [replace(field, type=storable(field.type)) for field in added if isinstance(field.type, t.Option)]
     if added:
         LogicalHasher(to_arrow(t.DataSchema(tuple(added))))  # refuses what has no portable hash
     return tuple(added)
@@ -344,23 +357,27 @@ def _may_lack(tail: Tail) -> bool:
     return isinstance(merge_at(tail), MergeUpsertStream)
 
 
-def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab, may_lack: bool) -> None:
+def _check_fits(
+    table: pa.Table, schema: t.DataSchema, vocab: SetVocab, new: NewColumns, *, may_lack: bool
+) -> None:
     """Refuse a table with columns too many, too few or of another type; all of them in one message."""
     given = {field.name: field for field in from_arrow(table.schema).fields}
-    _no_system_columns(tuple(given), vocab)
     wanted = {field.name: field for field in schema.fields if field.name not in vocab.names[:3]}
+    absent = [name for name in wanted if name not in given]
     found = [
-        f"+ {name}: {show(field.type)} is not a column of the dataset; only optional columns can be added"
+        f"+ {name}: {show(_present(field.type))} "
+        + ("cannot be added: only optional columns can" if new == "add" else not_a_column(name, absent))
         for name, field in given.items()
         if name not in wanted
     ]
+    unknown = bool(found)
     for name, field in wanted.items():
         if name not in given:
             declared = name == vocab.event_time and vocab.event_time_column is not None
             if not may_lack and (declared or not isinstance(field.type, t.Option)):
                 found.append(f"- {name}: {show(field.type)} is missing")
             continue
-        kind = _storable(given[name].type)
+        kind = storable(given[name].type)
         if name == vocab.event_time and not isinstance(kind, t.Null):
             kind = _event_time_type(given[name])
         optional = isinstance(field.type, t.Option)
@@ -371,7 +388,8 @@ def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab, may_lack
     if found:
         raise SchemaError(
             "the table does not fit the dataset\n" + "\n".join(f"    {line}" for line in found),
-            remedy="cast, rename or drop these columns, or append to a new dataset",
+            remedy="cast, rename or drop these columns, or append to a new dataset"
+            + (f"; {ALLOWED}" if unknown and new == "error" else ""),
             differences=tuple(found),
         )
 
@@ -395,54 +413,6 @@ def _fits(given: Any, wanted: Any) -> bool:
                 _fits(a.type, b.type) for a, b in zip(fields, wanted_fields, strict=True)
             )
     return bool(given == wanted)
-
-
-# --- columns ----------------------------------------------------------------------
-
-
-def _column(column: pa.ChunkedArray, field: pa.Field, *, is_event_time: bool) -> tuple[pa.ChunkedArray, int]:
-    """Return a column with the type it is stored with, and how many values lost precision."""
-    rounded = 0
-    if is_event_time and pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type):
-        column, rounded = _milliseconds(column)
-    if column.type != field.type:
-        column = _cast(column, field)
-    return canonical(column), rounded
-
-
-def _milliseconds(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, int]:
-    """Cut times to the millisecond they are in, and count those that were between two.
-
-    A time without a zone is taken as UTC.
-    """
-    step = _STEPS.get(column.type.unit)
-    if step is None:
-        return column.cast(pa.timestamp(column.type.unit, "UTC")), 0
-    numbers = column.cast(pa.int64())
-    cut = pc.divide(numbers, step)
-    rest = pc.subtract(numbers, pc.multiply(cut, step))
-    # Division cuts towards zero; before 1970 that is the wrong way.
-    cut = pc.subtract(cut, pc.less(rest, 0).cast(pa.int64()))
-    rounded = pc.sum(pc.not_equal(rest, 0)).as_py() or 0
-    return cut.cast(pa.timestamp("ms", "UTC")), rounded
-
-
-def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    from trueline.view.source_cells import castable
-
-    pieces = []
-    try:
-        for chunk in map(castable, column.chunks):
-            starts = range(0, len(chunk), _CAST_ROWS)
-            pieces += [chunk.slice(start, _CAST_ROWS).cast(field.type) for start in starts]
-    except pa.ArrowException as error:
-        check_memory(error, f"making column {field.name!r} {field.type}")
-        raise SchemaError(
-            f"column {field.name!r} cannot be stored as {field.type}: {error}",
-            remedy="cast it before",
-            column=field.name,
-        ) from None
-    return pa.chunked_array(pieces, type=field.type)
 
 
 def is_frame(data: object) -> bool:

@@ -20,6 +20,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.frames import EventTimes, frame_rows, typed_frame
 from trueline.dataset.append.incoming import Incoming, fit_rows, latest, newest_event
+from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import BatchWriter, rows_of_file
 from trueline.errors import EnvironmentMissing, StoreError
 from trueline.identity.multihash import Multihash
@@ -58,11 +59,13 @@ class StagePartition:
     schema: pa.Schema
     typed: Tail
     with_op: bool
+    new: NewColumns = "error"
 
     @classmethod
-    def of(cls, store: Store, schema: pa.Schema, tail: Tail) -> StagePartition:
+    def of(cls, store: Store, schema: pa.Schema, tail: Tail, new: NewColumns = "error") -> StagePartition:
         """Prepare for the rows of a frame with an Arrow schema, or say what keeps them from the dataset."""
-        return cls(store, schema, *typed_frame(schema, tail))
+        typed, with_op, _ = typed_frame(schema, tail, new)
+        return cls(store, schema, typed, with_op, new)
 
     def __call__(self, partition: int, batches: Iterable[pa.RecordBatch]) -> StagedPart:
         """Stage a partition; each attempt has an object of its own, which is durable when this returns."""
@@ -76,7 +79,7 @@ class StagePartition:
                 for batch in batches:
                     # Spark sends instants in the zone of the session.
                     given = pa.Table.from_batches([batch]).cast(self.schema)
-                    fitted = fit_rows(given, self.typed, with_op=self.with_op)
+                    fitted = fit_rows(given, self.typed, with_op=self.with_op, new=self.new)
                     if rows is None:
                         file = cast("BinaryIO", pa.output_stream(target, buffer_size=_GATHERED_BYTES))
                         rows = BatchWriter(file, _marked(fitted.table.schema))
@@ -130,20 +133,22 @@ class StagedRows:
     schema: pa.Schema
     parts: tuple[StagedPart, ...]
 
-    def take(self, chain: Chain, tail: Tail) -> Incoming:
+    def take(self, chain: Chain, tail: Tail, new: NewColumns = "error") -> Incoming:
         """Return the rows, in the order of the partitions."""
         parts = {part.partition: part for part in reversed(self.parts)}
         counted = [parts[number] for number in sorted(parts)]
         _check_there(chain.store, counted)
         # Typed as the tasks have typed them; what others did to the schema since is met at the commit.
         known = {part.head for part in counted}
-        typed, with_op = typed_frame(self.schema, chain.tail_at(known.pop()) if known else tail)
+        at = chain.tail_at(known.pop()) if known else tail
+        typed, with_op, ignored = typed_frame(self.schema, at, new)
         pieces = tuple(
             StagedPiece(chain.store, part.object, part.rows, part.ends)
             for part in counted
             if part.object is not None
         )
-        incoming = frame_rows(pieces, [part.times for part in counted], self.schema, typed, with_op=with_op)
+        times = [part.times for part in counted]
+        incoming = frame_rows(pieces, times, self.schema, typed, with_op=with_op, ignored=ignored, new=new)
         digest = sum((part.fingerprint for part in counted), Fingerprint())
         return replace(incoming, digest=str(digest))
 

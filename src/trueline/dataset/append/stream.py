@@ -26,6 +26,7 @@ from trueline.dataset.append.incoming import (
     typed_for,
 )
 from trueline.dataset.append.intake import without_labels
+from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import ROWS_OF_A_BATCH, PieceWriter
 from trueline.errors import InputError, SchemaError, TruelineError, check_memory
 
@@ -145,7 +146,9 @@ def _differs(found: pa.Schema, first: pa.Schema) -> SchemaError:
     )
 
 
-def take_stream(tables: Iterator[pa.Table], tail: Tail, scratch: Scratch, *, with_op: bool) -> Incoming:
+def take_stream(
+    tables: Iterator[pa.Table], tail: Tail, scratch: Scratch, *, with_op: bool, new: NewColumns = "error"
+) -> Incoming:
     """Take the rows of a stream; few are held in memory, more are fitted into scratch as they come."""
     held, size = deque[pa.Table](), 0
     for table in tables:
@@ -157,8 +160,8 @@ def take_stream(tables: Iterator[pa.Table], tail: Tail, scratch: Scratch, *, wit
         if not held:
             return nothing(tail)
         if all(table.schema.equals(held[0].schema) for table in held):
-            return from_table(pa.concat_tables(held), tail, with_op=with_op)
-    return _spooled(held[0].schema, _resumed(held, tables), tail, scratch, with_op=with_op)
+            return from_table(pa.concat_tables(held), tail, with_op=with_op, new=new)
+    return _spooled(held[0].schema, _resumed(held, tables), tail, scratch, with_op=with_op, new=new)
 
 
 def _resumed(held: deque[pa.Table], rest: Iterator[pa.Table]) -> Iterator[pa.Table]:
@@ -169,17 +172,26 @@ def _resumed(held: deque[pa.Table], rest: Iterator[pa.Table]) -> Iterator[pa.Tab
 
 
 def _spooled(
-    schema: pa.Schema, tables: Iterator[pa.Table], tail: Tail, scratch: Scratch, *, with_op: bool
+    schema: pa.Schema,
+    tables: Iterator[pa.Table],
+    tail: Tail,
+    scratch: Scratch,
+    *,
+    with_op: bool,
+    new: NewColumns,
 ) -> Incoming:
     """Fit tables to the dataset and write them to scratch as one piece; the first table has this schema."""
     op = tail.vocab.op
-    typed = typed_for(pa.schema([field for field in schema if not with_op or field.name != op]), tail)
+    typed = typed_for(pa.schema([field for field in schema if not with_op or field.name != op]), tail, new)
     assert typed.schema is not None
-    columns = fit_rows(schema.empty_table(), typed, with_op=with_op).table.schema
+    first = fit_rows(schema.empty_table(), typed, with_op=with_op, new=new)
+    columns = first.table.schema
     newest, rounded = None, 0
     with PieceWriter(scratch, f"stream-{uuid.uuid4().hex}.arrow", columns) as writer:
         for table in tables:
-            fitted = fit_rows(table, typed, with_op=with_op)
+            if not set(table.column_names).issubset(schema.names):
+                raise _differs(table.schema, schema)
+            fitted = fit_rows(table, typed, with_op=with_op, new=new)
             if fitted.table.schema.names != columns.names:
                 raise _differs(fitted.table.schema, columns)
             writer.write(fitted.table)
@@ -188,10 +200,11 @@ def _spooled(
 
     def again(later: Tail) -> Incoming:
         """Fit the rows to what others made of the schema meanwhile; the stream itself is used up."""
-        rows = (table.select(schema.names) for table in piece.read(0, piece.rows))
-        given = pa.schema([columns.field(name) for name in schema.names])
-        taken = _spooled(given, rows, later, scratch, with_op=with_op)
-        return replace(taken, rounded=taken.rounded + rounded)
+        names = [name for name in schema.names if name not in first.ignored]
+        rows = (table.select(names) for table in piece.read(0, piece.rows))
+        given = pa.schema([columns.field(name) for name in names])
+        taken = _spooled(given, rows, later, scratch, with_op=with_op, new=new)
+        return replace(taken, rounded=taken.rounded + rounded, ignored_columns=first.ignored)
 
     return Incoming(
         (piece,),
@@ -203,4 +216,5 @@ def _spooled(
         again=again,
         with_op=op in columns.names,
         given=frozenset(schema.names),
+        ignored_columns=first.ignored,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,23 +14,24 @@ import pyarrow as pa
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.prepare.rows import Parsed, RowsWriter
 from trueline.errors import InputError
-from trueline.readers import Reader, Source, looks_wrong
+from trueline.readers import Reader, ReadStats, Source, looks_wrong
 from trueline.run import Step
 from trueline.run.step import OnError
-
-# Of fewer rows it cannot be said that most are bad.
-FEW_ROWS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that is yet to be parsed: how, as which columns, and where its rows go."""
+    """A file that is yet to be parsed: how, as which columns, and where its rows go.
+
+    The types of columns that are `inferred` may still change: their bad cells do not count yet.
+    """
 
     path: str
     source: Source = field(compare=False, repr=False)
     reader: Reader = field(compare=False, repr=False)
     columns: pa.Schema = field(compare=False, repr=False)
     scratch: Scratch = field(compare=False, repr=False)
+    inferred: frozenset[str] = field(default=frozenset(), compare=False, repr=False)
 
 
 class Parse(Step):
@@ -63,17 +64,18 @@ class Parse(Step):
                     cells.append(pa.Table.from_batches([batch.bad]).add_column(0, "file", names))
             # The rows are to be those of the bytes that were hashed: a file written to meanwhile is refused.
             value.source.open().close()
-            self._refuse_garbage(value.path, reading.stats)
+            self._refuse_garbage(value, reading.stats)
         except BaseException:
             writer.close()
             raise
         return writer.finish(Parsed(reading.stats, pa.concat_tables(cells) if cells else None))
 
-    def _refuse_garbage(self, path: str, stats: Any) -> None:
-        bad = dict(stats.bad)
+    def _refuse_garbage(self, file: File, stats: ReadStats) -> None:
+        path, bad = file.path, dict(stats.bad)
         reason = None
         if self.max_bad is None:
-            reason = looks_wrong(stats.counts) if stats.rows >= FEW_ROWS else None
+            certain = {name: count for name, count in bad.items() if name not in file.inferred}
+            reason = looks_wrong(replace(stats.counts, cells=certain))
         else:
             share = 0 < self.max_bad < 1
             most = max(bad.values(), default=0) if share else sum(bad.values())

@@ -7,32 +7,35 @@ slices and blocks made of it are the same.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import pyarrow as pa
 
 from trueline.chain.head_state import Tail
 from trueline.chain.store.scratch import Scratch
+from trueline.dataset.append.file_columns import columns_for
 from trueline.dataset.append.incoming import (
     FileRead,
     ReadFiles,
-    columns_for,
     fit_rows,
     latest,
     named,
     newest_event,
     typed_for,
 )
+from trueline.dataset.append.inferred import FileColumns
+from trueline.dataset.append.new_columns import NewColumns, refuse_unknown, unknown_columns
 from trueline.dataset.append.pieces import ROWS_OF_A_BATCH, PieceWriter
+from trueline.dataset.append.read_files import ReadRequest
 from trueline.dataset.prepare.parse import File
-from trueline.dataset.prepare.preparation import Preparation
-from trueline.dataset.prepare.rows import Rows, RowsWriter, without_texts
+from trueline.dataset.prepare.preparation import Preparation, PreparationResult
+from trueline.dataset.prepare.rows import Parsed, Rows, RowsWriter, without_texts
 from trueline.errors import InputError, SchemaError, check_memory
 from trueline.kernel.tasks import Tasks
-from trueline.readers import Reader, ReadStats, Source
+from trueline.readers import ReadStats, Source
 
 # The key of rows that do not come from a file.
 TABLE = "(rows)"
@@ -42,30 +45,24 @@ TABLE = "(rows)"
 
 
 def prepared_files(
-    files: Sequence[Source],
-    reader: Reader,
-    preparation: Preparation,
-    tail: Tail,
-    *,
-    scratch: Scratch,
-    tasks: Tasks,
-    op: str | None,
+    request: ReadRequest, preparation: Preparation, *, scratch: Scratch, tasks: Tasks
 ) -> ReadFiles | None:
     """Prepare files and fit what comes of them to a dataset; None if they have no columns."""
-    columns = _columns(files, reader, preparation, tail, op)
+    files, tail, op = request.files, request.tail, request.op
+    columns = _columns(request, preparation)
     if not columns.names:
         return None
     keys = keys_of(files)
-    work = [File(key, file, reader, columns, scratch) for key, file in zip(keys, files, strict=True)]
-    ended = preparation.run(dict(zip(keys, work, strict=True)))
+    columns, ended = _parsed_and_prepared(request, preparation, columns, scratch=scratch, tasks=tasks)
     found = [ended.values.get(key) for key in keys]
     schema = _united([rows for rows in found if isinstance(rows, Rows)])
+    ignored = _check_columns(request, dict(zip(keys, found, strict=True)))
     with_op = op is not None and op in schema.names
     typed = tail
     if schema.names:
-        typed = typed_for(pa.schema([column for column in schema if column.name != op]), tail)
+        typed = typed_for(pa.schema([c for c in schema if c.name != op]), tail, request.new)
     fitting = [
-        _Fitting(key, rows, typed, scratch, f"file-{number}.arrow", with_op, preparation.hides)
+        _Fitting(key, rows, typed, scratch, f"file-{number}.arrow", with_op, preparation.hides, request.new)
         for number, (key, rows) in enumerate(zip(keys, found, strict=True))
         if isinstance(rows, Rows)
     ]
@@ -77,24 +74,75 @@ def prepared_files(
         next(done) if isinstance(rows, Rows) else (None if key in ended.failures else gone)
         for key, rows in zip(keys, found, strict=True)
     ]
-    return ReadFiles(tuple(reads), typed, with_op, ended.left_out, ended.steps)
+    return ReadFiles(tuple(reads), typed, with_op, ended.left_out, ended.steps, ignored=ignored)
 
 
-def _columns(
-    files: Sequence[Source], reader: Reader, preparation: Preparation, tail: Tail, op: str | None
-) -> pa.Schema:
+def _parsed_and_prepared(
+    request: ReadRequest, preparation: Preparation, columns: pa.Schema, *, scratch: Scratch, tasks: Tasks
+) -> tuple[pa.Schema, PreparationResult]:
+    """Run the steps, again with wider types where those inferred from the first rows do not hold."""
+    keys = keys_of(request.files)
+    inferred = request.inferred(columns)
+    while True:
+        work = {
+            key: File(key, file, request.reader, columns, scratch, inferred.names)
+            for key, file in zip(keys, request.files, strict=True)
+        }
+        ended = preparation.run(work)
+        parsed = {key: rows.parsed for key, rows in ended.values.items() if isinstance(rows, Rows)}
+        seen = [
+            FileColumns(file, *_without(found, preparation.hides))
+            for key, file in zip(keys, request.files, strict=True)
+            if (found := parsed.get(key)) is not None
+        ]
+        inferred, revised = inferred.revise(columns, seen, tasks)
+        if revised.equals(columns):
+            return columns, ended
+        columns = revised
+
+
+def _without(parsed: Parsed, hidden: frozenset[str]) -> tuple[ReadStats, pa.Table | None]:
+    """Return what reading showed, without texts of columns that steps mask: an error may show the others."""
+    samples = {name: text for name, text in parsed.stats.samples.items() if name not in hidden}
+    return replace(parsed.stats, samples=samples), without_texts(parsed, hidden).cells
+
+
+def _check_columns(request: ReadRequest, prepared: Mapping[str, object]) -> tuple[str, ...]:
+    """Hold the columns that each file has once it is prepared against the dataset; return those ignored."""
+    known = None if request.known is None else list(request.known)
+    ignored: dict[str, None] = {}
+    for path, rows in prepared.items():
+        if not isinstance(rows, Rows):
+            continue
+        event_time = request.tail.vocab.event_time
+        given = [n for n in rows.table().column_names if n != event_time or n in (known or ())]
+        if known is None:
+            known = given
+            continue
+        unknown = unknown_columns(given, known, request.new, place=path)
+        if request.new == "error":
+            refuse_unknown(given, known, place=path)
+        elif request.new == "add":
+            known += unknown
+        else:
+            ignored |= dict.fromkeys(unknown)
+    return tuple(ignored)
+
+
+def _columns(request: ReadRequest, preparation: Preparation) -> pa.Schema:
     """Return the columns to read; files that cannot be read and may be left out do not count."""
+    reader, tail, op, new = request.reader, request.tail, request.op, request.new
     try:
-        return columns_for(tail, files, reader, op, strange=True)
+        return columns_for(tail, request.files, reader, op, new, strange=True)
     except InputError:
         if preparation.parse.on_error != "skip_key":
             raise
     good: list[Source] = []
-    for file in files:
+    for file in request.files:
         with suppress(InputError):
-            columns_for(tail, [file], reader, op, strange=True)
+            columns_for(tail, [file], reader, op, new, strange=True)
             good.append(file)
-    return columns_for(tail, good or files, reader, op, strange=True)
+    return columns_for(tail, good or request.files, reader, op, new, strange=True)
 
 
 def keys_of(sources: Sequence[Source]) -> list[str]:
@@ -138,6 +186,7 @@ class _Fitting:
     name: str
     with_op: bool
     hides: frozenset[str]
+    new: NewColumns
 
 
 def fit_to(task: _Fitting) -> FileRead:
@@ -150,11 +199,12 @@ def fit_to(task: _Fitting) -> FileRead:
 
 def _fitted(task: _Fitting) -> FileRead:
     table = task.rows.table()
-    empty = fit_rows(table.schema.empty_table(), task.tail, with_op=task.with_op).table
+    empty = fit_rows(table.schema.empty_table(), task.tail, with_op=task.with_op, new=task.new).table
     writer = PieceWriter(task.scratch, task.name, empty.schema)
     newest, rounded = None, 0
     for batch in table.to_batches(max_chunksize=ROWS_OF_A_BATCH):
-        fitted = fit_rows(pa.Table.from_batches([batch]), task.tail, with_op=task.with_op)
+        rows = pa.Table.from_batches([batch])
+        fitted = fit_rows(rows, task.tail, with_op=task.with_op, new=task.new)
         writer.write(fitted.table)
         newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
     parsed = task.rows.parsed

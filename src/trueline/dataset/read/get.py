@@ -25,6 +25,8 @@ def find_row(standing: Standing, key: object) -> Row | None:
     The state is asked if there is one; else slices are read from the newest
     backwards, the key columns alone until the row is found.
     """
+    if standing.tail.schema is None:
+        return None  # nothing was ever appended, so any column may be meant
     wanted = _wanted(standing, key)
     if standing.last_offset < 0:
         return None

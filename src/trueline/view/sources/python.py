@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -26,19 +26,50 @@ def from_rows(rows: Iterable[Any], schema: pa.Schema | type | None = None) -> Me
     columns = []
     for name in names:
         kind = fixed.field(name).type if fixed is not None else None
-        try:
-            columns.append(pa.array([row.get(name) for row in plain], kind))
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            check_memory(error, f"making column {name!r} of the rows")
-            raise SchemaError(
-                f"column {name!r} holds values of more than one type: {error}",
-                remedy="give values of one type, or a schema",
-                column=name,
-            ) from None
+        columns.append(column_of(name, [row.get(name) for row in plain], kind))
     if not names:
         return Memory(pa.table({"": pa.nulls(len(plain))}).select([]))
     table = pa.Table.from_arrays(columns, schema=fixed) if fixed else pa.table(columns, names=names)
     return Memory(table)
+
+
+def column_of(name: str, values: Sequence[Any], kind: pa.DataType | None = None) -> pa.Array:
+    """Make a column of the values that rows have for it; one that does not fit is named with its row.
+
+    >>> column_of("x", [1, None]).to_pylist()
+    [1, None]
+    """
+    try:
+        return pa.array(values, type=kind)
+    except (pa.ArrowException, MemoryError, OverflowError, TypeError, ValueError) as error:
+        check_memory(error, f"making column {name!r} of the rows")
+        row = _misfit(values, kind)
+        before = next((value for value in values[:row] if value is not None), None)
+        found = f"row {row:,} (counted from 0) is {values[row]!r:.80}, a {type(values[row]).__name__}"
+        if kind is None and before is not None:
+            expected = f"rows before it have {before!r:.80}, a {type(before).__name__}"
+        else:
+            expected = f"which is not {kind or 'a value'}"
+        raise SchemaError(
+            f"column {name!r}: {found}, {expected}",
+            remedy="give values of one type, or null where there is none",
+            column=name,
+            row=row,
+        ) from None
+
+
+def _misfit(values: Sequence[Any], kind: pa.DataType | None) -> int:
+    """Find the first value that is not of the type, or of one type with those before it."""
+    low, high = 0, len(values)
+    # As many as `low` fit, as many as `high` do not.
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            pa.array(values[:middle], type=kind)
+            low = middle
+        except (pa.ArrowException, MemoryError, OverflowError, TypeError, ValueError):
+            high = middle
+    return high - 1
 
 
 def schema_of(of: type) -> pa.Schema:

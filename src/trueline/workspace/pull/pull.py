@@ -24,6 +24,7 @@ from trueline.chain.sources import (
 from trueline.chain.text import to_dict
 from trueline.credentials import masked
 from trueline.dataset.append.intake import AppendRequest, Polled
+from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.commit import Commit
 from trueline.dataset.declared_source import is_one_file, matching, placed, shown, to_read
 from trueline.dataset.definition import SOURCE, Addendum, addendum_of, strategy_of
@@ -60,13 +61,15 @@ def pull(
     allow_empty: bool = False,
     workers: int = 8,
     observers: Sequence[Observer] = (),
+    new_columns: NewColumns | None = None,
 ) -> PullReport:
     """Pull datasets side by side, all at one time of the clock; what fails is reported at the end."""
     chosen = [workspace[name] for name in sorted(set(names))] if names else workspace.datasets()
     moment = (workspace.clock or Instant.now)()
 
     def pull_one(dataset: Dataset) -> Pulled:
-        return _pulled(workspace, dataset, _Terms(resend, lambda: moment, bool(names), allow_empty))
+        terms = _Terms(resend, lambda: moment, bool(names), allow_empty, new_columns)
+        return _pulled(workspace, dataset, terms)
 
     done = pulled_together(chosen, pull_one, workers=workers, observers=observers)
     shown = [each for each in done if names or each.source is not None or each.error is not None]
@@ -78,7 +81,7 @@ def pull(
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """On what terms a pull reads: whether known names may come again, the one time it stamps.
+    """On what terms a pull reads: whether known names may come again and new columns, the one time it stamps.
 
     A dataset that was not `named` is passed over, and reported, where its source is not confirmed.
     With `allow_empty` a snapshot without rows retracts all there are.
@@ -88,6 +91,7 @@ class _Terms:
     clock: Callable[[], Instant]
     named: bool = True
     allow_empty: bool = False
+    new_columns: NewColumns | None = None
 
 
 def _not_all(report: PullReport) -> PullError:
@@ -244,6 +248,7 @@ def _next_files(
         resend=terms.resend,
         polled=Polled(),
         allow_empty=terms.allow_empty or addendum.allow_empty,
+        new_columns=terms.new_columns,
     )
     return dataset._append(request, terms.clock)
 
@@ -260,7 +265,14 @@ def _version(
     """Append one file whose content changes, if it has."""
     polled = Polled(versions=True, state=state)
     empty = terms.allow_empty or addendum.allow_empty
-    request = AppendRequest(files, reader, addendum.max_bad, polled=polled, allow_empty=empty)
+    request = AppendRequest(
+        files,
+        reader,
+        addendum.max_bad,
+        polled=polled,
+        allow_empty=empty,
+        new_columns=terms.new_columns,
+    )
     return dataset._append(request, terms.clock)
 
 
