@@ -83,6 +83,8 @@ def test_every_example_runs(page, tmp_path, monkeypatch, capsys):
             assert doctest.DocTestRunner().run(example, clear_globs=False).failed == 0, (
                 capsys.readouterr().out
             )
+            # What a block names, the blocks after it may use.
+            names.update(example.globs)
         else:
             # Lines of the page, so that a traceback points into it.
             exec(compile("\n" * line + text, str(page), "exec"), names)

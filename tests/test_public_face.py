@@ -97,6 +97,7 @@ DATASET = {
         "push",
         "rename",
         "restore_head",
+        "revert",
         "schema",
         "stored_columns",
         "system_schema",

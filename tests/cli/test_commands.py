@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 
 import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
 import trueline as tl
+from tests.architecture import ROOT
 from trueline.cli.app import application
 from trueline.spark import java
 
@@ -43,11 +45,38 @@ def test_a_dataset_is_created_listed_and_described(run, tmp_path):
     again = run("create", "sales", "--event-time", "day", "-C", tmp_path, "--json")
     assert (again.json["name"], again.json["event_time"], again.json["rows"]) == ("sales", "day", 0)
     listed = run("list", "-C", tmp_path).out.splitlines()
-    assert listed[0].split() == ["name", "kind", "rows", "commits", "updated", "head"]
-    assert listed[1].split()[:4] == ["sales", "root", "0", "1"]
+    assert listed[0].split() == ["name", "kind", "rows", "events", "commits", "updated", "head"]
+    assert listed[1].split()[:5] == ["sales", "root", "0", "0", "1"]
     refused = run("create", "sales", "-C", tmp_path)
     assert refused.code == 2
     assert "event_time: it is 'day', asked for is None" in refused.err
+
+
+def test_keyed_datasets_show_current_rows_beside_events(run, tmp_path):
+    with tl.open(tmp_path, create=True) as ws:
+        stock = ws.create("stock", merge=tl.merge.snapshot("id"))
+        stock.append([{"id": 1, "n": 1}, {"id": 2, "n": 2}])
+        stock.append([{"id": 2, "n": 5}, {"id": 3, "n": 3}])
+    listed = run("list", "-C", tmp_path).out.splitlines()
+    assert listed[1].split()[:4] == ["stock", "root", "2", "6"]
+    assert run("list", "-C", tmp_path, "--json").json["datasets"][0]["rows"] == 2
+    shown = run("status", "-C", tmp_path).out
+    assert re.search(r"rows +2\n", shown)
+    assert re.search(r"events +6\n", shown)
+    assert "+1 ~1 -1 rows, offsets 2 to 5" in run("log", "stock", "-C", tmp_path).out
+    assert "+1 ~1 -1 rows" in run("log", "stock", "--oneline", "-C", tmp_path).out
+    newest = run("log", "stock", "-C", tmp_path, "--json").json["commits"][0]
+    assert newest["operations"] == {"insert": 1, "update": 1, "delete": 1}
+    assert (newest["rows"], newest["current_rows"]) == (4, 2)
+
+
+def test_keyed_datasets_of_an_earlier_version_show_that_nobody_has_counted(run, tmp_path):
+    shutil.copytree(ROOT / "tests" / "golden" / "workspace-bitwise-keys", tmp_path / "earlier")
+    assert "?" in run("list", "-C", tmp_path / "earlier").out
+    assert "? rows in" in run("log", "readings", "-C", tmp_path / "earlier").out
+    assert run("verify", "-C", tmp_path / "earlier").code == 0
+    assert "?" not in run("list", "-C", tmp_path / "earlier").out
+    assert "?" not in run("log", "readings", "-C", tmp_path / "earlier").out
 
 
 def test_a_dataset_is_created_from_a_manifest(run, tmp_path):

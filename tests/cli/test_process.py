@@ -44,6 +44,10 @@ def trueline(*words, **options):
 
 
 def test_looking_at_metadata_as_json_loads_nothing_heavy(shop):
+    with tl.open(shop) as ws:
+        stock = ws.create("stock", merge=tl.merge.upsert("id"))
+        stock.append([{"id": 1, "n": 1}])
+        stock.append([{"id": 1, "n": 2}])
     for words in (["log"], ["list"], ["status"], ["schema", "sales"], ["config", "list"], ["gc"]):
         command = [sys.executable, "-c", COUNT.format(heavy=sorted(HEAVY)), "-C", str(shop), *words, "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)

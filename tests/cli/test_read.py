@@ -172,3 +172,41 @@ def test_sql_answers_with_spark(run, shop, spark):
     assert run("-C", shop, "sql", text, "--param", "least").code == 2
     wrong = run("-C", shop, "sql", "select nothing from sales", "--json")
     assert (wrong.code, wrong.error["line"], wrong.error["column"]) == (2, 1, 8)
+
+
+def test_a_keyed_dataset_is_reverted(run, tmp_path):
+    with tl.open(tmp_path, create=True) as ws:
+        stock = ws.create("stock", merge=tl.merge.upsert("id"))
+        first = stock.append([{"id": 1, "n": 1}])
+        stock.append([{"id": 1, "n": 2}, {"id": 2, "n": 2}])
+        ws.create("sales").append([{"id": 1}])
+    done = run("revert", "stock", "--to", first.short, "-C", tmp_path)
+    assert (done.code, done.out) == (0, f"stock  reverted to {first.short}: ~1 -1 rows, offsets 4 to 6\n")
+    assert f"reverted to {first.short}" in run("log", "stock", "-C", tmp_path).out
+    assert run("revert", "stock", "--to", "offset:0", "-C", tmp_path, "--json").json["rows"] == 0
+    refused = run("revert", "sales", "--to", "head", "-C", tmp_path)
+    assert (refused.code, "keeps every row" in refused.err) == (2, True)
+
+
+def test_an_empty_snapshot_is_ingested_and_pulled_only_if_allowed(run, tmp_path):
+    ws, inbox = tmp_path / "ws", tmp_path / "inbox"
+    inbox.mkdir()
+    run("init", ws)
+    for name, more in {
+        "stock": [],
+        "polled": ["--source", f"{inbox}/*.csv"],
+        "bold": ["--source", f"{inbox}/*.csv", "--allow-empty"],
+    }.items():
+        assert run("-C", ws, "create", name, "--merge", "snapshot", "--key", "id", *more).code == 0
+    (inbox / "a.csv").write_text("id\n1\n")
+    run("-C", ws, "ingest", "stock", inbox / "a.csv")
+    run("-C", ws, "pull")
+    (inbox / "b.csv").write_text("id\n")
+    refused = run("-C", ws, "ingest", "stock", inbox / "b.csv")
+    assert (refused.code, "--allow-empty" in refused.err) == (2, True)
+    allowed = run("-C", ws, "ingest", "stock", inbox / "b.csv", "--allow-empty")
+    assert (allowed.code, "-1 row," in allowed.out) == (0, True)
+    assert run("-C", ws, "pull", "polled").code == 2
+    assert run("-C", ws, "pull", "polled", "--allow-empty").code == 0
+    assert run("-C", ws, "pull", "bold").code == 0, "it was declared"
+    assert [each["rows"] for each in run("-C", ws, "list", "--json").json["datasets"]] == [0, 0, 0]

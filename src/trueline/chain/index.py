@@ -248,6 +248,10 @@ class Index:
         rows = self._rows("SELECT hash, seq FROM file WHERE name = ? ORDER BY seq DESC LIMIT 1", name)
         return (rows[0][0], rows[0][1]) if rows else None
 
+    def file_names(self) -> list[str]:
+        """Return the names of all files that were appended."""
+        return [row[0] for row in self._rows("SELECT DISTINCT name FROM file")]
+
     # --- writing --------------------------------------------------------------
 
     def extend(self, blocks: Iterable[Block], *, after: Multihash | None) -> None:

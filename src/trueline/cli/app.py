@@ -43,6 +43,7 @@ COMMANDS = {
     "verify": "maintain:verify",
     "gc": "maintain:gc",
     "rename": "maintain:rename",
+    "revert": "maintain:revert",
     "drop-data": "transfer:drop_data",
     "push": "transfer:push",
     "clone": "transfer:clone",

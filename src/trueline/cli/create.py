@@ -9,6 +9,7 @@ import typer
 
 from trueline.cli.arguments import QuickCommand, QuickGroup
 from trueline.cli.ingest import (
+    AllowEmpty,
     Encoding,
     Format,
     NoHeader,
@@ -96,6 +97,7 @@ def create(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
+    allow_empty: AllowEmpty = False,
     file: Annotated[
         Path | None,
         typer.Option("-f", "--file", help="Make it from a DatasetSnapshot manifest (YAML or JSON)."),
@@ -124,7 +126,7 @@ def create(
                 event_time=event_time,
                 description=description,
                 lateness=lateness,
-                source=_source(source, chosen_reader(format_, options)),
+                source=_source(source, chosen_reader(format_, options), allow_empty),
             )
         else:
             raise InputError(
@@ -158,15 +160,15 @@ def _strategy(merge: str | None, key: list[str] | None) -> Any:
     return getattr(trueline.merge, chosen)(key)
 
 
-def _source(path: str | None, reader: Any) -> Any:
+def _source(path: str | None, reader: Any, allow_empty: bool) -> Any:
     """Return the source that was asked for."""
     import trueline
 
     if path is None:
-        if reader is not None:
+        if reader is not None or allow_empty:
             raise InputError("options of a source were given without a source", remedy="add --source PATH")
         return None
-    return trueline.source(path, reader)
+    return trueline.source(path, reader, allow_empty=allow_empty)
 
 
 def _read(file: Path) -> bytes:

@@ -229,12 +229,12 @@ class Story:
             "Two processes are killed inside a commit, just before and just after its head moves.",
         )
         for moment in ("before", "after"):
-            head, rows = sales.head, sales.info.rows
+            head, rows = sales.head, sales.info.events
             self._die(moment)
             which = "old" if sales.head == head else "new"
             whole = "ok" if self.workspace.verify().ok else "WRONG"
             self.console.say(
-                f"  killed {moment:<6}  the {which} head, {sales.info.rows - rows:+} rows, verify: {whole}",
+                f"  killed {moment:<6}  the {which} head, {sales.info.events - rows:+} rows, verify: {whole}",
                 "faint",
             )
             self.facts[f"killed {moment}"] = which

@@ -25,6 +25,9 @@ Separator = Annotated[
 Encoding = Annotated[
     str | None, typer.Option("--encoding", help="The encoding of text files (default: utf-8).")
 ]
+AllowEmpty = Annotated[
+    bool, typer.Option("--allow-empty", help="Let a snapshot without rows delete every row.")
+]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is data, not a header.")]
 
 
@@ -54,6 +57,7 @@ def ingest(
             "--resend", help="Ingest changed files again: names that were ingested with other bytes."
         ),
     ] = False,
+    allow_empty: AllowEmpty = False,
     watermark: Annotated[
         str | None,
         typer.Option(
@@ -106,6 +110,7 @@ def ingest(
                 idempotency_key=key,
                 watermark=watermark,
                 resend=resend,
+                allow_empty=allow_empty,
             )
         here.console.answer(
             commit.to_dict(),

@@ -31,7 +31,7 @@ def list_(context: typer.Context, directory: Directory = None, json: Json = Fals
     """List the datasets."""
     with session(context, directory, json) as here, here.workspace() as workspace:
         found = [_stands(dataset) for dataset in workspace.datasets()]
-        columns = ["name", "kind", "rows", "commits", "updated", "head"]
+        columns = ["name", "kind", "rows", "events", "commits", "updated", "head"]
 
         def render(shown: Console) -> None:
             if not found:
@@ -41,7 +41,8 @@ def list_(context: typer.Context, directory: Directory = None, json: Json = Fals
                 [
                     each["name"],
                     each.get("kind"),
-                    each.get("rows"),
+                    _rows(each),
+                    each.get("events"),
                     each.get("commits"),
                     _moment(each.get("updated")),
                     _head(each),
@@ -64,6 +65,11 @@ def _stands(dataset: Dataset) -> dict[str, Any]:
         }
 
 
+def _rows(each: dict[str, Any]) -> object:
+    """The current rows; `?` where nobody has counted them."""
+    return "?" if "error" not in each and each["rows"] is None else each.get("rows")
+
+
 def _head(each: dict[str, Any]) -> str:
     return f"damaged: {each['error']['code']}" if "error" in each else each["head"][-8:]
 
@@ -82,7 +88,7 @@ def status(
 ) -> None:
     """Show the state of each dataset.
 
-    Head, rows, age of the last commit, state of the index, commits in flight.
+    Head, current rows and events, age of the last commit, state of the index, commits in flight.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         datasets = [workspace[name] for name in names] if names else workspace.datasets()
@@ -112,7 +118,8 @@ def _condition_shown(each: dict[str, Any]) -> dict[str, object]:
     age = _in_words(time.time() - _epoch(each["updated"]))
     shown: dict[str, object] = {
         "head": each["head"],
-        "rows": each["rows"],
+        "rows": _rows(each),
+        "events": each["events"],
         "commits": each["commits"],
         "last commit": f"{_moment(each['updated'])} UTC, {age} ago",
         "watermark": _moment(each["watermark"]),

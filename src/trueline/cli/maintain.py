@@ -199,6 +199,32 @@ def rename(
 
 
 @examples(
+    "trueline revert stock --to 2026-11-13",
+    "trueline revert stock --to ab12cd34 --json",
+)
+def revert(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The dataset.")],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="AT", help="The commit whose rows are restored: a hash, a day, a tag."),
+    ],
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Restore the current rows of an earlier commit, by a new commit.
+
+    What happened since stays in the log. For datasets merged by snapshot, upsert or changelog.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        commit = workspace[name].revert(to=to)
+        here.console.answer(
+            commit.to_dict(),
+            lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
+        )
+
+
+@examples(
     "trueline doctor",
     "trueline doctor --json",
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from trueline.cli.ingest import AllowEmpty
 from trueline.cli.inspect import Names
 from trueline.cli.session import Directory, Json, examples, exit_code, session, tell
 from trueline.errors import InputError, PullError
@@ -30,6 +31,7 @@ def pull(
             "--resend", help="Ingest changed files again: names that were ingested with other bytes."
         ),
     ] = False,
+    allow_empty: AllowEmpty = False,
     confirm: Annotated[
         bool,
         typer.Option(
@@ -55,7 +57,7 @@ def pull(
                 dataset.confirm_source()
         failed: PullError | None = None
         try:
-            report = workspace.pull(*(names or ()), resend=resend)
+            report = workspace.pull(*(names or ()), resend=resend, allow_empty=allow_empty)
         except PullError as error:
             failed, report = error, error.report
 

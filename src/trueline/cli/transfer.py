@@ -46,7 +46,7 @@ def clone(
         findings = origin.findings if origin else ()
 
         def render(shown: Console) -> None:
-            shown.say(f"{info.name}  {info.rows:,} rows  {info.head.short}  from {masked(url)}", "good")
+            shown.say(f"{info.name}  {info.rows_shown} rows  {info.head.short}  from {masked(url)}", "good")
             for finding in findings:
                 shown.warn(finding, remedy="nothing to do: other software is less strict")
 

@@ -8,6 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from trueline.chain.block import Block, commit_record
 from trueline.chain.chain import Chain
+from trueline.chain.counts import (
+    CURRENT,
+    KINDS,
+    OPERATIONS,
+    kept_counts,
+    read_count,
+    read_operations,
+    replaces_rows,
+)
 from trueline.chain.events import Event
 from trueline.chain.head_state import Tail, follow, next_block
 from trueline.chain.instant import Instant
@@ -30,6 +39,10 @@ class Commit:
     its blocks, oldest first, and `events` says what they are. An append that
     had nothing to record has no blocks; its `block` is the head it found.
     `steps` prepared its rows; `left_out` are files they could not, and why.
+    `duplicates` are files that were passed over because they have the bytes of others, which they name.
+    `operations` counts the rows it inserted, updated and deleted (an update is two events), None if
+    nobody has counted them; `current_rows` is how many rows a keyed dataset has after it. One that restored
+    the rows of an earlier commit names it in `reverted_to`.
     """
 
     dataset: str
@@ -52,6 +65,10 @@ class Commit:
     removal: str | None = None
     steps: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    duplicates: Mapping[str, str] = field(default_factory=dict)
+    operations: Mapping[str, int] | None = None
+    current_rows: int | None = None
+    reverted_to: Multihash | None = None
     chain: Chain | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -98,6 +115,9 @@ class Commit:
             bad_cells_file=_object(notes, "bad_cells"),
             removal=_removal(notes.get("removal")),
             steps=_texts(notes.get("steps")),
+            operations=_operations(notes, pairs, len(offsets), chain),
+            current_rows=read_count(notes.get(CURRENT)),
+            reverted_to=_hash(notes.get("reverted_to")),
             chain=chain,
         )
 
@@ -108,6 +128,9 @@ class Commit:
             "commit": str(self.block),
             "time": str(self.system_time),
             "rows": self.rows,
+            "operations": None if self.operations is None else dict(self.operations),
+            "current_rows": self.current_rows,
+            "reverted_to": None if self.reverted_to is None else str(self.reverted_to),
             "offsets": [self.offsets.start, self.offsets.stop - 1] if self.rows else None,
             "watermark": None if self.watermark is None else str(self.watermark),
             "bytes": self.size,
@@ -123,10 +146,20 @@ class Commit:
             "removal": self.removal,
             "steps": list(self.steps),
             "left_out": dict(self.left_out),
+            "duplicates": dict(self.duplicates),
         }
 
     def __repr__(self) -> str:
         return f"<Commit {self.short} of {self.dataset}: {self.summary}>"
+
+    @property
+    def changes(self) -> str:
+        """The rows it inserted (+), updated (~) and deleted (-); `?` where nobody has counted them."""
+        if self.operations is None:
+            return f"? rows in {self.rows:,} event{'s' * (self.rows != 1)}"
+        signed = {sign: self.operations.get(kind, 0) for sign, kind in zip("+~-", KINDS, strict=True)}
+        counts = " ".join(f"{sign}{count:,}" for sign, count in signed.items() if count)
+        return f"{counts or '+0'} row{'s' * (sum(signed.values()) != 1)}"
 
     @property
     def summary(self) -> str:
@@ -137,7 +170,8 @@ class Commit:
                 if self.rows > 1
                 else f"{self.offsets.start:,}"
             )
-            return f"+{self.rows:,} row{'s' * (self.rows != 1)}, offset{'s' * (self.rows != 1)} {ends}"
+            reverted = "" if self.reverted_to is None else f"reverted to {self.reverted_to.short}: "
+            return f"{reverted}{self.changes}, offset{'s' * (self.rows != 1)} {ends}"
         if not self.blocks:
             return "nothing to record"
         if self.removal is not None:
@@ -201,10 +235,11 @@ class Commit:
             parts.append(f"ignored: {reasons}")
         if self.late:
             parts.append(f"{self.late:,} late")
-        if self.skipped:
-            parts.append(
-                f"known already: {', '.join(self.skipped[:3])}" + ("…" if len(self.skipped) > 3 else "")
-            )
+        known = [name for name in self.skipped if name not in self.duplicates]
+        if known:
+            parts.append(f"known already: {', '.join(known[:3])}" + ("…" if len(known) > 3 else ""))
+        if self.duplicates:
+            parts.append(same_bytes(self.duplicates))
         if self.left_out:
             parts.append(
                 f"left out: {', '.join(list(self.left_out)[:3])}" + ("…" if len(self.left_out) > 3 else "")
@@ -221,11 +256,49 @@ class Commit:
         )
 
 
+def same_bytes(duplicates: Mapping[str, str]) -> str:
+    """Say which files were passed over because they have the bytes of others.
+
+    >>> same_bytes({"b.csv": "a.csv"})
+    'passed over, same bytes as another: b.csv = a.csv'
+    """
+    pairs = [f"{name} = {twin}" for name, twin in list(duplicates.items())[:3]]
+    return f"passed over, same bytes as another: {', '.join(pairs)}" + ("…" if len(duplicates) > 3 else "")
+
+
+def _operations(
+    notes: Mapping[str, Any], blocks: list[Linked], rows: int, chain: Chain | None
+) -> dict[str, int] | None:
+    """Return the rows by operation: as the commit noted them, else as they were counted since."""
+    noted = read_operations(notes.get(OPERATIONS))
+    if noted is not None:
+        return noted
+    tail = chain.tail() if chain is not None and rows else None
+    if chain is None or tail is None or not replaces_rows(tail):
+        return {**dict.fromkeys(KINDS, 0), "insert": rows}
+    total = dict.fromkeys(KINDS, 0)
+    for name, block in blocks:
+        if block.data_event is not None and block.data_event.new_data is not None:
+            counted = kept_counts(chain, name).operations
+            if counted is None:
+                return None
+            total = {kind: total[kind] + counted[kind] for kind in KINDS}
+    return total
+
+
 def _object(notes: Mapping[str, Any], role: str) -> Multihash | None:
     """Return the name of an object that a commit noted."""
     try:
         return Multihash.parse(notes["objects"][role]["hash"])
     except (KeyError, TypeError, InputError):
+        return None
+
+
+def _hash(noted: object) -> Multihash | None:
+    """Read the name of a commit that a commit noted."""
+    try:
+        return Multihash.parse(noted) if isinstance(noted, str) else None
+    except InputError:
         return None
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _NOT_IN_A_URL: Final = re.compile(r"[\x00-\x20\x7f]")
+_NUMBERS: Final = re.compile(r"([0-9]{1,4000})")
 SCHEMES: Final = ("http", "https", "file")
 
 
@@ -41,6 +42,7 @@ class DeclaredSource:
     reader: Reader | None = None
     max_bad: float | None = None
     max_bytes: int | None = None
+    allow_empty: bool = False
 
 
 def source(
@@ -49,11 +51,13 @@ def source(
     *,
     max_bad: float | None = None,
     max_bytes: int | None = None,
+    allow_empty: bool = False,
 ) -> DeclaredSource:
     """Declare where `pull` finds new data: a folder, a file, a pattern, or an http(s) or file URL.
 
     Without a `reader` the ending of the names decides. `max_bad` is that of
-    `append`; a download of more than `max_bytes` is refused.
+    `append`; a download of more than `max_bytes` is refused. With `allow_empty` a
+    snapshot without rows retracts all there are.
 
     >>> source("inbox/*.csv").location
     'inbox/*.csv'
@@ -72,7 +76,7 @@ def source(
             raise InputError(
                 f"reader is {reader!r:.80}, not a reader", remedy="give trueline.csv(...), .json(...) …"
             )
-    return DeclaredSource(os.fspath(location), reader, max_bad, max_bytes)
+    return DeclaredSource(os.fspath(location), reader, max_bad, max_bytes, bool(allow_empty))
 
 
 def declared(given: object) -> DeclaredSource | None:
@@ -185,7 +189,7 @@ def is_one_file(fetch: FetchFilesGlob, base: Path | None) -> bool:
 
 
 def matching(fetch: FetchFilesGlob, base: Path | None) -> list[Source]:
-    """List the files a recorded path names now, in the order of their names."""
+    """List the files a recorded path names now, in the natural order of their names."""
     from dataclasses import replace
 
     from trueline.readers import Source
@@ -205,8 +209,25 @@ def matching(fetch: FetchFilesGlob, base: Path | None) -> list[Source]:
             path=path,
         )
     names = glob(path, root_dir=root, recursive=True)  # noqa: PTH207 (absolute or not)
-    found = sorted(Path(name).as_posix() for name in names if placed(name, base).is_file())
+    there = (Path(name).as_posix() for name in names if placed(name, base).is_file())
+    found = sorted(there, key=natural)
     return [replace(Source.file(placed(name, base)), path=name) for name in found]
+
+
+def natural(name: str) -> tuple[object, ...]:
+    """Return what names are ordered by: numbers in them count as numbers.
+
+    >>> sorted(["day-10", "day-9", "day-09"], key=natural)
+    ['day-09', 'day-9', 'day-10']
+    """
+    # Text and numbers take turns, so that like is compared with like.
+    parts = _NUMBERS.split(name)
+    return (*(int(part) if place % 2 else part for place, part in enumerate(parts)), name)
+
+
+def folder_of_pattern(fetch: FetchFilesGlob) -> str:
+    """Return the folder in which a pattern looks for files, as it is recorded."""
+    return Path(_stem(fetch.path)).as_posix()
 
 
 def _literal(path: str) -> str | None:

@@ -123,6 +123,7 @@ class Definition:
                 reader=reader.to_dict(),
                 max_bad=self.source.max_bad,
                 max_bytes=self.source.max_bytes,
+                allow_empty=self.source.allow_empty,
             )
         if self.description is not None:
             yield SetInfo(description=self.description)
@@ -181,6 +182,7 @@ class Definition:
             ("reader", addendum.reader, wanted),
             ("max_bad", addendum.max_bad, self.source.max_bad),
             ("max_bytes", addendum.max_bytes, self.source.max_bytes),
+            ("allow_empty", addendum.allow_empty, self.source.allow_empty),
         ):
             if there != here:
                 found.append(f"{what} of the source: it is {there}, asked for is {here}")
@@ -351,6 +353,7 @@ class Addendum:
     max_bad: float | None = None
     max_bytes: int | None = None
     key_equality: str | None = None
+    allow_empty: bool = False
 
     def to_text(self) -> str:
         """Return the canonical text: equal definitions have equal bytes."""
@@ -381,6 +384,8 @@ class Addendum:
         if type(self.lateness_ns) is not int or self.lateness_ns < 0:
             raise _damaged(f"the lateness is {self.lateness_ns!r}")
         _known_equality(self.key_equality)
+        if type(self.allow_empty) is not bool:
+            raise _damaged(f"allow_empty is {self.allow_empty!r:.80}")
         if self.reader is not None and not isinstance(self.reader, Mapping):
             raise _damaged(f"the reader is {self.reader!r:.80}")
         limits: tuple[object, ...] = (self.max_bad, self.max_bytes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -21,6 +23,8 @@ from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
 from trueline.readers.stream import can_be_cut, encoding_name, opened
 
+# Few write a letter that needs no escape as one.
+_PLAIN_ESCAPED = re.compile(rb"\\u00[2-7]")
 _STEP = {"encoding": "encoding", "dateFormat": "date_format", "timestampFormat": "timestamp_format"}
 
 
@@ -85,15 +89,18 @@ class JsonReader(Reader):
         self, source: Source, schema: pa.Schema, parser: LineParser, stats: ReadStats, part: Part
     ) -> Iterator[ParsedRows]:
         first: dict[str, Any] | None = {} if part.start else None
+        unseen = list(schema.names)
         for block in self._blocks(source, part):
             if first is None:
                 # The keys of the first object show a schema that belongs to another file.
                 first = next(_objects(block), None)
                 unknown = (key for key in first or () if schema.get_field_index(key) < 0)
                 stats.unknown += islice(unknown, self.limits.columns)
+            unseen = unseen_keys(block.text, unseen)
             yield from parser.pieces(block, stats)
             if part.stop is not None:
                 stats.lines = block.line - 1 + block.text.count(b"\n")
+        stats.absent += unseen
 
     def parts(self, source: Source, *, size: int = PART_BYTES) -> list[Part]:
         """Cut text in UTF-8 behind lines, each of which is a record."""
@@ -134,6 +141,31 @@ class JsonReader(Reader):
         if step.get("kind") != "NdJson":
             super().from_read_step(step)
         return cls(**{ours: step[theirs] for theirs, ours in _STEP.items() if step.get(theirs) is not None})
+
+
+def unseen_keys(text: bytes, names: list[str]) -> list[str]:
+    r"""Return those names that are no key of an object on any line.
+
+    >>> unseen_keys(b'{"a": null, "b": "c"}\n{"\\u0064": 1}\n', ["a", "b", "c", "d", "e"])
+    ['c', 'e']
+    """
+    # Lines are parsed only where the text says that a key might be there.
+    doubtful = {name for name in names if _may_have(text, name)}
+    missing = set(names) - doubtful
+    lines = iter(text.split(b"\n"))
+    while doubtful and (line := next(lines, None)) is not None:
+        try:
+            doubtful.difference_update(json_values.parse(line))
+        except json_values.NotAnObject:
+            continue
+    return [name for name in names if name in missing or name in doubtful]
+
+
+def _may_have(text: bytes, name: str) -> bool:
+    """Say whether a text may have a key: as it is, or with letters of it written as escapes."""
+    if name.isascii() and name.isidentifier():
+        return f'"{name}"'.encode() in text or (b"\\u" in text and _PLAIN_ESCAPED.search(text) is not None)
+    return b"\\" in text or json.dumps(name, ensure_ascii=False).encode() in text
 
 
 def _objects(block: RecordBlock) -> Iterator[dict[str, Any]]:

@@ -96,6 +96,8 @@ def followed_by(before: ReadStats, part: ReadStats, *, max_listed: int) -> ReadS
     both = before + part
     both.first_row = before.first_row if before.rows else part.first_row
     both.listed = min(both.listed, max_listed)
+    # A key of JSON may come in one part only.
+    both.absent = [name for name in before.absent if name in part.absent]
     return both
 
 

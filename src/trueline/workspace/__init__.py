@@ -28,8 +28,8 @@ A dataset says what it is:
 ('offset', 'op', 'system_time', 'event_time', 'id', 'city')
 >>> [(column.name, column.type, column.optional) for column in sales.stored_columns()]
 [('id', 'Int64', True), ('city', 'String', True)]
->>> isinstance(sales.info, Info), sales.info.rows, sales.info.to_dict()["merge"]
-(True, 2, "upsert('id')")
+>>> isinstance(sales.info, Info), sales.info.rows, sales.info.rows_shown, sales.info.to_dict()["merge"]
+(True, 2, '2', "upsert('id')")
 >>> sales.health().index, sales.origin is None
 ('up to date', True)
 

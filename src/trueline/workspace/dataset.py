@@ -142,6 +142,7 @@ class Dataset:
         idempotency_key: str | None = None,
         watermark: object = None,
         resend: bool = False,
+        allow_empty: bool = False,
         observers: Sequence[Observer] = (),
         executor: Executor | None = None,
     ) -> Commit:
@@ -153,8 +154,10 @@ class Dataset:
         pass the driver), or files: a path, a glob, or a list of them, read by
         `reader` (by default chosen by their ending).
         The first rows decide the columns; later ones may leave out optional
-        columns and bring new ones. A file whose bytes were appended before is
-        passed over; a known name with other bytes is refused unless `resend`.
+        columns and bring new ones. What an upsert leaves out stays as it is for known keys, a snapshot
+        may leave out only what it does not compare, and one without rows is refused unless `allow_empty`.
+        A file whose bytes were appended before is passed over; a known name with other bytes is refused
+        unless `resend`.
         Cells that cannot be read are null and counted; more than `max_bad`
         of them (a number, or below 1 a share of the rows) refuse the whole.
         `watermark` says that nothing older is expected (by default the newest
@@ -171,6 +174,7 @@ class Dataset:
 
             preparation = Preparation.of(steps, observers, executor)
         request = AppendRequest(data, reader, max_bad, idempotency_key, watermark, resend, preparation)
+        request = replace(request, allow_empty=allow_empty)
         return self._append(request, self._workspace.clock)
 
     def _append(self, request: AppendRequest, clock: Callable[[], Instant] | None) -> Commit:
@@ -183,6 +187,25 @@ class Dataset:
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             return append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
+
+    def revert(self, to: At) -> Commit:
+        """Restore the current rows of an earlier commit, by a new commit; what happened since stays.
+
+        For snapshot, upsert and changelog; `to` is anything `at` takes in `view`. What differs is
+        recorded as inserts, updates and deletes, so that readers of changes follow.
+
+        >>> import tempfile, trueline as tl
+        >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+        ...     stock = ws.create("stock", merge=tl.merge.upsert("id"))
+        ...     good = stock.append([{"id": 1, "n": 5}])
+        ...     bad = stock.append([{"id": 1, "n": -5}, {"id": 2, "n": 9}])
+        ...     stock.revert(to=good).changes, stock.get(1)["n"], stock.info.rows
+        ('~1 -1 rows', 5, 1)
+        """
+        from trueline.dataset.append.revert import revert_rows
+
+        with self._writing:
+            return revert_rows(self.name, self._present, to, clock=self._workspace.clock)
 
     def confirm_source(self) -> str:
         """Let `pull` read the declared source though somebody else declared it; returns what that is.
@@ -396,5 +419,6 @@ class Dataset:
         from trueline.console.notebook import html
 
         info = self.info
-        shown = ("kind", "rows", "commits", "head", "updated", "watermark", "merge", "description")
-        return html(f"Dataset {self.name}", {name: getattr(info, name) for name in shown})
+        shown = ("kind", "events", "commits", "head", "updated", "watermark", "merge", "description")
+        values = {"rows": info.rows_shown} | {name: getattr(info, name) for name in shown}
+        return html(f"Dataset {self.name}", values)

@@ -23,6 +23,7 @@ from trueline.chain.index import Index
 from trueline.chain.index_rows import Damaged, Unusable
 from trueline.chain.instant import Instant
 from trueline.dataset.commit import commits, joined
+from trueline.dataset.counts import current_rows
 from trueline.dataset.declared_source import shown
 from trueline.dataset.definition import lateness_shown, merge_of
 from trueline.errors import StoreError
@@ -51,13 +52,18 @@ _FEW: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What is known of a dataset without reading its rows: counts, times, definition."""
+    """What is known of a dataset without reading its rows: counts, times, definition.
+
+    `rows` are the current ones, as a view has them, None where commits of an earlier version do not say how
+    many there are (`verify` or the next append counts them); `events` is how many records there are.
+    """
 
     name: str
     kind: str
     id: DatasetId
     head: Multihash
-    rows: int
+    rows: int | None
+    events: int
     commits: int
     blocks: int
     created: Instant
@@ -70,6 +76,11 @@ class Info:
     description: str | None
     last_slice_bytes: int
     location: str
+
+    @property
+    def rows_shown(self) -> str:
+        """The current rows for people: `?` where nobody has counted them."""
+        return "?" if self.rows is None else f"{self.rows:,}"
 
     def to_dict(self) -> dict[str, object]:
         """Return it as plain values, for programs."""
@@ -100,7 +111,8 @@ def info_of(dataset: Dataset) -> Info:
         kind=dataset.kind,
         id=tail.dataset_id,
         head=tail.head,
-        rows=tail.next_offset,
+        rows=current_rows(chain, tail),
+        events=tail.next_offset,
         commits=_count_commits(dataset, tail),
         blocks=tail.sequence_number + 1,
         created=chain.block(seed.hash).system_time if seed else tail.system_time,

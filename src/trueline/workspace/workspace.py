@@ -377,21 +377,27 @@ class Workspace:
     # --- filling ------------------------------------------------------------------------
 
     def pull(
-        self, *names: str, resend: bool = False, workers: int = 8, observers: Sequence[Observer] = ()
+        self,
+        *names: str,
+        resend: bool = False,
+        allow_empty: bool = False,
+        workers: int = 8,
+        observers: Sequence[Observer] = (),
     ) -> PullReport:
         """Read what is new in the sources of datasets (of all that have one, if none is named).
 
         Files and pages that were read before are passed over, clones are
         brought up to what they are copies of. A known file name with other
-        bytes is refused unless `resend`. Up to `workers` datasets are pulled
-        side by side, by a `trueline.run.Run` whose `observers` may watch; all
-        they get is stamped with one time, that of `clock`. A dataset that fails
+        bytes is refused unless `resend`, and so is a snapshot that sorts before one that was read
+        (`day-9` before `day-10`). An empty snapshot is refused unless `allow_empty`.
+        Up to `workers` datasets are pulled side by side, by a `trueline.run.Run` whose `observers` may
+        watch; all they get is stamped with one time, that of `clock`. A dataset that fails
         does not stop the others; `PullError` is raised at the end and has the
         report.
         """
         from trueline.workspace.pull.pull import pull
 
-        return pull(self, names, resend=resend, workers=workers, observers=observers)
+        return pull(self, names, resend=resend, allow_empty=allow_empty, workers=workers, observers=observers)
 
     # --- reading ------------------------------------------------------------------------
 

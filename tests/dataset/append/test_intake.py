@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -30,6 +31,8 @@ class Tail:
     """As much of a tail as fitting looks at."""
 
     vocab = SetVocab(event_time_column="at")
+    push: ClassVar = {}
+    polling = None
 
     def __init__(self) -> None:
         self.schema = SetDataSchema(schema=whole_schema(STORED, self.vocab))

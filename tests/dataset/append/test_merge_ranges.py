@@ -181,6 +181,22 @@ def test_spark_tasks_give_what_one_process_gives(ws, spark, monkeypatch, strateg
     assert {"sort by key", "merge by key", "write state", "write slices"} <= set(labels)
 
 
+def test_spark_tasks_keep_what_a_frame_lacks_as_one_process_does(ws, spark, monkeypatch):
+    shrink(monkeypatch, slice_rows=900, at_once=600)
+    first, second = history("upsert", 2, sizes=((900, 700), (1000, 900)))
+    lacks = [name for name in second.column_names if name not in ("id", "day", "op")][-1]
+    second = second.drop_columns([lacks])
+    alone = appended(ws, "alone", "upsert", [first, second])
+    ds = ws.create("spark", merge=tl.merge.upsert("id"), event_time="day", lateness="1m")
+    commits = [ds.append(spark.createDataFrame(data).coalesce(2)) for data in (first, second)]
+    assert told(ds, commits) == alone
+    assert ws["spark"].view().to_arrow().equals(ws["alone"].view().to_arrow())
+    before = {row["id"]: row[lacks] for row in ds.view(at=commits[0]).to_arrow().to_pylist()}
+    after = {row["id"]: row[lacks] for row in ds.view().to_arrow().to_pylist()}
+    stayed = before.keys() & after.keys() & set(second["id"].to_pylist())
+    assert any(before[key] is not None for key in stayed)
+
+
 def watched(monkeypatch):
     from trueline.spark.tasks import SparkTasks
 
@@ -204,7 +220,9 @@ def test_a_small_frame_is_merged_without_a_job(ws, spark, monkeypatch):
 def test_a_frame_without_rows_is_a_snapshot_of_nothing(ws, spark):
     ds = ws.create("x", merge=tl.merge.snapshot("id"))
     ds.append(pa.table({"id": [1, 2]}))
-    assert ds.append(spark.range(0)).rows == 2
+    with pytest.raises(InputError, match="would retract every row"):
+        ds.append(spark.range(0))
+    assert ds.append(spark.range(0), allow_empty=True).rows == 2
     assert ds.view().count() == 0
 
 

@@ -17,14 +17,14 @@ from trueline.chain.store.files import refusal
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.commit import Order, as_instant, commit
 from trueline.dataset.append.frames import take_frame
-from trueline.dataset.append.incoming import Incoming, from_table, nothing
+from trueline.dataset.append.incoming import Incoming, from_table, no_rows, nothing
 from trueline.dataset.append.intake import AppendRequest, as_table, hold, is_frame
 from trueline.dataset.append.stream import as_stream, in_batches, same_columns, take_stream
 from trueline.dataset.commit import Commit, check_key
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
 from trueline.errors import InputError, TaskFailed, TruelineError, check_memory
 from trueline.kernel.tasks import InlineTasks, Tasks
-from trueline.merge import Changelog, Upsert
+from trueline.merge import Changelog, Snapshot, Upsert
 from trueline.readers import Source
 
 # Asked once: the answer is read from a file, which takes 45 µs.
@@ -43,9 +43,10 @@ def append_rows(
     """Add rows as one commit, whatever other writers do meanwhile; `tasks` run where the rows are."""
     check_key(request.idempotency_key)
     explicit = None if request.watermark is None else as_instant(request.watermark)
-    check_appendable(name, tail, nothing=request.polled is not None or _is_nothing(request.data))
+    only_watermark = _is_nothing(request.data) and not request.allow_empty
+    check_appendable(name, tail, nothing=request.polled is not None or only_watermark)
     run = tasks if tasks is not None else InlineTasks(workers=_WORKERS)
-    with _typed_errors(chain.store.location), chain.store.scratch() as scratch:
+    with typed_errors(chain.store.location), chain.store.scratch() as scratch:
         incoming = _take(chain, tail, request, scratch, run)
         if request.idempotency_key is not None:
             incoming = incoming.with_digest(run)
@@ -57,6 +58,7 @@ def append_rows(
             explicit,
             addendum_at(tail).lateness_ns,
             clock,
+            request.allow_empty,
         )
         return commit(chain, order, scratch, run)
 
@@ -88,8 +90,9 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
     if is_frame(data) and not for_files:
         return take_frame(data, tail, scratch, tasks)
     if _is_nothing(data) and tail.schema is not None and request.reader is None:
-        # A snapshot of nothing is an empty table.
-        return nothing(tail)
+        # That the snapshot is empty has to be said.
+        is_snapshot = request.allow_empty and isinstance(strategy_of(tail), Snapshot)
+        return no_rows(tail) if is_snapshot else nothing(tail)
     if for_files:
         raise InputError(
             "reader, max_bad and resend are for files",
@@ -112,7 +115,7 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
 
 
 @contextmanager
-def _typed_errors(place: str) -> Iterator[None]:
+def typed_errors(place: str) -> Iterator[None]:
     """Say what the disk refused: scratch files are written without the store."""
     try:
         yield

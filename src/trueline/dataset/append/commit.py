@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from trueline.chain.block import Block, CommitRecord
 from trueline.chain.chain import Chain
+from trueline.chain.counts import CURRENT, KINDS, OPERATIONS
 from trueline.chain.events import Event, SetDataSchema
 from trueline.chain.head_state import Tail, follow, next_add_data, next_block
 from trueline.chain.instant import Instant
@@ -19,11 +20,13 @@ from trueline.chain.schema import fields_of
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.incoming import Incoming
-from trueline.dataset.append.merge import MergeOutcome, merge_pieces, write_checkpoint
+from trueline.dataset.append.merge import MergeOutcome, Terms, merge_pieces, write_checkpoint
 from trueline.dataset.append.pieces import ROWS_OF_A_SLICE
 from trueline.dataset.append.slices import SliceLayout, Written, write_all
 from trueline.dataset.commit import Commit, earlier
+from trueline.dataset.counts import counted_rows
 from trueline.errors import InputError, RefCASFailed
+from trueline.identity.multihash import Multihash
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Append, Strategy
 
@@ -33,7 +36,11 @@ LOST_RACES: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be committed, and on what terms; `clock` says what time it is, if not the system's clock."""
+    """What is to be committed, and on what terms; `clock` says what time it is, if not the system's clock.
+
+    With `allow_empty` a snapshot without rows retracts all there are; `reverts_to` is the commit whose rows
+    are restored.
+    """
 
     name: str
     strategy: Strategy
@@ -42,6 +49,8 @@ class Order:
     watermark: Instant | None = None
     lateness_ns: int = 0
     clock: Callable[[], Instant] | None = None
+    allow_empty: bool = False
+    reverts_to: Multihash | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +63,7 @@ class Prepared:
     written: list[Written]
     system_time: Instant
     watermark: Instant | None
+    current_rows: int | None = None
 
 
 def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit:
@@ -97,11 +107,15 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     incoming = order.incoming.for_tail(tail)
     # A time of its own for every commit: neighbours with equal times are one commit.
     system_time = Instant(max((order.clock or Instant.now)(), tail.system_time + 1))
-    outcome = merge_pieces(order.strategy, incoming, chain, tail, scratch=scratch, tasks=tasks)
+    how = Terms(scratch, tasks, order.allow_empty)
+    outcome = merge_pieces(order.strategy, incoming, chain, tail, how)
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark)
     written = write_all(chain.store, outcome.pieces, layout, tail.next_offset, tasks) if outcome.rows else []
     watermark = watermark_after(tail, incoming.newest, order.watermark, order.lateness_ns)
-    return Prepared(tail, incoming, outcome, written, system_time, watermark)
+    current = None
+    if not isinstance(order.strategy, Append):
+        current = counted_rows(chain, tail) + outcome.tally.growth
+    return Prepared(tail, incoming, outcome, written, system_time, watermark, current)
 
 
 def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
@@ -114,7 +128,8 @@ def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
     blocks = _blocks(chain.store, prepared, notes)
     chain.append(*blocks)
     made = Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
-    return replace(made, skipped=prepared.incoming.skipped, left_out=prepared.incoming.left_out)
+    incoming = prepared.incoming
+    return replace(made, skipped=incoming.skipped, left_out=incoming.left_out, duplicates=incoming.duplicates)
 
 
 def _nothing(prepared: Prepared, order: Order) -> Commit:
@@ -130,6 +145,7 @@ def _nothing(prepared: Prepared, order: Order) -> Commit:
         ignored=prepared.outcome.ignored,
         skipped=prepared.incoming.skipped,
         left_out=prepared.incoming.left_out,
+        duplicates=prepared.incoming.duplicates,
     )
 
 
@@ -139,6 +155,8 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
     notes: dict[str, Any] = {}
     if order.key is not None:
         notes |= {"idempotency_key": order.key, "digest": incoming.digest}
+    if order.reverts_to is not None:
+        notes["reverted_to"] = str(order.reverts_to)
     counts: Mapping[str, Any] = {
         "rounded": incoming.rounded,
         "late": sum(written.late for written in prepared.written),
@@ -146,6 +164,7 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
         "ignored": dict(prepared.outcome.ignored),
     }
     notes |= {name: value for name, value in counts.items() if value}
+    notes |= _row_counts(prepared)
     if incoming.steps:
         notes["steps"] = list(incoming.steps)
     if incoming.files:
@@ -153,6 +172,16 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
     if incoming.bad_cells is not None and incoming.bad_cells.num_rows:
         notes["objects"] = {"bad_cells": _bad_cells(store, incoming.bad_cells)}
     return notes
+
+
+def _row_counts(prepared: Prepared) -> dict[str, Any]:
+    """What the commit did to current rows, and how many there are now; nothing where all rows are."""
+    if prepared.current_rows is None:
+        return {}
+    tally = prepared.outcome.tally
+    counts = dict(zip(KINDS, (tally.inserts, tally.updates, tally.deletes), strict=True))
+    done = {OPERATIONS: {kind: count for kind, count in counts.items() if count}} if prepared.written else {}
+    return {CURRENT: prepared.current_rows, **done}
 
 
 def _files(incoming: Incoming, first: int, in_order: bool) -> list[dict[str, Any]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from trueline import readers
+from trueline.chain.block import commit_record
 from trueline.chain.chain import Chain
 from trueline.chain.head_state import Tail
 from trueline.chain.store.scratch import Scratch
@@ -15,16 +17,19 @@ from trueline.dataset.append.incoming import (
     FileNote,
     FileRead,
     FileTask,
+    Handed,
     Incoming,
     ReadFiles,
     columns_for,
     latest,
+    no_rows,
     read_all,
     read_file,
     schema_of,
     typed_for,
 )
 from trueline.dataset.append.intake import AppendRequest
+from trueline.dataset.append.lacking import empty_snapshot
 from trueline.dataset.commit import is_text
 from trueline.dataset.definition import strategy_of
 from trueline.errors import InputError
@@ -64,10 +69,13 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     strategy = strategy_of(tail)
     if request.polled is not None and request.polled.versions:
         new, skipped = _next_versions(chain, sources, hashes)
+        twins: dict[str, str] = {}
     else:
         new, skipped = _sort_out(chain, sources, hashes, resend=request.resend)
+        twins = _twins(chain, sources, hashes, skipped)
     if not new:
-        return Incoming((), schema_of(tail), tail.vocab, skipped=tuple(skipped), digest=digest)
+        found = Incoming((), schema_of(tail), tail.vocab, skipped=tuple(skipped), digest=digest)
+        return replace(found, duplicates=twins)
     if isinstance(strategy, Snapshot) and skipped:
         # A snapshot is all of its files: without one that is known, its rows would count as gone.
         new, skipped = _distinct(hashes), []
@@ -84,7 +92,9 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     else:
         taken = _read_files(files, chosen, tail, scratch=scratch, tasks=tasks, op=op)
     if taken is None:
-        return _nothing(tail, [FileNote(sources[i].path, *hashes[i], 0) for i in new], skipped, digest)
+        notes = tuple(FileNote(sources[i].path, *hashes[i], 0) for i in new)
+        read = replace(_nothing(tail, notes, allow_empty=request.allow_empty), skipped=tuple(skipped))
+        return replace(read, files=notes, digest=digest, taken_at=tail, duplicates=twins)
     reads = [read for read in taken.reads if read is not None]
     stats = _refuse_garbage(reads, request.max_bad)
     if taken.with_op:
@@ -110,6 +120,12 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         taken_at=tail,
         steps=taken.steps if notes else (),
         left_out=taken.left_out,
+        duplicates=twins,
+        by_file=tuple(
+            Handed(sources[index].path, read.rows, frozenset(read.given))
+            for index, read in zip(full, taken.reads, strict=True)
+            if read is not None
+        ),
     )
 
 
@@ -154,28 +170,18 @@ def _refuse_incomplete(strategy: Strategy, taken: ReadFiles | None) -> None:
         )
 
 
-def _nothing(tail: Tail, files: Sequence[FileNote], skipped: Sequence[str], digest: str) -> Incoming:
+def _nothing(tail: Tail, files: Sequence[FileNote], *, allow_empty: bool) -> Incoming:
     """Record files that have neither rows nor columns as read.
 
-    A snapshot is refused: an export that failed leaves an empty file, and as
+    A snapshot is refused unless it may be empty: an export that failed leaves an empty file, and as
     a snapshot of nothing it would retract every row.
     """
     if isinstance(strategy_of(tail), Snapshot):
-        raise InputError(
-            f"{files[0].name} is empty, and as a snapshot it would retract every row",
-            remedy="remove the file, or append([]) if there really are no rows left",
-            code="EmptySnapshot",
-            path=files[0].name,
-        )
-    return Incoming(
-        (),
-        schema_of(tail),
-        tail.vocab,
-        files=tuple(files),
-        skipped=tuple(skipped),
-        digest=digest,
-        taken_at=tail,
-    )
+        if not allow_empty:
+            raise empty_snapshot(files[0].name)
+        if tail.schema is not None:
+            return no_rows(tail)
+    return Incoming((), schema_of(tail), tail.vocab)
 
 
 def _distinct(hashes: Sequence[tuple[Multihash, int]]) -> list[int]:
@@ -235,6 +241,28 @@ def _sort_out(
         here.add(content)
         new.append(index)
     return new, skipped
+
+
+def _twins(
+    chain: Chain,
+    sources: Sequence[Source],
+    hashes: Sequence[tuple[Multihash, int]],
+    skipped: Sequence[str],
+) -> dict[str, str]:
+    """Name for each file that was passed over, and never appended by its own name, the one it equals."""
+    here: dict[Multihash, str] = {}
+    found: dict[str, str] = {}
+    passed = set(skipped)
+    for source, (content, _) in zip(sources, hashes, strict=True):
+        first = here.setdefault(content, source.path)
+        if source.path not in passed or content == NO_BYTES or chain.file_named(source.path) is not None:
+            continue
+        entry = chain.file(content)
+        known = dict.fromkeys(commit_record(chain.block(entry.hash)).files) if entry is not None else {}
+        names = [name for name, of in known if of == content] or [first]
+        if names[0] != source.path:
+            found[source.path] = names[0]
+    return found
 
 
 def _next_versions(

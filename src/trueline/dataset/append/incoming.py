@@ -41,13 +41,23 @@ class FileNote:
 
 
 @dataclass(frozen=True, slots=True)
+class Handed:
+    """A frame, or a file by its name: how many rows it has, and which columns."""
+
+    name: str
+    rows: int
+    columns: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Incoming:
     """Pieces for a dataset; `schema` is the whole schema of the slices, `newest` the latest event time.
 
     `with_op` says that operations go along with the rows. Files were looked up
     in the chain at `taken_at`; `retake` takes them again. `given` are the
-    columns of a table as it was handed in. `steps` prepared the rows, and
-    `left_out` says which files they could not, and why.
+    columns of a table as it was handed in, `by_file` those of each file. `steps` prepared the rows, and
+    `left_out` says which files they could not, and why. `duplicates` are files that were passed over
+    because they have the bytes of another. Rows that are `pinned` were computed from the head at `taken_at`.
     """
 
     pieces: tuple[IncomingPiece, ...]
@@ -69,10 +79,18 @@ class Incoming:
     given: frozenset[str] = frozenset()
     steps: tuple[str, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict)
+    by_file: tuple[Handed, ...] = ()
+    duplicates: Mapping[str, str] = field(default_factory=dict)
+    pinned: bool = False
 
     @property
     def rows(self) -> int:
         return sum(piece.rows for piece in self.pieces)
+
+    @property
+    def handed_in(self) -> tuple[Handed, ...]:
+        """The frame or the files that the rows come from, in their order."""
+        return self.by_file or ((Handed("", self.rows, self.given),) if self.given else ())
 
     @property
     def columns(self) -> pa.Schema:
@@ -122,6 +140,8 @@ class Incoming:
         taken = self.taken_at
         if taken is None or self.retake is None or taken.head == tail.head:
             return False
+        if self.pinned:
+            return True
         if tail.vocab not in (taken.vocab, self.vocab):
             return True
         for note in self.files:
@@ -157,6 +177,11 @@ def nothing(tail: Tail) -> Incoming:
     if tail.schema is None:
         raise SchemaError("there is no column", remedy="give at least one row, or create with a schema")
     return Incoming((), DataSchema(fields_of(tail.schema)), tail.vocab)
+
+
+def no_rows(tail: Tail) -> Incoming:
+    """Take a table without rows, which says of a snapshot that there are none."""
+    return replace(nothing(tail), pieces=(IncomingPiece.of(nothing(tail).columns.empty_table()),))
 
 
 def from_table(held: Held, tail: Tail, *, with_op: bool) -> Incoming:
@@ -250,7 +275,12 @@ def columns_for(
             remedy=f"the dataset has {', '.join(known)}; is the separator right, and is there a header?",
         )
     declared = {column.name: column for column in types}
-    return pa.schema([declared.get(column.name, column) for column in found])
+    columns = [declared.get(column.name, column) for column in found]
+    if reader.kind == "json" and not strange:
+        # Only a header says which columns there are: those of the dataset may come after the sample.
+        late = set(known).difference(found.names)
+        columns += [column for column in types if column.name in late and column.nullable]
+    return pa.schema(columns)
 
 
 def newest_event(fitted: Fitted) -> Instant | None:
@@ -296,7 +326,10 @@ class FileTask:
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """What reading a file gave; `failed` says that a part of it could not be read as one."""
+    """What reading a file gave; `failed` says that a part of it could not be read as one.
+
+    `given` are the columns it has, at least in one row.
+    """
 
     pieces: tuple[IncomingPiece, ...]
     newest: Instant | None
@@ -304,6 +337,7 @@ class FileRead:
     stats: ReadStats
     cells: pa.Table | None
     failed: bool = False
+    given: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -350,7 +384,8 @@ def _read(task: FileTask) -> FileRead:
     # The rows are to be those of the bytes that were hashed: a file that was written to meanwhile is refused.
     task.source.open().close()
     found = pa.concat_tables(cells) if cells else None
-    return FileRead((writer.finish(),), newest, rounded, reading.stats, found)
+    given = tuple(name for name in task.columns.names if name not in reading.stats.absent)
+    return FileRead((writer.finish(),), newest, rounded, reading.stats, found, given=given)
 
 
 def _with_file(cells: pa.RecordBatch, path: str) -> pa.Table:
@@ -391,4 +426,5 @@ def _joined(parts: Sequence[FileRead], max_listed: int) -> FileRead:
         sum(part.rounded for part in parts),
         stats,
         pa.concat_tables(listed).slice(0, max_listed) if listed else None,
+        given=tuple(dict.fromkeys(name for part in parts for name in part.given)),
     )

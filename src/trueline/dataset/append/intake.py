@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.chain import datatypes as t
+from trueline.chain.counts import merge_at
 from trueline.chain.events import SetDataSchema, SetVocab, SourceState
 from trueline.chain.head_state import Tail
 from trueline.chain.schema import annotated, fields_of, from_arrow, show, to_arrow
+from trueline.chain.sources import MergeUpsertStream
 from trueline.errors import InputError, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.kernel.nan import canonical
@@ -52,6 +54,7 @@ class AppendRequest:
     resend: bool = False
     preparation: Preparation | None = None
     polled: Polled | None = None
+    allow_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +141,7 @@ def fit(held: pa.Table | list[Mapping[str, Any]], tail: Tail) -> Fitted:
     else:
         said = annotated(fields, from_arrow(table.schema).fields)
         schema = t.DataSchema(said + _new_columns(table, fields, vocab))
-        _check_fits(table, schema, vocab)
+        _check_fits(table, schema, vocab, _may_lack(tail))
     way = _Way.to(schema, vocab, table.schema, tail)
     if tail.schema is not None and not declares:
         if len(_ways) >= _MAX_WAYS:
@@ -336,7 +339,12 @@ def _new_columns(
     return tuple(added)
 
 
-def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab) -> None:
+def _may_lack(tail: Tail) -> bool:
+    """Say whether rows may lack any column: those of an upsert for a known key keep the value it has."""
+    return isinstance(merge_at(tail), MergeUpsertStream)
+
+
+def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab, may_lack: bool) -> None:
     """Refuse a table with columns too many, too few or of another type; all of them in one message."""
     given = {field.name: field for field in from_arrow(table.schema).fields}
     _no_system_columns(tuple(given), vocab)
@@ -349,7 +357,7 @@ def _check_fits(table: pa.Table, schema: t.DataSchema, vocab: SetVocab) -> None:
     for name, field in wanted.items():
         if name not in given:
             declared = name == vocab.event_time and vocab.event_time_column is not None
-            if declared or not isinstance(field.type, t.Option):
+            if not may_lack and (declared or not isinstance(field.type, t.Option)):
                 found.append(f"- {name}: {show(field.type)} is missing")
             continue
         kind = _storable(given[name].type)

@@ -16,11 +16,14 @@ from trueline.chain.head_state import Tail
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.incoming import Incoming
+from trueline.dataset.append.lacking import empty_snapshot, lacking
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import in_key_order, merged_ranges, sorted_runs
 from trueline.dataset.append.pieces import FEW_ROWS, IncomingPiece, RowRange
 from trueline.dataset.append.source_order import in_source_order
+from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import key_equality_at
+from trueline.dataset.merge.result import Tally
 from trueline.dataset.state.rewrite import compacted
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
@@ -39,11 +42,15 @@ RESERVED: Final = frozenset({KEY, GONE, RANK, OFFSET, "_order"})
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """What merging gave: events in their final order, the state after them, rows left out by reason."""
+    """What merging gave: events in their final order, the state after them, rows left out by reason.
+
+    `tally` counts what the events do.
+    """
 
     pieces: tuple[IncomingPiece, ...]
     state: State | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
     @property
     def rows(self) -> int:
@@ -96,8 +103,17 @@ def rebuilt_state(chain: Chain, tail: Tail, strategy: Keyed) -> State:
     return state.apply_parts(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Where a merge works and who does it; `allow_empty` lets a snapshot without rows retract all."""
+
+    scratch: Scratch
+    tasks: Tasks
+    allow_empty: bool = False
+
+
 def merge_pieces(
-    strategy: Strategy, incoming: Incoming, chain: Chain, tail: Tail, *, scratch: Scratch, tasks: Tasks
+    strategy: Strategy, incoming: Incoming, chain: Chain, tail: Tail, terms: Terms
 ) -> MergeOutcome:
     """Merge rows in ranges of keys, a bounded number of rows at a time.
 
@@ -106,7 +122,9 @@ def merge_pieces(
     if isinstance(strategy, Append):
         return MergeOutcome(incoming.pieces)
     _refuse_reserved(incoming)
-    means = Means(scratch, tasks, max(ROWS_AT_ONCE // 2, 1))
+    means = Means(terms.scratch, terms.tasks, max(ROWS_AT_ONCE // 2, 1))
+    if isinstance(strategy, Snapshot) and incoming.pieces and not incoming.rows and not terms.allow_empty:
+        _refuse_empty(incoming, counted_rows(chain, tail))
     try:
         return _merge(strategy, incoming, open_state(chain.store, tail), tail, means)
     except ObjectMissing:
@@ -114,6 +132,13 @@ def merge_pieces(
         # Tasks find only what has its name.
         chain.store.sync()
         return _merge(strategy, incoming, state, tail, means)
+
+
+def _refuse_empty(incoming: Incoming, current: int) -> None:
+    """Refuse a snapshot without rows where there are some: an export that failed leaves one."""
+    if current:
+        names = [note.name for note in incoming.files]
+        raise empty_snapshot(names[0] if names else None, current)
 
 
 def _refuse_reserved(incoming: Incoming) -> None:
@@ -132,7 +157,8 @@ def _merge(strategy: Keyed, incoming: Incoming, state: State, tail: Tail, means:
     if not incoming.pieces:
         # Nothing was handed in; that is not the same as a snapshot of nothing.
         return MergeOutcome((), state)
-    meeting = Meeting(strategy, incoming.vocab, incoming.columns, state, key_equality_at(tail))
+    partial = lacking(strategy, incoming, tail)
+    meeting = Meeting(strategy, incoming.vocab, incoming.columns, state, key_equality_at(tail), partial)
     # A snapshot is compared with all current rows.
     rows = incoming.rows + (_rows_of(state) if isinstance(strategy, Snapshot) else 0)
     if _is_here(incoming.pieces) and not isinstance(means.tasks, InlineTasks):
@@ -154,9 +180,9 @@ def _is_here(pieces: Sequence[IncomingPiece]) -> bool:
     return any(piece.rows and getattr(piece, "table", None) is not None for piece in pieces)
 
 
-def _at_once(meeting: Meeting, pieces: Sequence[IncomingPiece], first: int, tasks: Tasks) -> MergeOutcome:
+def _at_once(meeting: Meeting, given: Sequence[IncomingPiece], first: int, tasks: Tasks) -> MergeOutcome:
     """Merge all rows in memory."""
-    merged = meeting.merged(meeting.read([RowRange(piece, 0, piece.rows) for piece in pieces], 0))
+    merged = meeting.merged(meeting.read([RowRange(piece, 0, piece.rows) for piece in given], 0))
     events = merged.events.drop_columns([RANK]) if RANK in merged.events.column_names else merged.events
     state = meeting.state
     if merged.delta is not None and merged.delta.num_rows:
@@ -164,9 +190,8 @@ def _at_once(meeting: Meeting, pieces: Sequence[IncomingPiece], first: int, task
         # A ledger only asks whether a key is known.
         kept = delta.select([KEY, GONE, OFFSET]) if isinstance(meeting.strategy, Ledger) else delta
         state = _extended(state, [kept], tasks)
-    return MergeOutcome(
-        (IncomingPiece.of(events),) if events.num_rows else (), state, _counted(merged.ignored)
-    )
+    pieces = (IncomingPiece.of(events),) if events.num_rows else ()
+    return MergeOutcome(pieces, state, _counted(merged.ignored), merged.tally)
 
 
 def _in_ranges(
@@ -183,7 +208,7 @@ def _in_ranges(
     for each in merged:
         ignored.update(each.ignored)
     state = _extended(meeting.state, segments, means.tasks) if segments else meeting.state
-    return MergeOutcome(events, state, _counted(ignored))
+    return MergeOutcome(events, state, _counted(ignored), sum((each.tally for each in merged), Tally()))
 
 
 def _extended(state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks) -> State:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from trueline.chain.events import SetVocab
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.pieces import RowRange
+from trueline.dataset.merge.partial_rows import WHOLE, Partial
 from trueline.dataset.merge.result import Merged
 from trueline.dataset.merge.strategies import merge_batch
 from trueline.dataset.state.state import State
@@ -29,6 +30,7 @@ class Meeting:
     columns: pa.Schema
     state: State
     equality: KeyEquality = KeyEquality.BITWISE
+    partial: Partial = WHOLE
 
     @property
     def key(self) -> MergeKey:
@@ -52,7 +54,9 @@ class Meeting:
     def merged(self, new: pa.Table, key_range: KeyRange | None = None) -> Merged:
         """Merge rows whose keys lie in a range into the state."""
         old = self._old(new, key_range)
-        return merge_batch(self.strategy, new, old, vocab=self.vocab, equality=self.equality)
+        return merge_batch(
+            self.strategy, new, old, vocab=self.vocab, equality=self.equality, partial=self.partial
+        )
 
     def _old(self, new: pa.Table, key_range: KeyRange | None) -> pa.Table | None:
         """Return the current rows a strategy needs: those of the new keys, for a snapshot all."""

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter, RowRange, cut
-from trueline.dataset.merge.result import Merged
+from trueline.dataset.merge.result import Merged, Tally
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyRange, null_key, ranges, rows_without_key
@@ -119,6 +119,7 @@ class RangeMerged:
     ranks: IncomingPiece | None = None
     starts: tuple[int, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
 
 
 def merge_range(task: RangeTask) -> RangeMerged:
@@ -137,6 +138,7 @@ def merge_range(task: RangeTask) -> RangeMerged:
         spooled(task.scratch, "events", merged.events),
         spooled(task.scratch, "delta", merged.delta_with_offsets(OFFSET, 0)),
         ignored=ignored,
+        tally=merged.tally,
     )
 
 
@@ -152,6 +154,7 @@ def _by_source(task: RangeTask, merged: Merged, ignored: Mapping[str, int]) -> R
         ranks=spooled(task.scratch, "ranks", pa.table({RANK: ranks})),
         starts=tuple(np.searchsorted(np.asarray(ranks), bounds).tolist()),
         ignored=ignored,
+        tally=merged.tally,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, Self
 
@@ -27,6 +27,35 @@ class Op(IntEnum):
     CORRECT_TO = 3
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many rows were inserted, updated and deleted, and by how many the current rows grew.
+
+    A changelog may insert what is there and delete what is not, so that its growth is counted by itself.
+
+    >>> Tally.of(inserts=3, updates=1, deletes=1) + Tally.of(inserts=1)
+    Tally(inserts=4, updates=1, deletes=1, growth=3)
+    """
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    growth: int = 0
+
+    @classmethod
+    def of(cls, inserts: int = 0, updates: int = 0, deletes: int = 0) -> Self:
+        """Count changes each of which does what it says."""
+        return cls(inserts, updates, deletes, inserts - deletes)
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.inserts + other.inserts,
+            self.updates + other.updates,
+            self.deletes + other.deletes,
+            self.growth + other.growth,
+        )
+
+
 @dataclass(frozen=True)
 class Merged:
     """Events in their final order, and everything that follows from them.
@@ -36,6 +65,7 @@ class Merged:
     `delta` is what `State.apply` takes; None for append, which keeps no state.
     `set_by` says for each row of `delta` which event set it (null where the key is gone).
     `ignored` counts input rows by reason; `quarantined` are input rows without a key.
+    `tally` counts what the events do.
     """
 
     events: pa.Table
@@ -43,6 +73,7 @@ class Merged:
     set_by: pa.Array | None
     ignored: Mapping[str, int]
     quarantined: pa.Table
+    tally: Tally = field(default_factory=Tally)
 
     def delta_with_offsets(self, column: str, first: int) -> pa.Table:
         """Return `delta` with the offset of the event that set each row, if the events begin at `first`."""
@@ -76,7 +107,8 @@ class Merged:
                 places[order] = np.arange(len(order))
                 set_by = pa.array(places).take(set_by)
         quarantined = quarantined.take(pa.array(_by_rank(quarantined)))
-        return cls(events, delta, set_by, ignored, quarantined)
+        tally = sum((part.tally for part in parts), Tally())
+        return cls(events, delta, set_by, ignored, quarantined, tally)
 
 
 def _by_rank(table: pa.Table) -> Ints:

@@ -23,11 +23,12 @@ from trueline.dataset.merge.keyed_rows import (
     no_ops,
     shown_keys,
 )
-from trueline.dataset.merge.result import IGNORED, Merged, Op
+from trueline.dataset.merge.partial_rows import WHOLE, Partial, folded
+from trueline.dataset.merge.result import IGNORED, Merged, Op, Tally
 from trueline.dataset.state.segment import GONE
 from trueline.errors import InputError, SchemaError
 from trueline.kernel.key_encoding import KEY, RANK, MergeKey
-from trueline.kernel.sorted_keys import Bools, Ints, find, sorting
+from trueline.kernel.sorted_keys import Bools, Ints, as_array, find, sorting
 from trueline.merge import Append, Changelog, KeyEquality, Ledger, Snapshot, Strategy, Upsert
 
 _VOCAB = SetVocab()
@@ -44,6 +45,7 @@ def merge_batch(
     null_keys: NullKeys = "refuse",
     source_time: pa.Scalar | None = None,
     equality: KeyEquality = KeyEquality.BITWISE,
+    partial: Partial = WHOLE,
 ) -> Merged:
     """Merge new rows into current ones.
 
@@ -51,7 +53,7 @@ def merge_batch(
     taken from the order of the rows if it is not there) and, for changelog and
     upsert, operations. `old` holds the current rows of the keys of `new`, for a
     snapshot all current rows. `source_time` is the event time of rows that have none;
-    `equality` says which keys are equal.
+    `equality` says which keys are equal, `partial` which columns some rows of an upsert or a snapshot lack.
     Merging ranges of keys one by one and joining with `Merged.concat` gives the same.
 
     >>> import trueline.merge as merge
@@ -68,16 +70,16 @@ def merge_batch(
     key = MergeKey(strategy.key, equality)
     rows = keyed(new, key, vocab, null_keys)
     if isinstance(strategy, Changelog):
-        return _changelog(rows, vocab, source_time)
+        return _changelog(rows, _keys_of(old, key), vocab, source_time)
     there = current(old, rows.rows, key)
     match strategy:
         case Ledger():
             held = () if old is None else old.column_names
             return _ledger(strategy, rows, there, held, vocab=vocab, source_time=source_time)
         case Snapshot():
-            return _snapshot(strategy, rows, there, vocab, source_time)
+            return _snapshot(strategy, rows, there, partial, vocab=vocab, source_time=source_time)
         case Upsert():
-            return _upsert(strategy, rows, there, vocab, source_time)
+            return _upsert(strategy, rows, there, partial, vocab=vocab, source_time=source_time)
 
 
 def _check_columns(strategy: Ledger | Snapshot | Upsert | Changelog, new: pa.Table, vocab: SetVocab) -> None:
@@ -140,12 +142,23 @@ def _ledger(
     set_by[order] = np.arange(len(order))
     gone = np.zeros(len(order), dtype=bool)
     return Merged(
-        events, _delta(winners.keys, gone, rows), pa.array(set_by), _ignored(counts), new.quarantined
+        events,
+        _delta(winners.keys, gone, rows),
+        pa.array(set_by),
+        _ignored(counts),
+        new.quarantined,
+        Tally.of(inserts=len(order)),
     )
 
 
 def _snapshot(
-    strategy: Snapshot, new: KeyedRows, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
+    strategy: Snapshot,
+    new: KeyedRows,
+    there: Current,
+    partial: Partial,
+    *,
+    vocab: SetVocab,
+    source_time: pa.Scalar | None,
 ) -> Merged:
     """What is only in the dump is appended, what it lacks retracted, what differs corrected."""
     if not new.first_of_key.all():
@@ -159,6 +172,8 @@ def _snapshot(
             count=len(twice.keys),
         )
     kept, kept_keys = there
+    if partial:
+        new, _ = folded(new, kept, kept_keys, partial, strategy.key)
     compare = strategy.compare or tuple(name for name in new.rows.column_names if name not in strategy.key)
     places, known, differs = _compared(new, kept, kept_keys, compare, vocab)
     missing = np.ones(len(kept_keys), dtype=bool)
@@ -178,12 +193,21 @@ def _snapshot(
 
 
 def _upsert(
-    strategy: Upsert, new: KeyedRows, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
+    strategy: Upsert,
+    new: KeyedRows,
+    there: Current,
+    partial: Partial,
+    *,
+    vocab: SetVocab,
+    source_time: pa.Scalar | None,
 ) -> Merged:
     """The last row of a key counts; it adds, corrects or (operation 1) retracts, if that changes anything."""
-    last = new.last_of_key
-    winners = new.take(last)
     kept, kept_keys = there
+    if partial:
+        winners, used = folded(new, kept, kept_keys, partial, strategy.key)
+    else:
+        used = new.last_of_key
+        winners = new.take(used)
     compare = tuple(name for name in new.rows.column_names if name not in strategy.key)
     places, known, differs = _compared(winners, kept, kept_keys, compare, vocab)
     retracts = np.zeros(len(known), dtype=bool) if winners.ops is None else winners.ops == Op.RETRACT
@@ -196,14 +220,25 @@ def _upsert(
         old_rows=np.where(known, places, -1)[acts],
     )
     counts = {
-        "superseded": len(last) - len(known),
+        "superseded": int((~used).sum()),
         "unknown": int((retracts & ~known).sum()),
         "unchanged": int((known & ~retracts & ~differs).sum()),
     }
     return _changed(made, kept, winners, counts, vocab=vocab, source_time=source_time)
 
 
-def _changelog(new: KeyedRows, vocab: SetVocab, source_time: pa.Scalar | None) -> Merged:
+def _keys_of(old: pa.Table | None, key: MergeKey) -> pa.BinaryArray:
+    """Return the keys of current rows, in order."""
+    if old is None:
+        return pa.array([], type=pa.binary())
+    keys = as_array(old[KEY]) if KEY in old.column_names else key.encode(old)
+    order = sorting(keys)
+    return keys if order is None else keys.take(pa.array(order))
+
+
+def _changelog(
+    new: KeyedRows, kept_keys: pa.BinaryArray, vocab: SetVocab, source_time: pa.Scalar | None
+) -> Merged:
     """Rows pass as they are, in key order, those of one key in the order of the source."""
     if new.ops is None:
         raise SchemaError(
@@ -216,9 +251,14 @@ def _changelog(new: KeyedRows, vocab: SetVocab, source_time: pa.Scalar | None) -
     rows = _timed(new.rows, vocab, source_time)
     last = new.last_of_key
     gone = (new.ops == Op.RETRACT)[last]
-    delta = _delta(new.keys.filter(pa.array(last)), gone, rows.filter(pa.array(last)))
+    keys = new.keys.filter(pa.array(last))
+    delta = _delta(keys, gone, rows.filter(pa.array(last)))
     set_by = pa.array(np.flatnonzero(last), mask=gone)
-    return Merged(_events(rows, new.ops, vocab), delta, set_by, _ignored({}), new.quarantined)
+    _, known = find(kept_keys, keys)
+    inserts, updates, deletes = (int((new.ops == op).sum()) for op in (Op.APPEND, Op.CORRECT_TO, Op.RETRACT))
+    growth = int((~gone & ~known).sum()) - int((gone & known).sum())
+    tally = Tally(inserts, updates, deletes, growth)
+    return Merged(_events(rows, new.ops, vocab), delta, set_by, _ignored({}), new.quarantined, tally)
 
 
 def _check_pairs(new: KeyedRows) -> None:
@@ -281,6 +321,7 @@ def _changed(
         pa.array(made.set_by, mask=gone),
         _ignored(counts),
         new.quarantined,
+        Tally.of(*(int((made.kinds == kind).sum()) for kind in (Change.ADD, Change.CORRECT, Change.RETRACT))),
     )
 
 

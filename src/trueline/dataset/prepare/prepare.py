@@ -151,7 +151,8 @@ def fit_to(task: _Fitting) -> FileRead:
     parsed = task.rows.parsed
     assert parsed is not None
     cells = without_texts(parsed, task.hides).cells if task.hides else parsed.cells
-    return FileRead((writer.finish(),), newest, rounded, parsed.stats, cells)
+    given = tuple(table.schema.names)
+    return FileRead((writer.finish(),), newest, rounded, parsed.stats, cells, given=given)
 
 
 # --- a table ----------------------------------------------------------------------------

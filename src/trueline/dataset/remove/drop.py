@@ -12,6 +12,7 @@ import pyarrow as pa
 from trueline.chain.block import CommitRecord
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import VERSION, CheckpointFile, StateFile
+from trueline.chain.counts import CURRENT, replaces_rows
 from trueline.chain.events import Checkpoint, DatasetKind, Event
 from trueline.chain.head_state import Tail, next_add_data, next_block, next_execute_transform
 from trueline.chain.instant import Instant
@@ -20,6 +21,7 @@ from trueline.chain.rule import NOTE
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.at import resolve
 from trueline.dataset.commit import commit_at
+from trueline.dataset.counts import counted_rows
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.events import Events
 from trueline.dataset.read.slice_reader import SliceFile
@@ -33,6 +35,7 @@ from trueline.dataset.remove.record import (
     token,
 )
 from trueline.dataset.remove.select import Chosen, Condition, Offsets, choose, state_without, write_rest
+from trueline.dataset.state.state import State
 from trueline.errors import InputError, RefCASFailed
 from trueline.identity.multihash import Multihash
 from trueline.view.expressions import condition
@@ -241,7 +244,9 @@ class _Plan:
         everything = self.standing.last_offset
         after = Removals.joined([*self.before.all, removal]).count(everything)
         removal = replace(removal, rows=after - self.before.count(everything))
-        self._append(removal, self._checkpoint(checkpoint, removal, states))
+        self._append(removal, self._checkpoint(checkpoint, removal, states), _rows_of(chain, states))
+        if (after_it := chain.tail()) is not None:
+            counted_rows(chain, after_it)
         recorded = removals_of(chain)
         count = clear(chain, recorded, after=tail.sequence_number)
         head = chain.head
@@ -288,18 +293,28 @@ class _Plan:
         raw = CheckpointFile((*states, *kept), notes, version).to_bytes()
         return Checkpoint(self.chain.store.put(Folder.CHECKPOINTS, raw), len(raw))
 
-    def _append(self, removal: Removal, checkpoint: Checkpoint) -> None:
+    def _append(self, removal: Removal, checkpoint: Checkpoint, current: int | None) -> None:
         tail = self.tail
         event: Event
         if tail.dataset_kind is DatasetKind.Root:
             said = {"reason": removal.reason, "rows": removal.rows}
-            record = CommitRecord(notes={"idempotency_key": token(removal.number), NOTE: said})
+            notes: dict[str, Any] = {"idempotency_key": token(removal.number), NOTE: said}
+            if current is not None and replaces_rows(tail):
+                notes[CURRENT] = current
+            record = CommitRecord(notes=notes)
             event = next_add_data(tail, new_checkpoint=checkpoint, extra=record.to_extra())
         else:
             event = next_execute_transform(tail, {}, new_checkpoint=checkpoint)
         # A time of its own for every commit: neighbours with equal times are one commit.
         time = Instant(max(Instant.now(), tail.system_time + 1))
         self.chain.append(next_block(tail, event, time))
+
+
+def _rows_of(chain: Chain, states: list[StateFile]) -> int | None:
+    """Say how many rows a state of one generation keeps, None if there is no state."""
+    state = State.open(chain.store, CheckpointFile(tuple(states)))
+    rows = [info.rows for generation in state.generations for info in generation]
+    return sum(rows) if len(state.generations) == 1 else None
 
 
 def clear(chain: Chain, removals: Removals, *, after: int = -1, store: Store | None = None) -> int:

@@ -60,7 +60,10 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What looking at a file found; `closes` and `opens` are halves of change pairs at its ends."""
+    """What looking at a file found; `closes` and `opens` are halves of change pairs at its ends.
+
+    `operations` counts the rows by operation, in the order of their numbers.
+    """
 
     bytes: int = 0
     problems: tuple[DataProblem, ...] = ()
@@ -68,6 +71,7 @@ class Checked:
     closes: pa.Table | None = None
     opens: pa.Table | None = None
     has_rows: bool = False
+    operations: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -186,7 +190,8 @@ def _check_rows(task: Task, wanted: ExpectedRows, file: BinaryIO, size: int) -> 
         check_memory(error, f"verifying {task.subject.folder}/{task.subject.hash}")
         notes.corrupt(f"cannot be read as Parquet: {str(error).partition(chr(10))[0]}")
     found = tuple(notes.problems)
-    return Checked(size, found, tuple(notes.not_checked), check.closes, check.opens, bool(check.rows))
+    counts = tuple(int(count) for count in check.operations)
+    return Checked(size, found, tuple(notes.not_checked), check.closes, check.opens, bool(check.rows), counts)
 
 
 def _same_columns(schema: pa.Schema, wanted: ExpectedRows, notes: _Notes) -> bool:

@@ -52,6 +52,7 @@ class RowCheck:
         self._previous = expected.interval.start - 1
         self.rows = 0
         self.closes: pa.Table | None = None
+        self.operations = np.zeros(CORRECT_TO + 1, dtype=np.int64)
 
     @property
     def opens(self) -> pa.Table | None:
@@ -108,6 +109,8 @@ class RowCheck:
         if len(wrong):
             at = int(wrong[0])
             yield f"has operation {found[at]} in row {self.rows + at:,}", "0 to 3", found[at]
+        else:
+            self.operations += np.bincount(found, minlength=CORRECT_TO + 1)
 
     def _times(self, column: pa.Array) -> Iterator[Fault]:
         moment = self._expected.system_time

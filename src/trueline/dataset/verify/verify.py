@@ -14,12 +14,14 @@ import pyarrow as pa
 from trueline import console
 from trueline.chain.block import Block, CommitRecord, commit_record
 from trueline.chain.chain import Chain
+from trueline.chain.counts import Counts, keep_counts, replaces_rows
 from trueline.chain.datatypes import Option
 from trueline.chain.head_state import Tail, follow
 from trueline.chain.references import Reference, references
 from trueline.chain.schema import fields_of
 from trueline.chain.store.store import Folder
 from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationReport
+from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import SOURCE
 from trueline.dataset.remove.record import Hole, Removals, removals_of
 from trueline.dataset.verify.files import (
@@ -56,6 +58,7 @@ def verify_data(
     run = tasks if tasks is not None else InlineTasks(workers=min(8, os.cpu_count() or 1))
     walk = _Walk(chain, removals_of(chain), chain.tail_at(after) if after is not None else None)
     pairs = _Pairs(from_start=after is None)
+    counting = _Counting(chain)
     tally = _Tally(progress)
     for page in _pages(walk.items(chain.between(after, upto))):
         work = [item for item in page if isinstance(item, Task)]
@@ -68,10 +71,14 @@ def verify_data(
                 checked = done[next(numbers)]
                 tally.add(checked)
                 tally.problems += pairs.add(item, checked)
+                counting.add(item, checked)
             else:
                 tally.problems.append(item)
+        counting.keep()
     if upto == chain.head:
         tally.problems += [*walk.ending(), *pairs.ending()]
+        if not tally.problems:
+            counting.current(upto)
     return tally.report()
 
 
@@ -235,6 +242,33 @@ def _key_of(tail: Tail) -> tuple[str, ...]:
 
 def _problem(block: Block, what: str, remedy: str) -> DataProblem:
     return DataProblem(ProblemKind.CORRUPT, what, remedy, block.hash, block.sequence_number)
+
+
+class _Counting:
+    """Counts what commits did that do not say it themselves, while their rows are looked at anyway."""
+
+    def __init__(self, chain: Chain) -> None:
+        tail = chain.tail()
+        self._chain = chain
+        self._wanted = tail is not None and replaces_rows(tail)
+        self._found: dict[Multihash, Counts] = {}
+
+    def add(self, task: Task, checked: Checked) -> None:
+        """Take the next file; one that replaces a slice has fewer rows than there were."""
+        if self._wanted and task.subject.role == "slice" and checked.operations and not checked.problems:
+            inserts, deletes, _, updates = checked.operations
+            self._found[task.subject.block] = Counts(None, inserts, updates, deletes)
+
+    def keep(self) -> None:
+        """Put what was counted into the index."""
+        if self._found:
+            keep_counts(self._chain, self._found)
+            self._found = {}
+
+    def current(self, head: Multihash) -> None:
+        """Count the current rows, unless the newest commit says how many there are."""
+        if self._wanted:
+            counted_rows(self._chain, self._chain.tail_at(head))
 
 
 class _Pairs:

@@ -34,6 +34,7 @@ from trueline.workspace.http import MAX_BYTES, HttpLimits
 from trueline.workspace.locations import folder_of
 from trueline.workspace.pull.confirm import is_ours, not_confirmed
 from trueline.workspace.pull.fetch import fetch
+from trueline.workspace.pull.late import late_snapshots, too_late
 from trueline.workspace.pull.report import Pulled, PullReport
 from trueline.workspace.pull.scheduler import go_on, pulled_together
 from trueline.workspace.pull.seen import Seen, seen_path, signs_of
@@ -54,6 +55,7 @@ def pull(
     names: Sequence[str],
     *,
     resend: bool = False,
+    allow_empty: bool = False,
     workers: int = 8,
     observers: Sequence[Observer] = (),
 ) -> PullReport:
@@ -62,7 +64,7 @@ def pull(
     moment = (workspace.clock or Instant.now)()
 
     def pull_one(dataset: Dataset) -> Pulled:
-        return _pulled(workspace, dataset, _Terms(resend, lambda: moment, named=bool(names)))
+        return _pulled(workspace, dataset, _Terms(resend, lambda: moment, bool(names), allow_empty))
 
     done = pulled_together(chosen, pull_one, workers=workers, observers=observers)
     shown = [each for each in done if names or each.source is not None or each.error is not None]
@@ -77,11 +79,13 @@ class _Terms:
     """On what terms a pull reads: whether known names may come again, the one time it stamps.
 
     A dataset that was not `named` is passed over, and reported, where its source is not confirmed.
+    With `allow_empty` a snapshot without rows retracts all there are.
     """
 
     resend: bool
     clock: Callable[[], Instant]
     named: bool = True
+    allow_empty: bool = False
 
 
 def _not_all(report: PullReport) -> PullError:
@@ -114,15 +118,24 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
             done = Pulled(dataset.name, source)
             return replace(done, error=refused) if terms.named else replace(done, refused=refused)
         skipped: list[str] = []
+        twins: dict[str, str] = {}
         for commit in _read(workspace, dataset, tail, tail.polling, terms):
             skipped += commit.skipped if isinstance(commit, Commit) else (commit,)
-            if isinstance(commit, Commit) and commit.blocks:
-                commits.append(commit)
+            if isinstance(commit, Commit):
+                twins |= commit.duplicates
+                if commit.blocks:
+                    commits.append(commit)
             go_on()
-        return Pulled(dataset.name, source, tuple(commits), tuple(skipped))
+        return Pulled(dataset.name, source, tuple(commits), tuple(skipped), _within(twins, commits))
     except Exception as error:  # noqa: BLE001 (reported in what is raised)
         problem: TruelineError = failure(error, label=f"pull {dataset.name}", index=0)
         return Pulled(dataset.name, source, tuple(commits), error=problem)
+
+
+def _within(twins: Mapping[str, str], commits: Sequence[Commit]) -> dict[str, str]:
+    """Keep those twins of which one was read by this pull; an old one would be named again and again."""
+    read = {name for commit in commits for name in commit.files}
+    return {name: twin for name, twin in twins.items() if twin in read}
 
 
 def _read(
@@ -146,10 +159,20 @@ def _read(
         try:
             known, new = _sorted_out(dataset, step, files, seen, signs)
             yield from known
-            for batch in _batches(new, size):
-                request = AppendRequest(batch, reader, addendum.max_bad, resend=terms.resend, polled=Polled())
+            late = [] if size > 1 or terms.resend else late_snapshots(dataset.chain, step, new)
+            for batch in _batches([file for file in new if file not in late], size):
+                request = AppendRequest(
+                    batch,
+                    reader,
+                    addendum.max_bad,
+                    resend=terms.resend,
+                    polled=Polled(),
+                    allow_empty=terms.allow_empty or addendum.allow_empty,
+                )
                 yield dataset._append(request, terms.clock)
                 seen.keep(((file.path, signs[file.path]) for file in batch), dataset.chain)
+            if late:
+                raise too_late(dataset, step, late)
         finally:
             seen.save(signs)
         return
@@ -200,7 +223,9 @@ def _version(
 ) -> Commit:
     """Append one file whose content changes, if it has."""
     polled = Polled(versions=True, state=state)
-    return dataset._append(AppendRequest(files, reader, addendum.max_bad, polled=polled), terms.clock)
+    empty = terms.allow_empty or addendum.allow_empty
+    request = AppendRequest(files, reader, addendum.max_bad, polled=polled, allow_empty=empty)
+    return dataset._append(request, terms.clock)
 
 
 def _fetched(

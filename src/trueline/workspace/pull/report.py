@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from trueline.dataset.commit import Commit
+from trueline.dataset.commit import Commit, same_bytes
 from trueline.errors import TruelineError
 
 
@@ -16,12 +16,14 @@ class Pulled:
 
     `blocks` counts those a clone received. Commits made before something went wrong stay. `refused` says
     why a source was not read that the pull did not name: it is somebody else's and was not confirmed.
+    `duplicates` are files with the bytes of another that this pull read, which they name.
     """
 
     dataset: str
     source: str | None = None
     commits: tuple[Commit, ...] = ()
     skipped: tuple[str, ...] = ()
+    duplicates: Mapping[str, str] = field(default_factory=dict)
     blocks: int = 0
     error: TruelineError | None = None
     refused: TruelineError | None = None
@@ -40,6 +42,9 @@ class Pulled:
     def told(self) -> str:
         """What was done, in a line for people."""
         parts = [commit.told for commit in self.commits]
+        said = {name for commit in self.commits for name in commit.duplicates}
+        if rest := {name: twin for name, twin in self.duplicates.items() if name not in said}:
+            parts.append(same_bytes(rest))
         if self.blocks:
             parts.append(f"+{self.blocks:,} block{'s' * (self.blocks != 1)} from {self.source}")
         parts += [why.problem for why in (self.error, self.refused) if why is not None]
@@ -54,6 +59,7 @@ class Pulled:
             "commit": None if self.commit is None else str(self.commit.block),
             "commits": [commit.to_dict() for commit in self.commits],
             "skipped": list(self.skipped),
+            "duplicates": dict(self.duplicates),
             "blocks": self.blocks,
             "error": _plain(self.error),
             "refused": _plain(self.refused),
