@@ -24,10 +24,12 @@ from trueline import console
 from trueline.errors import HashMismatch, InputError, QueryError, SparkFailed, TaskFailed, UnsafeQuery
 from trueline.kernel.tasks import InlineTasks
 from trueline.run import Run
+from trueline.spark.errors import translated
 from trueline.spark.frames import spool, write_pieces
 from trueline.spark.run_executor import Spark
 from trueline.spark.session import SparkRoom, adopt, start
 from trueline.spark.settings import SQL_SETTINGS, Settings
+from trueline.spark.source import register
 
 LOCAL = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
@@ -288,6 +290,34 @@ def check_queries_reach_datasets_only_and_data_stays_text(user, room):
             assert error.condition == "CAST_INVALID_INPUT", error
     with tl.open(folder / "ws", spark=user, trusted_sql=True) as ws:
         assert ws.sql(f"select * from text.`{folder}/secret`").to_arrow().to_pylist() == [{"value": "secret"}]
+
+
+def check_frames_and_streams_are_written_by_the_data_source(user, room):
+    folder = Path(tempfile.mkdtemp())
+    register(user)
+    with tl.open(folder / "shop", create=True) as ws:
+        copy, stock = ws.create("copy"), ws.create("stock", merge=tl.merge.upsert("id"))
+        place = {"workspace": str(folder / "shop")}
+        for dataset in (copy, stock, stock):
+            writer = user.range(0, 100, 1, 3).write.format("trueline").mode("append").options(**place)
+            writer.option("dataset", dataset.name).option("idempotencyKey", "once").save()
+        assert copy.view().to_arrow()["id"].to_pylist() == list(range(100))
+        assert stock.view().count() == stock.changes().count() == 100
+
+        def overwrite():
+            with translated():
+                writer.mode("overwrite").save()
+
+        error = caught(InputError, overwrite)
+        assert error.code == "NotOverwritten", error
+        frame = user.readStream.format("trueline").options(**place, dataset="copy").load()
+        options = place | {"dataset": "mirror", "name": "q", "checkpointLocation": str(folder / "checkpoint")}
+        mirror = ws.create("mirror")
+        for _ in range(2):
+            query = frame.writeStream.format("trueline").options(**options).trigger(availableNow=True).start()
+            query.awaitTermination()
+        assert mirror.view().to_arrow()["id"].to_pylist() == list(range(100))
+        assert mirror.commit().idempotency_key == "spark/q/0"
 
 
 def check_a_room_can_be_left(user, room):

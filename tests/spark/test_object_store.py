@@ -165,6 +165,18 @@ def test_a_stream_goes_from_there_to_there(lake, url, server, session, tmp_path)
     assert KEY.encode() not in kept
 
 
+def test_frames_are_written_by_the_data_source(lake, url, server, session):
+    lake.create("x")
+    writer = (
+        session.range(0, 100, 1, 3).write.format("trueline").mode("append").options(**flat(server.options))
+    )
+    with translated():
+        writer.option("workspace", url).option("dataset", "x").save()
+    assert column(lake["x"], "id") == list(range(100))
+    assert len(keys(server, url, "datasets/x/data")) == 1
+    assert keys(server, url, "datasets/x/private/leases") == []
+
+
 def test_who_has_no_key_is_told_so(lake, url, server, session):
     lake.create("x").append(pa.table({"n": [1]}))
     options = flat(server.options) | {"store.access_key_id": "another"}

@@ -21,6 +21,7 @@ from trueline.errors import (
     TaskFailed,
     TruelineError,
 )
+from trueline.kernel.tasks import failure
 from trueline.spark.results import error_document, error_of
 
 # --- errors that cross from a task to the driver -------------------------------------
@@ -67,6 +68,17 @@ class CarriedError(Exception):
     def __init__(self, error: TruelineError, nonce: str) -> None:
         shown = f"{error.problem[:_SHOWN]}" + (f" → {error.remedy[:_SHOWN]}" if error.remedy else "")
         super().__init__(f"{shown}\ntrueline-error:{nonce}:{_packed(error)}:end" if nonce else shown)
+
+
+@contextmanager
+def carrying(nonce: str, label: str = "reading the dataset") -> Iterator[None]:
+    """Send errors of a data source to the driver so that `translated` finds ours in Spark's."""
+    try:
+        yield
+    except CarriedError:
+        raise
+    except Exception as error:  # noqa: BLE001 (anything that reading or writing raises)
+        raise CarriedError(failure(error, label=label, index=0), nonce) from None
 
 
 def _packed(error: TruelineError) -> str:

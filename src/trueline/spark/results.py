@@ -162,6 +162,7 @@ def records() -> tuple[type, ...]:
     from trueline.dataset.append.pieces import IncomingPiece
     from trueline.dataset.append.slices import Written
     from trueline.dataset.append.source_order import Selected
+    from trueline.dataset.append.staged import StagedPart
     from trueline.dataset.prepare.rows import Parsed, Rows
     from trueline.dataset.state.segment import SegmentInfo
     from trueline.dataset.verify.files import Checked, DataProblem
@@ -184,6 +185,7 @@ def records() -> tuple[type, ...]:
         SegmentInfo,
         Selected,
         Sorted,
+        StagedPart,
         EventTimes,
         Written,
         events.DataSlice,

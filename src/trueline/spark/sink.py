@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from trueline.errors import InputError
+from trueline.spark.options import absolute
 from trueline.workspace import open as open_workspace
 
 if TYPE_CHECKING:
@@ -26,21 +27,14 @@ def sink(
     commit. The query is its id, which the checkpoint keeps, or the `name` given here (needed on Connect).
     `options` are those of `trueline.open`, for a workspace in an object store.
     """
-    path = os.fspath(workspace)
-    if name is not None and (not name or "/" in name):
-        raise InputError(
-            f"the name of the query, {name!r:.80}, is empty or has a /",
-            remedy="give a name without /",
-            code="BadName",
-        )
-    if "://" not in path:
-        path = os.path.abspath(path)  # noqa: PTH100 (resolve() would follow links)
+    if name is not None:
+        key_of_batch(name, 0)
+    path = absolute(os.fspath(workspace))
     with open_workspace(path, **options) as found:
         _ = found[dataset]  # a query should not start for a dataset that does not exist
 
     def append(batch: DataFrame, batch_id: int) -> None:
-        query = _query_of(batch) if name is None else name
-        key = f"spark/{query}/{batch_id}"
+        key = key_of_batch(_query_of(batch) if name is None else name, batch_id)
         with open_workspace(path, **options) as opened:
             target = opened[dataset]
             # The id of a query goes with its checkpoint, so the batch is the same one: no need to compute it.
@@ -49,6 +43,21 @@ def sink(
             target.append(batch, idempotency_key=key)
 
     return append
+
+
+def key_of_batch(query: str, batch: int) -> str:
+    """Return the idempotency key of a batch; a query is known by its id or by a name that was given to it.
+
+    >>> key_of_batch("orders", 7)
+    'spark/orders/7'
+    """
+    if not query or "/" in query:
+        raise InputError(
+            f"the name of the query, {query!r:.80}, is empty or has a /",
+            remedy="give a name without /",
+            code="BadName",
+        )
+    return f"spark/{query}/{batch}"
 
 
 def _query_of(batch: Any) -> str:

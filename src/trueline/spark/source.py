@@ -1,19 +1,24 @@
-"""Datasets as a data source of Spark: `spark.read.format("trueline")` and `spark.readStream`."""
+"""Datasets as a data source of Spark: `format("trueline")` for frames and streams, to read and to write."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceArrowWriter,
+    DataSourceReader,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    InputPartition,
+)
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from trueline.chain.store.options import nested
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read import resolve
 from trueline.dataset.read.changes import OPERATIONS
@@ -21,10 +26,12 @@ from trueline.dataset.read.events import Events
 from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError, InputError, SchemaError
 from trueline.kernel.chunk import Piece as Part
-from trueline.kernel.tasks import failure
-from trueline.spark.errors import CarriedError, lasting_nonce
+from trueline.spark.errors import carrying, lasting_nonce
+from trueline.spark.options import absolute, flag, opened, parsed, store_options
 from trueline.spark.packing import pack, unpack
 from trueline.spark.types import to_spark_schema
+from trueline.spark.writer import OPTIONS as WRITE_OPTIONS
+from trueline.spark.writer import FrameWriter, StreamWriter, Target
 from trueline.view.bounds import NO_BOUNDS
 from trueline.view.execute import pieces, portable
 from trueline.view.execute.dispatch import batch_of
@@ -32,7 +39,6 @@ from trueline.view.plan.node import Want
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import RowSource
 from trueline.view.view import View
-from trueline.workspace import open as open_workspace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,34 +49,22 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 FORMAT: Final = "trueline"
-_OPTIONS: Final = ("workspace", "dataset", "at", "after", "columns", "system", "changes")
-_STORE: Final = "store."
-# What `trueline.open` takes for itself.
-_OURS: Final = ("store.path", "store.create", "store.spark", "store.trusted_sql")
-_LABEL: Final = "reading the dataset"
+_OPTIONS: Final = ("at", "after", "columns", "system", "changes")
 _ROWS_OF_A_PIECE: Final = 1 << 20
 Place: TypeAlias = dict[str, Any]
-_TRUE: Final = {"true": True, "false": False}
 
 
 def register(spark: SparkSession) -> None:
-    """Let a session read datasets with `format("trueline")`; other sessions are not changed.
+    """Let a session read and write datasets with `format("trueline")`; it becomes the active one.
 
+    Frames of other sessions do not know the format, unless it is registered there.
     A source is a class that Spark makes and runs in processes of its own. The nonce of its errors goes there
     with the class; one that is registered in another way has none, and its errors are text.
     """
+    # Spark looks for formats in the active session, not in that of the frame that is written, and refuses a
+    # name that the active one knows. Making a frame without rows makes a session active and runs nothing.
+    spark.createDataFrame([], "n int")
     spark.dataSource.register(type("TruelineSource", (TruelineSource,), {"nonce": lasting_nonce()}))
-
-
-@contextmanager
-def _carrying(nonce: str) -> Iterator[None]:
-    """Send errors to the driver so that `trueline.spark.errors.translated` finds ours in Spark's."""
-    try:
-        yield
-    except CarriedError:
-        raise
-    except Exception as error:  # noqa: BLE001 (anything reading raises)
-        raise CarriedError(failure(error, label=_LABEL, index=0), nonce) from None
 
 
 # --- what is asked for ----------------------------------------------------------------------
@@ -96,19 +90,7 @@ class Asked:
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Asked:
         """Parse options, or raise naming the one that is not valid."""
-        given = {name.lower(): value for name, value in options.items()}
-        for name in given:
-            if name not in _OPTIONS and not name.startswith(_STORE):
-                raise InputError(
-                    f"there is no option {name!r}",
-                    remedy=f"the options are {', '.join(_OPTIONS)}, and {_STORE}… for object stores",
-                    code="BadOption",
-                )
-        for name in ("workspace", "dataset"):
-            if not given.get(name):
-                raise InputError(
-                    f"the option {name!r} is missing", remedy=f'add .option("{name}", …)', code="BadOption"
-                )
+        given = parsed(options, _OPTIONS)
         columns = given.get("columns")
         named = None if columns is None else tuple(name.strip() for name in columns.split(","))
         return cls(
@@ -117,26 +99,21 @@ class Asked:
             given.get("at"),
             given.get("after"),
             named,
-            _flag(given, "system"),
-            _flag(given, "changes"),
+            flag(given, "system"),
+            flag(given, "changes"),
             store=store_options(given),
         )
 
-    @contextmanager
-    def opened(self) -> Iterator[Dataset]:
+    def opened(self) -> AbstractContextManager[Dataset]:
         """Open the dataset."""
-        with open_workspace(self.workspace, **self.store) as workspace:
-            yield workspace[self.dataset]
+        return opened(self.workspace, self.dataset, self.store)
 
     def fixed(self) -> Asked:
         """Return it fixed at the commit that `at` names now."""
         with self.opened() as dataset:
             _ = dataset.head  # says what is wrong with a dataset that has lost it
             block = str(resolve(dataset.chain, self.at).block)
-        place = self.workspace
-        if "://" not in place:
-            place = os.path.abspath(place)  # noqa: PTH100 (resolve() would follow links)
-        return replace(self, workspace=place, block=block)
+        return replace(self, workspace=absolute(self.workspace), block=block)
 
     def view(self, dataset: Dataset) -> View:
         """Return the rows that are asked for, all of them, with the columns that are."""
@@ -161,34 +138,6 @@ class Asked:
         """The columns that are asked for."""
         with self.opened() as dataset:
             return self.view(dataset).schema.to_arrow()
-
-
-def store_options(given: Mapping[str, str]) -> dict[str, Any]:
-    """Return what `trueline.open` takes for an object store, from options of Spark, which are flat and text.
-
-    >>> store_options({"dataset": "x", "store.region": "here", "store.client_options.allow_http": "true"})
-    {'region': 'here', 'client_options': {'allow_http': 'true'}}
-    """
-    for name in given:
-        if name in _OURS:
-            raise InputError(
-                f"there is no option {name!r}",
-                remedy="give options of the provider, such as store.region",
-                code="BadOption",
-            )
-    theirs = {name: value for name, value in given.items() if name.startswith(_STORE)}
-    return nested(((name.removeprefix(_STORE), value) for name, value in theirs.items()), _STORE)
-
-
-def _flag(given: Mapping[str, str], name: str) -> bool:
-    found = _TRUE.get(given.get(name, "false").lower())
-    if found is None:
-        raise InputError(
-            f"the option {name!r} is {given[name]!r:.40}, not a boolean",
-            remedy="give true or false",
-            code="BadOption",
-        )
-    return found
 
 
 # --- pieces of it ------------------------------------------------------------------------------
@@ -273,7 +222,7 @@ def _read(partition: InputPartition, schema: StructType, nonce: str) -> Iterator
     if partition.value is None:
         return  # what Spark makes of a list of no partitions
     target = to_arrow_schema(schema, timezone="UTC")
-    with _carrying(nonce):
+    with carrying(nonce):
         for batch in unpack(partition.value).read(target.names):
             yield batch.cast(target)
 
@@ -287,20 +236,29 @@ class TruelineSource(DataSource):
     nonce = ""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
+        self.given = dict(options)
         # Spark makes this once for each load() and sends copies around: here is where the commit is chosen.
-        with _carrying(self.nonce):
-            self.asked = Asked.of(options).fixed()
+        # It does not say whether to read or to write.
+        self.fixed: Asked | None = None
+        if not any(name.lower() in WRITE_OPTIONS for name in options):
+            with carrying(self.nonce):
+                self.fixed = Asked.of(options).fixed()
+
+    @property
+    def asked(self) -> Asked:
+        """What is to be read."""
+        return self.fixed if self.fixed is not None else Asked.of(self.given).fixed()
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> StructType:
-        with _carrying(self.nonce):
+        with carrying(self.nonce):
             return to_spark_schema(self.asked.schema())
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        with _carrying(self.nonce):
+        with carrying(self.nonce):
             if self.asked.after is not None and not self.asked.changes:
                 raise InputError(
                     "the option 'after' needs the option 'changes'",
@@ -311,7 +269,7 @@ class TruelineSource(DataSource):
             return BatchReader(self.asked, schema, self.nonce)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
-        with _carrying(self.nonce):
+        with carrying(self.nonce):
             if self.asked.at is not None:
                 raise InputError(
                     "a stream cannot be read 'at' a commit",
@@ -320,6 +278,14 @@ class TruelineSource(DataSource):
                 )
             _check_schema(self.schema(), schema)
             return StreamReader(self.asked, schema, self.nonce)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
+        with carrying(self.nonce):
+            return FrameWriter(Target.of(self.given, stream=False), schema, overwrite, self.nonce)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+        with carrying(self.nonce):
+            return StreamWriter(Target.of(self.given, stream=True), schema, overwrite, self.nonce)
 
 
 def _check_schema(ours: StructType, given: StructType) -> None:
@@ -339,7 +305,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         asked = self.asked
-        with _carrying(self.nonce), asked.opened() as dataset:
+        with carrying(self.nonce), asked.opened() as dataset:
             view = asked.view(dataset)
             if asked.changes:
                 chain = dataset.chain
@@ -383,7 +349,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
 
     def _place(self, at: Any) -> Place:
-        with _carrying(self.nonce), self.asked.opened() as dataset:
+        with carrying(self.nonce), self.asked.opened() as dataset:
             return _place_at(dataset.chain, resolve(dataset.chain, at).offset)
 
     def initialOffset(self) -> Place:  # noqa: N802
@@ -394,7 +360,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Place, limit: ReadLimit) -> Place:  # noqa: N802
         del limit
-        with _carrying(self.nonce), self.asked.opened() as dataset:
+        with carrying(self.nonce), self.asked.opened() as dataset:
             chain = dataset.chain
             newest = self.target or _place_at(chain, resolve(chain, None).offset)
             if newest["offset"] < start["offset"]:
@@ -406,7 +372,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.target = self._place(None)
 
     def partitions(self, start: Place, end: Place) -> Sequence[InputPartition]:
-        with _carrying(self.nonce), self.asked.opened() as dataset:
+        with carrying(self.nonce), self.asked.opened() as dataset:
             chain = dataset.chain
             for place in (start, end):
                 _check_same(self.asked.dataset, chain, place)

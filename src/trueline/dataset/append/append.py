@@ -19,6 +19,7 @@ from trueline.dataset.append.commit import Order, as_instant, commit
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.append.incoming import Incoming, from_table, nothing
 from trueline.dataset.append.intake import AppendRequest, as_table, hold, is_frame
+from trueline.dataset.append.staged import StagedRows
 from trueline.dataset.append.stream import as_stream, in_batches, same_columns, take_stream
 from trueline.dataset.commit import Commit, check_key
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
@@ -87,6 +88,8 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
     for_files = request.reader is not None or request.max_bad is not None or request.resend
     if is_frame(data) and not for_files:
         return take_frame(data, tail, scratch, tasks)
+    if isinstance(data, StagedRows) and not for_files:
+        return data.take(chain, tail)
     if _is_nothing(data) and tail.schema is not None and request.reader is None:
         # A snapshot of nothing is an empty table.
         return nothing(tail)

@@ -6,7 +6,7 @@ No row of a frame passes the driver: it gets files, counts and times only.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,9 +86,7 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incomi
     from trueline.spark.types import arrow_schema_of
 
     schema = arrow_schema_of(frame.schema)
-    op = tail.vocab.op
-    with_op = isinstance(strategy_of(tail), Changelog | Upsert) and op in schema.names
-    typed = typed_for(pa.schema([column for column in schema if not with_op or column.name != op]), tail)
+    typed, with_op = typed_frame(schema, tail)
     if scratch.folder is None:
         written = write_pieces(frame, WritePartition(scratch, schema, typed, with_op))
         pieces: tuple[Any, ...] = tuple(piece for piece, _ in written if piece.rows)
@@ -100,6 +98,22 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incomi
         )
         looking = tasks if spooled.rows > FEW_ROWS else InlineTasks()
         times = [seen for _, seen in looking.map(look_at_times, pieces, label="look at event times")]
+    return frame_rows(pieces, times, schema, typed, with_op=with_op)
+
+
+def typed_frame(schema: pa.Schema, tail: Tail) -> tuple[Tail, bool]:
+    """Return the tail that the rows of a frame are typed for, and whether operations go along with them."""
+    op = tail.vocab.op
+    with_op = isinstance(strategy_of(tail), Changelog | Upsert) and op in schema.names
+    return typed_for(
+        pa.schema([column for column in schema if not with_op or column.name != op]), tail
+    ), with_op
+
+
+def frame_rows(
+    pieces: tuple[Any, ...], times: Sequence[EventTimes], schema: pa.Schema, typed: Tail, *, with_op: bool
+) -> Incoming:
+    """Return the rows of a frame that were typed for a tail."""
     assert typed.schema is not None
     if not pieces:
         # A frame without rows is a table without rows: as a snapshot it says that all are gone.
@@ -110,7 +124,7 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incomi
         typed.vocab,
         latest([seen.newest for seen in times]),
         sum(seen.rounded for seen in times),
-        given=frozenset(frame.schema.names),
+        given=frozenset(schema.names),
         with_op=with_op,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, BinaryIO, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -46,25 +46,28 @@ class IncomingPiece:
             yield self.table.slice(start, stop - start)
             return
         assert self.scratch is not None
-        with self.scratch.open(self.name) as file, pa.ipc.open_file(file) as reader:
-            for number in range(bisect_right(self.ends, start), len(self.ends)):
-                first = self.ends[number - 1] if number else 0
-                if first >= stop:
-                    return
-                batch = reader.get_batch(number)
-                begin, end = max(start - first, 0), min(stop - first, batch.num_rows)
-                yield pa.Table.from_batches([batch.slice(begin, end - begin)])
+        with self.scratch.open(self.name) as file:
+            yield from rows_of_file(file, self.ends, start, stop)
 
 
-class PieceWriter:
-    """Writes a piece to scratch in batches; where each ends is kept, so that a row is found by its number."""
+def rows_of_file(file: BinaryIO, ends: Sequence[int], start: int, stop: int) -> Iterator[pa.Table]:
+    """Read the rows [start, stop) of a file of batches of which it is known where each ends."""
+    with pa.ipc.open_file(file) as reader:
+        for number in range(bisect_right(ends, start), len(ends)):
+            first = ends[number - 1] if number else 0
+            if first >= stop:
+                return
+            batch = reader.get_batch(number)
+            begin, end = max(start - first, 0), min(stop - first, batch.num_rows)
+            yield pa.Table.from_batches([batch.slice(begin, end - begin)])
 
-    def __init__(self, scratch: Scratch, name: str, schema: pa.Schema) -> None:
-        self._scratch = scratch
-        self._name = name
-        self._schema = schema
-        self._file = scratch.create(name)
-        self._writer = pa.ipc.new_file(self._file, schema)
+
+class BatchWriter:
+    """Writes rows to a file in batches; where each ends is kept, so that a row is found by its number."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._file = file
+        self._writer = pa.ipc.new_file(file, schema)
         self._waiting: list[pa.Table] = []
         self._count, self._size = 0, 0
         self._ends: list[int] = []
@@ -95,13 +98,26 @@ class PieceWriter:
         rest = waiting.slice(count)
         self._waiting, self._count, self._size = [rest], rest.num_rows, rest.nbytes
 
-    def finish(self) -> IncomingPiece:
-        """Close the file and return the piece."""
+    def close(self) -> tuple[int, ...]:
+        """Close the file and return where its batches end."""
         while self._count:
             self._flush()
         self._writer.close()
         self._file.close()
-        return IncomingPiece(self.rows, None, self._scratch, self._name, tuple(self._ends))
+        return tuple(self._ends)
+
+
+class PieceWriter(BatchWriter):
+    """Writes a piece to scratch."""
+
+    def __init__(self, scratch: Scratch, name: str, schema: pa.Schema) -> None:
+        super().__init__(scratch.create(name), schema)
+        self._scratch = scratch
+        self._name = name
+
+    def finish(self) -> IncomingPiece:
+        """Close the file and return the piece."""
+        return IncomingPiece(self.rows, None, self._scratch, self._name, self.close())
 
 
 @dataclass(frozen=True, slots=True)
