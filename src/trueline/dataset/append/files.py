@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import inf
 
 import pyarrow as pa
 
@@ -54,6 +55,8 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     A preparation changes the rows before they are fitted to the dataset.
     """
     reader, preparation = request.reader, request.preparation
+    if preparation is not None:
+        preparation = preparation.allowing(request.max_bad)
     sources = readers.find(request.data)
     if preparation is not None and preparation.parse.reader is not None:
         reader = preparation.parse.reader
@@ -86,7 +89,9 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     if taken is None:
         return _nothing(tail, [FileNote(sources[i].path, *hashes[i], 0) for i in new], skipped, digest)
     reads = [read for read in taken.reads if read is not None]
-    stats = _refuse_garbage(reads, request.max_bad)
+    # Where the step that parses says what is allowed, it has decided.
+    decided = preparation is not None and preparation.parse.max_bad is not None
+    stats = _refuse_garbage(reads, inf if decided and request.max_bad is None else request.max_bad)
     if taken.with_op:
         _refuse_bad_ops(stats, tail.vocab.op)
     cells = [read.cells for read in reads if read.cells is not None]
@@ -163,7 +168,7 @@ def _nothing(tail: Tail, files: Sequence[FileNote], skipped: Sequence[str], dige
     if isinstance(strategy_of(tail), Snapshot):
         raise InputError(
             f"{files[0].name} is empty, and as a snapshot it would retract every row",
-            remedy="remove the file, or append([]) if there really are no rows left",
+            remedy="remove the file, or append a table with columns and no rows if there really are none left",
             code="EmptySnapshot",
             path=files[0].name,
         )

@@ -121,8 +121,33 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
             go_on()
         return Pulled(dataset.name, source, tuple(commits), tuple(skipped))
     except Exception as error:  # noqa: BLE001 (reported in what is raised)
-        problem: TruelineError = failure(error, label=f"pull {dataset.name}", index=0)
+        problem = _of_source(failure(error, label=f"pull {dataset.name}", index=0), dataset.name)
         return Pulled(dataset.name, source, tuple(commits), error=problem)
+
+
+def _of_source(error: TruelineError, name: str) -> TruelineError:
+    """Say what to do about an error where a declared source is read, which no option of `append` reaches."""
+    match error.code:
+        case "FileChanged":
+            remedy = (
+                "if the new content is to be added as well: "
+                f"ws.pull({name!r}, resend=True), `trueline pull {name} --resend`"
+            )
+        case "TooManyBadCells":
+            remedy = (
+                "fix the files, or allow it in a dataset of another name: "
+                f"ws.create(…, source=trueline.source(…, max_bad={sum(error.fields['bad'].values())}))"  # type: ignore[attr-defined]
+            )
+        case "NullKey":
+            remedy = (
+                "fix the files, or leave the rows out in a dataset without a source: "
+                f"append(path, steps=[validate({error.fields['condition']!r}, drop=True)])"
+            )
+        case "NoSuchFile":
+            remedy = "create it, or make a dataset of another name with the right path: ws.create(…, source=…)"
+        case _:
+            return error
+    return type(error)(error.problem, remedy=remedy, code=error.code, **error.fields)
 
 
 def _read(
