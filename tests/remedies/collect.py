@@ -28,7 +28,10 @@ _PLACE = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
 
 
 class Remedy(NamedTuple):
-    """What identifies a remedy: the module below `trueline` and the text as it is written there."""
+    """What identifies a remedy: the module below `trueline` and the text as it is written there.
+
+    In angle brackets it is an expression of which cannot be seen what it says.
+    """
 
     module: str
     text: str
@@ -36,7 +39,7 @@ class Remedy(NamedTuple):
     @property
     def can_be_typed(self) -> bool:
         """Say whether it names a call, an option or a command."""
-        return TYPED.search(_PLACE.sub("…", self.text)) is not None
+        return self.text.startswith("<") or TYPED.search(_PLACE.sub("…", self.text)) is not None
 
     @property
     def pattern(self) -> re.Pattern[str]:
@@ -89,6 +92,13 @@ def remedies() -> dict[Remedy, str]:
         for name, names in module.functions()
         if "remedy" in names
     }
+    # A class that adds fields to one of ours takes a remedy where that does.
+    by_name = {name: place for (_, name), place in taking.items()}
+    for module in modules:
+        for node in ast.walk(module.tree):
+            for base in node.bases if isinstance(node, ast.ClassDef) else ():
+                if isinstance(base, ast.Name) and base.id in by_name and base.id[0].isupper():
+                    taking.setdefault((module.name, node.name), by_name[base.id])  # type: ignore[attr-defined]
     found: dict[Remedy, str] = {}
     for module in modules:
         for text, line in _Finder(module, taking).found():
@@ -125,13 +135,14 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
         self.inside.pop()
 
-    def visit_Tuple(self, node: ast.Tuple) -> None:
+    def visit_Return(self, node: ast.Return | ast.Yield) -> None:
         places = IN_TUPLES.get(self.module.short, {})
-        if self.inside and self.inside[-1].name in places and isinstance(node.ctx, ast.Load):
-            value = node.elts[min(places[self.inside[-1].name], len(node.elts) - 1)]
-            if isinstance(value, ast.Constant | ast.JoinedStr | ast.Name):
-                self.texts += [(text, value.lineno) for text in self._texts(value, tuple(self.inside))]
+        if self.inside and self.inside[-1].name in places and isinstance(node.value, ast.Tuple):
+            value = node.value.elts[places[self.inside[-1].name]]
+            self.texts += [(text, value.lineno) for text in self._texts(value, tuple(self.inside))]
         self.generic_visit(node)
+
+    visit_Yield = visit_Return  # noqa: N815 (the name of ast)
 
     def visit_Call(self, node: ast.Call) -> None:
         given = [word.value for word in node.keywords if word.arg in PARAMETERS]
@@ -171,13 +182,13 @@ class _Finder(ast.NodeVisitor):
             case ast.Call(func=ast.Name(id=name)) if name in self.defined:
                 answers = [n for n in ast.walk(self.defined[name]) if isinstance(n, ast.Return) and n.value]
                 return [t for n in answers if n.value for t in self._texts(n.value, (self.defined[name],))]
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=table), attr="get"), args=[_, *other]):
-                kept = self.constants[table]
-                assert isinstance(kept, ast.Dict)
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=table), attr="get"), args=[_, *other]) if (
+                isinstance(kept := self.constants.get(table), ast.Dict)
+            ):
                 return [text for one in (*kept.values, *other) for text in self._texts(one, inside)]
             case ast.Attribute() | ast.Subscript():
                 return []
-        raise AssertionError(f"{self.module.name}:{value.lineno}: cannot tell what the remedy says")
+        return [f"<{ast.unparse(value)}>"]
 
     def _named(self, name: str, inside: tuple[ast.FunctionDef, ...]) -> list[str]:
         for function in reversed(inside):

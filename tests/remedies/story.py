@@ -127,6 +127,14 @@ class Scene:
         assert ran.code, ran
         return self.meet(json.loads(ran.err)["error"]["remedy"])
 
+    def warned(self, *words: object, at: Path | None = None) -> str:
+        """Run a command line that says something to do beside its answer, and return that."""
+        said = " ".join(self.run(*words, at=at).err.split())
+        for one in self.expected:
+            if found := one.pattern.search(said):
+                return self.meet(found[0])
+        raise AssertionError(f"none of the story's remedies: {said}")
+
     def typed(self, remedy: str, *then: str, at: Path | None = None, **stands_for: str) -> str:
         """Run the first command that a remedy names, and return what it printed.
 

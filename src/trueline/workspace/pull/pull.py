@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -121,12 +122,13 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
             go_on()
         return Pulled(dataset.name, source, tuple(commits), tuple(skipped))
     except Exception as error:  # noqa: BLE001 (reported in what is raised)
-        problem = _of_source(failure(error, label=f"pull {dataset.name}", index=0), dataset.name)
+        found = failure(error, label=f"pull {dataset.name}", index=0)
+        problem = _of_source(found, dataset.name, source or "")
         return Pulled(dataset.name, source, tuple(commits), error=problem)
 
 
-def _of_source(error: TruelineError, name: str) -> TruelineError:
-    """Say what to do about an error where a declared source is read, which no option of `append` reaches."""
+def _of_source(error: TruelineError, name: str, source: str) -> TruelineError:
+    """Say what to do where a source or the origin of a clone is read: options of other calls do not help."""
     match error.code:
         case "FileChanged":
             remedy = (
@@ -145,6 +147,11 @@ def _of_source(error: TruelineError, name: str) -> TruelineError:
             )
         case "NoSuchFile":
             remedy = "create it, or make a dataset of another name with the right path: ws.create(…, source=…)"
+        case "Diverged" | "DestinationAhead":
+            remedy = (
+                "discard the blocks that its origin does not have: "
+                f"ws.clone({source!r}, {name!r}, force=True), `trueline clone {quote(source)} {name} --force`"
+            )
         case _:
             return error
     return type(error)(error.problem, remedy=remedy, code=error.code, **error.fields)
