@@ -9,7 +9,10 @@ from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
+import typer
+
 from tests.architecture import module_name, source_files
+from trueline.cli.app import application
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,8 +22,9 @@ PARAMETERS = ("remedy", "if_full", "if_read_only")
 
 # What a reader may type: code in backticks, calls, options, commands, names of Python, of settings and of variables.
 TYPED = re.compile(
-    r"`|\w[(\[=]|(?<![\w-])--?\w|\btrueline [a-z]|\bpip install|\w_\w|\w\.[a-z]\w|(?:^|\s)\.\w"
-    r"|[a-z][A-Z]|:\w|\bforce\b|\b\w+@"
+    r"`|\w[(\[=]|(?<![\w-])--?[a-z]"
+    rf"|\btrueline (?:{'|'.join(typer.main.get_command(application()).commands)}|-)"  # type: ignore[attr-defined]
+    r"|\bpip install|\w_\w|\w\.(?!md\b)[a-z]\w|(?:^|\s)\.\w|[a-z][A-Z]|(?<!\w):[a-z]|\b\w+@"
 )
 # Functions that give a remedy as a part of a tuple: which part.
 IN_TUPLES = {"chain.schema": {"schema_findings": 2, "_system_columns": 2}, "spark.errors": {"_gone": 1}}

@@ -349,3 +349,45 @@ def a_head_without_its_beginning(scene: Scene) -> None:
         assert str(blocks[-1]) in said
         ws["sales"].restore_head(str(blocks[-1]))
     assert ref.read_text().strip() == str(blocks[-1])
+
+
+@story(
+    "workspace.rollback",
+    "bring the dataset back from a copy: its newer blocks are not all here; if it was meant: "
+    "`trueline verify {name} --accept-head`, ws[{name!r}].accept_head()",
+)
+def a_head_that_went_back_for_good(scene: Scene) -> None:
+    ref = scene.home / "datasets" / "sales" / "refs" / "head"
+    for call in (False, True):
+        if call:
+            shutil.rmtree(scene.home)
+        with tl.open(scene.home, create=True) as ws:
+            sales = ws.create("sales")
+            blocks = [sales.append(pa.table({"x": [n]})).block for n in range(3)]
+            (ref.parent.parent / "blocks" / str(blocks[1])).unlink()
+        ref.write_text(str(blocks[0]))
+        with tl.open(scene.home) as ws:
+            remedy = scene.refused(ws.gc)
+            if call:
+                done(piece(remedy, r"ws\['sales'\]\.accept_head\(\)"), ws=ws)
+        if not call:
+            scene.typed(remedy)
+        with tl.open(scene.home) as ws:
+            assert ws["sales"].verify().ok
+
+
+@story(
+    "workspace.rollback",
+    "put it back: `trueline verify {name} --restore-head {seen.head}`, {again}; or ask who recorded that head",
+)
+def a_head_that_an_index_elsewhere_knows(scene: Scene) -> None:
+    sales = scene.ws.create("sales")
+    blocks = [sales.append(pa.table({"x": [n]})).block for n in range(3)]
+    ref = scene.home / "datasets" / "sales" / "refs" / "head"
+    ref.write_text(str(blocks[0]))
+    with tl.open(scene.folder / "fresh", create=True) as fresh:
+        shutil.copytree(ref.parent.parent, scene.folder / "fresh" / "datasets" / "sales")
+        found = fresh["sales"].verify(expected_head=str(blocks[-1])).problems
+        remedy = scene.meet(found[0].remedy)
+        scene.typed(remedy, at=scene.folder / "fresh")
+        assert fresh["sales"].chain.store.head() == blocks[-1]
