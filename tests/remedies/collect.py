@@ -1,4 +1,4 @@
-"""The remedies of the package, found in its syntax: a key is the module and the text, with its placeholders."""
+"""The remedies of the package, found in its syntax: a module and the text, with its placeholders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Parameters of our functions and classes that hold what to do.
 PARAMETERS = ("remedy", "if_full", "if_read_only")
 
-# What a reader may type: code in backticks, calls, options, commands, names of Python, of settings and of variables.
+# What a reader may type: code in backticks, calls, options, commands, names of Python and of settings.
 TYPED = re.compile(
     r"`|\w[(\[=]|(?<![\w-])--?[a-z]"
     rf"|\btrueline (?:{'|'.join(typer.main.get_command(application()).commands)}|-)"  # type: ignore[attr-defined]

@@ -51,13 +51,23 @@ def test_a_remedy_with_a_story_is_not_marked_as_prose():
 
 
 @pytest.mark.parametrize(
-    "text", ["give max_bad=1", "`trueline gc`", "pip install x", "add --key COLUMN", "use ws.pull()", "see run.failures"]
+    "text",
+    [
+        "give max_bad=1",
+        "`trueline gc`",
+        "pip install x",
+        "add --key COLUMN",
+        "use ws.pull()",
+        "see run.failures",
+    ],
 )
 def test_what_can_be_typed_is_seen(text):
     assert Remedy("x", text).can_be_typed
 
 
-@pytest.mark.parametrize("text", ["fix the file", "give one of {', '.join(f(x))}", "swap them", "put it in quotes"])
+@pytest.mark.parametrize(
+    "text", ["fix the file", "give one of {', '.join(f(x))}", "swap them", "put it in quotes"]
+)
 def test_prose_is_seen(text):
     assert not Remedy("x", text).can_be_typed
 

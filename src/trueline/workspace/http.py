@@ -312,7 +312,8 @@ def too_large(name: str, limit: int) -> InputError:
     """Return the error of a body that has more bytes than it may."""
     return InputError(
         f"{name} has more than {limit:,} bytes",
-        remedy="allow more in a dataset of another name: ws.create(…, source=trueline.source(…, max_bytes=…))",
+        remedy="allow more in a dataset of another name: ws.create(…, "
+        "source=trueline.source(…, max_bytes=…))",
         code="TooLarge",
         url=name,
     )

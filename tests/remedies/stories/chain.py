@@ -47,7 +47,7 @@ from trueline.identity.dataset_id import DatasetId
 )
 @story("chain.schema", "add it, or use SetVocab")
 def blocks_that_break_a_rule(scene: Scene) -> None:
-    """What is refused, and the same event as its remedy wants it, are kept beside each other for every rule."""
+    """What is refused, and the same event as the remedy wants it, are kept side by side for each rule."""
     for each in BROKEN:
         broken = each.tell()
         history = broken.history

@@ -14,7 +14,9 @@ from trueline.run import Step
 from trueline.workspace import preparing
 from trueline.workspace.preparing import mask, parse, repair, validate
 
-GARBAGE = "id,x\n" + "".join(f"{n},{n}\n" for n in range(200)) + "".join(f"{n},bad\n" for n in range(200, 3000))
+GARBAGE = (
+    "id,x\n" + "".join(f"{n},{n}\n" for n in range(200)) + "".join(f"{n},bad\n" for n in range(200, 3000))
+)
 
 
 def pulled(ws: tl.Workspace, name: str) -> None:
@@ -37,7 +39,8 @@ def a_file_that_was_appended_with_other_content(scene: Scene) -> None:
 
 @story(
     "workspace.pull.pull",
-    "if the new content is to be added as well: ws.pull({name!r}, resend=True), `trueline pull {name} --resend`",
+    "if the new content is to be added as well: "
+    "ws.pull({name!r}, resend=True), `trueline pull {name} --resend`",
 )
 def a_pulled_file_with_other_content(scene: Scene) -> None:
     for number, name in enumerate(("one", "two")):
@@ -218,7 +221,7 @@ def bad_cells_that_were_removed(scene: Scene) -> None:
     trades = scene.ws.create("trades", schema=pa.schema({"id": pa.int64(), "x": pa.int64()}))
     commit = trades.append(scene.file("a.csv", "id,x\n1,bad\n2,2\n"), max_bad=5)
     trades.drop_data(where="id = 1", reason="asked for")
-    remedy = scene.refused(lambda: commit.bad_cells())
+    remedy = scene.refused(commit.bad_cells)
     assert sum(done(piece(remedy, r"\((commit\.bad)\)"), commit=commit).values()) == 1
 
 
@@ -241,7 +244,9 @@ def a_source_without_files_or_ending(scene: Scene) -> None:
     assert trades.view().row_count == 1
 
 
-@story("dataset.definition", "use trueline.merge.append(), or ledger, snapshot, changelog or upsert with a key")
+@story(
+    "dataset.definition", "use trueline.merge.append(), or ledger, snapshot, changelog or upsert with a key"
+)
 def a_merge_that_is_not_one(scene: Scene) -> None:
     remedy = scene.refused(lambda: scene.ws.create("a", merge="append"))
     scene.ws.create("a", merge=done(piece(remedy, r"trueline\.merge\.append\(\)")))
@@ -272,7 +277,9 @@ def steps_by_their_names(scene: Scene) -> None:
     for policy in piece(remedy, "give (.*)").split(" or "):
         parse(on_error=policy)
     remedy = scene.refused(lambda: preparing.load_steps(["parse"]))
-    named = piece(remedy, "module:name").replace("module", "trueline.dataset.prepare").replace("name", "parse")
+    named = (
+        piece(remedy, "module:name").replace("module", "trueline.dataset.prepare").replace("name", "parse")
+    )
     assert len(preparing.load_steps([named])) == 1
 
 
@@ -322,7 +329,9 @@ def steps_without_what_they_need(scene: Scene) -> None:
     mask("email", how=piece(remedy, r"or '(\w+)'"))
 
 
-@story("dataset.prepare.steps", "fix the file, or leave such rows or files out: drop=True, on_error='skip_key'")
+@story(
+    "dataset.prepare.steps", "fix the file, or leave such rows or files out: drop=True, on_error='skip_key'"
+)
 def rows_that_break_a_condition(scene: Scene) -> None:
     trades = scene.ws.create("trades")
     path, good = scene.file("a.csv", "id\n1\n-1\n"), scene.file("b.csv", "id\n1\n")

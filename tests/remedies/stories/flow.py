@@ -128,7 +128,11 @@ def promises_that_a_stream_does_not_make(scene: Scene) -> None:
     assert mixed.reduce(add, **keywords(remedy, r"say (\w+=True)")) is not None
 
 
-@story("flow.collection", "give process.local_align_point()", "make one there: {node.location.variable}.local_align_point()")
+@story(
+    "flow.collection",
+    "give process.local_align_point()",
+    "make one there: {node.location.variable}.local_align_point()",
+)
 def align_points_of_another_place(scene: Scene) -> None:
     flow, p = place()
     stream = p.source("a")
@@ -288,7 +292,10 @@ def uses_that_no_tag_reaches(scene: Scene) -> None:
     assert tagged("", "")
 
 
-@story("flow.regions", "read it with the point's own .batch_aligned or .snapshot_aligned, or fork after it instead of before")
+@story(
+    "flow.regions",
+    "read it with the point's own .batch_aligned or .snapshot_aligned, or fork after it instead of before",
+)
 def a_step_that_may_lag(scene: Scene) -> None:
     def made(read: str, after: bool = False) -> Any:
         flow, p = place()
@@ -305,7 +312,8 @@ def a_step_that_may_lag(scene: Scene) -> None:
     remedy = scene.refused(lambda: made(""))
     assert made(f"{piece(remedy, r'[.]batch_aligned')}(tick, point, WHY)")
     assert made(f".count(){piece(remedy, r'[.]snapshot_aligned')}(tick, point, WHY)")
-    assert piece(remedy, "fork after it") and made("", after=True)
+    assert piece(remedy, "fork after it")
+    assert made("", after=True)
 
 
 @story(
@@ -378,7 +386,10 @@ def a_script_without_a_decision(scene: Scene) -> None:
     batches().simulate(body(piece(remedy, r"\.pause\(\)")))
 
 
-@story("flow.simulator.simulate", "read what comes out: sim.next, sim.collect, or sim.quiesce to let everything happen")
+@story(
+    "flow.simulator.simulate",
+    "read what comes out: sim.next, sim.collect, or sim.quiesce to let everything happen",
+)
 def a_body_that_reads_nothing(scene: Scene) -> None:
     def body(read: str) -> Any:
         def run(sim: Any) -> None:

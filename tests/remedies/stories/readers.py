@@ -72,7 +72,8 @@ def a_header_with_none_of_the_columns(scene: Scene) -> None:
 
 @story(
     "limits",
-    "if the file is right, raise it: trueline config set {setting} {value}, or the reader's {option}={number}",
+    "if the file is right, raise it: trueline config set "
+    "{setting} {value}, or the reader's {option}={number}",
     "look for a quote that is never closed; if the file is right, raise it: trueline config set {setting} "
     "{value}, or the reader's {option}={number}",
 )
@@ -105,7 +106,12 @@ def files_beyond_the_limits(scene: Scene) -> None:
 
 
 @story("readers.reader", "use Csv, NdJson or Parquet")
-@story("workspace.pull.pull", "use Csv, NdJson or Parquet", "use FilesGlob or Url", "add a SetDataSchema event to the manifest")
+@story(
+    "workspace.pull.pull",
+    "use Csv, NdJson or Parquet",
+    "use FilesGlob or Url",
+    "add a SetDataSchema event to the manifest",
+)
 def sources_of_other_software(scene: Scene) -> None:
     remedy = scene.refused(lambda: TextReader.from_read_step({"kind": "GeoJson"}))
     for number, kind in enumerate(piece(remedy, "use (.*)").replace(" or ", ", ").split(", ")):
@@ -119,12 +125,16 @@ def sources_of_other_software(scene: Scene) -> None:
     event = piece(remedy, r"a (\w+) event")
     system = "".join(
         f"{{name: {name}, type: {{kind: {kind}}}}}, "
-        for name, kind in (("offset", "Int64"), ("op", "Int32"), ("system_time", "Timestamp, unit: Millisecond"))
+        for name, kind in (
+            ("offset", "Int64"),
+            ("op", "Int32"),
+            ("system_time", "Timestamp, unit: Millisecond"),
+        )
     )
     when = "{name: event_time, type: {kind: Option, inner: {kind: Timestamp, unit: Millisecond}}}, "
     fields = f"{system}{when}{{name: id, type: {{kind: Option, inner: {{kind: Int64}}}}}}"
     added = f"    - {{kind: {event}, schema: {{fields: [{fields}]}}}}\n"
-    _declared(scene, "whole", "Csv", fetch, "header: true, schema: ['id BIGINT']", added)
+    _declared(scene, "whole", "Csv", fetch, "header: true, schema: ['id BIGINT']", event=added)
     _pulled(scene, "whole")
     assert scene.ws["whole"].view().to_arrow()["id"].to_pylist() == [1]
     _declared(scene, "mqtt", "Csv", "{kind: Mqtt, host: h, port: 1, topics: [{path: t}]}")
@@ -135,7 +145,9 @@ def sources_of_other_software(scene: Scene) -> None:
     assert scene.ws["files"].view().row_count == 1
 
 
-def _declared(scene: Scene, name: str, kind: str, fetch: str, read: str = "", event: str = "") -> tl.Dataset:
+def _declared(
+    scene: Scene, name: str, kind: str, fetch: str, read: str = "", *, event: str = ""
+) -> tl.Dataset:
     fetch = fetch or "{kind: Url, url: 'file:///nowhere'}"
     more = f", {read}" if read else ""
     return scene.ws.create_from_manifest(
@@ -148,4 +160,3 @@ def _declared(scene: Scene, name: str, kind: str, fetch: str, read: str = "", ev
 def _pulled(scene: Scene, name: str) -> None:
     scene.ws[name].confirm_source()
     pulled(scene.ws, name)
-

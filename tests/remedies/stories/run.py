@@ -74,7 +74,8 @@ def a_step_that_feeds_its_own_run(scene: Scene) -> None:
 
 @story(
     "run.attempt",
-    "yield one of the keys of the batch as the source; None for all of them needs eager=False and no batch_size",
+    "yield one of the keys of the batch as the source; None for "
+    "all of them needs eager=False and no batch_size",
 )
 def a_write_from_a_key_that_was_not_given(scene: Scene) -> None:
     def everything(items: Any) -> Any:
@@ -83,7 +84,7 @@ def a_write_from_a_key_that_was_not_given(scene: Scene) -> None:
     def refuse() -> None:
         try:
             Run([Step(process=everything)]).execute({"a": 1, "b": 2})
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (its cause is what is looked at)
             raise (error.__cause__ or error) from None
 
     remedy = scene.refused(refuse)
@@ -103,7 +104,7 @@ def a_value_that_a_journal_cannot_keep(scene: Scene) -> None:
         journal = Journal(scene.folder / f"j{len(how)}", **how)
         try:
             return Run([Step(map=make)], journal=journal).execute({"a": 1})
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 (its cause is what is looked at)
             cause: BaseException = error
             while cause.__cause__ is not None:
                 cause = cause.__cause__

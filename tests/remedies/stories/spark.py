@@ -93,7 +93,11 @@ def a_type_that_only_spark_has(scene: Scene) -> None:
     assert trades.append(text).rows == 1
 
 
-@story("spark.session", "leave out spark=, pass the session as spark=, or use another process", "give a SparkSession, classic or Connect")
+@story(
+    "spark.session",
+    "leave out spark=, pass the session as spark=, or use another process",
+    "give a SparkSession, classic or Connect",
+)
 def another_spark_than_there_is(scene: Scene) -> None:
     scene.ws.create("trades").append([{"id": 1}])
 

@@ -93,7 +93,10 @@ def categories_that_are_not_numbers(scene: Scene) -> None:
 
 
 @story("types.lookup", "give one of trueline.types, an Arrow type, or a name such as 'float64'")
-@story("types.type_text", "write it as in docs/types.md: float64, decimal(10, 2), timestamp(ms), vector(float32, 3)")
+@story(
+    "types.type_text",
+    "write it as in docs/types.md: float64, decimal(10, 2), timestamp(ms), vector(float32, 3)",
+)
 def what_is_not_a_type(scene: Scene) -> None:
     remedy = scene.refused(lambda: t.of(3))
     assert t.of(piece(remedy, "'(.*)'")) == t.of(pa.float64()) == t.float64
@@ -245,7 +248,11 @@ def views_that_do_not_go_together(scene: Scene) -> None:
     assert one.concat(same).count() == 2
 
 
-@story("view.plan.group_by", "write one of {known} of a column or an expression, as in sum(x * 2); compute with the results in with_columns()")
+@story(
+    "view.plan.group_by",
+    "write one of {known} of a column or an expression, as in "
+    "sum(x * 2); compute with the results in with_columns()",
+)
 def an_aggregate_that_is_not_one(scene: Scene) -> None:
     view = column([1, 2])
     remedy = scene.refused(lambda: view.group_by().agg(y="sum(x) + 1"))
@@ -255,7 +262,10 @@ def an_aggregate_that_is_not_one(scene: Scene) -> None:
 
 
 @story("view.plan.join", "rename() one of them, or give another suffix=")
-@story("view.plan.join", "convert one of them: with_columns({theirs.name} = 'cast({theirs.name} as {mine.type})')")
+@story(
+    "view.plan.join",
+    "convert one of them: with_columns({theirs.name} = 'cast({theirs.name} as {mine.type})')",
+)
 def joins_of_what_does_not_fit(scene: Scene) -> None:
     one = View.from_rows([{"k": 1, "x": 1, "x_right": 1}])
     two = View.from_rows([{"k": 1, "x": 2}])
@@ -285,7 +295,11 @@ def a_key_of_vectors(scene: Scene) -> None:
     assert rows.group_by("x").agg(n="count(*)").count() == 2
 
 
-@story("view.export", "select a column, or add one: with_row_id('id')", "choose another name, or say overwrite=True")
+@story(
+    "view.export",
+    "select a column, or add one: with_row_id('id')",
+    "choose another name, or say overwrite=True",
+)
 def a_file_that_cannot_be_written(scene: Scene) -> None:
     view, path = column([1]), scene.folder / "a.parquet"
     remedy = scene.refused(lambda: view.select().write_parquet(path))
@@ -296,7 +310,9 @@ def a_file_that_cannot_be_written(scene: Scene) -> None:
 
 
 @story("view.view", "write its rows: write_parquet(path), or append it to a dataset")
-@story("view.view", "give a table, a batch, or anything with __arrow_c_stream__; from_rows takes dictionaries")
+@story(
+    "view.view", "give a table, a batch, or anything with __arrow_c_stream__; from_rows takes dictionaries"
+)
 def a_view_that_is_kept_elsewhere(scene: Scene) -> None:
     view = column([1])
     remedy = scene.refused(lambda: pickle.dumps(view))
@@ -338,7 +354,11 @@ def cursors_that_are_used_otherwise(scene: Scene) -> None:
     assert done(f"view.{call}", view=view).getter("y") is not None
 
 
-@story("testing.adapter", "call move_next(), and fetch only while it returns True", "open it with cursor([…, {found.name!r}])")
+@story(
+    "testing.adapter",
+    "call move_next(), and fetch only while it returns True",
+    "open it with cursor([…, {found.name!r}])",
+)
 def a_cursor_of_your_own(scene: Scene) -> None:
     view = Squares()
     cursor = view.cursor(["n"])
@@ -361,7 +381,11 @@ class Squares(SimpleView):
             yield [row[column.name] for column in columns]
 
 
-@story("testing.conformance", "give a view (schema, row_count, can_shuffle, cursor, cursor_set), a function from view to view, or an Operator, Loader, Saver or Split")
+@story(
+    "testing.conformance",
+    "give a view (schema, row_count, can_shuffle, cursor, cursor_set), a "
+    "function from view to view, or an Operator, Loader, Saver or Split",
+)
 def what_cannot_be_checked(scene: Scene) -> None:
     remedy = scene.refused(lambda: testing.check(5))
     for name in piece(remedy, r"\((schema.*?)\)").split(", "):
@@ -395,4 +419,5 @@ def a_cursor_that_two_threads_move(scene: Scene) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert moved and all(moved)
+    assert moved
+    assert all(moved)

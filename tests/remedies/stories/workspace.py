@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.attacks.test_redirects import inside
 from tests.remedies.stories.dataset import pulled
 from tests.remedies.story import Scene, done, piece, story
-from tests.attacks.test_redirects import inside
 from tests.workspace.pull.serving import Page, serving
 from trueline.chain.store.file import FileStore
 from trueline.errors import StorageReadOnly
@@ -23,7 +23,10 @@ from trueline.workspace.http import HttpReader
 from trueline.workspace.user_config import UserConfig
 
 
-@story("workspace.workspace", "give the folder of one, or make one: trueline.open(path, create=True), `trueline init`")
+@story(
+    "workspace.workspace",
+    "give the folder of one, or make one: trueline.open(path, create=True), `trueline init`",
+)
 def a_folder_that_is_not_a_workspace(scene: Scene) -> None:
     path = scene.folder / "here"
     path.mkdir()
@@ -64,7 +67,9 @@ def a_rename_of_what_was_removed(scene: Scene) -> None:
     assert "people" in scene.typed(remedy)
 
 
-@story("workspace.catalogue", "choose another name; `trueline gc` gives it back once the creation was given up")
+@story(
+    "workspace.catalogue", "choose another name; `trueline gc` gives it back once the creation was given up"
+)
 def a_name_of_a_creation_that_ended_badly(scene: Scene) -> None:
     with pytest.MonkeyPatch.context() as patch, tl.open(scene.home, create=True) as dying:
         patch.setattr(FileStore, "move_head", _full)
@@ -117,7 +122,9 @@ def a_setting_that_was_not_confirmed(scene: Scene) -> None:
         assert ws.config["spark.master"] == value
 
 
-@story("workspace.config", "correct it by hand: a line `format = {FORMAT}` is enough, the datasets are untouched")
+@story(
+    "workspace.config", "correct it by hand: a line `format = {FORMAT}` is enough, the datasets are untouched"
+)
 def settings_that_cannot_be_read(scene: Scene) -> None:
     scene.ws.create("a")
     path = scene.home / "trueline.toml"
@@ -201,7 +208,10 @@ def a_source_that_somebody_else_declared(scene: Scene) -> None:
     assert [scene.ws[name].view().row_count for name in ("one", "two")] == [1, 1]
 
 
-@story("workspace.http", "allow more in a dataset of another name: ws.create(…, source=trueline.source(…, max_bytes=…))")
+@story(
+    "workspace.http",
+    "allow more in a dataset of another name: ws.create(…, source=trueline.source(…, max_bytes=…))",
+)
 def a_download_that_is_too_large(scene: Scene) -> None:
     with serving() as server:
         url = server.serve("/a.csv", b"id\n" + b"1\n" * 100)
@@ -215,7 +225,10 @@ def a_download_that_is_too_large(scene: Scene) -> None:
     assert scene.ws["b"].view().row_count == 100
 
 
-@story("workspace.addresses", "`trueline config set --user http.allow_private true` allows redirects into private networks")
+@story(
+    "workspace.addresses",
+    "`trueline config set --user http.allow_private true` allows redirects into private networks",
+)
 def a_redirect_into_a_private_network(scene: Scene) -> None:
     with serving() as server, inside("127.0.0.2") as other:
         url = server.serve("/a.csv", status=302, headers={"Location": f"{other.url}/b.csv"})
@@ -245,8 +258,6 @@ def a_proxy_that_cannot_be_used(scene: Scene) -> None:
         value = piece(remedy, r"to (\S+),").replace("host:port", here)
         environment.setenv(piece(remedy, r"set (\w+)"), value)
         assert read() == b"x"
-
-
 
 
 @story("workspace.spark_sessions", 'give a SparkSession, "local[4]" or "sc://host:15002"')
@@ -319,7 +330,7 @@ def a_head_that_went_back(scene: Scene) -> None:
     def rolled_back() -> str:
         ref.write_text(str(blocks[0]))
         with tl.open(scene.home) as again:
-            return scene.refused(lambda: again.gc())
+            return scene.refused(again.gc)
 
     remedy = rolled_back()
     scene.typed(remedy)
@@ -378,7 +389,8 @@ def a_head_that_went_back_for_good(scene: Scene) -> None:
 
 @story(
     "workspace.rollback",
-    "put it back: `trueline verify {name} --restore-head {seen.head}`, {again}; or ask who recorded that head",
+    "put it back: `trueline verify {name} --restore-head "
+    "{seen.head}`, {again}; or ask who recorded that head",
 )
 def a_head_that_an_index_elsewhere_knows(scene: Scene) -> None:
     sales = scene.ws.create("sales")

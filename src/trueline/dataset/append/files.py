@@ -168,7 +168,8 @@ def _nothing(tail: Tail, files: Sequence[FileNote], skipped: Sequence[str], dige
     if isinstance(strategy_of(tail), Snapshot):
         raise InputError(
             f"{files[0].name} is empty, and as a snapshot it would retract every row",
-            remedy="remove the file, or append a table with columns and no rows if there really are none left",
+            remedy="remove the file, or append a table with columns and no rows "
+            "if there really are none left",
             code="EmptySnapshot",
             path=files[0].name,
         )

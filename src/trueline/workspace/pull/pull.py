@@ -146,7 +146,9 @@ def _of_source(error: TruelineError, name: str, source: str) -> TruelineError:
                 f"append(path, steps=[validate({error.fields['condition']!r}, drop=True)])"
             )
         case "NoSuchFile":
-            remedy = "create it, or make a dataset of another name with the right path: ws.create(…, source=…)"
+            remedy = (
+                "create it, or make a dataset of another name with the right path: ws.create(…, source=…)"
+            )
         case "Diverged" | "DestinationAhead":
             remedy = (
                 "discard the blocks that its origin does not have: "

@@ -66,7 +66,8 @@ class Comparison:
         return Diverged(
             f"{source} and {target} differ {shared}: "
             f"{_blocks(self.source)} there, {_blocks(self.target)} here",
-            remedy="replace what the target has with force=True (--force), or keep both under different names",
+            remedy="replace what the target has with force=True (--force), or "
+            "keep both under different names",
             common=self.common,
             source=self.source,
             target=self.target,
