@@ -27,7 +27,7 @@ def pulled(ws: tl.Workspace, name: str) -> None:
         raise error.report.errors[name] from None
 
 
-@story("dataset.append.files", "give resend=True if the new content is to be added as well")
+@story("dataset.append.files", "give resend=True (`--resend`) if the new content is to be added as well")
 def a_file_that_was_appended_with_other_content(scene: Scene) -> None:
     trades = scene.ws.create("trades")
     path = scene.file("a.csv", "id\n1\n")
@@ -35,6 +35,10 @@ def a_file_that_was_appended_with_other_content(scene: Scene) -> None:
     scene.file("a.csv", "id\n2\n")
     remedy = scene.refused(lambda: trades.append(path))
     assert trades.append(path, **keywords(remedy, r"give (\w+=\w+)")).rows == 1
+    scene.file("a.csv", "id\n3\n")
+    remedy = scene.run_refused("ingest", "trades", path)
+    scene.done("ingest", "trades", path, piece(remedy, "`(.*)`"))
+    assert trades.view().row_count == 3
 
 
 @story(

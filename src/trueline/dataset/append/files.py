@@ -233,7 +233,7 @@ def _sort_out(
         if before is not None and before[0] != NO_BYTES and not resend:
             raise InputError(
                 f"{source.path} was appended before with other content, in commit {before[1].hash.short}",
-                remedy="give resend=True if the new content is to be added as well",
+                remedy="give resend=True (`--resend`) if the new content is to be added as well",
                 code="FileChanged",
                 path=source.path,
                 commit=before[1].hash,
