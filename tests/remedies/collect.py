@@ -25,6 +25,7 @@ TYPED = re.compile(
     r"`|\w[(\[=]|(?<![\w-])--?[a-z]"
     rf"|\btrueline (?:{'|'.join(typer.main.get_command(application()).commands)}|-)"  # type: ignore[attr-defined]
     r"|\bpip install|\w_\w|\w\.(?!md\b)[a-z]\w|(?:^|\s)\.\w|[a-z][A-Z]|(?<!\w):[a-z]|\b\w+@"
+    r"|\b(?:write|convert[^:]*:) '?…"  # where the code fills in what is to be typed
 )
 # Functions that give a remedy as a part of a tuple: which part.
 IN_TUPLES = {"chain.schema": {"schema_findings": 2, "_system_columns": 2}, "spark.errors": {"_gone": 1}}

@@ -27,7 +27,7 @@ def test_every_remedy_is_tried_or_marked_as_prose():
     assert not new, (
         f"{len(new)} remedies are neither tried nor marked as prose.\n"
         f"These name something to type; add a story of each to tests/remedies/stories:\n{stories}\n"
-        f"Add these to tests/remedies/prose.txt:\n{plain}"
+        f"Add these to tests/remedies/prose.txt, or let `python -m tests.remedies` do it:\n{plain}"
     )
 
 

@@ -248,6 +248,7 @@ def views_that_do_not_go_together(scene: Scene) -> None:
     assert one.concat(same).count() == 2
 
 
+@story("view.plan.group_by", "write {word}(x)")
 @story(
     "view.plan.group_by",
     "write one of {known} of a column or an expression, as in "
@@ -259,6 +260,8 @@ def an_aggregate_that_is_not_one(scene: Scene) -> None:
     found = view.group_by().agg(y=piece(remedy, r"sum\(x \* 2\)"))
     call = piece(remedy, r"with_columns\(\)").replace("()", "(y='y + 1')")
     assert done(f"found.{call}", found=found).to_arrow()["y"].to_pylist() == [7]
+    remedy = scene.refused(lambda: view.group_by().agg(y="sum()"))
+    assert view.group_by().agg(y=piece(remedy, r"sum\(x\)")).to_arrow()["y"].to_pylist() == [3]
 
 
 @story("view.plan.join", "rename() one of them, or give another suffix=")
