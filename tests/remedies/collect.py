@@ -173,6 +173,8 @@ class _Finder(ast.NodeVisitor):
         match value:
             case ast.Constant(value=str(text)):
                 return [text]
+            case ast.Constant(value=None):
+                return []
             case ast.JoinedStr(values=parts):
                 return ["".join(_part(part) for part in parts)]
             case ast.BinOp(left=left, op=ast.Add(), right=right):
