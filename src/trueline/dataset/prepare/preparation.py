@@ -61,7 +61,12 @@ class Preparation:
         return cls(tuple(given), tuple(observers), executor, deliberate, first)
 
     def allowing(self, max_bad: float | None) -> Preparation:
-        """Let the append that says how many bad cells are allowed decide it over all files, after the run."""
+        """Let the append that says how many bad cells are allowed decide it over all files, after the run.
+
+        >>> from trueline.dataset.prepare import mask
+        >>> Preparation.of([mask("name", how="stars")]).allowing(5).parse.max_bad
+        inf
+        """
         if max_bad is None or self.parse.max_bad is not None:
             return self
         return replace(self, parse=Parse(self.parse.reader, inf, self.parse.on_error))
