@@ -133,7 +133,7 @@ def test_a_proxy_that_cannot_be_used_is_refused(monkeypatch, proxy):
     with pytest.raises(InputError) as refused:
         body_of("http://data.example/a.csv")
     assert refused.value.code == "BadProxy"
-    assert "HTTP_PROXY" in refused.value.remedy
+    assert "http_proxy" in refused.value.remedy
 
 
 @pytest.fixture

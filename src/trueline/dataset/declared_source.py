@@ -211,7 +211,7 @@ def matching(fetch: FetchFilesGlob, base: Path | None) -> list[Source]:
     if not folder.is_dir():
         raise InputError(
             f"there is no folder {folder}",
-            remedy="create it, or fix the path of the source",
+            remedy="create it, or give the path of a folder that is there",
             code="NoSuchFile",
             path=path,
         )

@@ -172,12 +172,15 @@ def null_key(
     shown = [int(row) for row in rows[:_SHOWN]]
     count = len(rows) if count is None else count
     more = f" and {count - len(shown):,} more" if count > len(shown) else ""
+    whole = " and ".join(f"`{name.replace('`', '``')}` is not null" for name in columns)
     return InputError(
         f"{count:,} rows have a null in the key ({', '.join(columns)}): rows {shown}{more}",
-        remedy="fix these rows, or leave them out",
+        remedy=f"fix these rows, or leave them out: view.filter({whole!r}), "
+        f"or for files append(path, steps=[validate({whole!r}, drop=True)])",
         code="NullKey",
         rows=shown,
         count=count,
+        condition=whole,
     )
 
 

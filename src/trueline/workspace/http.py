@@ -312,7 +312,8 @@ def too_large(name: str, limit: int) -> InputError:
     """Return the error of a body that has more bytes than it may."""
     return InputError(
         f"{name} has more than {limit:,} bytes",
-        remedy="allow more with trueline.source(url, max_bytes=...)",
+        remedy="allow more in a dataset of another name: ws.create(…, "
+        "source=trueline.source(…, max_bytes=…))",
         code="TooLarge",
         url=name,
     )
@@ -415,7 +416,8 @@ def _transport(scheme: str, proxy: str | None, addresses: Addresses) -> httpx.HT
     except (ImportError, ValueError, httpx.InvalidURL) as error:
         raise InputError(
             f"the proxy for {scheme} cannot be used: {_said(error)}",
-            remedy=f"set {scheme.upper()}_PROXY to http://user:password@host:port",
+            # In small letters: that one counts where both are set.
+            remedy=f"set {scheme}_proxy to http://host:port, the address of one",
             code="BadProxy",
         ) from None
     # httpx has no argument for it; without it names would be looked up again, and not looked at.

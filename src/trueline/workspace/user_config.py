@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
 from trueline.chain.store.files import refusal
@@ -138,8 +139,8 @@ class UserConfig:
             return
         raise UnsafeWorkspace(
             f"{folder} is a workspace in a folder above, and {theirs} belongs to another user",
-            remedy=f"name it with -C {folder} to use it once; "
-            f"`trueline config set --user safe.directory {folder}` lets it be found",
+            remedy=f"name it with -C {quote(str(folder))} to use it once; "
+            f"`trueline config set --user safe.directory {quote(str(folder))}` lets it be found",
             path=str(folder),
         )
 

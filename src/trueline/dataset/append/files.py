@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 import pyarrow as pa
 
@@ -53,6 +54,8 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     A preparation changes the rows before they are fitted to the dataset.
     """
     reader, preparation = request.reader, request.preparation
+    if preparation is not None:
+        preparation = preparation.allowing(request.max_bad)
     sources = readers.find(request.data)
     if preparation is not None and preparation.parse.reader is not None:
         reader = preparation.parse.reader
@@ -94,7 +97,10 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         return replace(read, files=notes, digest=digest, taken_at=tail, duplicates=twins)
     reads = [read for read in taken.reads if read is not None]
     names = [sources[i].path for i, read in zip(full, taken.reads, strict=True) if read is not None]
-    stats = _refuse_garbage(reads, names, request.max_bad)
+    # Where the step that parses says what is allowed, it has decided.
+    decided = preparation is not None and preparation.parse.max_bad is not None
+    most = inf if decided and request.max_bad is None else request.max_bad
+    stats = _refuse_garbage(reads, names, most)
     if taken.with_op:
         _refuse_bad_ops(reads, names, tail.vocab.op)
     cells = [read.cells for read in reads if read.cells is not None]
@@ -227,7 +233,7 @@ def _sort_out(
         if before is not None and before[0] != NO_BYTES and not resend:
             raise InputError(
                 f"{source.path} was appended before with other content, in commit {before[1].hash.short}",
-                remedy="give resend=True if the new content is to be added as well",
+                remedy="give resend=True (`--resend`) if the new content is to be added as well",
                 code="FileChanged",
                 path=source.path,
                 commit=before[1].hash,

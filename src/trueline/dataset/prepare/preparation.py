@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Any
 
 from trueline import console
@@ -58,6 +59,17 @@ class Preparation:
         if any(isinstance(step, Parse) for step in given):
             raise InputError("parse(…) is not the first step", remedy="put it first: files are parsed once")
         return cls(tuple(given), tuple(observers), executor, deliberate, first)
+
+    def allowing(self, max_bad: float | None) -> Preparation:
+        """Let the append that says how many bad cells are allowed decide it over all files, after the run.
+
+        >>> from trueline.dataset.prepare import mask
+        >>> Preparation.of([mask("name", how="stars")]).allowing(5).parse.max_bad
+        inf
+        """
+        if max_bad is None or self.parse.max_bad is not None:
+            return self
+        return replace(self, parse=Parse(self.parse.reader, inf, self.parse.on_error))
 
     def run(self, values: Mapping[str, Any]) -> PreparationResult:
         """Run the steps; failures that a step does not let pass are raised."""

@@ -70,7 +70,7 @@ def parse(text: object, parameters: Mapping[str, object]) -> t.Expr:
     if len(text) > _LONGEST:
         raise InputError(
             f"an expression of {len(text):,} characters is too long",
-            remedy="give long lists as a parameter: x in :values",
+            remedy="give long lists as a parameter: x in :wanted",
             code="BadExpression",
         )
     try:

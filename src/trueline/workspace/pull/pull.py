@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
@@ -139,7 +140,9 @@ def _pulled(workspace: Workspace, dataset: Dataset, terms: _Terms) -> Pulled:
         duplicates = _within(twins, commits)
         return Pulled(dataset.name, source, tuple(commits), tuple(skipped), duplicates, bad_files=bad_files)
     except Exception as error:  # noqa: BLE001 (reported in what is raised)
-        problem: TruelineError = failure(error, label=f"pull {dataset.name}", index=0)
+        problem = _of_source(
+            failure(error, label=f"pull {dataset.name}", index=0), dataset.name, source or ""
+        )
         return Pulled(dataset.name, source, tuple(commits), error=problem, bad_files=bad_files)
 
 
@@ -147,6 +150,38 @@ def _within(twins: Mapping[str, str], commits: Sequence[Commit]) -> dict[str, st
     """Keep those twins of which one was read by this pull; an old one would be named again and again."""
     read = {name for commit in commits for name in commit.files}
     return {name: twin for name, twin in twins.items() if twin in read}
+
+
+def _of_source(error: TruelineError, name: str, source: str) -> TruelineError:
+    """Say what to do where a source or the origin of a clone is read: options of other calls do not help."""
+    match error.code:
+        case "FileChanged":
+            remedy = (
+                "if the new content is to be added as well: "
+                f"ws.pull({name!r}, resend=True), `trueline pull {name} --resend`"
+            )
+        case "TooManyBadCells":
+            remedy = (
+                "fix the files, or allow it in a dataset of another name: "
+                f"ws.create(…, source=trueline.source(…, max_bad={sum(error.fields['bad'].values())}))"  # type: ignore[attr-defined]
+            )
+        case "NullKey":
+            remedy = (
+                "fix the files, or leave the rows out in a dataset without a source: "
+                f"append(path, steps=[validate({error.fields['condition']!r}, drop=True)])"
+            )
+        case "NoSuchFile":
+            remedy = (
+                "create it, or make a dataset of another name with the right path: ws.create(…, source=…)"
+            )
+        case "Diverged" | "DestinationAhead":
+            remedy = (
+                "discard the blocks that its origin does not have: "
+                f"ws.clone({source!r}, {name!r}, force=True), `trueline clone {quote(source)} {name} --force`"
+            )
+        case _:
+            return error
+    return type(error)(error.problem, remedy=remedy, code=error.code, **error.fields)
 
 
 def _read(

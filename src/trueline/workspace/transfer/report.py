@@ -59,7 +59,7 @@ class Comparison:
         if self.common is not None and not self.source:
             return DestinationAhead(
                 f"{target} is {_blocks(self.target)} ahead of {source}",
-                remedy="transfer the other way, or give force to discard those blocks",
+                remedy="transfer the other way, or discard those blocks with force=True (--force)",
                 common=self.common,
                 ahead=self.target,
             )
@@ -67,7 +67,8 @@ class Comparison:
         return Diverged(
             f"{source} and {target} differ {shared}: "
             f"{_blocks(self.source)} there, {_blocks(self.target)} here",
-            remedy="give force to replace what the target has, or keep both under different names",
+            remedy="replace what the target has with force=True (--force), or "
+            "keep both under different names",
             common=self.common,
             source=self.source,
             target=self.target,

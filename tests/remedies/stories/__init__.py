@@ -1,0 +1,5 @@
+"""The stories, one module for each room; importing them registers them."""
+
+from tests.remedies.stories import chain, cli, dataset, flow, readers, run, spark, view, workspace
+
+__all__ = ["chain", "cli", "dataset", "flow", "readers", "run", "spark", "view", "workspace"]

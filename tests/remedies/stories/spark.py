@@ -1,0 +1,146 @@
+"""Remedies that need Spark to be there; they share the one of the suite."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+import trueline as tl
+from tests.remedies.story import Scene, done, keywords, piece, story
+from tests.spark.running_steps import ByValue
+from trueline.chain.store.scratch import FolderScratch
+from trueline.dataset.prepare import Rows, on_rows
+from trueline.errors import RunFailed
+from trueline.run import Run
+from trueline.spark.errors import CarriedError, carried, lasting_nonce
+from trueline.spark.frames import spool
+from trueline.spark.run_executor import Spark
+from trueline.spark.session import adopt, start
+from trueline.spark.sink import sink
+from trueline.spark.source import TruelineSource, register, store_options
+
+
+def session() -> Any:
+    """A session as a user has it."""
+    own = start().given.newSession()
+    register(own)
+    return own
+
+
+@story(
+    "spark.source",
+    'add .option("{name}", …)',
+    'add .option("changes", "true")',
+    'read its events: .option("changes", "true")',
+    "give options of the provider, such as store.region",
+)
+def options_of_the_source(scene: Scene) -> None:
+    stock = scene.ws.create("stock", merge=tl.merge.upsert("id"))
+    stock.append(pa.table({"id": [1]}))
+    home = str(scene.home)
+
+    def source(**options: str) -> Any:
+        try:
+            made = type("Registered", (TruelineSource,), {"nonce": lasting_nonce()})(options)
+            if "after" in options:
+                return made.reader(made.schema())
+            return made.streamReader(made.schema())
+        except CarriedError as error:
+            raise carried(str(error)) from None
+
+    remedy = scene.refused(lambda: source(dataset="stock", changes="true"))
+    read = session().read.format("trueline").option("dataset", "stock")
+    text = piece(remedy, r"\.option\(.*\)").replace("…", "home")
+    assert done(f"read{text}", read=read, home=home).load().count() == 1
+    remedy = scene.refused(lambda: source(workspace=home, dataset="stock", after="offset:0"))
+    read = session().read.format("trueline").option("workspace", home).option("dataset", "stock")
+    events = piece(remedy, r"\.option\(.*\)")
+    assert done(f"read.option('after', 'offset:0'){events}", read=read).load().count() == 0
+    remedy = scene.refused(lambda: source(workspace=home, dataset="stock"))
+    stream = session().readStream.format("trueline").option("workspace", home).option("dataset", "stock")
+    assert done(f"stream{piece(remedy, r'[.]option.*')}", stream=stream).load().isStreaming
+    remedy = scene.refused(lambda: store_options({"store.create": "true"}))
+    assert store_options({piece(remedy, r"store\.\w+"): "here"}) == {"region": "here"}
+
+
+@story("spark.sink", "give the sink a name of its own: sink(workspace, dataset, name=…)")
+@story("spark.frames", "use foreachBatch, which gives a frame per batch")
+def batches_and_streams(scene: Scene) -> None:
+    copy = scene.ws.create("copy")
+    names = {"workspace": scene.ws.location, "dataset": "copy", "sink": sink}
+    remedy = scene.refused(lambda: sink(scene.ws.location, "copy")(session().range(3), 0))
+    named = done(piece(remedy, r"sink\(workspace.*\)").replace("…", "'q'"), **names)
+    named(session().range(3), 0)
+    assert copy.view().row_count == 3
+    rates = session().readStream.format("rate-micro-batch").option("rowsPerBatch", 2).load().select("value")
+    remedy = scene.refused(lambda: spool(rates, scene.folder))
+    write = getattr(rates.writeStream, piece(remedy, "foreachBatch"))
+    other = scene.ws.create("other")
+    sent = sink(scene.ws.location, "other")
+    query = write(sent).option("checkpointLocation", str(scene.folder / "c")).trigger(once=True).start()
+    query.awaitTermination(120)
+    query.stop()
+    assert other.view().row_count is not None
+
+
+@story("spark.types", "store its text with to_json")
+def a_type_that_only_spark_has(scene: Scene) -> None:
+    trades = scene.ws.create("trades")
+    frame = session().sql("""select parse_json('{"a": 1}') v""")
+    remedy = scene.refused(lambda: trades.append(frame))
+    text = frame.selectExpr(f"{piece(remedy, 'to_json')}(v) as v")
+    assert trades.append(text).rows == 1
+
+
+@story(
+    "spark.session",
+    "leave out spark=, pass the session as spark=, or use another process",
+    "give a SparkSession, classic or Connect",
+)
+def another_spark_than_there_is(scene: Scene) -> None:
+    scene.ws.create("trades").append([{"id": 1}])
+
+    def rows(**given: Any) -> int:
+        with tl.open(scene.home, **given) as ws:
+            return int(ws.sql("select * from trades").count())
+
+    remedy = scene.refused(lambda: rows(spark="local[7]"))
+    assert rows() == 1
+    assert rows(**{piece(remedy, r"pass the session as (\w+)="): session()}) == 1
+    scene.refused(lambda: adopt("local[2]"))
+    assert adopt(session()) is not None
+
+
+@story(
+    "spark.run_executor",
+    "keep the rows with Rows.keep(table, scratch), and wrap steps on tables by on_rows(step)",
+)
+def tables_in_steps_on_spark(scene: Scene) -> None:
+    def run(step: Any, value: Any) -> Any:
+        try:
+            return Run([step], executor=Spark(start())).execute({"a": value})
+        except RunFailed as error:
+            raise (error.__cause__ or error) from None
+
+    remedy = scene.refused(lambda: run(ByValue(), 1))
+    scratch = FolderScratch(scene.folder)
+    table = pa.table({"n": [5]})
+    rows = done(piece(remedy, r"Rows\.keep\(table, scratch\)"), Rows=Rows, table=table, scratch=scratch)
+    step = done(piece(remedy, r"on_rows\(step\)"), on_rows=on_rows, step=ByValue())
+    assert run(step, rows)["a"].table()["n"].to_pylist() == [1]
+
+
+@story(
+    "workspace.query_guard",
+    "{remedy or 'leave it out'}; where every query is your own, open the workspace with trusted_sql=True "
+    "(`trueline sql --trusted-sql`)",
+)
+def a_query_that_calls_java(scene: Scene) -> None:
+    scene.ws.create("trades").append([{"id": 1}])
+    query = "select reflect('java.lang.Math', 'abs', -1) as x from trades"
+    remedy = scene.refused(lambda: scene.ws.sql(query).to_arrow())
+    with tl.open(scene.home, **keywords(remedy, r"(trusted_sql=True)")) as ws:
+        assert ws.sql(query).to_arrow()["x"].to_pylist() == ["1"]
+    words = piece(remedy, "`trueline (.*)`").split()
+    assert "1" in scene.done(*words, query)
