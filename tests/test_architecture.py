@@ -61,7 +61,10 @@ MUTUAL = {
     # An operator of one kind of collection returns another kind.
     frozenset({"flow.keyed", "flow.singletons", "flow.streams"}),
     # The two faces know each other, and verbs of theirs take the face they are called on.
-    frozenset(f"workspace.{name}" for name in ("workspace", "dataset", "gc", "info", "rollback")),
+    frozenset(
+        f"workspace.{name}"
+        for name in ("workspace", "dataset", "gc", "info", "rollback", "creation", "deletion", "tags")
+    ),
 }
 
 

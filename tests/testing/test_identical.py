@@ -14,7 +14,7 @@ from tests.testing.honest import Honest
 from trueline import types as t
 from trueline.errors import InputError
 from trueline.identity import RowId
-from trueline.testing import Comparison, identical, views
+from trueline.testing import ViewComparison, identical, views
 from trueline.testing.comparison import bits
 from trueline.testing.generate import mixed
 
@@ -136,7 +136,7 @@ def test_every_difference_is_found_and_named(name):
     found = identical(one, other)
     assert told in found.difference, found
     assert repr(found).startswith("<not identical: ")
-    assert isinstance(found, Comparison)
+    assert isinstance(found, ViewComparison)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def views() -> dict[str, tl.View]:
         "Select": view.select("t", "n"),
         "WithColumns": view.with_columns(m="n + 1"),
         "Limit": view.limit(2),
-        "Tail": view.tail(2),
+        "LastRows": view.tail(2),
         "Sort": view.sort("n"),
         "Shuffle": view.shuffle(7),
         "Sample": view.sample(0.5, 3),

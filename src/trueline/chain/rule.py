@@ -65,7 +65,7 @@ class Finding:
         return ChainError(self.problem, remedy=self.remedy, code=self.code, rule=self.rule)
 
 
-class Place(Protocol):
+class BlockPosition(Protocol):
     """Where a block of an input is."""
 
     @property
@@ -79,7 +79,7 @@ class Place(Protocol):
 class InputChain(Protocol):
     """What the rules ask of the chain of an input."""
 
-    def entry(self, block: Multihash) -> Place | None:
+    def entry(self, block: Multihash) -> BlockPosition | None:
         """Return where a block of the present branch is, None if it is not on it."""
 
 

@@ -12,7 +12,7 @@ from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.head_state import Tail, follow
 from trueline.chain.references import Reference, references
-from trueline.chain.rule import Finding, InputChain, Place, removal_beyond, unended
+from trueline.chain.rule import BlockPosition, Finding, InputChain, removal_beyond, unended
 from trueline.errors import (
     ChainError,
     CorruptionError,
@@ -251,16 +251,16 @@ class Pinned:
         self._end = tail.sequence_number if tail else -1
         self._next = 0
         self._pages: list[dict[bytes, Row]] = [{}, {}]
-        self._known: tuple[Multihash | None, Place | None] = (None, None)
+        self._known: tuple[Multihash | None, BlockPosition | None] = (None, None)
 
-    def entry(self, block: Multihash) -> Place | None:
+    def entry(self, block: Multihash) -> BlockPosition | None:
         """Return where a block is, None if it is not on the branch."""
         # An interval begins where the last one ended, and an input that is idle stays where it was.
         if block != self._known[0]:
             self._known = (block, self._find(block))
         return self._known[1]
 
-    def _find(self, block: Multihash) -> Place | None:
+    def _find(self, block: Multihash) -> BlockPosition | None:
         if block.code != SHA3_256:
             return None
         digest = block.digest

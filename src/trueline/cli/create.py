@@ -46,6 +46,14 @@ OnBadFile = Annotated[
     str | None,
     typer.Option("--on-bad-file", metavar="POLICY", help="A file that cannot be read: stop, or skip it."),
 ]
+Merge = Annotated[
+    str | None,
+    typer.Option("--merge", help="append, ledger, snapshot, changelog or upsert (upsert if --key is given)."),
+]
+KeyColumns = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="COLUMN", help="A column of the key; may be repeated."),
+]
 OnChange = Annotated[
     str,
     typer.Option(
@@ -104,16 +112,8 @@ def create(
     description: Annotated[
         str | None, typer.Option("--description", help="A description of what it holds.")
     ] = None,
-    merge: Annotated[
-        str | None,
-        typer.Option(
-            "--merge", help="append, ledger, snapshot, changelog or upsert (upsert if --key is given)."
-        ),
-    ] = None,
-    key: Annotated[
-        list[str] | None,
-        typer.Option("--key", metavar="COLUMN", help="A column of the key; may be repeated."),
-    ] = None,
+    merge: Merge = None,
+    key: KeyColumns = None,
     lateness: Lateness = None,
     source: SourcePath = None,
     format_: Format = None,

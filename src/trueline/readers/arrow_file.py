@@ -32,7 +32,7 @@ _READ: Final = 1 << 20
 _SPREAD: Final = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 
 
-class Malformed(ValueError):
+class MalformedMessage(ValueError):
     """Bytes that are not Arrow IPC."""
 
 
@@ -75,13 +75,13 @@ class _Table:
         start = place + self._number("<I", place)
         count = self._number("<I", start)
         if start + 4 + 16 * count > len(self._data):
-            raise Malformed("a list in a message is longer than the message")
+            raise MalformedMessage("a list in a message is longer than the message")
         return np.frombuffer(self._data, "<i8", 2 * count, start + 4).reshape(-1, 2)
 
 
 def _unpacked(form: str, data: bytes, at: int) -> int:
     if at < 0 or at + struct.calcsize(form) > len(data):
-        raise Malformed("a message points outside of itself")
+        raise MalformedMessage("a message points outside of itself")
     found: int = struct.unpack_from(form, data, at)[0]
     return found
 
@@ -108,12 +108,12 @@ class Messages:
         head = self._read(0, 8)
         self.is_file = head == _START
         if head.startswith(_FEATHER_1):
-            raise Malformed("it is Feather version 1, which is not read here: write it as version 2")
+            raise MalformedMessage("it is Feather version 1, which is not read here: write it as version 2")
         if self.is_file:
             end = self._read(max(self._stop - 10, 8), 10)
             length = int.from_bytes(end[:4], "little")
             if end[4:] != _MAGIC or length > self._stop - 18:
-                raise Malformed("its end is missing: the file is truncated")
+                raise MalformedMessage("its end is missing: the file is truncated")
             self._at, self._stop = 8, self._stop - 10 - length
 
     def __iter__(self) -> Iterator[_Message]:
@@ -123,7 +123,7 @@ class Messages:
             if len(prefix) < size_at + 4:
                 if self.is_file:
                     return
-                raise Malformed("it does not end as a stream does: it is truncated, or not Arrow")
+                raise MalformedMessage("it does not end as a stream does: it is truncated, or not Arrow")
             length = int.from_bytes(prefix[size_at : size_at + 4], "little")
             if not length:
                 return
@@ -139,7 +139,7 @@ class Messages:
         kind, body = root.number(1, "<B"), root.number(3, "<q")
         header = root.table(2)
         if header is None or kind not in (_SCHEMA, _DICTIONARY, _BATCH) or body < 0:
-            raise Malformed("it has a message that is not a schema, a dictionary or a batch")
+            raise MalformedMessage("it has a message that is not a schema, a dictionary or a batch")
         self._check_there(start + length, body)
         if body > PAGES * self.limits.batch_bytes:
             raise self.limits.too_large(self.path, "a batch of rows", -(-body // PAGES))
@@ -165,7 +165,7 @@ class Messages:
         if len(buffers) and (
             buffers.min() < 0 or buffers.max() > len(content) or buffers.sum(axis=1).max() > len(content)
         ):
-            raise Malformed("a batch points outside of its bytes")
+            raise MalformedMessage("a batch points outside of its bytes")
         # Rows of nulls alone have no bytes, and are many all the same.
         size = max(batch.number(0, "<q"), 0)
         if batch.table(3) is None:
@@ -182,7 +182,7 @@ class Messages:
 
     def _check_there(self, start: int, length: int) -> None:
         if start + length > self._stop:
-            raise Malformed("it ends inside a message: it is truncated")
+            raise MalformedMessage("it ends inside a message: it is truncated")
 
     def _read(self, at: int, size: int) -> bytes:
         """Read bytes of the file; fewer at its end, and never more at once than are there."""
@@ -252,7 +252,7 @@ def _check_type(path: str, name: str, kind: pa.DataType, depth: int) -> None:
     """Refuse types that may say the same bytes a million times, but for those that are watched."""
     types = pa.types
     if depth > DEPTH:
-        raise Malformed(f"its columns are nested more than {DEPTH} levels deep")
+        raise MalformedMessage(f"its columns are nested more than {DEPTH} levels deep")
     if isinstance(kind, pa.BaseExtensionType):
         kind = kind.storage_type
     views = types.is_string_view(kind) or types.is_binary_view(kind)

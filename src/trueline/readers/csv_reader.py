@@ -17,7 +17,7 @@ from trueline.readers.column_types import ColumnTypes
 from trueline.readers.csv_block import BlockParser
 from trueline.readers.csv_file import CsvColumns, CsvText
 from trueline.readers.inference import guess
-from trueline.readers.parts import PART_BYTES, WHOLE, Counted, Part, counted_parts, cut_text
+from trueline.readers.parts import PART_BYTES, WHOLE, CountedBlock, Part, counted_parts, cut_text
 from trueline.readers.reader import (
     NO_TYPES,
     NOTHING,
@@ -172,7 +172,7 @@ class CsvReader(Reader):
             if layout is None:
                 return [WHOLE]
             parser = BlockParser(self._text.dialect, self.rules, layout)
-            found = [Counted(len(block.text), parser.count(block)) for block in blocks]
+            found = [CountedBlock(len(block.text), parser.count(block)) for block in blocks]
         return counted_parts(source, found, count, names=names)
 
     def _width(self, block: RecordBlock) -> int:

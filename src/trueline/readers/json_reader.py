@@ -20,7 +20,7 @@ from trueline.readers.column_types import ColumnTypes
 from trueline.readers.inference import moment, number
 from trueline.readers.json_block import LineParser, UnknownKeys
 from trueline.readers.json_layout import Ahead, Records, ValueBlock, has_lines, value_blocks
-from trueline.readers.parts import PART_BYTES, WHOLE, Counted, Part, after_line, counted_parts, cut_text
+from trueline.readers.parts import PART_BYTES, WHOLE, CountedBlock, Part, after_line, counted_parts, cut_text
 from trueline.readers.reader import NO_TYPES, NOTHING, SAMPLE_BYTES, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
@@ -142,7 +142,7 @@ class JsonReader(Reader):
         for block in self._blocks(source):
             inside = block.inside if isinstance(block, ValueBlock) else None
             has_object = has_object or any(each is not _NO_OBJECT for each in _objects(block))
-            found.append(Counted(len(block.text), len(Records(block)), inside))
+            found.append(CountedBlock(len(block.text), len(Records(block)), inside))
         if not has_object and any(block.rows for block in found):
             raise _not_json(source, self.encoding, self.member)
         return counted_parts(source, found, count)

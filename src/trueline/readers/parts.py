@@ -74,7 +74,7 @@ def cut_text(
     return [Part(start, stop, names if start else None) for start, stop in zip(places, stops, strict=True)]
 
 
-class Counted(NamedTuple):
+class CountedBlock(NamedTuple):
     """A block of a text as it was passed over: its bytes, its rows, whether an array is open at its start."""
 
     size: int
@@ -83,7 +83,7 @@ class Counted(NamedTuple):
 
 
 def counted_parts(
-    source: Source, blocks: Sequence[Counted], count: int, *, names: tuple[str, ...] | None = None
+    source: Source, blocks: Sequence[CountedBlock], count: int, *, names: tuple[str, ...] | None = None
 ) -> list[Part]:
     """Make at most `count` parts of a text whose blocks were counted; together they are the file."""
     at, row = (source.size or 0) - sum(block.size for block in blocks), 0

@@ -24,7 +24,7 @@ from trueline.readers.batch import (
 )
 from trueline.readers.blocks import BLOCK, Lines, RecordBlock, blocks, count_lines
 from trueline.readers.cells import convert
-from trueline.readers.parts import PART_BYTES, WHOLE, Counted, Part, after_line, counted_parts, cut_text
+from trueline.readers.parts import PART_BYTES, WHOLE, CountedBlock, Part, after_line, counted_parts, cut_text
 from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
 from trueline.readers.rules import CellRules, check_readable
 from trueline.readers.source import Source
@@ -93,7 +93,7 @@ class TextReader(Reader):
         with opened(source, member=self.member) as stream:
             size, limit = self.block_bytes, self.limits.record_bytes
             found = [
-                Counted(len(block.text), len(lines_of(block.text)))
+                CountedBlock(len(block.text), len(lines_of(block.text)))
                 for block in blocks(stream, source, Lines(), size=size, limit=limit)
             ]
         return counted_parts(source, found, count)

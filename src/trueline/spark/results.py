@@ -163,7 +163,7 @@ def records() -> tuple[type, ...]:
     from trueline.dataset.append.slices import Written
     from trueline.dataset.append.source_order import Selected
     from trueline.dataset.append.staged import StagedPart
-    from trueline.dataset.merge.result import Tally
+    from trueline.dataset.merge.result import MergeCounts
     from trueline.dataset.prepare.rows import Parsed, Rows
     from trueline.dataset.state.segment import SegmentInfo
     from trueline.dataset.verify.files import Checked, DataProblem
@@ -189,7 +189,7 @@ def records() -> tuple[type, ...]:
         Selected,
         Sorted,
         StagedPart,
-        Tally,
+        MergeCounts,
         EventTimes,
         Written,
         events.DataSlice,

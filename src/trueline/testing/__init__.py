@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trueline.errors import ContractBroken
     from trueline.testing.adapter import SimpleCursor, SimpleView
-    from trueline.testing.comparison import Comparison, identical
+    from trueline.testing.comparison import ViewComparison, identical
     from trueline.testing.conformance import Report, check, checks, findings
     from trueline.testing.generate import views
     from trueline.testing.kit import Check
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Check",
-    "Comparison",
     "ContractBroken",
     "Loader",
     "Operator",
@@ -34,6 +33,7 @@ __all__ = [
     "SimpleCursor",
     "SimpleView",
     "Split",
+    "ViewComparison",
     "ViewLike",
     "check",
     "checks",
@@ -44,7 +44,7 @@ __all__ = [
 
 _LAZY = {
     "Check": "trueline.testing.kit",
-    "Comparison": "trueline.testing.comparison",
+    "ViewComparison": "trueline.testing.comparison",
     "ContractBroken": "trueline.errors",
     "Loader": "trueline.testing.subjects",
     "Operator": "trueline.testing.subjects",

@@ -20,7 +20,7 @@ _DOUBLE: Final = struct.Struct("<d")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ViewComparison:
     """The answer of `identical`: true if nothing differs, else it says what does first, and where.
 
     >>> from trueline import View
@@ -46,7 +46,7 @@ class Comparison:
         return f"<{self}>"
 
 
-def identical(one: ViewLike, other: ViewLike) -> Comparison:
+def identical(one: ViewLike, other: ViewLike) -> ViewComparison:
     """Say whether two views are the same to every reader.
 
     Compared are the columns in order, hidden ones too, with their types, annotations and whether they may
@@ -69,39 +69,39 @@ def identical(one: ViewLike, other: ViewLike) -> Comparison:
         return found
     if one.can_shuffle != other.can_shuffle:
         can = "the first" if one.can_shuffle else "the second"
-        return Comparison(f"only {can} can be shuffled")
+        return ViewComparison(f"only {can} can be shuffled")
     seeded = (difference for seed in SEEDS if one.can_shuffle for difference in _rows(one, other, seed))
-    return next(seeded, Comparison())
+    return next(seeded, ViewComparison())
 
 
-def _columns(one: ViewLike, other: ViewLike) -> Iterator[Comparison]:
+def _columns(one: ViewLike, other: ViewLike) -> Iterator[ViewComparison]:
     mine, theirs = ([(c.name, c.is_hidden) for c in view.schema] for view in (one, other))
     if mine != theirs:
-        yield Comparison(f"the columns are {_names(mine)} and {_names(theirs)}")
+        yield ViewComparison(f"the columns are {_names(mine)} and {_names(theirs)}")
         return
     for a, b in zip(one.schema, other.schema, strict=True):
         if a.type != b.type:
-            yield Comparison(f"the types are {a.type} and {b.type}", a.name)
+            yield ViewComparison(f"the types are {a.type} and {b.type}", a.name)
         if a.nullable != b.nullable:
-            yield Comparison(f"only in the {'first' if a.nullable else 'second'} it may be null", a.name)
+            yield ViewComparison(f"only in the {'first' if a.nullable else 'second'} it may be null", a.name)
         if a.annotations != b.annotations:
             kinds = sorted({*a.annotations, *b.annotations})
             kind = next(k for k in kinds if a.annotations.found.get(k) != b.annotations.found.get(k))
             said = [about.get(kind, "absent") for about in (a.annotations, b.annotations)]
-            yield Comparison(f"annotation {kind} is {said[0]!r:.80} and {said[1]!r:.80}", a.name)
+            yield ViewComparison(f"annotation {kind} is {said[0]!r:.80} and {said[1]!r:.80}", a.name)
 
 
 def _names(columns: list[tuple[str, bool]]) -> str:
     return ", ".join(f"{name} (hidden)" if hidden else name for name, hidden in columns) or "none"
 
 
-def _counts(one: ViewLike, other: ViewLike) -> Iterator[Comparison]:
+def _counts(one: ViewLike, other: ViewLike) -> Iterator[ViewComparison]:
     mine, theirs = one.row_count, other.row_count
     if mine is not None and theirs is not None and mine != theirs:
-        yield Comparison(f"there are {mine:,} and {theirs:,} rows")
+        yield ViewComparison(f"there are {mine:,} and {theirs:,} rows")
 
 
-def _rows(one: ViewLike, other: ViewLike, seed: int | None) -> Iterator[Comparison]:
+def _rows(one: ViewLike, other: ViewLike, seed: int | None) -> Iterator[ViewComparison]:
     places = list(range(len(one.schema)))
     how = "" if seed is None else f" with seed {seed}"
     with one.cursor(places, seed=seed) as mine, other.cursor(places, seed=seed) as theirs:
@@ -109,23 +109,25 @@ def _rows(one: ViewLike, other: ViewLike, seed: int | None) -> Iterator[Comparis
         row = 0
         while mine.move_next():
             if not theirs.move_next():
-                yield Comparison(f"the second has {row:,} rows{how}, the first has more")
+                yield ViewComparison(f"the second has {row:,} rows{how}, the first has more")
                 return
             if mine.id != theirs.id:
-                yield Comparison(f"the ids{how} are {mine.id} and {theirs.id}", row=row)
+                yield ViewComparison(f"the ids{how} are {mine.id} and {theirs.id}", row=row)
                 return
             for place, (get, other_get) in enumerate(pairs):
                 a, b = get(), other_get()
                 if bits(a) != bits(b):
-                    yield Comparison(f"{a!r:.80} and {b!r:.80}{how}", one.schema[place].name, row)
+                    yield ViewComparison(f"{a!r:.80} and {b!r:.80}{how}", one.schema[place].name, row)
                     return
             row += 1
         if theirs.move_next():
-            yield Comparison(f"the first has {row:,} rows{how}, the second has more")
+            yield ViewComparison(f"the first has {row:,} rows{how}, the second has more")
             return
     for view, which in ((one, "first"), (other, "second")):
         if view.row_count not in (None, row):
-            yield Comparison(f"the {which} says that it has {view.row_count:,} rows, and gives {row:,}{how}")
+            yield ViewComparison(
+                f"the {which} says that it has {view.row_count:,} rows, and gives {row:,}{how}"
+            )
 
 
 def bits(value: Any) -> Hashable:

@@ -15,7 +15,7 @@ from trueline.view.plan.fill_null import filled, fillings
 from trueline.view.plan.filter import filtered
 from trueline.view.plan.group_by import distinct, grouped
 from trueline.view.plan.join import How, joined
-from trueline.view.plan.limit import Limit, Tail
+from trueline.view.plan.limit import LastRows, Limit
 from trueline.view.plan.node import Node
 from trueline.view.plan.sample import folds, sampled, split
 from trueline.view.plan.select import selected, with_annotations
@@ -195,7 +195,7 @@ class Verbs:
         >>> View.range(9).tail(2).to_arrow().to_pydict()
         {'n': [7, 8]}
         """
-        return self._made_of(Tail(self.node, natural(count, "tail")))
+        return self._made_of(LastRows(self.node, natural(count, "tail")))
 
     def drop_nulls(self, *columns: str) -> Self:
         """Keep the rows in which none of these columns is null (none named: no column at all); NaN is kept.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CreationPlan:
     """How to make a dataset, and how to tell whether an existing one is the same.
 
     `changes` are the events that bring an existing one to the definition, where that was asked for.
@@ -38,14 +38,14 @@ class Plan:
     changes: Callable[[Chain], list[Event]] | None = None
 
     @classmethod
-    def of(cls, definition: Definition, on_change: str) -> Plan:
-        """Plan for a definition; only with `on_change="from_here"` an existing dataset is changed."""
+    def of(cls, definition: Definition, on_change: str) -> CreationPlan:
+        """CreationPlan for a definition; only with `on_change="from_here"` an existing dataset is changed."""
         changes = (lambda chain: redefined(definition, chain)) if on_change == "from_here" else None
         return cls(definition.blocks, definition.differences, changes)
 
     @classmethod
-    def of_manifest(cls, workspace: Workspace, snapshot: DatasetSnapshot) -> Plan:
-        """Plan for a manifest; inputs that are named are those of the workspace."""
+    def of_manifest(cls, workspace: Workspace, snapshot: DatasetSnapshot) -> CreationPlan:
+        """CreationPlan for a manifest; inputs that are named are those of the workspace."""
 
         def resolve(other: str) -> DatasetId | None:
             return workspace[other].id if other in workspace else None
@@ -66,7 +66,7 @@ class Plan:
         return cls(lambda dataset_id: snapshot.blocks(dataset_id, resolve), differences)
 
 
-def make(workspace: Workspace, name: str, plan: Plan) -> Dataset:
+def make(workspace: Workspace, name: str, plan: CreationPlan) -> Dataset:
     """Make a dataset, or return the one there is."""
     there = workspace._catalogue.find(name)
     if there is not None:
@@ -92,7 +92,7 @@ def make(workspace: Workspace, name: str, plan: Plan) -> Dataset:
     return dataset
 
 
-def _same(dataset: Dataset, plan: Plan) -> Dataset:
+def _same(dataset: Dataset, plan: CreationPlan) -> Dataset:
     if dataset.chain.tail() is None:
         raise head_missing(dataset.chain.store)
     found = plan.differences(dataset.chain)

@@ -28,7 +28,7 @@ from trueline.merge import Strategy
 from trueline.workspace import config, settings_file
 from trueline.workspace import tags as tagging
 from trueline.workspace.catalogue import Catalogue, CatalogueEntry, FoundDataset
-from trueline.workspace.creation import Plan, make
+from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.dataset import Dataset
 from trueline.workspace.locations import Place, folder_of, place_of
 from trueline.workspace.names import check_name, is_name, not_found
@@ -277,7 +277,7 @@ class Workspace:
             base=folder_of(self._location),
             new_columns=new_columns,
         )
-        return make(self, name, Plan.of(definition, on_change))
+        return make(self, name, CreationPlan.of(definition, on_change))
 
     def create_from_manifest(self, text: str | bytes) -> Dataset:
         """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON."""
@@ -285,7 +285,7 @@ class Workspace:
 
         snapshot = DatasetSnapshot.from_yaml(text)
         name = check_name(snapshot.name)
-        return make(self, name, Plan.of_manifest(self, snapshot))
+        return make(self, name, CreationPlan.of_manifest(self, snapshot))
 
     def _unborn(self, name: str) -> Dataset:
         """Return the place of a dataset that is yet to come; its name must not be too like another's."""

@@ -64,18 +64,10 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
     digest = str(Multihash.of("\n".join(sorted(content for content, _ in hashes)).encode()))
     strategy = strategy_of(tail)
-    if request.polled is not None and request.polled.versions:
-        new, skipped = _next_versions(chain, sources, hashes)
-        twins: dict[str, str] = {}
-    else:
-        new, skipped = _sort_out(chain, sources, hashes, resend=request.resend)
-        twins = _twins(chain, sources, hashes, skipped)
+    new, skipped, twins = _new_files(chain, request, strategy, sources, hashes)
     if not new:
         found = Incoming((), schema_of(tail), tail.vocab, skipped=tuple(skipped), digest=digest)
         return replace(found, duplicates=twins)
-    if isinstance(strategy, Snapshot) and skipped:
-        # A snapshot is all of its files: without one that is known, its rows would count as gone.
-        new, skipped = _distinct(hashes), []
     _refuse_many([sources[index] for index in new])
     full = [index for index in new if hashes[index][0] != NO_BYTES]
     op = tail.vocab.op if isinstance(strategy, Changelog | Upsert) else None
@@ -99,8 +91,7 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     names = [sources[i].path for i, read in zip(full, taken.reads, strict=True) if read is not None]
     # Where the step that parses says what is allowed, it has decided.
     decided = preparation is not None and preparation.parse.max_bad is not None
-    most = inf if decided and request.max_bad is None else request.max_bad
-    stats = _refuse_garbage(reads, names, most)
+    stats = _refuse_garbage(reads, names, inf if decided and request.max_bad is None else request.max_bad)
     if taken.with_op:
         _refuse_bad_ops(reads, names, tail.vocab.op)
     cells = [read.cells for read in reads if read.cells is not None]
@@ -134,6 +125,24 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         new=request.new_columns or "error",
         advice=taken.advice,
     )
+
+
+def _new_files(
+    chain: Chain,
+    request: AppendRequest,
+    strategy: Strategy,
+    sources: Sequence[Source],
+    hashes: Sequence[tuple[Multihash, int]],
+) -> tuple[list[int], list[str], dict[str, str]]:
+    """Say which files are new, by number, which are known, and which have the bytes of another."""
+    if request.polled is not None and request.polled.versions:
+        return *_next_versions(chain, sources, hashes), {}
+    new, skipped = _sort_out(chain, sources, hashes, resend=request.resend)
+    twins = _twins(chain, sources, hashes, skipped)
+    if new and isinstance(strategy, Snapshot) and skipped:
+        # A snapshot is all of its files: without one that is known, its rows would count as gone.
+        return _distinct(hashes), [], twins
+    return new, skipped, twins
 
 
 def _read(wanted: ReadRequest, request: AppendRequest, scratch: Scratch, tasks: Tasks) -> ReadFiles | None:

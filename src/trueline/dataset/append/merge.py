@@ -23,7 +23,7 @@ from trueline.dataset.append.pieces import FEW_ROWS, IncomingPiece, RowRange
 from trueline.dataset.append.source_order import in_source_order
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import key_equality_at
-from trueline.dataset.merge.result import Tally
+from trueline.dataset.merge.result import MergeCounts
 from trueline.dataset.state.rewrite import compacted
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
@@ -50,7 +50,7 @@ class MergeOutcome:
     pieces: tuple[IncomingPiece, ...]
     state: State | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: MergeCounts = field(default_factory=MergeCounts)
 
     @property
     def rows(self) -> int:
@@ -208,7 +208,7 @@ def _in_ranges(
     for each in merged:
         ignored.update(each.ignored)
     state = _extended(meeting.state, segments, means.tasks) if segments else meeting.state
-    return MergeOutcome(events, state, _counted(ignored), sum((each.tally for each in merged), Tally()))
+    return MergeOutcome(events, state, _counted(ignored), sum((each.tally for each in merged), MergeCounts()))
 
 
 def _extended(state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks) -> State:

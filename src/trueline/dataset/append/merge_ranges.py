@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter, RowRange, cut
-from trueline.dataset.merge.result import Merged, Tally
+from trueline.dataset.merge.result import MergeCounts, Merged
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyRange, null_key, ranges, rows_without_key
@@ -119,7 +119,7 @@ class RangeMerged:
     ranks: IncomingPiece | None = None
     starts: tuple[int, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
-    tally: Tally = field(default_factory=Tally)
+    tally: MergeCounts = field(default_factory=MergeCounts)
 
 
 def merge_range(task: RangeTask) -> RangeMerged:

@@ -28,13 +28,13 @@ class Op(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class MergeCounts:
     """How many rows were inserted, updated and deleted, and by how many the current rows grew.
 
     A changelog may insert what is there and delete what is not, so that its growth is counted by itself.
 
-    >>> Tally.of(inserts=3, updates=1, deletes=1) + Tally.of(inserts=1)
-    Tally(inserts=4, updates=1, deletes=1, growth=3)
+    >>> MergeCounts.of(inserts=3, updates=1, deletes=1) + MergeCounts.of(inserts=1)
+    MergeCounts(inserts=4, updates=1, deletes=1, growth=3)
     """
 
     inserts: int = 0
@@ -47,8 +47,8 @@ class Tally:
         """Count changes each of which does what it says."""
         return cls(inserts, updates, deletes, inserts - deletes)
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(
+    def __add__(self, other: MergeCounts) -> MergeCounts:
+        return MergeCounts(
             self.inserts + other.inserts,
             self.updates + other.updates,
             self.deletes + other.deletes,
@@ -73,7 +73,7 @@ class Merged:
     set_by: pa.Array | None
     ignored: Mapping[str, int]
     quarantined: pa.Table
-    tally: Tally = field(default_factory=Tally)
+    tally: MergeCounts = field(default_factory=MergeCounts)
 
     def delta_with_offsets(self, column: str, first: int) -> pa.Table:
         """Return `delta` with the offset of the event that set each row, if the events begin at `first`."""
@@ -107,7 +107,7 @@ class Merged:
                 places[order] = np.arange(len(order))
                 set_by = pa.array(places).take(set_by)
         quarantined = quarantined.take(pa.array(_by_rank(quarantined)))
-        tally = sum((part.tally for part in parts), Tally())
+        tally = sum((part.tally for part in parts), MergeCounts())
         return cls(events, delta, set_by, ignored, quarantined, tally)
 
 

@@ -24,7 +24,7 @@ from trueline.dataset.merge.keyed_rows import (
     shown_keys,
 )
 from trueline.dataset.merge.partial_rows import WHOLE, Partial, folded
-from trueline.dataset.merge.result import IGNORED, Merged, Op, Tally
+from trueline.dataset.merge.result import IGNORED, MergeCounts, Merged, Op
 from trueline.dataset.state.segment import GONE
 from trueline.errors import InputError, SchemaError
 from trueline.kernel.key_encoding import KEY, RANK, MergeKey
@@ -147,7 +147,7 @@ def _ledger(
         pa.array(set_by),
         _ignored(counts),
         new.quarantined,
-        Tally.of(inserts=len(order)),
+        MergeCounts.of(inserts=len(order)),
     )
 
 
@@ -257,7 +257,7 @@ def _changelog(
     _, known = find(kept_keys, keys)
     inserts, updates, deletes = (int((new.ops == op).sum()) for op in (Op.APPEND, Op.CORRECT_TO, Op.RETRACT))
     growth = int((~gone & ~known).sum()) - int((gone & known).sum())
-    tally = Tally(inserts, updates, deletes, growth)
+    tally = MergeCounts(inserts, updates, deletes, growth)
     return Merged(_events(rows, new.ops, vocab), delta, set_by, _ignored({}), new.quarantined, tally)
 
 
@@ -321,7 +321,9 @@ def _changed(
         pa.array(made.set_by, mask=gone),
         _ignored(counts),
         new.quarantined,
-        Tally.of(*(int((made.kinds == kind).sum()) for kind in (Change.ADD, Change.CORRECT, Change.RETRACT))),
+        MergeCounts.of(
+            *(int((made.kinds == kind).sum()) for kind in (Change.ADD, Change.CORRECT, Change.RETRACT))
+        ),
     )
 
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from trueline.kernel.chunk import Chunk, Piece, PieceChain
 from trueline.view.execute.dispatch import pieces, row_count, serial
-from trueline.view.plan.limit import Limit, Tail
+from trueline.view.plan.limit import LastRows, Limit
 from trueline.view.plan.node import Want
 
 
 @serial.register(Limit)
-@serial.register(Tail)
-def _serial(node: Limit | Tail) -> str | None:
+@serial.register(LastRows)
+def _serial(node: Limit | LastRows) -> str | None:
     return None if row_count(node.below) is not None else node.serial
 
 
@@ -31,8 +31,8 @@ def _limit(node: Limit, want: Want) -> Sequence[Piece]:
     )
 
 
-@pieces.register(Tail)
-def _tail(node: Tail, want: Want) -> Sequence[Piece]:
+@pieces.register(LastRows)
+def _tail(node: LastRows, want: Want) -> Sequence[Piece]:
     if node.count == 0:
         return []
     found = pieces(node.below, node.wants(want)[0])

@@ -245,7 +245,7 @@ def _call(found: _Open, parts: list[str], stop: int) -> WrittenCall:
 
 
 @dataclass(frozen=True)
-class Reading:
+class ParsedAggregate:
     """A text of `agg` or `window`: the aggregates in it, and the expression that is computed from them."""
 
     name: str
@@ -268,7 +268,7 @@ class Reading:
         return found + self.text[at:]
 
 
-def read(name: str, text: object, *, window: bool) -> Reading:
+def read(name: str, text: object, *, window: bool) -> ParsedAggregate:
     """Find the aggregates of a text; one that is not there, or is inside another, is an error."""
     calls = sorted(written(text), key=lambda call: call.start) if isinstance(text, str) else []
     if not isinstance(text, str) or not calls:
@@ -280,7 +280,7 @@ def read(name: str, text: object, *, window: bool) -> Reading:
                 "aggregate twice: group_by(…).agg(…), then group_by(…).agg(…) of that",
                 text,
             )
-    found = Reading(name, text, tuple(calls))
+    found = ParsedAggregate(name, text, tuple(calls))
     if window and not found.is_one_call:
         raise _not_an_aggregate(name, text, window=True)
     return found

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from trueline.errors import SchemaError
 from trueline.kernel.aggregates import first
-from trueline.view.plan.aggregates import AggregateCall, Reading, bound, needed, read
+from trueline.view.plan.aggregates import AggregateCall, ParsedAggregate, bound, needed, read
 from trueline.view.plan.node import IdRule, Node, OneInput, OwnSchema, Want
 from trueline.view.plan.select import selected
 from trueline.view.plan.with_columns import named_in, quoted, with_columns
@@ -87,7 +87,7 @@ def _field(call: AggregateCall, node: Node) -> Field:
 
 
 def _computed(
-    below: Node, by: Sequence[Column], readings: Sequence[Reading], parameters: Mapping[str, object]
+    below: Node, by: Sequence[Column], readings: Sequence[ParsedAggregate], parameters: Mapping[str, object]
 ) -> Node:
     """Compute expressions from aggregates, each of which is made once, in a column named as it is written."""
     taken = {column.name for column in by} | {each.name for each in readings}

@@ -35,7 +35,7 @@ class Limit(OneInput):
 
 
 @dataclass(frozen=True, eq=False)
-class Tail(OneInput):
+class LastRows(OneInput):
     """The last `count` rows; ids and order do not change."""
 
     count: int
