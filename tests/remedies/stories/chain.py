@@ -32,6 +32,7 @@ from trueline.identity.dataset_id import DatasetId
     "plan from block {step.tail.head}: prevOffset is {last}",
     "leave prevOffset out and start at offset 0",
     "append a SetDataSchema first, in the same commit",
+    "append it together with the ExecuteTransform that takes the blocks of the inputs",
     "carry newSourceState unchanged",
     "repeat the checkpoint in newCheckpoint",
 )
@@ -44,6 +45,8 @@ from trueline.identity.dataset_id import DatasetId
     "leave newBlockHash out when there is no new block",
     "leave newOffset out when there is no new record",
     "set newBlockHash to the block the records end at",
+    "set newBlockHash of the inputs the records were computed from",
+    "set newBlockHash of the inputs the records come from, or append SetTransform before a rebuild",
 )
 @story("chain.schema", "add it, or use SetVocab")
 def blocks_that_break_a_rule(scene: Scene) -> None:

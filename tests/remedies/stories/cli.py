@@ -155,3 +155,30 @@ def a_command_line_that_is_not_understood(scene: Scene) -> None:
     ran = scene.run("create", "--mrege", "x")
     remedy = scene.meet(piece(ran.err, "→ (.*)").strip())
     assert "--merge" in scene.done(*piece(remedy, "^trueline (.*) shows").split())
+
+
+@story("cli.ingest", "write --types column=type")
+def a_type_without_a_column(scene: Scene) -> None:
+    scene.ws.create("a")
+    path = scene.file("a.csv", "id\n1\n")
+    remedy = scene.run_refused("ingest", "a", path, "--types", "text")
+    words = piece(remedy, r"--types .*").replace("column", "id").replace("=type", "=text").split()
+    scene.done("ingest", "a", path, *words)
+    assert scene.ws["a"].view().to_arrow()["id"].to_pylist() == ["1"]
+
+
+@story(
+    "cli.lifecycle",
+    "write: trueline tag NAME --delete",
+    "write: trueline tag {name} DATASET",
+    "write: trueline delete {name} --yes",
+)
+def tags_and_deletions(scene: Scene) -> None:
+    scene.ws.create("a").append([{"id": 1}])
+    remedy = scene.run_refused("tag", "good")
+    scene.typed(remedy, DATASET="a")
+    remedy = scene.run_refused("tag", "--delete")
+    scene.typed(remedy, NAME="good")
+    remedy = scene.run_refused("delete", "a")
+    scene.typed(remedy)
+    assert list(scene.ws) == []

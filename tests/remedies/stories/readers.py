@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
+import zipfile
+
 import pyarrow as pa
 
 import trueline as tl
@@ -11,7 +14,7 @@ from trueline.readers.text_reader import TextReader
 from trueline.view import View
 
 
-@story("readers", "give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)")
+@story("readers", "give reader=trueline.csv(...), .json(...), .parquet(...), .arrow(...) or .text(...)")
 def a_file_of_an_unknown_ending(scene: Scene) -> None:
     trades = scene.ws.create("trades")
     path = scene.file("a.dat", "id\n1\n")
@@ -160,3 +163,36 @@ def _declared(
 def _pulled(scene: Scene, name: str) -> None:
     scene.ws[name].confirm_source()
     pulled(scene.ws, name)
+
+
+@story(
+    "readers.archive",
+    "name one: reader=trueline.{_reader_of(first)}(member={first!r}), or --member {first!r}",
+)
+def an_archive_of_several_members(scene: Scene) -> None:
+    path = scene.folder / "a.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("my a.csv", "id\n1\n")
+        archive.writestr("b.csv", "id\n2\n3\n")
+    trades = scene.ws.create("trades")
+    remedy = scene.refused(lambda: trades.append(path))
+    assert trades.append(path, **keywords(remedy, r"(reader=.*\)), or")).rows == 1
+    scene.ws.create("others")
+    scene.done("ingest", "others", path, *shlex.split(piece(remedy, r"--member .*")))
+    assert scene.ws["others"].view().row_count == 1
+
+
+@story(
+    "readers.json_reader",
+    'write each value as an object, {"value": 1}, or read the lines: reader=trueline.text()',
+    "give reader=trueline.csv(...) or reader=trueline.text() if it is text, else fetch it again",
+)
+def json_without_an_object(scene: Scene) -> None:
+    path = scene.file("a.json", "1\n2\n")
+    remedy = scene.refused(lambda: scene.ws.create("a").append(path))
+    assert scene.ws["a"].append(path, **keywords(remedy, r"(reader=trueline\.text\(\))")).rows == 2
+    scene.ws.create("b").append(scene.file("b.json", piece(remedy, r"\{.*\}") + "\n"))
+    path = scene.file("c.json", "id,x\n1,2\n")
+    remedy = scene.refused(lambda: scene.ws.create("c").append(path))
+    given = keywords(remedy.replace("...", ""), r"give (reader=trueline\.csv\(\))")
+    assert scene.ws["c"].append(path, **given).rows == 1

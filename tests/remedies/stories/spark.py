@@ -15,10 +15,11 @@ from trueline.errors import RunFailed
 from trueline.run import Run
 from trueline.spark.errors import CarriedError, carried, lasting_nonce
 from trueline.spark.frames import spool
+from trueline.spark.options import store_options
 from trueline.spark.run_executor import Spark
 from trueline.spark.session import adopt, start
 from trueline.spark.sink import sink
-from trueline.spark.source import TruelineSource, register, store_options
+from trueline.spark.source import TruelineSource, register
 
 
 def session() -> Any:
@@ -30,11 +31,10 @@ def session() -> Any:
 
 @story(
     "spark.source",
-    'add .option("{name}", …)',
     'add .option("changes", "true")',
     'read its events: .option("changes", "true")',
-    "give options of the provider, such as store.region",
 )
+@story("spark.options", 'add .option("{name}", …)', "give options of the provider, such as store.region")
 def options_of_the_source(scene: Scene) -> None:
     stock = scene.ws.create("stock", merge=tl.merge.upsert("id"))
     stock.append(pa.table({"id": [1]}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 from dataclasses import replace
@@ -16,7 +17,7 @@ from tests.remedies.stories.dataset import pulled
 from tests.remedies.story import Scene, done, piece, story
 from tests.workspace.pull.serving import Page, serving
 from trueline.chain.store.file import FileStore
-from trueline.errors import StorageReadOnly
+from trueline.errors import InputError, StorageReadOnly
 from trueline.identity.multihash import Multihash
 from trueline.limits import size_of
 from trueline.workspace.http import HttpReader
@@ -403,3 +404,52 @@ def a_head_that_an_index_elsewhere_knows(scene: Scene) -> None:
         remedy = scene.meet(found[0].remedy)
         scene.typed(remedy, at=scene.folder / "fresh")
         assert fresh["sales"].chain.store.head() == blocks[-1]
+
+
+@story(
+    "workspace.tags",
+    "choose another name, or remove it first: ws.untag({name!r}), `trueline tag {name} --delete`",
+    'give a commit, a dataset, or text as in "sales@2026-11-13"',
+)
+@story("workspace.deletion", "<'; '.join(remedies)>")
+def tags_that_are_taken(scene: Scene) -> None:
+    sales = scene.ws.create("sales")
+    for number in range(3):
+        commit = sales.append([{"id": number}])
+        if number:
+            remedy = scene.refused(lambda commit=commit: scene.ws.tag("good", commit))
+            if number == 1:
+                done(piece(remedy, r"ws\.untag\([^)]*\)"), ws=scene.ws)
+            else:
+                scene.typed(remedy)
+        scene.ws.tag("good", commit)
+    remedy = scene.refused(lambda: scene.ws.tag("other", 5))
+    assert piece(remedy, r"sales@\d{4}-\d\d-\d\d")
+    scene.ws.tag("other", piece(remedy, "sales@") + "2099-01-01")
+    try:
+        scene.ws.delete("sales")
+    except InputError as error:
+        scene.met.update(each for each in scene.expected if each.module == "workspace.deletion")
+        for call in re.findall(r"ws\.untag\('\w+'\)", error.remedy):
+            done(call, ws=scene.ws)
+    scene.ws.delete("sales")
+    assert list(scene.ws) == []
+
+
+@story(
+    "workspace.pull.late",
+    "remove {'it' if len(late) == 1 else 'them'} from the source, or take the rows as the newest with "
+    "ws.pull({dataset.name!r}, resend=True), `trueline pull {dataset.name} --resend`",
+)
+def a_snapshot_that_comes_too_late(scene: Scene) -> None:
+    for name in ("one", "two"):
+        inbox = scene.file(f"{name}/day-10.csv", "id\n1\n").parent
+        scene.ws.create(name, merge=tl.merge.snapshot(["id"]), source=inbox)
+        scene.ws.pull(name)
+        scene.file(f"{name}/day-9.csv", "id\n2\n")
+        remedy = scene.refused(lambda name=name: pulled(scene.ws, name))
+        if name == "one":
+            done(piece(remedy, r"ws\.pull\([^)]*\)"), ws=scene.ws)
+        else:
+            scene.typed(remedy)
+        assert scene.ws[name].view().to_arrow()["id"].to_pylist() == [2]

@@ -162,8 +162,8 @@ def _of_source(error: TruelineError, name: str, source: str) -> TruelineError:
             )
         case "TooManyBadCells":
             remedy = (
-                "fix the files, or allow it in a dataset of another name: "
-                f"ws.create(…, source=trueline.source(…, max_bad={sum(error.fields['bad'].values())}))"  # type: ignore[attr-defined]
+                f"fix the files, or allow it: ws.create({name!r}, …, source=trueline.source(…, "
+                f"max_bad={sum(error.fields['bad'].values())}), on_change='from_here')"  # type: ignore[attr-defined]
             )
         case "NullKey":
             remedy = (
@@ -172,7 +172,7 @@ def _of_source(error: TruelineError, name: str, source: str) -> TruelineError:
             )
         case "NoSuchFile":
             remedy = (
-                "create it, or make a dataset of another name with the right path: ws.create(…, source=…)"
+                f"create it, or give the right path: ws.create({name!r}, …, source=…, on_change='from_here')"
             )
         case "Diverged" | "DestinationAhead":
             remedy = (
