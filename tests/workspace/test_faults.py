@@ -135,7 +135,9 @@ def test_foreign_things_in_the_folders_are_passed_over(filled):
     (folder / "not a name").mkdir()
     (folder / "empty").mkdir()
     for within in ("blocks", "data", "refs", "private", "."):
-        (folder / "trades" / within / "junk.txt").write_text("junk")
+        # A file among the refs with a name that a ref may have is one, and has to hold a block.
+        name = "junk (1).txt" if within == "refs" else "junk.txt"
+        (folder / "trades" / within / name).write_text("junk")
         (folder / "trades" / within / "junk").mkdir()
     with tl.open(path) as ws:
         assert list(ws) == ["trades"]
