@@ -164,7 +164,7 @@ class JsonReader(Reader):
         self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
     ) -> pa.Schema:
         """All keys of the first rows, each with the narrowest type that loses nothing of them."""
-        sample: dict[str, list[Any]] = {name: [] for name, _ in ColumnTypes.of(self.types)}
+        sample: dict[str, list[Any]] = {}
         room = SAMPLE_BYTES
         for source in sources:
             records = objects = 0

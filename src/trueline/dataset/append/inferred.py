@@ -69,7 +69,9 @@ class Inferred:
         """Name the columns that have cells which do not fit, or that lose digits of a second."""
         found = []
         for name in columns.names:
-            if name not in self.names or name in self.kept or is_text(columns.field(name).type):
+            kind = columns.field(name).type
+            # Text holds everything, and what is nested has no other type that would.
+            if name not in self.names or name in self.kept or is_text(kind) or pa.types.is_nested(kind):
                 continue
             rounds = name != self.event_time and any(file.stats.rounded.get(name) for file in files)
             if rounds or any(file.stats.bad.get(name) for file in files):
