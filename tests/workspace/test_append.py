@@ -100,11 +100,11 @@ def test_other_things_are_refused_with_what_can_be_given(ds, data):
 
 
 def test_rows_that_do_not_make_a_column_are_refused_by_its_name(ds):
-    with pytest.raises(SchemaError, match="column 'x': row 1 .* is 'a', a str"):
+    with pytest.raises(SchemaError, match=r"column 'x': row 1 .* is 'a', a str"):
         ds.append([{"x": 1}, {"x": "a"}])
     ds.append(pa.table({"x": [1.5]}))
     assert ds.append([{"x": 2}]).rows == 1, "an int is read as what the dataset has"
-    with pytest.raises(SchemaError, match="column 'x': row 0 .* which is not double"):
+    with pytest.raises(SchemaError, match=r"column 'x': row 0 .* which is not double"):
         ds.append([{"x": "a"}])
 
 

@@ -259,7 +259,7 @@ def test_a_mostly_unreadable_column_is_refused_however_few_rows_there_are(ds, tm
 
 
 def test_types_of_columns_that_are_not_there_are_refused(ds, tmp_path):
-    with pytest.raises(SchemaError, match="types names 'y', which is not a column"):
+    with pytest.raises(SchemaError, match="types names the column 'y', which the files do not have"):
         ds.append(csv(tmp_path, "1"), tl.csv(types={"y": "text"}))
     with pytest.raises(InputError, match="'number' is not a type"):
         tl.csv(types={"x": "number"})
