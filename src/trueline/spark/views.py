@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -17,12 +17,17 @@ from trueline.kernel.tasks import failure
 from trueline.kernel.temporary import Temporary
 from trueline.spark.errors import CarriedError, lasting_nonce, translated
 from trueline.spark.frames import Spooled, fetch, shares_folders, spool
+from trueline.spark.lowering import Target
+from trueline.spark.lowering.deliver import delivered
+from trueline.spark.lowering.dispatch import is_read_by_tasks
+from trueline.spark.lowering.layout import Layout
+from trueline.spark.lowering.lowered import Lowered
 from trueline.spark.packing import pack, unpack
 from trueline.spark.plans import check_sql
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 from trueline.view.bounds import NO_BOUNDS, Bounds
-from trueline.view.execute import pieces, portable
+from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
 from trueline.view.origin import Origin
 from trueline.view.plan.node import Node, Want
@@ -33,6 +38,7 @@ from trueline.view.source import ROWS_OF_A_BATCH, Source
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
     from trueline.view.view import View
 
@@ -142,7 +148,7 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
     """Return a view as a frame.
 
     Slices that are files Spark reads itself are read by it; other rows are read in its tasks by the view's
-    own code. Only where rows depend on each other (a limit, a sort) they pass this process.
+    own code. Where rows depend on each other (a join, a group) Spark's shuffle brings them together.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -159,8 +165,10 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
         if source is not None:
             return _from_files(session, *source)
         target = arrow_schema_of(schema)
-        if not portable(view.node):
-            return session.createDataFrame(view.to_arrow().cast(target), schema)
+        if not is_read_by_tasks(view.node):
+            want = Want(tuple(column.index for column in columns))
+            found = Target(session).lower(view.node, want)
+            return published(found, columns, ours, schema)
         parts = pieces(view.node, Want(tuple(column.index for column in columns)))
         if not parts:
             return session.createDataFrame(target.empty_table(), schema)
@@ -188,6 +196,44 @@ class _Read:
                         yield batch_of(chunk, self.columns, self.ours).cast(self.schema)
                 except Exception as error:  # noqa: BLE001 (anything reading raises)
                     raise CarriedError(failure(error, label=_LABEL, index=number), self.nonce) from None
+
+
+def published(found: Lowered, columns: Sequence[Column], ours: pa.Schema, schema: StructType) -> DataFrame:
+    """Return rows under the names and types that frames have, in any order."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    plain = found.layout.spark_schema.fields[: len(columns)]
+    if all(one.dataType == other.dataType for one, other in zip(plain, schema.fields, strict=True)):
+        named = zip(found.layout.columns, schema.fields, strict=True)
+        return found.frame.select(
+            [found.frame[name].alias(field.name, metadata=field.metadata) for name, field in named]
+        )
+    work = Publish(
+        found.layout, tuple(columns), ours, to_arrow_schema(schema, timezone="UTC"), lasting_nonce()
+    )
+    return found.frame.mapInArrow(work, schema)
+
+
+class Publish:
+    """What one task does: gives rows the types that frames have."""
+
+    def __init__(
+        self, layout: Layout, columns: tuple[Column, ...], ours: pa.Schema, schema: pa.Schema, nonce: str
+    ) -> None:
+        self.layout, self.columns, self.ours, self.schema, self.nonce = layout, columns, ours, schema, nonce
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            for chunk in self.layout.chunks(batches):
+                values = chunk.select(range(len(self.columns)))
+                yield batch_of(values, self.columns, self.ours).cast(self.schema)
+        except Exception as error:  # noqa: BLE001 (anything that is wrong with a value)
+            raise CarriedError(failure(error, label=_LABEL, index=0), self.nonce) from None
+
+
+def deliver(node: Node, want: Want, session: Callable[[], SparkSession] | None) -> Sequence[Piece]:
+    """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
+    return delivered(node, want, session() if session is not None else start().session)
 
 
 def _files(node: Node, columns: Sequence[Column]) -> tuple[Sequence[str], dict[str, pa.Field]] | None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from trueline.errors import EnvironmentMissing
 
 if TYPE_CHECKING:
+    from trueline.kernel.chunk import Piece
     from trueline.view.origin import Origin
+    from trueline.view.plan.node import Node, Want
     from trueline.view.source import Source
     from trueline.view.view import View
 
@@ -30,6 +32,9 @@ class Engine(Protocol):
 
     def frame(self, view: View, session: Any = None) -> Any:
         """Return a view as a frame of a session (ours, if none is given), in any order."""
+
+    def deliver(self, node: Node, want: Want, session: Callable[[], Any] | None) -> Sequence[Piece]:
+        """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
 
     def register(self, session: Any, name: str, view: View) -> None:
         """Give a view a name that queries of a session can use."""

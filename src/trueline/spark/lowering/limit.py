@@ -1,0 +1,32 @@
+"""Rows by their number: a few first ones by a sort that keeps no more, others by counting."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from trueline.spark.lowering.dispatch import Target, layout_of, lowered
+from trueline.spark.lowering.exchange import ranked
+from trueline.spark.lowering.lowered import Lowered
+from trueline.spark.lowering.rows import column
+from trueline.view.plan.limit import Limit
+from trueline.view.plan.node import Want
+
+# So many rows pass one task.
+_FEW: Final = 100_000
+
+
+@lowered.register(Limit)
+def _limit(node: Limit, want: Want, target: Target) -> Lowered:
+    (below,) = node.wants(want)
+    found = target.lower(node.below, below)
+    layout = layout_of(node, want, found.layout)
+    if node.count is not None and node.start + node.count <= _FEW:
+        first = found.frame.sort(*found.in_order).limit(node.start + node.count)
+        frame = first.sort(*found.in_order).offset(node.start) if node.start else first
+        return Lowered(frame, layout, (), layout)
+    numbers = ranked(found, target).rows
+    number = column(numbers.layout.order_names[0])
+    frame = numbers.frame.where(number >= node.start)
+    if node.count is not None:
+        frame = frame.where(number < node.start + node.count)
+    return Lowered(frame, numbers.layout, (), numbers.layout)
