@@ -17,7 +17,7 @@ from bench.table import Row, rate
 from bench.timing import alternate, settle
 from trueline.chain import Chain
 from trueline.dataset.verify import verify_data
-from trueline.kernel.tasks import Inline
+from trueline.kernel.tasks import InlineTasks
 
 ROUNDS = 4
 NOTE = (
@@ -62,7 +62,7 @@ def _beside(chain: Chain, files: list[Path], rows: int, size: int, workers: int)
 
 def _verified(chain: Chain, size: int, workers: int) -> None:
     assert chain.head is not None
-    report = verify_data(chain, None, chain.head, tasks=Inline(workers))
+    report = verify_data(chain, None, chain.head, tasks=InlineTasks(workers))
     assert report.ok, report
     assert report.bytes == size
 

@@ -17,7 +17,7 @@ PACKAGE = SOURCE / "trueline"
 # Public modules beside the rooms: anyone may use them, they use nothing of ours but the errors, and those the
 # masking of credentials.
 LEAVES = frozenset(
-    {"annotations", "credentials", "errors", "console", "lazy", "limits", "types", "merge", "readers"}
+    {"annotations", "credentials", "disk", "errors", "console", "lazy", "limits", "types", "merge", "readers"}
 )
 
 _OF_LEAVES = frozenset({"errors", "credentials", "limits"})
@@ -144,32 +144,49 @@ def source_files() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
-def import_graph(*, everything: bool = False) -> dict[str, set[str]]:
+def import_graph(*, everything: bool = False, types: bool = False) -> dict[str, set[str]]:
     """Return which module of ours imports which as it is loaded.
 
-    With `everything`, imports inside functions and for types count too. What importing a module does to the
-    packages it is in does not count.
+    With `types`, imports for types only count too, with `everything` those inside functions as well. What
+    importing a module does to the packages it is in does not count.
     """
     files = {module_name(path): path for path in source_files()}
     graph: dict[str, set[str]] = {}
     for module, path in files.items():
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        nodes = ast.walk(tree) if everything else _at_load(tree)
+        nodes = ast.walk(tree) if everything else _at_load(tree, types=types)
         found = {name for node in nodes for name in _modules(node, module, files, path.name == "__init__.py")}
         graph[module] = found - {module}
     return graph
 
 
-def _at_load(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield what runs when a module is loaded: neither bodies of functions nor what is for types only."""
+def _at_load(tree: ast.AST, *, types: bool) -> Iterator[ast.AST]:
+    """Yield what runs when a module is loaded: no bodies of functions, imports for types if asked."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            yield from (each for other in node.orelse for each in (other, *_at_load(other)))
+        if not types and isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            yield from (each for other in node.orelse for each in (other, *_at_load(other, types=types)))
             continue
         yield node
-        yield from _at_load(node)
+        yield from _at_load(node, types=types)
+
+
+def mutual(graph: dict[str, set[str]]) -> set[frozenset[str]]:
+    """Return the groups of modules of which each leads to each other one."""
+
+    def reached(start: str) -> set[str]:
+        seen: set[str] = set()
+        waiting = [start]
+        while waiting:
+            new = graph[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        return seen
+
+    leads = {module: reached(module) for module in graph}
+    groups = {frozenset({module, *(to for to in leads[module] if module in leads[to])}) for module in graph}
+    return {group for group in groups if len(group) > 1}
 
 
 def _modules(node: ast.AST, module: str, files: dict[str, Path], is_package: bool) -> Iterator[str]:

@@ -22,6 +22,7 @@ from tests.architecture import (
     import_graph,
     imports,
     module_name,
+    mutual,
     room_of,
     source_files,
 )
@@ -51,6 +52,27 @@ def test_no_modules_import_each_other():
 def test_the_way_of_the_data_never_goes_back():
     """The modules of `dataset` know each other one way only, inside functions and for types too."""
     assert cycle(within("dataset", import_graph(everything=True))) is None
+
+
+# Types that are made of each other, so that no order of their modules is right.
+MUTUAL = {
+    # A column has annotations; these can be read as a row, and a row has a schema, which has columns.
+    frozenset({"view.annotations", "view.cursor.row", "view.schema"}),
+    # An operator of one kind of collection returns another kind.
+    frozenset({"flow.keyed", "flow.singletons", "flow.streams"}),
+    # The two faces know each other, and verbs of theirs take the face they are called on.
+    frozenset(f"workspace.{name}" for name in ("workspace", "dataset", "gc", "info", "rollback")),
+}
+
+
+def test_only_what_is_made_of_each_other_knows_each_others_types():
+    found = mutual(import_graph(types=True))
+    assert found == {frozenset(f"trueline.{name}" for name in group) for group in MUTUAL}
+
+
+def test_modules_that_know_each_other_are_found():
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set()}
+    assert mutual(graph) == {frozenset("abc")}
 
 
 @pytest.mark.parametrize("room", ["chain", "dataset", "view", "workspace"])

@@ -127,6 +127,18 @@ def test_functions_fit_a_screen():
     assert found == []
 
 
+def test_a_class_name_has_one_meaning():
+    """Types of a manifest are named as Open Data Fabric names them; four of ours have the same names."""
+    homes: dict[str, set[str]] = {}
+    for path in source_files():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, set()).add(module_name(path))
+    for name in ("Decimal", "Duration", "Time", "Timestamp"):
+        homes[name].discard("trueline.chain.datatypes")
+    assert {name: sorted(modules) for name, modules in homes.items() if len(modules) > 1} == {}
+
+
 def test_every_module_says_what_it_is_for():
     assert [
         module_name(path)

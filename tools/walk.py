@@ -18,7 +18,18 @@ import pyarrow as pa
 
 import trueline as tl
 
-LEAVES = ("annotations", "console", "credentials", "errors", "lazy", "limits", "merge", "readers", "types")
+LEAVES = (
+    "annotations",
+    "console",
+    "credentials",
+    "disk",
+    "errors",
+    "lazy",
+    "limits",
+    "merge",
+    "readers",
+    "types",
+)
 
 
 def walked(call: Callable[[], object]) -> list[str]:

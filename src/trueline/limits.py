@@ -42,7 +42,7 @@ class Limits:
 
     def __post_init__(self) -> None:
         if min(self.columns, self.record_bytes, self.batch_bytes) < 1:
-            raise InputError("a limit is less than 1", remedy="give numbers from 1 on")
+            raise InputError("a limit is less than 1", remedy="give numbers of at least 1")
 
     def check_columns(self, path: str, found: int, line: int | None = None) -> None:
         """Refuse a file with too many columns."""

@@ -24,10 +24,10 @@ from tests.architecture import PACKAGE
 from tests.spark import deeds
 from trueline.chain.block import Block
 from trueline.chain.decode import open_manifest
-from trueline.chain.decode_templates import Tracer
+from trueline.chain.decode_templates import TemplateTracer
 from trueline.chain.instant import Instant
 from trueline.chain.store.scratch import FolderScratch
-from trueline.dataset.append.pieces import Piece
+from trueline.dataset.append.pieces import IncomingPiece
 from trueline.dataset.prepare.rows import Parsed, Rows
 from trueline.errors import InputError, QueryError, SparkFailed, StorageFull, TruelineError
 from trueline.identity.multihash import Multihash
@@ -255,7 +255,7 @@ def test_every_answer_can_be_read_again():
         {1: {"a": ()}}, {1, 2}, frozenset({"x"}), date(2026, 11, 13), datetime(2026, 11, 13, 1, tzinfo=UTC),
         time(1, 2, 3, 4), timedelta(days=-1, microseconds=5), Decimal("1.50"), Multihash.of(b"x"), Instant(5),
         ERASED, pa.schema({"a": pa.int64()}), pa.table({"a": [1, None]}),
-        Piece(3, scratch=scratch, name="x", ends=(1, 3)),
+        IncomingPiece(3, scratch=scratch, name="x", ends=(1, 3)),
         Rows("digest", 3, scratch, "name", Parsed(ReadStats(rows=4, bad={"a": 1}), pa.table({"a": [1]}))),
     ]  # fmt: skip
     read = results.decode(results.encode(values))
@@ -398,7 +398,7 @@ def test_what_is_evaluated_of_a_block_holds_none_of_its_text(tmp_path):
         raws = [path.read_bytes() for path in (ws._location.path / "datasets" / "x" / "blocks").iterdir()]
     assert any(hostile.encode() in raw for raw in raws)
     for raw in raws:
-        source = Tracer(raw, *open_manifest(raw)).root(Block)
+        source = TemplateTracer(raw, *open_manifest(raw)).root(Block)
         kinds = {type(node) for node in ast.walk(ast.parse(source, mode="eval"))}
         assert kinds <= {ast.Expression, ast.Call, ast.Name, ast.Load, ast.Constant, ast.keyword, ast.Tuple}
         assert re.fullmatch(r"[\w(), =]+", source)

@@ -15,7 +15,7 @@ from trueline.chain.head_state import next_block
 from trueline.chain.sources import FetchFilesGlob, SourceOrdering
 from trueline.cli.app import run
 from trueline.errors import InputError, LinkRefused, PullError, SourceNotConfirmed
-from trueline.workspace.transfer.origin import Origin, keep_origin, origin_of
+from trueline.workspace.transfer.origin import CopyOrigin, keep_origin, origin_of
 
 pytestmark = pytest.mark.contract("guard:G4")
 _numbers = itertools.count()
@@ -246,7 +246,7 @@ def test_an_origin_that_is_not_understood_is_none_and_makes_nothing_poll(lure, h
 @pytest.mark.parametrize("url", ["https://ann:secret@example.org/x?token=hidden", "s3://ann:secret@lake/x"])
 def test_no_credentials_are_kept_with_an_origin(lure, here, url):
     clone = here.clone(lure)
-    keep_origin(here._location, "lure", Origin(url, clone.head, clone.origin.updated))
+    keep_origin(here._location, "lure", CopyOrigin(url, clone.head, clone.origin.updated))
     raw = here._location.read_origin("lure")
     assert b"secret" not in raw
     assert b"hidden" not in raw

@@ -19,7 +19,8 @@ from trueline import console as tc
 from trueline.cli import main
 from trueline.console.items import as_html, as_text, one_line
 from trueline.errors import ConfigError, InputError, visible
-from trueline.workspace.config import MAX_BYTES, Config
+from trueline.workspace.config import Config
+from trueline.workspace.settings_file import MAX_BYTES
 
 pytestmark = pytest.mark.contract("guard:G3")
 

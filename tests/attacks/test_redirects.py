@@ -15,7 +15,7 @@ import trueline as tl
 from tests.workspace.pull.serving import Server, serving
 from trueline.errors import InputError, PullError, TruelineError
 from trueline.workspace import http
-from trueline.workspace.addresses import Addresses, Found, is_public
+from trueline.workspace.addresses import Addresses, HostAddress, is_public
 from trueline.workspace.http import HttpReader
 
 pytestmark = pytest.mark.contract("guard:G10")
@@ -156,13 +156,13 @@ def test_what_the_user_has_named_may_be_private_and_lead_to_itself(server):
 # --- names that change --------------------------------------------------------------------
 
 
-def names(**known: list[str]) -> Callable[[str, int], list[Found]]:
+def names(**known: list[str]) -> Callable[[str, int], list[HostAddress]]:
     """Look names up in a list: each time the next answer, the last one for ever."""
 
-    def look_up(host: str, port: int) -> list[Found]:
+    def look_up(host: str, port: int) -> list[HostAddress]:
         answers = known[host.partition(".")[0]]
         text = answers.pop(0) if len(answers) > 1 else answers[0]
-        return [Found(socket.AF_INET, (each, port)) for each in text.split()]
+        return [HostAddress(socket.AF_INET, (each, port)) for each in text.split()]
 
     return look_up
 
@@ -193,7 +193,7 @@ def test_a_connection_goes_where_the_check_has_looked_and_asks_no_name_again(ser
 
     def look_up(host, port):
         asked.append(host)
-        return [Found(socket.AF_INET, ("127.0.0.1", port))]
+        return [HostAddress(socket.AF_INET, ("127.0.0.1", port))]
 
     url = f"http://nowhere.invalid:{port}/a.csv"
     assert body_of(url, Addresses("nowhere.invalid", look_up=look_up)) == b"x"
@@ -324,7 +324,7 @@ def test_an_encrypted_connection_goes_to_the_checked_address_and_wants_the_name(
     """The server does not speak TLS: that it fails there shows that it was tried there."""
     port = server.url.rpartition(":")[2]
     addresses = Addresses(
-        "nowhere.invalid", look_up=lambda host, port: [Found(socket.AF_INET, ("127.0.0.1", port))]
+        "nowhere.invalid", look_up=lambda host, port: [HostAddress(socket.AF_INET, ("127.0.0.1", port))]
     )
     with pytest.raises(TruelineError, match="SSL"):
         body_of(f"https://nowhere.invalid:{port}/a.csv", addresses)

@@ -13,16 +13,16 @@ from trueline.chain.datatypes import DataField, Extra, Option, String
 from trueline.chain.events import Event
 from trueline.chain.wire import (
     Choice,
-    Field,
     Kind,
     Many,
     Moment,
-    Nested,
+    NestedRecord,
     Octets,
     OneOf,
     Record,
     Scalar,
     Text,
+    WireField,
     layout,
 )
 from trueline.identity.dataset_id import DatasetId
@@ -44,7 +44,7 @@ def reachable(start: type[Record] = Block) -> set[type[Record]]:
             found.add(record)
             for field in layout(record).fields:
                 kind = field.kind.of if isinstance(field.kind, Many) else field.kind
-                if isinstance(kind, Nested):
+                if isinstance(kind, NestedRecord):
                     waiting.append(kind.of)
                 elif isinstance(kind, OneOf):
                     waiting.extend(kind.of)
@@ -74,7 +74,7 @@ def records(record: type[Record], depth: int = 4) -> st.SearchStrategy[Any]:
     return st.builds(record, **fields)
 
 
-def _field(field: Field, depth: int) -> st.SearchStrategy[Any]:
+def _field(field: WireField, depth: int) -> st.SearchStrategy[Any]:
     made = _value(field.kind, depth)
     return made if field.required or field.absent is not None else st.none() | made
 
@@ -93,7 +93,7 @@ def _value(kind: Kind, depth: int) -> st.SearchStrategy[Any]:
             return {Multihash: hashes, DatasetId: dataset_ids, bytes: st.binary(max_size=20)}[of]
         case Moment():
             return instants
-        case Nested(of):
+        case NestedRecord(of):
             return st.deferred(lambda: records(of, depth - 1))
         case OneOf(of):
             flat = [member for member in of if not _holds_union(member)]
@@ -104,7 +104,7 @@ def _value(kind: Kind, depth: int) -> st.SearchStrategy[Any]:
 
 
 def _holds_union(record: type[Record]) -> bool:
-    return any(isinstance(field.kind, OneOf | Nested | Many) for field in layout(record).fields)
+    return any(isinstance(field.kind, OneOf | NestedRecord | Many) for field in layout(record).fields)
 
 
 def blocks(*events: type[Any]) -> st.SearchStrategy[Block]:
@@ -153,7 +153,7 @@ def _examples(kind: Kind, depth: int) -> Iterator[Any]:
             yield TEXTS[of]
         case Moment():
             yield moment(1)
-        case Nested(of):
+        case NestedRecord(of):
             yield from [{"example.org/x": 1}] if of is Extra else examples(of, depth)
         case OneOf(of):
             deep = String in of
@@ -190,11 +190,11 @@ def mappings(
     value: Any, kind: Any = None, path: Path = ()
 ) -> Iterator[tuple[Path, type[Record], dict[str, Any]]]:
     """Every mapping of a block's text form but attributes, with the record it stands for."""
-    kind = Nested(Block) if kind is None else kind
+    kind = NestedRecord(Block) if kind is None else kind
     if isinstance(kind, Many):
         for index, item in enumerate(value):
             yield from mappings(item, kind.of, (*path, index))
-    elif isinstance(kind, Nested | OneOf):
+    elif isinstance(kind, NestedRecord | OneOf):
         record = _record_of(kind, value)
         if record is not Extra:
             yield path, record, value
@@ -203,7 +203,7 @@ def mappings(
                     yield from mappings(value[field.key], field.kind, (*path, field.key))
 
 
-def _record_of(kind: Nested | OneOf, value: dict[str, Any]) -> type[Record]:
-    if isinstance(kind, Nested):
+def _record_of(kind: NestedRecord | OneOf, value: dict[str, Any]) -> type[Record]:
+    if isinstance(kind, NestedRecord):
         return kind.of
     return next(member for member in kind.of if value["kind"] == member.KIND)

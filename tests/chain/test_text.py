@@ -23,7 +23,7 @@ from trueline.chain.datatypes import DataField, Extra, Option, String
 from trueline.chain.decode import decode
 from trueline.chain.encode import MAX_DEPTH, encode
 from trueline.chain.text import manifest, record_from_dict, to_dict
-from trueline.chain.wire import Choice, Many, Moment, Nested, Octets, OneOf, Scalar, Text, layout
+from trueline.chain.wire import Choice, Many, Moment, NestedRecord, Octets, OneOf, Scalar, Text, layout
 from trueline.errors import InputError, ManifestError, UnsupportedVersion
 
 every_event = pytest.mark.parametrize("event", EVENTS, ids=lambda event: event.KIND)
@@ -167,7 +167,7 @@ WRONG: dict[type[Any], list[Any]] = {
     Text: [3, 1.5, True, [], {}, ["text"]],
     Octets: [3, "", "nonsense", "f1620", digest("x")[:-1], digest("x") + "00", [], {}],
     Moment: [3, "", "nonsense", "2026-01-01", "2026-01-01T00:00:00", "2026-13-01T00:00:00Z", [], {}],
-    Nested: [3, "text", [], True],
+    NestedRecord: [3, "text", [], True],
     OneOf: [3, [], {}, {"kind": 3}, {"kind": "Nonsense"}, "Nonsense", True],
     Many: [3, "text", {}, True],
 }

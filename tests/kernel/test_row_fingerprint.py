@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trueline.dataset.append.pieces import Piece
+from trueline.dataset.append.pieces import IncomingPiece
 from trueline.kernel import row_fingerprint as fp
 from trueline.kernel.row_fingerprint import Fingerprint, fingerprint
-from trueline.kernel.tasks import Inline
+from trueline.kernel.tasks import InlineTasks
 
 TYPES = {
     "flag": (pa.bool_(), [True, False, None]),
@@ -63,8 +63,8 @@ def test_order_pieces_and_columns_do_not_matter(found, chance, at):
     mixed = found.copy()
     chance.shuffle(mixed)
     other = pa.Table.from_pylist(mixed, schema).select(chance.sample(schema.names, len(schema)))
-    pieces = [Piece.of(other.slice(0, at)), Piece.of(other.slice(at))]
-    assert fingerprint(pieces, schema.names, Inline(2)) == whole
+    pieces = [IncomingPiece.of(other.slice(0, at)), IncomingPiece.of(other.slice(at))]
+    assert fingerprint(pieces, schema.names, InlineTasks(2)) == whole
     assert whole.rows == len(found)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from trueline import merge
 from trueline.dataset.merge import (
     Merged,
-    Run,
+    RunFile,
     choose_splitters,
     merge_batch,
     read_range,
@@ -177,7 +177,7 @@ def test_equal_rows_make_equal_runs():
 def test_an_empty_run_is_not_opened():
     place = Memory()
     run = sort_run(table_of([]), MergeKey(("s",)), place, "run")
-    assert run == Run("run", 0, ())
+    assert run == RunFile("run", 0, ())
     assert list(read_range(place, [run])) == []
     assert place.opened == []
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from trueline import console
 from trueline.errors import HashMismatch, InputError, TaskFailed
-from trueline.kernel.tasks import Inline
+from trueline.kernel.tasks import InlineTasks
 
 
 @given(st.lists(st.integers(), max_size=40), st.integers(1, 4))
 def test_every_index_comes_once_with_its_result(numbers, workers):
-    found = list(Inline(workers).map(lambda n: n + 1, numbers, label="t"))
+    found = list(InlineTasks(workers).map(lambda n: n + 1, numbers, label="t"))
     assert sorted(index for index, _ in found) == list(range(len(numbers)))
     assert all(result == numbers[index] + 1 for index, result in found)
 
@@ -28,14 +28,14 @@ def test_an_error_of_ours_comes_out_as_it_is(workers):
         return number
 
     with pytest.raises(HashMismatch) as caught:
-        list(Inline(workers).map(refuse, range(5), label="t"))
+        list(InlineTasks(workers).map(refuse, range(5), label="t"))
     assert caught.value.number == 2
 
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_any_other_exception_names_the_task_and_the_place(workers):
     with pytest.raises(TaskFailed) as caught:
-        list(Inline(workers).map(lambda n: 1 / n, [1, 1, 0], label="dividing"))
+        list(InlineTasks(workers).map(lambda n: 1 / n, [1, 1, 0], label="dividing"))
     error = caught.value
     assert (error.label, error.index, error.error) == ("dividing", 2, "ZeroDivisionError")
     assert error.problem.startswith("dividing: task 2 failed: ZeroDivisionError: division by zero")
@@ -49,14 +49,14 @@ def test_an_exception_that_ends_the_process_is_not_wrapped():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(Inline().map(stop, [1], label="t"))
+        list(InlineTasks().map(stop, [1], label="t"))
     with pytest.raises(KeyboardInterrupt):
-        list(Inline(2).map(stop, [1, 2], label="t"))
+        list(InlineTasks(2).map(stop, [1, 2], label="t"))
 
 
 def test_results_come_before_the_rest_is_begun():
     begun = []
-    work = Inline().map(begun.append, range(100), label="t")
+    work = InlineTasks().map(begun.append, range(100), label="t")
     next(work)
     assert begun == [0]
     work.close()
@@ -73,7 +73,7 @@ def test_threads_run_side_by_side_and_few_are_begun_ahead():
             both.wait()
         return number
 
-    work = Inline(2).map(meet, range(1000), label="t")
+    work = InlineTasks(2).map(meet, range(1000), label="t")
     next(work)
     work.close()
     assert len(begun) <= 8
@@ -81,11 +81,11 @@ def test_threads_run_side_by_side_and_few_are_begun_ahead():
 
 def test_progress_counts_every_piece():
     with console.use(console.CapturedConsole()) as seen:
-        list(Inline().map(abs, [-1, 2, -3], label="counting"))
+        list(InlineTasks().map(abs, [-1, 2, -3], label="counting"))
     [work] = seen.work
     assert (work.label, work.total, work.done, work.closed) == ("counting", 3, 3, True)
 
 
 def test_no_workers_is_refused():
     with pytest.raises(InputError):
-        Inline(0)
+        InlineTasks(0)

@@ -84,7 +84,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        for kind in (pieces.Piece, SpooledPiece):
+        for kind in (pieces.IncomingPiece, SpooledPiece):
             kind.read = self._counting(kind.read, "read")
         writing.write_slice = self._noting(writing.write_slice)
         from pyspark.sql.classic.dataframe import DataFrame

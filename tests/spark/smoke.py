@@ -22,7 +22,7 @@ from tests.spark import deeds
 from tests.spark.running_steps import Meets, Stalls
 from trueline import console
 from trueline.errors import HashMismatch, InputError, QueryError, SparkFailed, TaskFailed, UnsafeQuery
-from trueline.kernel.tasks import Inline
+from trueline.kernel.tasks import InlineTasks
 from trueline.run import Run
 from trueline.spark.frames import spool, write_pieces
 from trueline.spark.run_executor import Spark
@@ -93,7 +93,7 @@ def check_views_of_ours_are_not_seen_by_the_user(user, room):
 def check_every_task_answers_once_and_as_inline_does(user, room):
     work = [deeds.Sum(n, 100 * n) for n in range(7)]
     answers = list(room.tasks().map(deeds.add, work, label="adding"))
-    assert sorted(answers) == sorted(Inline().map(deeds.add, work, label="adding"))
+    assert sorted(answers) == sorted(InlineTasks().map(deeds.add, work, label="adding"))
     assert list(room.tasks().map(deeds.add, [], label="adding")) == []
 
 

@@ -28,7 +28,7 @@ from trueline.errors import (
     StorageReadOnly,
     UnsupportedVersion,
 )
-from trueline.workspace.catalogue import Entry, from_bytes, to_bytes
+from trueline.workspace.catalogue import CatalogueEntry, from_bytes, to_bytes
 from trueline.workspace.locations import FolderPlace
 from trueline.workspace.url_location import UrlPlace
 
@@ -128,8 +128,8 @@ def test_where_it_cannot_be_written_the_names_are_found_anew(ws, path, monkeypat
         b'{"format":"trueline/catalogue","version":1,"datasets":[{"folder":"a","name":"a","id":"\\ud800"}]}',
         b'{"format":"trueline/catalogue","version":1,"datasets":[{"folder":"a","name":"a","x":1}]}',
         b'{"format":"trueline/catalogue","version":1,"datasets":[{"folder":"a","name":"a","creating":1}]}',
-        to_bytes([Entry("a", "x"), Entry("b", "x")]),
-        to_bytes([Entry("a", "x")]).replace(b"]", b',{"folder":"a","name":"y","id":null}]'),
+        to_bytes([CatalogueEntry("a", "x"), CatalogueEntry("b", "x")]),
+        to_bytes([CatalogueEntry("a", "x")]).replace(b"]", b',{"folder":"a","name":"y","id":null}]'),
     ],
 )
 def test_a_damaged_one_is_a_clear_error_and_names_are_not_guessed(ws, path, raw):
@@ -445,7 +445,9 @@ def many(tmp_path, monkeypatch):
         for number in range(498):
             name = f"d{number:03}"
             shutil.copytree(folder / "sales", folder / name)
-            entries[name] = Entry(name, name, str(sales.id).replace("fed01", "fed02") + f"{number:03}")
+            entries[name] = CatalogueEntry(
+                name, name, str(sales.id).replace("fed01", "fed02") + f"{number:03}"
+            )
         (folder / ".catalogue").write_bytes(to_bytes(entries.values()))
     counts: Counter[str] = Counter()
     for kind, method in (

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 import trueline as tl
 from tests.architecture import ROOT
 from trueline.errors import ConfigError, TruelineError, UnsupportedVersion
-from trueline.workspace.config import Config, edited
+from trueline.workspace.config import Config
 from trueline.workspace.settings import SETTINGS
+from trueline.workspace.settings_file import edited
 
 
 def test_settings_have_defaults_and_can_be_changed(ws):

@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.chain.store import small_s3
 from tests.chain.store.small_s3 import serving
 from tests.workspace.records import column
 from trueline.chain.store.store import Folder
-from trueline.errors import WorkspaceNotFound
+from trueline.errors import StoreError, WorkspaceNotFound
+from trueline.workspace.locations import place_of
 
 _numbers = itertools.count()
 
@@ -98,6 +100,43 @@ def test_the_options_of_a_provider_reach_every_dataset(url):
             assert ws.verify().ok
         assert "lake/trueline.toml" in server.objects
     assert not any(".key" in key for key in server.objects), "private keys stay on this machine"
+
+
+def test_of_two_who_create_at_once_the_first_one_writes_the_settings(url):
+    """Both saw that there is no workspace; the second leaves the settings of the first as they are."""
+    with serving() as server:
+        for place in (place_of(url), place_of("s3://bucket/lake", **server.options)):
+            for text in ("format = 1\n# first\n", "format = 1\n# second\n"):
+                place.write_config(text, new=True)
+            assert place.read_config() == "format = 1\n# first\n"
+
+
+@pytest.mark.parametrize("refused", [1, 3])
+def test_a_conflict_that_nobody_won_is_tried_again(url, monkeypatch, refused):
+    """S3 answers 409 to a conditional write that met another one, which may have failed as well."""
+    left = [refused]
+    put = small_s3._Handler.do_PUT
+
+    def conflicting(handler):
+        if handler.path.endswith("trueline.toml") and left[0]:
+            left[0] -= 1
+            handler._body()
+            return handler._answer(409)
+        return put(handler)
+
+    monkeypatch.setattr(small_s3._Handler, "do_PUT", conflicting)
+    with serving() as server, tl.open("s3://bucket/lake", create=True, **server.options) as ws:
+        assert (list(ws), left) == ([], [0])
+
+
+def test_settings_that_cannot_be_created_name_the_place(url, monkeypatch):
+    def conflicting(handler):
+        handler._body()
+        handler._answer(409)
+
+    monkeypatch.setattr(small_s3._Handler, "do_PUT", conflicting)
+    with serving() as server, pytest.raises(StoreError, match="cannot write to s3://bucket/lake"):
+        tl.open("s3://bucket/lake", create=True, **server.options)
 
 
 def test_a_lost_head_is_noticed(url):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from trueline.chain.datatypes import Extra
 from trueline.chain.decode import open_manifest
-from trueline.chain.decode_templates import MAX_SHAPED_BYTES, Shapes, Tracer
+from trueline.chain.decode_templates import MAX_SHAPED_BYTES, Shapes, TemplateTracer
 from trueline.chain.encode import encode
 from trueline.chain.events import AddData, Event, ExecuteTransform
 from trueline.chain.instant import Instant
@@ -19,7 +19,7 @@ from trueline.chain.wire import (
     Kind,
     Many,
     Moment,
-    Nested,
+    NestedRecord,
     Octets,
     OneOf,
     Record,
@@ -92,7 +92,7 @@ class Stencils:
 
 
 def _cut(raw: bytes, values: Values, record: type[Record]) -> Stencil | None:
-    reader = Tracer(raw, *open_manifest(raw))
+    reader = TemplateTracer(raw, *open_manifest(raw))
     reader.root(record)
     found = [raw[start:stop] for start, stop in reader.values]
     if reader.overlap or found != values:
@@ -138,7 +138,7 @@ def _put(kind: Kind) -> Put:
             return _raw_octets if of is bytes else _octets
         case Text():
             return _text
-        case Nested():
+        case NestedRecord():
             return _nested
         case OneOf(of):
             return _one_of({kind: tag for tag, kind in enumerate(of, 1)})

@@ -28,7 +28,7 @@ from trueline.chain.events import (
 )
 from trueline.chain.head_state import NO_PUSH, Position, Tail, follow
 from trueline.chain.index import Index, Spot
-from trueline.chain.index_rows import Damaged, Entry, SeenHead, SliceEntry, Unusable
+from trueline.chain.index_rows import Damaged, IndexEntry, SeenHead, SliceEntry, Unusable
 from trueline.chain.rule import Finding, InputChain, check_link, removal_beyond
 from trueline.chain.store.store import Folder, Store
 from trueline.errors import (
@@ -141,7 +141,7 @@ class Chain:
                 rule="chain:R4",
             )
 
-    def entries(self, after: Multihash | None = None, upto: Multihash | None = None) -> Iterator[Entry]:
+    def entries(self, after: Multihash | None = None, upto: Multihash | None = None) -> Iterator[IndexEntry]:
         """Iterate over what the index knows of the blocks in (after, upto], oldest first."""
         tail = self.tail()
         if tail is None:
@@ -171,19 +171,19 @@ class Chain:
         entry = self._guarded(lambda: self._index.newest(*events, upto=end, nth=nth))
         return self.block(entry.hash) if entry else None
 
-    def entry(self, block: Multihash) -> Entry | None:
+    def entry(self, block: Multihash) -> IndexEntry | None:
         """Return what the index knows of a block, None if it is not on the present branch."""
         if self.tail() is None:
             return None
         return self._guarded(lambda: self._index.find(block))
 
-    def entry_number(self, sequence_number: int) -> Entry | None:
+    def entry_number(self, sequence_number: int) -> IndexEntry | None:
         """Return what the index knows of the block with a sequence number."""
         if self.tail() is None:
             return None
         return self._guarded(lambda: self._index.at(sequence_number))
 
-    def entries_like(self, *, begin: str | None = None, end: str | None = None) -> list[Entry]:
+    def entries_like(self, *, begin: str | None = None, end: str | None = None) -> list[IndexEntry]:
         """Return what the index knows of the blocks whose hash begins or ends with hexadecimal digits."""
         if self.tail() is None:
             return []
@@ -242,14 +242,14 @@ class Chain:
         entry = self.entry_number(number) if number is not None else None
         return self.block(entry.hash) if entry else None
 
-    def file(self, content: Multihash) -> Entry | None:
+    def file(self, content: Multihash) -> IndexEntry | None:
         """Return the newest block that appended a file with these bytes."""
         if self.tail() is None:
             return None
         number = self._guarded(lambda: self._index.file(content))
         return self.entry_number(number) if number is not None else None
 
-    def file_named(self, name: str) -> tuple[Multihash, Entry] | None:
+    def file_named(self, name: str) -> tuple[Multihash, IndexEntry] | None:
         """Return the hash of the newest file of a name that was appended, and the block that did."""
         if self.tail() is None:
             return None
@@ -257,7 +257,7 @@ class Chain:
         entry = self.entry_number(found[1]) if found is not None else None
         return (Multihash(found[0]), entry) if found is not None and entry is not None else None
 
-    def at_time(self, time_us: int) -> Entry | None:
+    def at_time(self, time_us: int) -> IndexEntry | None:
         """Return the last commit end recorded at or before a time (microseconds from 1970)."""
         if self.tail() is None:
             return None
@@ -373,7 +373,7 @@ class Chain:
         except (Damaged, Unusable):
             self._index.discard()
 
-    def _required(self, block: Multihash) -> Entry:
+    def _required(self, block: Multihash) -> IndexEntry:
         if (entry := self.entry(block)) is None:
             raise ChainError(
                 f"block {block} is not on the present branch of {self.store.location}",
@@ -414,7 +414,7 @@ class Chain:
                 return None
         return self._tail_from_index(self._catch_up(head))
 
-    def _catch_up(self, head: Multihash) -> Entry:
+    def _catch_up(self, head: Multihash) -> IndexEntry:
         """Bring the index to a head by reading only the blocks it does not know."""
         for _ in range(100):
             known, tip = self._index.find(head), self._index.tip()
@@ -432,7 +432,7 @@ class Chain:
         """Walk back to what the index knows, then add what is new, oldest first."""
         new: list[Multihash] = []
         name: Multihash | None = head
-        fork: Entry | None = None
+        fork: IndexEntry | None = None
         while name is not None and fork is None:
             new.append(name)
             name = self.block(name).prev_block_hash
@@ -443,7 +443,7 @@ class Chain:
             self._index.truncate(cut, if_still=lambda: self._index.find(head) is None)
         self._extend_in_pages(new[::-1], fork)
 
-    def _extend_in_pages(self, names: list[Multihash], fork: Entry | None) -> None:
+    def _extend_in_pages(self, names: list[Multihash], fork: IndexEntry | None) -> None:
         """Add blocks a thousand at a time, so that a rebuild needs little memory."""
         number, after = (fork.sequence_number, fork.hash) if fork else (-1, None)
         for start in range(0, len(names), 1000):
@@ -458,7 +458,7 @@ class Chain:
             self._index.extend(page, after=after)
             after = page[-1].hash
 
-    def _tail_from_index(self, entry: Entry) -> Tail:
+    def _tail_from_index(self, entry: IndexEntry) -> Tail:
         """Read the events in force at a block; the index says where they are."""
         number = entry.sequence_number
         block = self.block(entry.hash)

@@ -61,7 +61,7 @@ class CheckpointFile:
         """Read a checkpoint; one that is not ours raises `InputError`."""
         value = _parse(raw)
         if value is None:
-            raise InputError("not a checkpoint of this software", remedy="it belongs to another engine")
+            raise InputError("not a checkpoint of this software", remedy="use the software that wrote it")
         version = value.get("version")
         if type(version) is not int or not VERSION <= version <= VERSION_WITH_ENCODINGS:
             raise UnsupportedVersion(
@@ -69,12 +69,15 @@ class CheckpointFile:
             )
         files = value.get("files")
         if not isinstance(files, list):
-            raise InputError("a checkpoint without a list of files", remedy="the file is damaged")
+            raise InputError(
+                "a checkpoint without a list of files", remedy="restore it from a copy of the dataset"
+            )
         notes = {key: item for key, item in value.items() if key not in ("format", "version", "files")}
         found = tuple(_state_file(item) for item in files)
         if version < VERSION_WITH_ENCODINGS and any(ENCODING in file.notes for file in found):
             raise InputError(
-                f"a checkpoint of version {version} names an encoding of keys", remedy="the file is damaged"
+                f"a checkpoint of version {version} names an encoding of keys",
+                remedy="restore it from a copy of the dataset",
             )
         return cls(found, notes, version)
 
@@ -101,6 +104,8 @@ def _state_file(item: object) -> StateFile:
         or type(item.get("size")) is not int
         or item["size"] < 0
     ):
-        raise InputError("a checkpoint lists a file without hash or size", remedy="the file is damaged")
+        raise InputError(
+            "a checkpoint lists a file without hash or size", remedy="restore it from a copy of the dataset"
+        )
     notes = {key: value for key, value in item.items() if key not in ("hash", "size")}
     return StateFile(Multihash.parse(item["hash"]), item["size"], notes)

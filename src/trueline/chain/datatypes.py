@@ -55,7 +55,8 @@ class Extra(Record):
             _bounded(self.entries, value)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"extra attributes are not JSON: {error}", remedy="the block is damaged"
+                f"extra attributes are not JSON: {error}",
+                remedy="restore the block from a copy of the dataset",
             ) from None
         if not isinstance(value, dict):
             raise InputError(

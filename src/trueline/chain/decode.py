@@ -12,16 +12,16 @@ from trueline.chain.encode import MANIFEST_KIND, MAX_BLOCK_BYTES, MAX_DEPTH
 from trueline.chain.instant import Instant
 from trueline.chain.wire import (
     Choice,
-    Field,
-    Layout,
     Many,
     Moment,
-    Nested,
+    NestedRecord,
     Octets,
     OneOf,
     Record,
+    RecordLayout,
     Scalar,
     Text,
+    WireField,
     layout,
 )
 from trueline.errors import InputError, MalformedBlock, UnsupportedVersion
@@ -42,7 +42,7 @@ _SLOTS = {count: Struct(f"<{count}H").unpack_from for count in range(64)}
 def decode(raw: bytes, record: type[R]) -> R:
     """Read a block from its manifest bytes; the only outcome of garbage is `MalformedBlock`."""
     begin, end = open_manifest(raw)
-    made = Reader(raw, begin, end).root(record)
+    made = FlatbufferReader(raw, begin, end).root(record)
     assert isinstance(made, record)
     return made
 
@@ -51,7 +51,7 @@ def open_manifest(raw: bytes) -> tuple[int, int]:
     """Check the wrapper of a block and return where the content begins and ends."""
     if len(raw) > MAX_BLOCK_BYTES:
         raise malformed(f"{len(raw):,} bytes, more than the {MAX_BLOCK_BYTES:,} a block may have")
-    reader = Reader(raw, 0, len(raw))
+    reader = FlatbufferReader(raw, 0, len(raw))
     start = reader.offset(0)
     slots, size = reader.table(start)
     if len(slots) != 3 or not all(slots) or slots[0] + 8 > size or slots[1] + 4 > size or slots[2] + 4 > size:
@@ -184,7 +184,7 @@ def leaf_of(kind: Any, cache: dict[Any, tuple[Leaf, int]] = {}) -> tuple[Leaf, i
 _OCTETS: dict[Any, Leaf] = {Multihash: _hash, bytes: _octets}
 
 
-class Reader:
+class FlatbufferReader:
     """A flatbuffer in raw[begin:end]; what it hands out has been checked to lie inside."""
 
     def __init__(self, raw: bytes, begin: int, end: int) -> None:
@@ -269,11 +269,11 @@ class Reader:
         """Make a record of its values."""
         return MAKERS.get(record, record)(**values)
 
-    def absent(self, field: Field) -> Any:
+    def absent(self, field: WireField) -> Any:
         """Return what a field is when it is left out."""
         return field.absent
 
-    def record(self, at: int, plan: Layout, depth: int) -> Any:
+    def record(self, at: int, plan: RecordLayout, depth: int) -> Any:
         """Read a table as a record."""
         if depth == 0:
             self.fail(f"it is nested deeper than {MAX_DEPTH} levels")
@@ -308,7 +308,7 @@ class Reader:
             self.fail(f"a union has the unknown tag {tag}")
         return self.record(self.offset(at + value_slot), layout(kind.of[tag - 1]), depth - 1)
 
-    def value(self, field: Field, at: int, slot: int, size: int, depth: int) -> Any:
+    def value(self, field: WireField, at: int, slot: int, size: int, depth: int) -> Any:
         """Read a field that is present."""
         kind = field.kind
         if isinstance(kind, Scalar | Choice | Moment):
@@ -320,14 +320,14 @@ class Reader:
         if isinstance(kind, Octets):
             read = _OCTETS.get(kind.of) or _OCTETS.setdefault(kind.of, _octets_leaf(kind.of))
             return self.leaf(read, *self.span(target))
-        if isinstance(kind, Nested):
+        if isinstance(kind, NestedRecord):
             return self.record(target, layout(kind.of), depth - 1)
         if isinstance(kind, Text):
             return self.leaf(_text, *self.text_span(target))
         assert isinstance(kind, Many)
         return self.many(self.vector(kind.of, target, depth))
 
-    def inside(self, field: Field, slot: int, width: int, size: int) -> None:
+    def inside(self, field: WireField, slot: int, width: int, size: int) -> None:
         """Check that a field lies in its table."""
         if slot < 4 or slot + width > size:
             self.fail(f"{field.key} lies outside its table")
@@ -336,7 +336,7 @@ class Reader:
         """Make the value of a vector."""
         return tuple(items)
 
-    def vector(self, of: Text | Nested | OneOf, at: int, depth: int) -> list[Any]:
+    def vector(self, of: Text | NestedRecord | OneOf, at: int, depth: int) -> list[Any]:
         """Read a vector of strings or records."""
         count = self.word(at)
         if at + 4 + 4 * count > self.end:
@@ -345,7 +345,7 @@ class Reader:
         places = (self.offset(at + 4 + 4 * index) for index in range(count))
         if isinstance(of, Text):
             return [self.leaf(_text, *self.text_span(place)) for place in places]
-        if isinstance(of, Nested):
+        if isinstance(of, NestedRecord):
             plan = layout(of.of)
             return [self.record(place, plan, depth - 1) for place in places]
         return [self.wrapped(of, place, depth) for place in places]

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from trueline.chain.decode import MAKERS, Leaf, Reader, decode, open_manifest
-from trueline.chain.wire import Field, Record
+from trueline.chain.decode import MAKERS, FlatbufferReader, Leaf, decode, open_manifest
+from trueline.chain.wire import Record, WireField
 
 MAX_SHAPES_PER_LENGTH = 4
 MAX_LENGTHS = 512
@@ -57,7 +57,7 @@ class Shapes:
 def trace(raw: bytes, record: type[Record]) -> tuple[Any, tuple[int, int, Callable[[bytes], Any]] | None]:
     """Read a block and return it with its shape; no shape if values and structure overlap."""
     begin, end = open_manifest(raw)
-    reader = Tracer(raw, begin, end)
+    reader = TemplateTracer(raw, begin, end)
     source = reader.root(record)
     build: Callable[[bytes], Any] = eval(f"lambda raw: {source}", reader.names)  # noqa: S307
     made = build(raw)
@@ -70,7 +70,7 @@ def trace(raw: bytes, record: type[Record]) -> tuple[Any, tuple[int, int, Callab
     return made, (mask, int.from_bytes(raw, "little") & mask, build)
 
 
-class Tracer(Reader):
+class TemplateTracer(FlatbufferReader):
     """A reader that notes which bytes are structure, and hands out source text instead of values.
 
     The text holds only names made here and whole numbers, so evaluating it
@@ -131,7 +131,7 @@ class Tracer(Reader):
         made = ", ".join(f"{name}={value}" for name, value in values.items())
         return f"{self.name(MAKERS.get(record, record))}({made})"
 
-    def absent(self, field: Field) -> str:
+    def absent(self, field: WireField) -> str:
         return self.name(field.absent)
 
     def many(self, items: list[Any]) -> str:

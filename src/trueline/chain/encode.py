@@ -13,16 +13,16 @@ from trueline.chain.datatypes import Extra
 from trueline.chain.instant import Instant
 from trueline.chain.wire import (
     Choice,
-    Field,
-    Layout,
     Many,
     Moment,
-    Nested,
+    NestedRecord,
     Octets,
     OneOf,
     Record,
+    RecordLayout,
     Scalar,
     Text,
+    WireField,
     layout,
 )
 from trueline.errors import InputError
@@ -66,10 +66,10 @@ class _Writer:
         self.builder = builder
         self.time_alignment = time_alignment
 
-    def table(self, record: Record, plan: Layout, depth: int) -> int:
+    def table(self, record: Record, plan: RecordLayout, depth: int) -> int:
         """Write a record depth first and return where it is."""
         if depth == 0:
-            raise InputError(f"a schema nested deeper than {MAX_DEPTH} levels", remedy="flatten it")
+            raise InputError(f"the schema is nested deeper than {MAX_DEPTH} levels", remedy="flatten it")
         if isinstance(record, Extra):
             _ = record.value  # what a reader would refuse is not written
         present = []
@@ -84,7 +84,7 @@ class _Writer:
             self._slot(field, value, offset)
         return int(self.builder.EndObject())
 
-    def _outside(self, field: Field, value: Any, depth: int) -> int:
+    def _outside(self, field: WireField, value: Any, depth: int) -> int:
         """Write what does not fit into the table itself; 0 for what does."""
         builder = self.builder
         match field.kind:
@@ -92,7 +92,7 @@ class _Writer:
                 return int(builder.CreateString(value))
             case Octets(of):
                 return int(builder.CreateByteVector(value if of is bytes else value.bytes))
-            case Nested(of):
+            case NestedRecord(of):
                 return self.table(value, layout(of), depth)
             case OneOf():
                 return self.table(value, layout(type(value)), depth)
@@ -100,11 +100,11 @@ class _Writer:
                 return self._vector(of, value, depth)
         return 0
 
-    def _vector(self, of: Text | Nested | OneOf, items: tuple[Any, ...], depth: int) -> int:
+    def _vector(self, of: Text | NestedRecord | OneOf, items: tuple[Any, ...], depth: int) -> int:
         builder = self.builder
         if isinstance(of, Text):
             offsets = [builder.CreateString(item) for item in items]
-        elif isinstance(of, Nested):
+        elif isinstance(of, NestedRecord):
             offsets = [self.table(item, layout(of.of), depth) for item in items]
         else:
             offsets = [self._wrapped(of, item, depth) for item in items]
@@ -121,7 +121,7 @@ class _Writer:
         self.builder.PrependUOffsetTRelativeSlot(1, value, 0)
         return int(self.builder.EndObject())
 
-    def _slot(self, field: Field, value: Any, offset: int) -> None:
+    def _slot(self, field: WireField, value: Any, offset: int) -> None:
         builder = self.builder
         match field.kind:
             case Scalar(code) | Choice(_, code):

@@ -20,7 +20,7 @@ from trueline.chain.block import Block, commit_record
 from trueline.chain.events import AddData, Event, ExecuteTransform
 from trueline.chain.index_rows import (
     Damaged,
-    Entry,
+    IndexEntry,
     SeenHead,
     SliceEntry,
     Unusable,
@@ -87,32 +87,32 @@ class Index:
 
     # --- reading --------------------------------------------------------------
 
-    def tip(self) -> Entry | None:
+    def tip(self) -> IndexEntry | None:
         """Return the newest entry."""
         return self._one(f"SELECT {_COLUMNS} FROM event ORDER BY seq DESC LIMIT 1")
 
-    def at(self, sequence_number: int) -> Entry | None:
+    def at(self, sequence_number: int) -> IndexEntry | None:
         """Return the entry with a sequence number."""
         return self._one(f"SELECT {_COLUMNS} FROM event WHERE seq = ?", sequence_number)
 
-    def find(self, block: Multihash) -> Entry | None:
+    def find(self, block: Multihash) -> IndexEntry | None:
         """Return the entry of a block, None if it is not on the branch."""
         entry = self._one(f"SELECT {_COLUMNS} FROM event WHERE hash = ?", block.digest)
         # Rows hold the digest alone; a hash of another function may have the same.
         return entry if entry is not None and entry.hash == block else None
 
-    def beginning(self, digits: str) -> list[Entry]:
+    def beginning(self, digits: str) -> list[IndexEntry]:
         """Return the entries whose digest begins with hexadecimal digits, in order."""
         bounds = (bytes.fromhex(digits.ljust(64, fill)) for fill in "0f")
         return self._all(f"SELECT {_COLUMNS} FROM event WHERE hash BETWEEN ? AND ? ORDER BY seq", *bounds)
 
-    def ending(self, digits: str) -> list[Entry]:
+    def ending(self, digits: str) -> list[IndexEntry]:
         """Return the entries whose digest ends with hexadecimal digits, in order."""
         end = digits[-_SHORT:][::-1].upper()
         query = f"SELECT {_COLUMNS} FROM event WHERE {_BACKWARDS} BETWEEN ? AND ? ORDER BY seq"
         return [entry for entry in self._all(query, end, end + "G") if entry.hash.endswith(digits)]
 
-    def newest(self, *events: type[Event], upto: int, nth: int = 0) -> Entry | None:
+    def newest(self, *events: type[Event], upto: int, nth: int = 0) -> IndexEntry | None:
         """Return the n-th newest entry (0: the newest) of these events at or before a sequence number."""
         here = self.required(upto)
         fronts = [entry for event in events if (entry := self._latest(TYPE_NUMBERS[event], here))]
@@ -126,9 +126,9 @@ class Index:
                 fronts.append(self.required(newest.before))
         return None
 
-    def every(self, *events: type[Event], upto: int) -> list[Entry]:
+    def every(self, *events: type[Event], upto: int) -> list[IndexEntry]:
         """Return the entries of rare events at or before a sequence number, oldest first."""
-        found: list[Entry] = []
+        found: list[IndexEntry] = []
         here = self.required(upto)
         for event in events:
             entry = self._latest(TYPE_NUMBERS[event], here)
@@ -137,14 +137,14 @@ class Index:
                 entry = self.required(entry.before) if entry.before is not None else None
         return sorted(found, key=lambda entry: entry.sequence_number)
 
-    def required(self, sequence_number: int) -> Entry:
+    def required(self, sequence_number: int) -> IndexEntry:
         """Return an entry that must be there."""
         entry = self.at(sequence_number)
         if entry is None:
             raise Damaged(f"row {sequence_number} is missing")
         return entry
 
-    def _latest(self, kind: int, here: Entry) -> Entry | None:
+    def _latest(self, kind: int, here: IndexEntry) -> IndexEntry | None:
         """Return the newest entry of a type at or before an entry."""
         if here.type == kind:
             return here
@@ -153,7 +153,7 @@ class Index:
         number = self._rare(here.rare).get(kind) if here.rare is not None else None
         return self.required(number) if number is not None else None
 
-    def _data(self, here: Entry) -> Entry | None:
+    def _data(self, here: IndexEntry) -> IndexEntry | None:
         """Return the newest data event at or before an entry."""
         if here.data is None or here.data == here.sequence_number:
             return here if here.data is not None else None
@@ -165,7 +165,7 @@ class Index:
             raise Damaged(f"row {sequence_number} of rare events is missing or does not check out")
         return {int(kind): number for kind, number in json.loads(rows[0][1]).items()}
 
-    def page(self, after: int, upto: int, size: int = 1000) -> list[Entry]:
+    def page(self, after: int, upto: int, size: int = 1000) -> list[IndexEntry]:
         """Return the next entries with after < sequence number <= upto, oldest first."""
         query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
         page = self._all(query, after, upto, size)
@@ -179,7 +179,7 @@ class Index:
         query = "SELECT hash, seq, last_offset FROM event WHERE seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
         return self._rows(query, after, upto, size)
 
-    def at_time(self, time_us: int) -> Entry | None:
+    def at_time(self, time_us: int) -> IndexEntry | None:
         """Return the last commit end recorded at or before a time; times do not go back along a chain."""
         low, high = -1, (tip.sequence_number if (tip := self.tip()) else -1)
         while low < high:
@@ -321,7 +321,7 @@ class Index:
 
     # --- inside ---------------------------------------------------------------
 
-    def _insert(self, connection: sqlite3.Connection, block: Block, tip: Entry | None) -> Entry:
+    def _insert(self, connection: sqlite3.Connection, block: Block, tip: IndexEntry | None) -> IndexEntry:
         record, event, seq = commit_record(block), block.event, block.sequence_number
         data = event if isinstance(event, AddData | ExecuteTransform) else None
         kind = TYPE_NUMBERS[type(event)]
@@ -330,7 +330,7 @@ class Index:
         past = self._data(tip) if tip else None
         # Only chains from elsewhere mix AddData and ExecuteTransform; a change is a rare event.
         rare = data is None or (past is not None and past.type != kind)
-        entry = Entry(
+        entry = IndexEntry(
             seq,
             block.hash,
             kind,
@@ -367,10 +367,10 @@ class Index:
             connection.execute("INSERT OR IGNORE INTO file VALUES (?,?,?)", (content, name, seq))
         return entry
 
-    def _known_tip(self) -> Entry | None:
+    def _known_tip(self) -> IndexEntry | None:
         """Return the newest block that the head was at for sure.
 
-        What was added last before the machine was started anew may have been in flight at a power cut.
+        What was added last before the machine was restarted may have been in flight at a power cut.
         """
         last = self._rows("SELECT value FROM meta WHERE key = 'last'")
         first, _, boot = str(last[0][0]).partition(" ") if last else ("", "", self._boot)
@@ -378,7 +378,7 @@ class Index:
             return self.tip()
         return self._one(f"SELECT {_COLUMNS} FROM event WHERE seq = ?", int(first) - 1)
 
-    def _seen_head(self, tip: Entry) -> SeenHead:
+    def _seen_head(self, tip: IndexEntry) -> SeenHead:
         first = self.at(0)
         return SeenHead(tip.hash, tip.sequence_number, first.hash if first is not None else None)
 
@@ -446,10 +446,10 @@ class Index:
         with self._lock, _as_damage():
             return self._open().execute(query, values).fetchall()
 
-    def _all(self, query: str, *values: Any) -> list[Entry]:
+    def _all(self, query: str, *values: Any) -> list[IndexEntry]:
         return [entry_of(row) for row in self._rows(query, *values)]
 
-    def _one(self, query: str, *values: Any) -> Entry | None:
+    def _one(self, query: str, *values: Any) -> IndexEntry | None:
         rows = self._rows(query, *values)
         return entry_of(rows[0]) if rows else None
 

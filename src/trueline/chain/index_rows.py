@@ -25,7 +25,7 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IndexEntry:
     """Where one block of the chain is, and the little that is searched by."""
 
     sequence_number: int
@@ -69,20 +69,20 @@ def crc(row: tuple[Any, ...]) -> int:
     return zlib.crc32(repr(row).encode())
 
 
-def row_of(entry: Entry) -> tuple[Any, ...]:
+def row_of(entry: IndexEntry) -> tuple[Any, ...]:
     """Return an entry as it is stored, but for its check sum."""
     digest, last = entry.hash.digest, signed(entry.last_offset)
     head = (entry.sequence_number, digest, entry.type, entry.time_us, last, entry.commits, int(entry.is_end))
     return (*head, entry.before, entry.data, entry.rare)
 
 
-def entry_of(row: tuple[Any, ...]) -> Entry:
+def entry_of(row: tuple[Any, ...]) -> IndexEntry:
     """Read what `row_of` gave, with its check sum; one that does not check out raises `Damaged`."""
     if crc(tuple(row[:-1])) != row[-1]:
         raise Damaged(f"row {row[0]} does not check out")
     seq, digest, kind, time_us, last, commits, is_end, before, data, rare, _ = row
     name = Multihash.sha3_256(digest)
-    return Entry(seq, name, kind, time_us, unsigned(last), commits, bool(is_end), before, data, rare)
+    return IndexEntry(seq, name, kind, time_us, unsigned(last), commits, bool(is_end), before, data, rare)
 
 
 def slice_entry(row: tuple[Any, ...]) -> SliceEntry:

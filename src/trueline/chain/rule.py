@@ -74,7 +74,7 @@ class InputChain(Protocol):
         """Return the dataset's last offset at a block of the present branch."""
 
 
-class Step(NamedTuple):
+class NextBlock(NamedTuple):
     """A block about to follow a chain, with what is known around it."""
 
     tail: Tail | None
@@ -87,7 +87,7 @@ class Step(NamedTuple):
 
 
 Findings = Iterator[Finding]
-Rule = Callable[[Step, Any], Findings]
+Rule = Callable[[NextBlock, Any], Findings]
 
 
 def breaks(rule: str, problem: str, remedy: str) -> Finding:
@@ -99,7 +99,7 @@ def breaks(rule: str, problem: str, remedy: str) -> Finding:
 _OF_DERIVATIVES = (SetTransform, ExecuteTransform)
 
 
-def c1_first_block_is_a_seed(step: Step, event: Any) -> Findings:
+def c1_first_block_is_a_seed(step: NextBlock, event: Any) -> Findings:
     if step.block.prev_block_hash is None and not isinstance(event, Seed):
         yield breaks(
             "C1",
@@ -108,19 +108,19 @@ def c1_first_block_is_a_seed(step: Step, event: Any) -> Findings:
         )
 
 
-def c2_a_seed_is_the_first_block(step: Step, event: Any) -> Findings:
+def c2_a_seed_is_the_first_block(step: NextBlock, event: Any) -> Findings:
     if isinstance(event, Seed) and (step.block.prev_block_hash is not None or step.tail is not None):
         before = step.block.prev_block_hash or (step.tail.head if step.tail else None)
         yield breaks("C2", f"a Seed cannot follow block {before}", "create a new dataset for a new Seed")
 
 
-def c3_the_first_number_is_zero(step: Step, event: Any) -> Findings:
+def c3_the_first_number_is_zero(step: NextBlock, event: Any) -> Findings:
     number = step.block.sequence_number
     if step.block.prev_block_hash is None and number != 0:
         yield breaks("C3", f"block sequence has to start with zero, not {number}", "number the Seed 0")
 
 
-def c5_the_previous_block_exists(step: Step, event: Any) -> Findings:
+def c5_the_previous_block_exists(step: NextBlock, event: Any) -> Findings:
     if step.tail is None and step.block.prev_block_hash is not None and not isinstance(event, Seed):
         yield breaks(
             "C5",
@@ -129,7 +129,7 @@ def c5_the_previous_block_exists(step: Step, event: Any) -> Findings:
         )
 
 
-def c4_numbers_follow_each_other(step: Step, event: Any) -> Findings:
+def c4_numbers_follow_each_other(step: NextBlock, event: Any) -> Findings:
     assert step.tail
     if step.block.sequence_number != step.tail.sequence_number + 1:
         yield breaks(
@@ -140,7 +140,7 @@ def c4_numbers_follow_each_other(step: Step, event: Any) -> Findings:
         )
 
 
-def c6_system_time_does_not_go_back(step: Step, event: Any) -> Findings:
+def c6_system_time_does_not_go_back(step: NextBlock, event: Any) -> Findings:
     assert step.tail
     if step.block.system_time < step.tail.system_time:
         yield breaks(
@@ -150,7 +150,7 @@ def c6_system_time_does_not_go_back(step: Step, event: Any) -> Findings:
         )
 
 
-def r6_events_fit_the_kind(step: Step, event: Any) -> Findings:
+def r6_events_fit_the_kind(step: NextBlock, event: Any) -> Findings:
     derivative = isinstance(event, _OF_DERIVATIVES)
     fitting = DatasetKind.Derivative if derivative else DatasetKind.Root
     if step.kind != fitting:
@@ -196,7 +196,7 @@ LINK: tuple[Rule, ...] = (
 MAX_OFFSET = (1 << 63) - 1
 
 
-def d8_add_data_is_not_empty(step: Step, event: AddData) -> Findings:
+def d8_add_data_is_not_empty(step: NextBlock, event: AddData) -> Findings:
     if not (
         event.new_data or event.new_checkpoint or event.new_watermark is not None or event.new_source_state
     ):
@@ -205,7 +205,7 @@ def d8_add_data_is_not_empty(step: Step, event: AddData) -> Findings:
         )
 
 
-def d1_slices_follow_the_carried_offset(step: Step, event: AddData | ExecuteTransform) -> Findings:
+def d1_slices_follow_the_carried_offset(step: NextBlock, event: AddData | ExecuteTransform) -> Findings:
     if event.new_data is None:
         return
     expected = 0 if event.prev_offset is None else event.prev_offset + 1
@@ -218,7 +218,7 @@ def d1_slices_follow_the_carried_offset(step: Step, event: AddData | ExecuteTran
         )
 
 
-def d2_an_interval_ends_after_it_starts(step: Step, event: AddData | ExecuteTransform) -> Findings:
+def d2_an_interval_ends_after_it_starts(step: NextBlock, event: AddData | ExecuteTransform) -> Findings:
     if event.new_data is None:
         return
     interval = event.new_data.offset_interval
@@ -230,7 +230,7 @@ def d2_an_interval_ends_after_it_starts(step: Step, event: AddData | ExecuteTran
         )
 
 
-def d3_the_carried_offset_is_the_last(step: Step, event: AddData | ExecuteTransform) -> Findings:
+def d3_the_carried_offset_is_the_last(step: NextBlock, event: AddData | ExecuteTransform) -> Findings:
     assert step.tail
     last = step.tail.last_offset
     if step.tail.data is not None and event.prev_offset != last:
@@ -241,7 +241,7 @@ def d3_the_carried_offset_is_the_last(step: Step, event: AddData | ExecuteTransf
         )
 
 
-def r1_the_first_data_event_carries_nothing(step: Step, event: AddData | ExecuteTransform) -> Findings:
+def r1_the_first_data_event_carries_nothing(step: NextBlock, event: AddData | ExecuteTransform) -> Findings:
     assert step.tail
     if step.tail.data is None and event.prev_offset is not None:
         yield breaks(
@@ -251,7 +251,7 @@ def r1_the_first_data_event_carries_nothing(step: Step, event: AddData | Execute
         )
 
 
-def d4_d5_the_watermark_stays(step: Step, event: AddData | ExecuteTransform) -> Findings:
+def d4_d5_the_watermark_stays(step: NextBlock, event: AddData | ExecuteTransform) -> Findings:
     assert step.tail
     before, now = step.tail.watermark, event.new_watermark
     if before is None:
@@ -264,7 +264,7 @@ def d4_d5_the_watermark_stays(step: Step, event: AddData | ExecuteTransform) -> 
         )
 
 
-def d6_t1_a_schema_precedes_data(step: Step, event: AddData | ExecuteTransform) -> Findings:
+def d6_t1_a_schema_precedes_data(step: NextBlock, event: AddData | ExecuteTransform) -> Findings:
     assert step.tail
     if event.new_data and step.tail.schema is None:
         rule = "D6" if isinstance(event, AddData) else "T1"
@@ -275,7 +275,7 @@ def d6_t1_a_schema_precedes_data(step: Step, event: AddData | ExecuteTransform) 
         )
 
 
-def d7_t9_the_checkpoint_is_the_last(step: Step, event: AddData | ExecuteTransform) -> Findings:
+def d7_t9_the_checkpoint_is_the_last(step: NextBlock, event: AddData | ExecuteTransform) -> Findings:
     assert step.tail
     if event.prev_checkpoint != step.tail.checkpoint:
         yield breaks(
@@ -286,7 +286,7 @@ def d7_t9_the_checkpoint_is_the_last(step: Step, event: AddData | ExecuteTransfo
         )
 
 
-def d9_add_data_advances_something(step: Step, event: AddData) -> Findings:
+def d9_add_data_advances_something(step: NextBlock, event: AddData) -> Findings:
     assert step.tail
     before = step.tail.data
     same_state = isinstance(before, AddData) and event.new_source_state == before.new_source_state
@@ -303,7 +303,7 @@ def d9_add_data_advances_something(step: Step, event: AddData) -> Findings:
         )
 
 
-def r8_what_is_carried_is_not_lost(step: Step, event: AddData) -> Findings:
+def r8_what_is_carried_is_not_lost(step: NextBlock, event: AddData) -> Findings:
     assert step.tail
     before = step.tail.data
     if event.new_data is not None or not isinstance(before, AddData):

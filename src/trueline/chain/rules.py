@@ -31,8 +31,8 @@ from trueline.chain.rule import (
     Finding,
     Findings,
     InputChain,
+    NextBlock,
     Rule,
-    Step,
     breaks,
     c5_the_previous_block_exists,
     checkpoint_of,
@@ -46,18 +46,18 @@ from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
 
 
-def s5_one_schema_for_reading(step: Step, event: AddPushSource | SetPollingSource) -> Findings:
+def s5_one_schema_for_reading(step: NextBlock, event: AddPushSource | SetPollingSource) -> Findings:
     if event.read.ddl_schema is not None and event.read.schema is not None:
         yield breaks("S5", "both read.ddlSchema and read.schema are given", "keep read.schema")
 
 
-def s6_ethereum_logs_have_an_origin(step: Step, event: SetPollingSource) -> Findings:
+def s6_ethereum_logs_have_an_origin(step: NextBlock, event: SetPollingSource) -> Findings:
     fetch = event.fetch
     if isinstance(fetch, FetchEthereumLogs) and fetch.chain_id is None and fetch.node_url is None:
         yield breaks("S6", "an EthereumLogs source has neither chainId nor nodeUrl", "give one of them")
 
 
-def s1_the_source_is_new(step: Step, event: AddPushSource | SetPollingSource) -> Findings:
+def s1_the_source_is_new(step: NextBlock, event: AddPushSource | SetPollingSource) -> Findings:
     assert step.tail
     if isinstance(event, AddPushSource):
         active: Any = step.tail.push.get(event.source_name)
@@ -68,7 +68,7 @@ def s1_the_source_is_new(step: Step, event: AddPushSource | SetPollingSource) ->
         yield breaks("S1", f"the source {name!r} is identical to the active one", "do not append it")
 
 
-def s2_no_polling_beside_push(step: Step, event: AddPushSource) -> Findings:
+def s2_no_polling_beside_push(step: NextBlock, event: AddPushSource) -> Findings:
     assert step.tail
     if step.tail.polling is not None:
         yield breaks(
@@ -78,7 +78,7 @@ def s2_no_polling_beside_push(step: Step, event: AddPushSource) -> Findings:
         )
 
 
-def s4_no_push_beside_polling(step: Step, event: SetPollingSource) -> Findings:
+def s4_no_push_beside_polling(step: NextBlock, event: SetPollingSource) -> Findings:
     assert step.tail
     if step.tail.push:
         yield breaks(
@@ -88,7 +88,9 @@ def s4_no_push_beside_polling(step: Step, event: SetPollingSource) -> Findings:
         )
 
 
-def s7_only_an_active_source_ends(step: Step, event: DisablePushSource | DisablePollingSource) -> Findings:
+def s7_only_an_active_source_ends(
+    step: NextBlock, event: DisablePushSource | DisablePollingSource
+) -> Findings:
     assert step.tail
     if isinstance(event, DisablePollingSource):
         if step.tail.polling is None:
@@ -102,7 +104,7 @@ def s7_only_an_active_source_ends(step: Step, event: DisablePushSource | Disable
         )
 
 
-def x1_to_x4_queries_are_normalised(step: Step, event: Any) -> Findings:
+def x1_to_x4_queries_are_normalised(step: NextBlock, event: Any) -> Findings:
     transform = event.transform if isinstance(event, SetTransform) else event.preprocess
     if transform is None:
         return
@@ -128,7 +130,7 @@ def x1_to_x4_queries_are_normalised(step: Step, event: Any) -> Findings:
             )
 
 
-def x5_to_x7_inputs_are_resolved(step: Step, event: SetTransform) -> Findings:
+def x5_to_x7_inputs_are_resolved(step: NextBlock, event: SetTransform) -> Findings:
     if not event.inputs:
         yield breaks("X5", "a transform must have at least one input", "add the datasets its queries read")
     references = [source.dataset_ref for source in event.inputs]
@@ -151,13 +153,13 @@ def _is_dataset_id(reference: str) -> bool:
         return False
 
 
-def h1_to_h3_the_schema_may_follow(step: Step, event: SetDataSchema) -> Findings:
+def h1_to_h3_the_schema_may_follow(step: NextBlock, event: SetDataSchema) -> Findings:
     assert step.tail
     for rule, problem, remedy in schema_findings(step.tail.schema, event, step.tail.vocab):
         yield breaks(rule, problem, remedy)
 
 
-def t10_execute_transform_is_not_empty(step: Step, event: ExecuteTransform) -> Findings:
+def t10_execute_transform_is_not_empty(step: NextBlock, event: ExecuteTransform) -> Findings:
     if not (event.new_data or event.new_checkpoint or event.new_watermark is not None):
         yield breaks(
             "T10",
@@ -166,7 +168,7 @@ def t10_execute_transform_is_not_empty(step: Step, event: ExecuteTransform) -> F
         )
 
 
-def t3_a_transform_is_defined(step: Step, event: ExecuteTransform) -> Findings:
+def t3_a_transform_is_defined(step: NextBlock, event: ExecuteTransform) -> Findings:
     assert step.tail
     if step.tail.transform is None and not isinstance(step.tail.data, ExecuteTransform):
         yield breaks(
@@ -174,7 +176,7 @@ def t3_a_transform_is_defined(step: Step, event: ExecuteTransform) -> Findings:
         )
 
 
-def t2_inputs_are_in_declared_order(step: Step, event: ExecuteTransform) -> Findings:
+def t2_inputs_are_in_declared_order(step: NextBlock, event: ExecuteTransform) -> Findings:
     """Also R7: after a new SetTransform its inputs count, not those of the last query."""
     assert step.tail
     given = [str(taken.dataset_id) for taken in event.query_inputs]
@@ -193,7 +195,7 @@ def t2_inputs_are_in_declared_order(step: Step, event: ExecuteTransform) -> Find
         )
 
 
-def t4_to_t8_inputs_continue(step: Step, event: ExecuteTransform) -> Findings:
+def t4_to_t8_inputs_continue(step: NextBlock, event: ExecuteTransform) -> Findings:
     """T4 to T8 with R2, R3 and R7: each input, found by its id, continues where it was."""
     assert step.tail
     first = not isinstance(step.tail.data, ExecuteTransform)
@@ -248,7 +250,7 @@ def t4_to_t8_inputs_continue(step: Step, event: ExecuteTransform) -> Findings:
             )
 
 
-def t11_the_transform_advances_something(step: Step, event: ExecuteTransform) -> Findings:
+def t11_the_transform_advances_something(step: NextBlock, event: ExecuteTransform) -> Findings:
     assert step.tail
     if (
         event.new_data is None
@@ -263,7 +265,7 @@ def t11_the_transform_advances_something(step: Step, event: ExecuteTransform) ->
         )
 
 
-def r4_r5_intervals_lie_on_the_inputs(step: Step, event: ExecuteTransform) -> Findings:
+def r4_r5_intervals_lie_on_the_inputs(step: NextBlock, event: ExecuteTransform) -> Findings:
     for taken in event.query_inputs:
         chain = (step.inputs or {}).get(taken.dataset_id)
         if chain is None or taken.new_block_hash is None:
@@ -308,7 +310,7 @@ def check(
     tail: Tail | None, block: Block, inputs: Mapping[DatasetId, InputChain] | None = None
 ) -> Iterator[Finding]:
     """Yield every rule the block breaks, first the one that is reported."""
-    step, event = Step(tail, block, inputs), block.event
+    step, event = NextBlock(tail, block, inputs), block.event
     alone, placed = _RULES[type(event)]
     for rule in alone:
         yield from rule(step, event)

@@ -197,7 +197,9 @@ def read_raw(raw: bytes) -> t.DataSchema:
 
     root = struct.unpack_from("<I", raw)[0] if len(raw) >= 8 else len(raw)
     if root > len(raw) - 4:
-        raise InputError("the raw Arrow schema is too short", remedy="the block is damaged")
+        raise InputError(
+            "the raw Arrow schema is too short", remedy="restore the block from a copy of the dataset"
+        )
     # Message: version i16 at 20, header type u8 at 22, header offset at 4, body length i64 at 8.
     vtable = struct.pack("<HHHHHH", 12, 24, 20, 22, 4, 8)
     body_start = 4 + len(vtable) + 24
@@ -216,7 +218,8 @@ def read_raw(raw: bytes) -> t.DataSchema:
         check_memory(error, "reading the schema")
         problem = error.problem if isinstance(error, InputError) else error
         raise InputError(
-            f"the raw Arrow schema cannot be read: {problem}", remedy="the block is damaged"
+            f"the raw Arrow schema cannot be read: {problem}",
+            remedy="restore the block from a copy of the dataset",
         ) from None
 
 

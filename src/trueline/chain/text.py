@@ -20,16 +20,16 @@ from trueline.chain.encode import MANIFEST_VERSION, MAX_DEPTH
 from trueline.chain.instant import Instant
 from trueline.chain.wire import (
     Choice,
-    Field,
     Kind,
     Many,
     Moment,
-    Nested,
+    NestedRecord,
     Octets,
     OneOf,
     Record,
     Scalar,
     Text,
+    WireField,
     layout,
 )
 from trueline.errors import InputError, ManifestError
@@ -61,7 +61,7 @@ def to_dict(record: Record) -> dict[str, Any]:
     return out
 
 
-def _always(field: Field) -> bool:
+def _always(field: WireField) -> bool:
     """Say whether a field is a number that must be there; in text it is written even when it is zero."""
     return isinstance(field.kind, Scalar | Choice) and field.absent == 0
 
@@ -76,7 +76,7 @@ def _plain(kind: Kind, value: Any) -> Any:
             return base64.b64encode(value).decode() if of is bytes else str(value)
         case Moment():
             return str(value)
-        case Nested() | OneOf():
+        case NestedRecord() | OneOf():
             return value.value if isinstance(value, Extra) else to_dict(value)
         case Many(of):
             return [_plain(of, item) for item in value]
@@ -178,7 +178,7 @@ def _value(kind: Kind, item: Any, where: str, depth: int) -> Any:
             return (
                 item if isinstance(item, Instant) else _at(where, lambda: Instant.parse(_text(item, where)))
             )
-        case Nested(of):
+        case NestedRecord(of):
             return record_from_dict(item, of, where, depth)
         case OneOf(of):
             return _one_of(of, item, where, depth)
@@ -262,7 +262,7 @@ def _at(where: str, read: Any) -> Any:
         raise _bad(where, error.problem, error.remedy) from None
 
 
-def _unknown(where: str, key: Any, known: Mapping[str, Field]) -> ManifestError:
+def _unknown(where: str, key: Any, known: Mapping[str, WireField]) -> ManifestError:
     if key in _REMOVED_FIELDS:
         return _bad(where, f"{key} was removed from the format", _REMOVED_FIELDS[key])
     near = get_close_matches(str(key), list(known), 1)

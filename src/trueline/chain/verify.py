@@ -52,7 +52,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class VerificationReport:
     """What a verification found; `findings` are stricter rules a foreign chain breaks, not faults."""
 
     blocks: int = 0
@@ -70,8 +70,8 @@ class Report:
     def __bool__(self) -> bool:
         return self.ok
 
-    def __add__(self, other: Report) -> Report:
-        return Report(
+    def __add__(self, other: VerificationReport) -> VerificationReport:
+        return VerificationReport(
             self.blocks + other.blocks,
             self.objects + other.objects,
             self.bytes + other.bytes,
@@ -89,7 +89,7 @@ def verify_blocks(
     after: Multihash | None = None,
     upto: Multihash | None = None,
     progress: Progress | None = None,
-) -> Report:
+) -> VerificationReport:
     """Fold the chain once, oldest first, in time linear in its length.
 
     With `after` the part before it is taken as proven and only (after, upto]
@@ -101,14 +101,16 @@ def verify_blocks(
         chain.rebuild_index()
         return _fold(chain, after, upto, progress)
     except CorruptionError as error:
-        return Report(problems=(_problem(error, None, None),))
+        return VerificationReport(problems=(_problem(error, None, None),))
 
 
 class _IndexIsWrong(Exception):
     """A block does not continue the one before it, so the index is wrong."""
 
 
-def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progress: Progress | None) -> Report:
+def _fold(
+    chain: Chain, after: Multihash | None, upto: Multihash | None, progress: Progress | None
+) -> VerificationReport:
     tail: Tail | None = chain.tail_at(after) if after is not None else None
     count = 0
     findings: list[tuple[Multihash, Finding]] = []
@@ -119,7 +121,7 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
             block = chain.block(entry.hash)
         except (TruelineError, OSError) as error:
             check_memory(error, f"reading block {entry.hash}")
-            return Report(count, problems=(_problem(error, entry.hash, entry.sequence_number),))
+            return VerificationReport(count, problems=(_problem(error, entry.hash, entry.sequence_number),))
         if block.prev_block_hash != (tail.head if tail else None):
             raise _IndexIsWrong
         for finding in rules.check(tail, block, inputs):
@@ -132,7 +134,7 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
                     entry.sequence_number,
                     finding.rule,
                 )
-                return Report(count, problems=(problem,), findings=tuple(findings))
+                return VerificationReport(count, problems=(problem,), findings=tuple(findings))
             findings.append((entry.hash, finding))
         if (forged := removal_beyond(chain.store, block)) is not None:
             findings.append((entry.hash, forged))
@@ -145,7 +147,7 @@ def _fold(chain: Chain, after: Multihash | None, upto: Multihash | None, progres
     end = upto if upto is not None else chain.head
     if tail is not None and end is not None and tail.head != end and count:
         raise _IndexIsWrong
-    return Report(count, findings=tuple(findings), not_checked=tuple(unchecked))
+    return VerificationReport(count, findings=tuple(findings), not_checked=tuple(unchecked))
 
 
 def _pinned(source: InputChain) -> InputChain:
@@ -157,7 +159,7 @@ def verify_objects(
     after: Multihash | None = None,
     upto: Multihash | None = None,
     progress: Progress | None = None,
-) -> Report:
+) -> VerificationReport:
     """Check that every object the blocks refer to is there, has its size and hashes to its name."""
     problems: list[Problem] = []
     count = size = 0
@@ -175,7 +177,7 @@ def verify_objects(
         except InputError as error:
             # A checkpoint that says it is ours but cannot be understood.
             problems.append(_problem(error, name, block.sequence_number))
-    return Report(objects=count, bytes=size, problems=tuple(problems))
+    return VerificationReport(objects=count, bytes=size, problems=tuple(problems))
 
 
 def _check_object(chain: Chain, reference: Reference, name: Multihash, block: Block) -> Problem | None:

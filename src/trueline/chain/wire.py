@@ -3,7 +3,7 @@
 Events and their parts are frozen dataclasses. Their annotations say how a
 field is stored (`U64`, `Hash`, a nested record, a union …) and their order is
 the order of the format. The binary writer, the binary reader and the text
-form all follow the `Layout` derived here, so none of them can forget a field.
+form all follow the `RecordLayout` derived here, so none of them can forget a field.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Nested:
+class NestedRecord:
     """A record of one type."""
 
     of: type[Record]
@@ -104,10 +104,10 @@ class OneOf:
 class Many:
     """A vector of strings or records."""
 
-    of: Text | Nested | OneOf
+    of: Text | NestedRecord | OneOf
 
 
-Kind = Scalar | Choice | Octets | Text | Moment | Nested | OneOf | Many
+Kind = Scalar | Choice | Octets | Text | Moment | NestedRecord | OneOf | Many
 
 U64 = Annotated[int, Scalar("Q")]
 U32 = Annotated[int, Scalar("I")]
@@ -118,7 +118,7 @@ union = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class WireField:
     """One field of a record: its names, how it is stored, and what its absence means."""
 
     name: str
@@ -130,19 +130,19 @@ class Field:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class RecordLayout:
     """The fields of a record in stored order."""
 
     of: type[Record]
-    fields: tuple[Field, ...]
+    fields: tuple[WireField, ...]
     slots: int
 
     @property
-    def by_key(self) -> dict[str, Field]:
+    def by_key(self) -> dict[str, WireField]:
         return {field.key: field for field in self.fields}
 
 
-def layout(record: type[Record]) -> Layout:
+def layout(record: type[Record]) -> RecordLayout:
     """Return how a record is stored, derived once from its annotations."""
     known = _LAYOUTS.get(record)
     if known is None:
@@ -150,12 +150,12 @@ def layout(record: type[Record]) -> Layout:
     return known
 
 
-_LAYOUTS: dict[type[Record], Layout] = {}
+_LAYOUTS: dict[type[Record], RecordLayout] = {}
 
 
-def _derive(record: type[Record]) -> Layout:
+def _derive(record: type[Record]) -> RecordLayout:
     hints = typing.get_type_hints(record, include_extras=True)
-    fields: list[Field] = []
+    fields: list[WireField] = []
     slot = 0
     for declared in () if issubclass(record, Plain) else dataclasses.fields(record):  # type: ignore[arg-type]
         if declared.name.startswith("_"):
@@ -165,9 +165,9 @@ def _derive(record: type[Record]) -> Layout:
         has_default = declared.default is not dataclasses.MISSING
         absent = declared.default if has_default else _zero(kind)
         required = not optional and not has_default and absent is None
-        fields.append(Field(declared.name, _camel(declared.name), kind, slot, required, absent))
+        fields.append(WireField(declared.name, _camel(declared.name), kind, slot, required, absent))
         slot += 2 if isinstance(kind, OneOf) else 1
-    return Layout(record, tuple(fields), slot)
+    return RecordLayout(record, tuple(fields), slot)
 
 
 def _zero(kind: Kind) -> Any:
@@ -195,7 +195,7 @@ def _kind(hint: Any) -> Kind:
                 return OneOf(typing.get_args(inner) or (inner,))
     if typing.get_origin(hint) is tuple:
         item = _kind(typing.get_args(hint)[0])
-        assert isinstance(item, (Text, Nested, OneOf)), hint
+        assert isinstance(item, (Text, NestedRecord, OneOf)), hint
         return Many(item)
     assert isinstance(hint, type), hint
     if issubclass(hint, (Multihash, DatasetId, bytes)):
@@ -205,7 +205,7 @@ def _kind(hint: Any) -> Kind:
     if issubclass(hint, IntEnum):
         return Choice(hint, "h" if issubclass(hint, ShortEnum) else "i")
     if issubclass(hint, Record):
-        return Nested(hint)
+        return NestedRecord(hint)
     assert hint is str, hint
     return Text()
 

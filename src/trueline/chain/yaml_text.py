@@ -99,7 +99,7 @@ def _dumper() -> Any:
 def _loader() -> Any:
     import yaml
 
-    class Loader(yaml.SafeLoader):
+    class PlainLoader(yaml.SafeLoader):
         """Plain data only."""
 
         depth = 0
@@ -145,7 +145,7 @@ def _loader() -> Any:
         def flatten_mapping(self, node: Any) -> None:
             """Merge keys are an alias mechanism; leave `<<` as it is."""
 
-    Loader.yaml_implicit_resolvers = {}
+    PlainLoader.yaml_implicit_resolvers = {}
     for tag, pattern, first in _PLAIN:
-        Loader.add_implicit_resolver(tag, pattern, first)
-    return Loader
+        PlainLoader.add_implicit_resolver(tag, pattern, first)
+    return PlainLoader

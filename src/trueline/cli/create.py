@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from trueline.cli.arguments import QuickCommand, QuickGroup
+from trueline.cli.arguments import QuickCommand
 from trueline.cli.ingest import (
     Encoding,
     Format,
@@ -16,7 +16,7 @@ from trueline.cli.ingest import (
     chosen_reader,
     reader_options,
 )
-from trueline.cli.session import Directory, Given, Json, examples, session
+from trueline.cli.session import Directory, Json, command_group, examples, session
 from trueline.console import Console
 from trueline.console.items import cell
 from trueline.credentials import masked, masked_values
@@ -176,24 +176,11 @@ def _read(file: Path) -> bytes:
         raise InputError(f"cannot read {file}: {error.strerror}", remedy="check the path") from None
 
 
-config = typer.Typer(
-    name="config",
-    help="Show and change the settings of the workspace, and your own.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    cls=QuickGroup,
-)
+config = command_group("config", "Show and change the settings of the workspace, and your own.")
 
 Own = Annotated[
     bool, typer.Option("--user", help="Your own settings, for every workspace; no workspace is needed.")
 ]
-
-
-@config.callback()
-def before_config(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
-    """Show and change the settings of the workspace, and your own."""
-    given = context.obj if isinstance(context.obj, Given) else Given()
-    context.obj = given.with_own(directory, json)
 
 
 @config.command("list", cls=QuickCommand)

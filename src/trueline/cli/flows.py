@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trueline.cli.arguments import QuickCommand, QuickGroup
-from trueline.cli.session import FAILED, NO, Directory, Given, Json, examples, session
+from trueline.cli.arguments import QuickCommand
+from trueline.cli.session import FAILED, NO, Directory, Json, command_group, examples, session
 from trueline.errors import Counterexample, InputError, TruelineError
 
 if TYPE_CHECKING:
@@ -26,20 +26,7 @@ if TYPE_CHECKING:
 
 PREFIX = "simulate_"
 
-flow = typer.Typer(
-    name="flow",
-    help="Show and test flows.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    cls=QuickGroup,
-)
-
-
-@flow.callback()
-def before_flow(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
-    """Show and test flows."""
-    given = context.obj if isinstance(context.obj, Given) else Given()
-    context.obj = Given(directory if directory is not None else given.directory, json or given.json)
+flow = command_group("flow", "Show and test flows.")
 
 
 @flow.command("simulate", cls=QuickCommand)

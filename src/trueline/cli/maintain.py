@@ -183,7 +183,7 @@ def gc(
 def rename(
     context: typer.Context,
     name: Annotated[str, typer.Argument(help="The dataset.")],
-    new: Annotated[str, typer.Argument(help="What it is to be called.")],
+    new: Annotated[str, typer.Argument(help="Its new name.")],
     directory: Directory = None,
     json: Json = False,
 ) -> None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from trueline import console as consoles
-from trueline.cli.arguments import QuickCommand, QuickGroup
-from trueline.cli.session import Directory, Given, Json, examples, session
+from trueline.cli.arguments import QuickCommand
+from trueline.cli.session import Directory, Json, command_group, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,13 +26,7 @@ Trace = Annotated[
     typer.Option("--trace", metavar="FILE", help="Write what ran when, as a trace for Chrome or Perfetto."),
 ]
 
-run = typer.Typer(
-    name="run",
-    help="Show the journals of runs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-    cls=QuickGroup,
-)
+run = command_group("run", "Show the journals of runs.")
 
 
 @contextmanager
@@ -59,13 +53,6 @@ def watched(label: str, timeline: str | None, trace: str | None) -> Iterator[Non
         except OSError as error:
             problem = f"{error.filename} was not written: {error.strerror}"
             consoles.current().warn(problem, remedy="everything else was done; choose another file")
-
-
-@run.callback()
-def before_run(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
-    """Show the journals of runs."""
-    given = context.obj if isinstance(context.obj, Given) else Given()
-    context.obj = given.with_own(directory, json)
 
 
 @run.command("show", cls=QuickCommand)

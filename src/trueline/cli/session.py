@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 import typer
 
 from trueline import console as consoles
+from trueline.cli.arguments import QuickGroup
 from trueline.credentials import is_secret_name, masked_text
 from trueline.errors import (
     CheckFailed,
@@ -80,6 +81,23 @@ class Given:
     def with_own(self, directory: str | None, json: bool) -> Given:
         """Return it with what was said after a verb that has verbs of its own."""
         return Given(directory if directory is not None else self.directory, json or self.json, self.options)
+
+
+def command_group(name: str, about: str) -> typer.Typer:
+    """Return a verb that has verbs of its own; -C and --json may come before or after it."""
+    return typer.Typer(
+        name=name,
+        help=about,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        cls=QuickGroup,
+        callback=_before_verb,
+    )
+
+
+def _before_verb(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+    given = context.obj if isinstance(context.obj, Given) else Given()
+    context.obj = given.with_own(directory, json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from trueline.chain.chain import Chain
 from trueline.chain.head_state import Position
-from trueline.chain.index_rows import Entry
+from trueline.chain.index_rows import IndexEntry
 from trueline.chain.instant import Instant
 from trueline.dataset.commit import Commit
 from trueline.errors import InputError
@@ -145,7 +145,7 @@ def _by_offset(chain: Chain, offset: int) -> Position:
 # --- ends of commits --------------------------------------------------------------
 
 
-def _entry(chain: Chain, block: Multihash) -> Entry:
+def _entry(chain: Chain, block: Multihash) -> IndexEntry:
     entry = chain.entry(block)
     if entry is None:
         raise InputError(
@@ -156,24 +156,24 @@ def _entry(chain: Chain, block: Multihash) -> Entry:
     return entry
 
 
-def _standing(entry: Entry | None) -> Position:
+def _standing(entry: IndexEntry | None) -> Position:
     if entry is None:
         raise InputError("no commit is complete", remedy="wait for the first one", code="BadPosition")
     return Position(entry.hash, entry.last_offset)
 
 
-def _previous(chain: Chain, entry: Entry) -> Entry | None:
+def _previous(chain: Chain, entry: IndexEntry) -> IndexEntry | None:
     return chain.entry_number(entry.sequence_number - 1)
 
 
-def _end_before(chain: Chain, entry: Entry | None) -> Entry | None:
+def _end_before(chain: Chain, entry: IndexEntry | None) -> IndexEntry | None:
     """The nearest commit end at or before an entry."""
     while entry is not None and not entry.is_end:
         entry = _previous(chain, entry)
     return entry
 
 
-def _end_after(chain: Chain, entry: Entry | None) -> Entry | None:
+def _end_after(chain: Chain, entry: IndexEntry | None) -> IndexEntry | None:
     """The nearest commit end at or after an entry."""
     while entry is not None and not entry.is_end:
         entry = chain.entry_number(entry.sequence_number + 1)

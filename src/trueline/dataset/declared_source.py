@@ -64,7 +64,7 @@ def source(
     limits: tuple[tuple[str, object], ...] = (("max_bad", max_bad), ("max_bytes", max_bytes))
     for what, limit in limits:
         if limit is not None and (not isinstance(limit, int | float) or not 0 <= limit < 1 << 63):
-            raise InputError(f"{what} is {limit!r:.80}, not a number from 0 on", remedy="give a number")
+            raise InputError(f"{what} is {limit!r:.80}, not a number of at least 0", remedy="give a number")
     if reader is not None:
         from trueline.readers import Reader as Kind
 

@@ -373,7 +373,7 @@ class Addendum:
         if value.get("version") != VERSION or unknown:
             what = f"{unknown[0]!r}" if unknown else f"version {value.get('version')!r}"
             raise UnsupportedVersion(
-                f"the attachment {PATH} says {what}, which is not known here", remedy="upgrade"
+                f"the attachment {PATH} says {what}, which is not known here", remedy="upgrade trueline"
             )
         return cls(**known)
 

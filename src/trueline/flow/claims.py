@@ -7,14 +7,14 @@ from itertools import islice, permutations
 from typing import Any, Final
 
 from trueline.errors import ClaimBroken
-from trueline.flow.graph import Node
+from trueline.flow.graph import FlowNode
 from trueline.flow.values import alike, copied, is_fixed
 
 ORDERS: Final = 24
 """Orders tried per set of elements: all of up to 4; more show little that 24 do not."""
 
 
-def leaves_input_alone(node: Node, fn: Callable[..., Any]) -> Callable[..., Any]:
+def leaves_input_alone(node: FlowNode, fn: Callable[..., Any]) -> Callable[..., Any]:
     """The function, refusing to have changed what it was given."""
 
     def call(*args: Any) -> Any:
@@ -34,7 +34,11 @@ def leaves_input_alone(node: Node, fn: Callable[..., Any]) -> Callable[..., Any]
 
 
 def order_makes_no_difference(
-    node: Node, into: Callable[[Any, Any], Any], value: Any, items: tuple[Any, ...], begin: Callable[[], Any]
+    node: FlowNode,
+    into: Callable[[Any, Any], Any],
+    value: Any,
+    items: tuple[Any, ...],
+    begin: Callable[[], Any],
 ) -> None:
     """Fold the elements in other orders, in two parts, and twice, as was claimed, and compare."""
 
@@ -60,7 +64,7 @@ def order_makes_no_difference(
         raise _broken(node, "is said to be idempotent", (items, expected), ((*items, *items), got))
 
 
-def _broken(node: Node, claim: str, one: tuple[Any, Any], other: tuple[Any, Any]) -> ClaimBroken:
+def _broken(node: FlowNode, claim: str, one: tuple[Any, Any], other: tuple[Any, Any]) -> ClaimBroken:
     return ClaimBroken(
         f"the function of {node} {claim}, but {list(one[0])!r} gives {one[1]!r}, "
         f"{list(other[0])!r} gives {other[1]!r}",

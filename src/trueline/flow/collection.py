@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from trueline.errors import InputError, NotPromised, WrongLocation
-from trueline.flow.graph import AlignToken, Clock, Location, Node, here
+from trueline.flow.graph import AlignToken, Clock, FlowNode, Location, here
 from trueline.flow.markers import NonDet, Shape
 
 _CLASSES: dict[str, type[Collection]] = {}
 
 
-def wrap(node: Node) -> Any:
+def wrap(node: FlowNode) -> Any:
     """The collection of a node's shape; the caller gives it its type."""
     return _CLASSES[node.shape](node)
 
@@ -31,7 +31,7 @@ def begin(location: Location, kind: str, **parts: Any) -> Any:
     return wrap(location.graph.add(kind=kind, **{**defaults, **parts}))
 
 
-def other_flow(kind: str, node: Node, place: str, there: Location) -> WrongLocation:
+def other_flow(kind: str, node: FlowNode, place: str, there: Location) -> WrongLocation:
     """The error for what belongs to two flows."""
     flow, other = node.location.graph.name, there.graph.name
     return WrongLocation(
@@ -46,7 +46,7 @@ class Collection:
 
     shape: ClassVar[Shape]
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: FlowNode) -> None:
         self.node = node
 
     def __init_subclass__(cls) -> None:

@@ -9,7 +9,17 @@ from typing import Final, Literal
 
 from trueline import console
 from trueline.errors import NotPromised, SynchronousCycle, Unfinished
-from trueline.flow.graph import ALIGNED, ALIGNED_READS, NETWORK, READS, YIELDS, Clock, Graph, Location, Node
+from trueline.flow.graph import (
+    ALIGNED,
+    ALIGNED_READS,
+    NETWORK,
+    READS,
+    YIELDS,
+    Clock,
+    FlowNode,
+    Graph,
+    Location,
+)
 from trueline.flow.hooks import Hook, ValueHook, hook_class
 from trueline.flow.regions import Group, Regions, Remark, arrows, find_regions
 
@@ -19,11 +29,11 @@ Key = tuple[Zone, int, int]
 
 
 @dataclass(eq=False)
-class Op:
+class PlacedOperator:
     """One operator in one zone of one member."""
 
     zone: Zone
-    node: Node
+    node: FlowNode
     member: int
     ins: tuple[int, ...]
     out: int
@@ -40,7 +50,7 @@ class TickUnit:
     ticks: list[Clock]
     group: Group | None
     hooks: list[Hook] = field(default_factory=list)
-    ops: list[Op] = field(default_factory=list)
+    ops: list[PlacedOperator] = field(default_factory=list)
     outs: list[int] = field(default_factory=list)
     """Wires of the asynchronous side that are filled when it has run."""
 
@@ -50,7 +60,7 @@ class LooseUnit:
     """A choice outside every tick: an order, an interleaving, which elements have arrived in a fold."""
 
     name: str
-    node: Node
+    node: FlowNode
     member: int
     slot: int
     out: int
@@ -79,7 +89,7 @@ class CompiledFlow:
         self.slots = 0
         self.hooks: list[Hook] = []
         self.units: list[Unit] = []
-        self.ops: dict[Key, Op] = {}
+        self.ops: dict[Key, PlacedOperator] = {}
         self.sources: dict[tuple[str, int], int] = {}
         self.sinks: dict[tuple[str, int], int] = {}
         self.hook_on: dict[int, list[Hook]] = {}
@@ -128,11 +138,11 @@ class CompiledFlow:
 
     # --- who runs where -----------------------------------------------------------------
 
-    def _active(self, node: Node) -> bool:
+    def _active(self, node: FlowNode) -> bool:
         """Whether it is a use of a point that changes something."""
         return node.id in self._group
 
-    def _is_async(self, node: Node) -> bool:
+    def _is_async(self, node: FlowNode) -> bool:
         """Whether anything outside regions needs the node."""
         if not hasattr(self, "_needed"):
             self._needed = self._find_needed()
@@ -157,18 +167,18 @@ class CompiledFlow:
                 todo += node.inputs
         return needed
 
-    def entries(self, group: Group) -> list[Node]:
+    def entries(self, group: Group) -> list[FlowNode]:
         """The nodes whose output is handed to a region: its beginning, and what else comes in (A7)."""
         interior = self.interior(group)
         inside = {n.id for n in interior}
-        found: dict[int, Node] = {}
+        found: dict[int, FlowNode] = {}
         for node in [*interior, *group.instances]:
             for source in node.inputs:
                 if source.id not in inside and (not source.constant or "stream" in source.shape):
                     found[source.id] = source
         return [found[i] for i in sorted(found)]
 
-    def interior(self, group: Group) -> list[Node]:
+    def interior(self, group: Group) -> list[FlowNode]:
         """The region's nodes that run inside the tick: all but those where it begins."""
         inside: set[int] = set()
         for each in group.alignments:
@@ -183,7 +193,7 @@ class CompiledFlow:
 
     # --- laying out ---------------------------------------------------------------------
 
-    def wire(self, zone: Zone, node: Node, member: int) -> int:
+    def wire(self, zone: Zone, node: FlowNode, member: int) -> int:
         """The number of a wire."""
         return self.wires.setdefault((zone, node.id, member), len(self.wires))
 
@@ -192,8 +202,8 @@ class CompiledFlow:
         self.slots += 1
         return self.slots - 1
 
-    def _op(self, zone: Zone, node: Node, member: int, ins: Iterable[int]) -> Op:
-        op = Op(zone, node, member, tuple(ins), self.wire(zone, node, member), self.slot())
+    def _op(self, zone: Zone, node: FlowNode, member: int, ins: Iterable[int]) -> PlacedOperator:
+        op = PlacedOperator(zone, node, member, tuple(ins), self.wire(zone, node, member), self.slot())
         self.ops[zone, node.id, member] = op
         return op
 
@@ -223,7 +233,7 @@ class CompiledFlow:
                         )
                     )
 
-    def _async_inputs(self, node: Node, member: int) -> list[int]:
+    def _async_inputs(self, node: FlowNode, member: int) -> list[int]:
         if node.kind == "gather":
             return [self.wire("async", node.inputs[0], m) for m in range(node.inputs[0].location.size)]
         if node.kind in NETWORK:
@@ -271,7 +281,9 @@ class CompiledFlow:
             ins = [self.wire("region", source, member) for source in node.inputs]
             unit.ops.append(self._op("region", node, member, ins))
         for node in group.instances:
-            op = Op("region", node, member, (self.wire("region", node.inputs[0], member),), -1, self.slot())
+            op = PlacedOperator(
+                "region", node, member, (self.wire("region", node.inputs[0], member),), -1, self.slot()
+            )
             zone: Zone = "async" if node.kind == "release_aligned" else "tick"
             op.out = self.wire(zone, node, member)
             self.ops["region", node.id, member] = op
@@ -279,7 +291,9 @@ class CompiledFlow:
             if zone == "async" and self._is_async(node):
                 unit.outs.append(op.out)
 
-    def _hook(self, unit: TickUnit, node: Node, source: Node, member: int, out: int, *, entry: bool) -> None:
+    def _hook(
+        self, unit: TickUnit, node: FlowNode, source: FlowNode, member: int, out: int, *, entry: bool
+    ) -> None:
         hook = hook_class(source)(node, source, member, self.slot(), out, entry)
         unit.hooks.append(hook)
         self.hooks.append(hook)
@@ -296,11 +310,13 @@ class CompiledFlow:
                     tick = node.inputs[0].tick
                     if tick is not None and tick.id in inside:
                         ins = (self.wire("tick", node.inputs[0], unit.member),)
-                        op = Op("tick", node, unit.member, ins, self.wire("async", node, unit.member))
+                        op = PlacedOperator(
+                            "tick", node, unit.member, ins, self.wire("async", node, unit.member)
+                        )
                         unit.ops.append(op)
                         unit.outs.append(op.out)
 
-    def _tick_order(self, ticks: list[Clock]) -> list[Node]:
+    def _tick_order(self, ticks: list[Clock]) -> list[FlowNode]:
         """The nodes of a tick, each after what it needs in the same execution."""
         ids = {tick.id for tick in ticks}
         nodes = {n.id: n for n in self.graph.nodes if n.tick is not None and n.tick.id in ids}
@@ -329,7 +345,7 @@ class CompiledFlow:
 
     def _mark_newest(self) -> None:
         """Where one reader follows a choice about arrival, that choice already leads to older versions."""
-        readers: dict[int, list[Op]] = {}
+        readers: dict[int, list[PlacedOperator]] = {}
         for op in self.ops.values():
             if op.zone == "async":
                 for wire in op.ins:
@@ -351,7 +367,7 @@ class CompiledFlow:
                 found[0].newest = True
 
 
-def is_loose(node: Node) -> bool:
+def is_loose(node: FlowNode) -> bool:
     """Whether a node outside ticks is a choice by itself (the order or the set of what has arrived)."""
     if node.kind == "merge_ordered":
         return True
@@ -402,7 +418,7 @@ class _Reach:
         for unit in units:
             self._runs(unit)
 
-    def _has(self, node: Node) -> bool:
+    def _has(self, node: FlowNode) -> bool:
         if node.kind in _ALWAYS or node.constant or node.shape == "keyed singleton":
             return True
         tick = node.inputs[0].tick if node.kind in YIELDS else node.tick

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from trueline.flow.compiled import CompiledFlow, LooseUnit, TickUnit
-from trueline.flow.graph import ALIGNED_READS, AlignToken, Node
+from trueline.flow.graph import ALIGNED_READS, AlignToken, FlowNode
 
 KEEPS: Final = {
     "fold": "one value",
@@ -30,7 +30,7 @@ KEEPS: Final = {
 }
 
 
-def keeps(node: Node) -> str:
+def keeps(node: FlowNode) -> str:
     """What an operator holds between one element and the next."""
     kept = KEEPS.get(node.kind, "nothing")
     if node.tick is not None and node.kind in (
@@ -65,7 +65,7 @@ def explain_flow(compiled: CompiledFlow) -> str:
     return "\n".join(lines)
 
 
-def _line(compiled: CompiledFlow, node: Node) -> str:
+def _line(compiled: CompiledFlow, node: FlowNode) -> str:
     inputs = ", ".join(str(source.id) for source in node.inputs)
     if node.id in compiled.graph.cycles:
         inputs = f"comes back from {compiled.graph.cycles[node.id].id}"
@@ -106,7 +106,7 @@ def explain_point(compiled: CompiledFlow, point: AlignToken) -> str:
     return "\n".join(lines + [f"  {r.level}: {r.text}" for r in remarks])
 
 
-def _promises(instances: list[Node], point: AlignToken) -> list[str]:
+def _promises(instances: list[FlowNode], point: AlignToken) -> list[str]:
     reads = [n for n in instances if n.kind in ALIGNED_READS]
     lines = [
         "  promised: a consistent snapshot: one cut for all reads of an execution, and cuts never go back"
@@ -120,5 +120,5 @@ def _promises(instances: list[Node], point: AlignToken) -> list[str]:
     return lines
 
 
-def _names(nodes: list[Node]) -> str:
+def _names(nodes: list[FlowNode]) -> str:
     return ", ".join(str(node) for node in nodes)

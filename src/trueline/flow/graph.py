@@ -122,7 +122,7 @@ class AlignToken:
         return f"<{type(self).__name__} {self.name}>"
 
     @property
-    def instances(self) -> list[Node]:
+    def instances(self) -> list[FlowNode]:
         """Its reads and releases, in the order they were written."""
         return [n for n in self.location.graph.nodes if n.point is self and n.kind in ALIGNED]
 
@@ -140,12 +140,12 @@ class AlignToken:
 
 
 @dataclass(frozen=True, eq=False)
-class Node:
+class FlowNode:
     """One operator: what it does, to which nodes, where it runs and what is promised of its result."""
 
     id: int
     kind: str
-    inputs: tuple[Node, ...]
+    inputs: tuple[FlowNode, ...]
     location: Location
     tick: Clock | None
     shape: Shape
@@ -198,8 +198,8 @@ class Graph:
     """The nodes of a flow in the order they were written, and what its forward references lead to."""
 
     name: str
-    nodes: list[Node] = field(default_factory=list)
-    cycles: dict[int, Node] = field(default_factory=dict)
+    nodes: list[FlowNode] = field(default_factory=list)
+    cycles: dict[int, FlowNode] = field(default_factory=dict)
     """Forward reference → the node that completes it."""
     locations: list[Location] = field(default_factory=list)
     ticks: list[Clock] = field(default_factory=list)
@@ -208,21 +208,21 @@ class Graph:
     """What was derived from the graph, for those who derive it to keep."""
     _names: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def add(self, **parts: Any) -> Node:
+    def add(self, **parts: Any) -> FlowNode:
         """Make the next node; its site is the caller's line."""
-        node = Node(id=len(self.nodes), site=parts.pop("site", None) or here(), **parts)
+        node = FlowNode(id=len(self.nodes), site=parts.pop("site", None) or here(), **parts)
         self.nodes.append(node)
         return node
 
-    def consumers(self) -> dict[int, list[Node]]:
+    def consumers(self) -> dict[int, list[FlowNode]]:
         """Who reads each node, in the order of writing, feedback not counted."""
-        found: dict[int, list[Node]] = {node.id: [] for node in self.nodes}
+        found: dict[int, list[FlowNode]] = {node.id: [] for node in self.nodes}
         for node in self.nodes:
             for source in node.inputs:
                 found[source.id].append(node)
         return found
 
-    def named(self, kind: str) -> Iterator[Node]:
+    def named(self, kind: str) -> Iterator[FlowNode]:
         """The nodes of one kind."""
         return (node for node in self.nodes if node.kind == kind)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trueline.flow.graph import Node
+from trueline.flow.graph import FlowNode
 from trueline.flow.markers import ABSENT, NOTHING
 
 Choose = Callable[[int, Any], int]
@@ -62,8 +62,8 @@ def _take_many(sizes: list[int], choose: Choose, what: Any, force: bool) -> list
 class Hook:
     """One observation point, bound to its slot and to the wire it hands over on."""
 
-    node: Node
-    source: Node
+    node: FlowNode
+    source: FlowNode
     member: int
     slot: int
     out: int
@@ -239,7 +239,7 @@ def updated(shown: dict[Any, Any], changes: tuple[tuple[Any, Any], ...]) -> dict
     return new
 
 
-def hook_class(source: Node) -> type[Hook]:
+def hook_class(source: FlowNode) -> type[Hook]:
     """The hook that fits a collection."""
     if source.shape == "stream":
         return PrefixHook if source.ordered else SubsetHook

@@ -15,7 +15,7 @@ from typing import Any, Final
 from trueline.errors import EndlessLoop, InputError, TruelineError
 from trueline.flow.claims import order_makes_no_difference
 from trueline.flow.compiled import CompiledFlow, LooseUnit, TickUnit, Unit
-from trueline.flow.graph import Node
+from trueline.flow.graph import FlowNode
 from trueline.flow.hooks import Choose, Hook, ValueHook, take_parts
 from trueline.flow.markers import NOTHING
 from trueline.flow.operators import Operator, check_keyed, first_value, step
@@ -32,7 +32,7 @@ State = tuple[Any, ...]
 class Release:
     """What one hook handed over in a firing."""
 
-    node: Node
+    node: FlowNode
     member: int
     values: Any
     new: bool
@@ -243,7 +243,7 @@ class Machine:
                     found.setdefault(alignment.point.name, {}).update(cut)
         return found
 
-    def kept(self) -> Iterator[tuple[Node, Any]]:
+    def kept(self) -> Iterator[tuple[FlowNode, Any]]:
         """What every operator and hook holds now."""
         for op in self.compiled.ops.values():
             if op.slot >= 0:

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from trueline.errors import InputError
 from trueline.flow.claims import order_makes_no_difference
-from trueline.flow.compiled import Op
-from trueline.flow.graph import Node
+from trueline.flow.compiled import PlacedOperator
+from trueline.flow.graph import FlowNode
 from trueline.flow.hooks import Choose, updated
 from trueline.flow.markers import ABSENT, NOTHING
 from trueline.flow.values import copied, is_fixed
@@ -31,23 +31,23 @@ class Wired(Protocol):
     def begin(self, slot: int, value: Any) -> None:
         """Say what a slot holds at the beginning."""
 
-    def at_end(self, op: Op, run: Operator) -> None:
+    def at_end(self, op: PlacedOperator, run: Operator) -> None:
         """Do something when an execution of the operator's tick is over."""
 
     def own(self, state: dict[Any, Any]) -> dict[Any, Any]:
         """A map that an operator may change."""
 
-    def function(self, node: Node) -> Callable[..., Any]:
+    def function(self, node: FlowNode) -> Callable[..., Any]:
         """A node's function."""
 
-    def initial_value(self, node: Node) -> Any:
+    def initial_value(self, node: FlowNode) -> Any:
         """The first version of a live value."""
 
-    def begun(self, node: Node) -> Any:
+    def begun(self, node: FlowNode) -> Any:
         """The value of a fold before any element."""
 
 
-MakeOperator = Callable[[Op, Wired], Operator]
+MakeOperator = Callable[[PlacedOperator, Wired], Operator]
 
 
 def start(init: Any) -> Any:
@@ -57,7 +57,7 @@ def start(init: Any) -> Any:
     return init if is_fixed(init) else copied(init)
 
 
-def elementwise(node: Node, fn: Callable[..., Any]) -> Callable[[tuple[Any, ...]], list[Any]]:
+def elementwise(node: FlowNode, fn: Callable[..., Any]) -> Callable[[tuple[Any, ...]], list[Any]]:
     """How map, filter and flat_map work on a tuple of new things, by shape of the input."""
     shape, kind = node.inputs[0].shape, node.kind
     if shape == "stream":
@@ -83,7 +83,7 @@ def elementwise(node: Node, fn: Callable[..., Any]) -> Callable[[tuple[Any, ...]
     }[kind]
 
 
-def _elementwise(op: Op, wiring: Wired) -> Operator:
+def _elementwise(op: PlacedOperator, wiring: Wired) -> Operator:
     work = elementwise(op.node, wiring.function(op.node))
     (i,), o = op.ins, op.out
 
@@ -98,7 +98,7 @@ def _elementwise(op: Op, wiring: Wired) -> Operator:
 def _each(change: Callable[[Any], Any]) -> MakeOperator:
     """An operator that changes every element in a fixed way."""
 
-    def make(op: Op, wiring: Wired) -> Operator:
+    def make(op: PlacedOperator, wiring: Wired) -> Operator:
         (i,), o = op.ins, op.out
 
         def run(w: list[Any], s: list[Any]) -> None:
@@ -111,7 +111,7 @@ def _each(change: Callable[[Any], Any]) -> MakeOperator:
     return make
 
 
-def _same(op: Op, wiring: Wired) -> Operator:
+def _same(op: PlacedOperator, wiring: Wired) -> Operator:
     (i,), o = op.ins, op.out
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -120,7 +120,7 @@ def _same(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def keyed(node: Node, key: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Any]]:
+def keyed(node: FlowNode, key: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, Any]]:
     """An element under its key, if that can be one."""
 
     def change(x: Any) -> tuple[Any, Any]:
@@ -138,11 +138,11 @@ def keyed(node: Node, key: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, A
     return change
 
 
-def _key_by(op: Op, wiring: Wired) -> Operator:
+def _key_by(op: PlacedOperator, wiring: Wired) -> Operator:
     return _each(keyed(op.node, wiring.function(op.node)))(op, wiring)
 
 
-def pair(node: Node) -> Callable[[Any], tuple[Any, Any]]:
+def pair(node: FlowNode) -> Callable[[Any], tuple[Any, Any]]:
     """An element that is said to be a pair of key and value."""
     check = keyed(node, lambda x: x[0])
 
@@ -157,11 +157,11 @@ def pair(node: Node) -> Callable[[Any], tuple[Any, Any]]:
     return change
 
 
-def _into_keyed(op: Op, wiring: Wired) -> Operator:
+def _into_keyed(op: PlacedOperator, wiring: Wired) -> Operator:
     return _each(pair(op.node))(op, wiring)
 
 
-def _seen(op: Op, wiring: Wired, pick: Callable[[Any], Any]) -> Operator:
+def _seen(op: PlacedOperator, wiring: Wired, pick: Callable[[Any], Any]) -> Operator:
     (i,), o, slot = op.ins, op.out, op.slot
     wiring.begin(slot, {})
 
@@ -178,15 +178,15 @@ def _seen(op: Op, wiring: Wired, pick: Callable[[Any], Any]) -> Operator:
     return run
 
 
-def _unique(op: Op, wiring: Wired) -> Operator:
+def _unique(op: PlacedOperator, wiring: Wired) -> Operator:
     return _seen(op, wiring, lambda x: x)
 
 
-def _keys(op: Op, wiring: Wired) -> Operator:
+def _keys(op: PlacedOperator, wiring: Wired) -> Operator:
     return _seen(op, wiring, lambda x: x[0])
 
 
-def _enumerate(op: Op, wiring: Wired) -> Operator:
+def _enumerate(op: PlacedOperator, wiring: Wired) -> Operator:
     (i,), o, slot = op.ins, op.out, op.slot
     wiring.begin(slot, 0)
 
@@ -202,7 +202,7 @@ def _enumerate(op: Op, wiring: Wired) -> Operator:
 # --- values ---------------------------------------------------------------------------
 
 
-def step(node: Node, fn: Callable[..., Any] | None) -> Callable[[Any, Any], Any]:
+def step(node: FlowNode, fn: Callable[..., Any] | None) -> Callable[[Any, Any], Any]:
     """One element into the value of a fold, reduce, count, first or last."""
     if node.kind == "count":
         return lambda value, _: value + 1
@@ -216,14 +216,16 @@ def step(node: Node, fn: Callable[..., Any] | None) -> Callable[[Any, Any], Any]
     return fn
 
 
-def first_value(node: Node) -> Any:
+def first_value(node: FlowNode) -> Any:
     """The value before any element."""
     if node.kind == "fold":
         return start(node.args["init"])
     return 0 if node.kind == "count" else ABSENT
 
 
-def check_keyed(node: Node, into: Callable[..., Any], values: dict[Any, Any], new: tuple[Any, ...]) -> None:
+def check_keyed(
+    node: FlowNode, into: Callable[..., Any], values: dict[Any, Any], new: tuple[Any, ...]
+) -> None:
     """Test key by key that the order of the elements makes no difference."""
     groups: dict[Any, list[Any]] = {}
     for key, x in new:
@@ -233,7 +235,7 @@ def check_keyed(node: Node, into: Callable[..., Any], values: dict[Any, Any], ne
         order_makes_no_difference(node, into, value, tuple(items), lambda: first_value(node))
 
 
-def _fold(op: Op, wiring: Wired) -> Operator:
+def _fold(op: PlacedOperator, wiring: Wired) -> Operator:
     node = op.node
     if node.inputs[0].shape == "keyed stream":
         return _keyed_fold(op, wiring)
@@ -265,7 +267,7 @@ def _fold(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def _keyed_fold(op: Op, wiring: Wired) -> Operator:
+def _keyed_fold(op: PlacedOperator, wiring: Wired) -> Operator:
     node = op.node
     into = step(node, wiring.function(node) if node.fn else None)
     (i,), o, slot = op.ins, op.out, op.slot
@@ -290,7 +292,7 @@ def _keyed_fold(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def _unwrap_or(op: Op, wiring: Wired) -> Operator:
+def _unwrap_or(op: PlacedOperator, wiring: Wired) -> Operator:
     value = op.node.args["value"]
     return _each(lambda x: value if x is ABSENT else x)(op, wiring)
 
@@ -302,7 +304,7 @@ def pair_up(a: Any, b: Any) -> Any:
     return ABSENT if a is ABSENT or b is ABSENT else (a, b)
 
 
-def _zip(op: Op, wiring: Wired) -> Operator:
+def _zip(op: PlacedOperator, wiring: Wired) -> Operator:
     (i, j), o, slot = op.ins, op.out, op.slot
     a, b = op.node.inputs
     wiring.begin(slot, (wiring.initial_value(a), wiring.initial_value(b)))
@@ -323,7 +325,7 @@ def _zip(op: Op, wiring: Wired) -> Operator:
 # --- two streams ----------------------------------------------------------------------
 
 
-def _union(op: Op, wiring: Wired) -> Operator:
+def _union(op: PlacedOperator, wiring: Wired) -> Operator:
     (i, j), o = op.ins, op.out
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -332,7 +334,7 @@ def _union(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def _cross(op: Op, wiring: Wired) -> Operator:
+def _cross(op: PlacedOperator, wiring: Wired) -> Operator:
     (i, _), o = op.ins, op.out
     value = wiring.initial_value(op.node.inputs[1])
 
@@ -344,7 +346,7 @@ def _cross(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def _join(op: Op, wiring: Wired) -> Operator:
+def _join(op: PlacedOperator, wiring: Wired) -> Operator:
     (i, j), o, slot = op.ins, op.out, op.slot
     wiring.begin(slot, ({}, {}))
 
@@ -376,7 +378,7 @@ def _kept(
 # --- wirings and edges ---------------------------------------------------------------
 
 
-def _demux(op: Op, wiring: Wired) -> Operator:
+def _demux(op: PlacedOperator, wiring: Wired) -> Operator:
     (i,), o, member, node = op.ins, op.out, op.member, op.node
     by, size = wiring.function(node), node.location.size
 
@@ -399,7 +401,7 @@ def _demux(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def _gather(op: Op, wiring: Wired) -> Operator:
+def _gather(op: PlacedOperator, wiring: Wired) -> Operator:
     ins, o = op.ins, op.out
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -408,7 +410,7 @@ def _gather(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def _sink(op: Op, wiring: Wired) -> Operator:
+def _sink(op: PlacedOperator, wiring: Wired) -> Operator:
     (i,), slot = op.ins, op.slot
     wiring.begin(slot, ())
 
@@ -422,7 +424,7 @@ def _sink(op: Op, wiring: Wired) -> Operator:
 # --- uses of an align point, inside their tick ----------------------------------------
 
 
-def _snapshot_aligned(op: Op, wiring: Wired) -> Operator:
+def _snapshot_aligned(op: PlacedOperator, wiring: Wired) -> Operator:
     (i,), o, slot = op.ins, op.out, op.slot
     source = op.node.inputs[0]
     many = source.shape == "keyed singleton"

@@ -16,7 +16,7 @@ from trueline.errors import (
     ReentrantAlignment,
     SharedOnlyBehindNetwork,
 )
-from trueline.flow.graph import ALIGNED_READS, NETWORK, READS, YIELDS, AlignToken, Clock, Graph, Node
+from trueline.flow.graph import ALIGNED_READS, NETWORK, READS, YIELDS, AlignToken, Clock, FlowNode, Graph
 
 ASYNC = READS | YIELDS | ALIGNED_READS | {"release_aligned"}
 """Steps that hand over some time later."""
@@ -36,10 +36,10 @@ class Alignment:
     """What the compiler found for one point."""
 
     point: AlignToken
-    instances: list[Node]
-    boundary: list[Node] = field(default_factory=list)
-    region: list[Node] = field(default_factory=list)
-    orphans: list[Node] = field(default_factory=list)
+    instances: list[FlowNode]
+    boundary: list[FlowNode] = field(default_factory=list)
+    region: list[FlowNode] = field(default_factory=list)
+    orphans: list[FlowNode] = field(default_factory=list)
     noop: str = ""
     """Why the point changes nothing, if so."""
 
@@ -52,17 +52,17 @@ class Group:
     ticks: list[Clock]
 
     @property
-    def region(self) -> list[Node]:
+    def region(self) -> list[FlowNode]:
         """The nodes of all its regions, in the order of writing."""
         return sorted({n.id: n for a in self.alignments for n in a.region}.values(), key=lambda n: n.id)
 
     @property
-    def boundary(self) -> list[Node]:
+    def boundary(self) -> list[FlowNode]:
         """The nodes where agreement begins."""
         return sorted({n.id: n for a in self.alignments for n in a.boundary}.values(), key=lambda n: n.id)
 
     @property
-    def instances(self) -> list[Node]:
+    def instances(self) -> list[FlowNode]:
         """All reads and releases."""
         return sorted([n for a in self.alignments for n in a.instances], key=lambda n: n.id)
 
@@ -76,9 +76,11 @@ class Regions:
     remarks: list[Remark]
 
 
-def upstream(graph: Graph, node: Node, *, network: bool = False, feedback: bool = False) -> dict[int, Node]:
+def upstream(
+    graph: Graph, node: FlowNode, *, network: bool = False, feedback: bool = False
+) -> dict[int, FlowNode]:
     """All that a node rests on, itself not counted; a walk stops at a network receive (A3)."""
-    found: dict[int, Node] = {}
+    found: dict[int, FlowNode] = {}
     todo = [node]
     while todo:
         at = todo.pop()
@@ -92,9 +94,9 @@ def upstream(graph: Graph, node: Node, *, network: bool = False, feedback: bool 
     return found
 
 
-def path(start: Node, end: Node) -> list[Node]:
+def path(start: FlowNode, end: FlowNode) -> list[FlowNode]:
     """A shortest way from one node down to another, without network and feedback."""
-    back: dict[int, Node | None] = {end.id: None}
+    back: dict[int, FlowNode | None] = {end.id: None}
     todo = [end]
     for at in todo:
         if at is start:
@@ -110,7 +112,7 @@ def path(start: Node, end: Node) -> list[Node]:
     return way
 
 
-def arrows(nodes: list[Node]) -> str:
+def arrows(nodes: list[FlowNode]) -> str:
     """A path in words."""
     return " → ".join(str(node) for node in nodes)
 
@@ -181,9 +183,11 @@ def _align(graph: Graph, point: AlignToken, remarks: list[Remark]) -> Alignment:
     return found
 
 
-def _users(instances: list[Node], above: dict[int, dict[int, Node]]) -> dict[int, tuple[Node, list[int]]]:
+def _users(
+    instances: list[FlowNode], above: dict[int, dict[int, FlowNode]]
+) -> dict[int, tuple[FlowNode, list[int]]]:
     """Which uses rest on each node that is not constant (A2, A34)."""
-    users: dict[int, tuple[Node, list[int]]] = {}
+    users: dict[int, tuple[FlowNode, list[int]]] = {}
     for instance in instances:
         for node in above[instance.id].values():
             if not node.constant:
@@ -194,10 +198,10 @@ def _users(instances: list[Node], above: dict[int, dict[int, Node]]) -> dict[int
 def _implicit(
     graph: Graph,
     point: AlignToken,
-    instances: list[Node],
-    above: dict[int, dict[int, Node]],
+    instances: list[FlowNode],
+    above: dict[int, dict[int, FlowNode]],
     remarks: list[Remark],
-) -> list[Node]:
+) -> list[FlowNode]:
     """The last nodes that uses share (A4)."""
     users = _users(instances, above)
     shared = {i: (node, used) for i, (node, used) in sorted(users.items()) if len(used) > 1}
@@ -227,8 +231,8 @@ def _implicit(
 
 
 def _whole(
-    graph: Graph, boundary: list[Node], instances: list[Node], above: dict[int, dict[int, Node]]
-) -> list[Node]:
+    graph: Graph, boundary: list[FlowNode], instances: list[FlowNode], above: dict[int, dict[int, FlowNode]]
+) -> list[FlowNode]:
     """The boundary, and what would else come to the uses by it and past it, in two cuts (A8, A40).
 
     Of `long = words.filter(…)` and `words.union(long)`, all uses rest on `long`, the last they share; but the
@@ -262,9 +266,9 @@ def _whole(
         boundary = [*boundary, *last]
 
 
-def _at_once(node: Node) -> list[Node]:
+def _at_once(node: FlowNode) -> list[FlowNode]:
     """All that a node rests on without anything in between that hands over later."""
-    found: dict[int, Node] = {}
+    found: dict[int, FlowNode] = {}
     todo = [node]
     for at in todo:
         for source in at.inputs if at.kind not in NETWORK | ASYNC else ():
@@ -275,7 +279,7 @@ def _at_once(node: Node) -> list[Node]:
 
 
 def _refuse_sharing_nothing(
-    graph: Graph, point: AlignToken, instances: list[Node], far: dict[int, tuple[Node, list[int]]]
+    graph: Graph, point: AlignToken, instances: list[FlowNode], far: dict[int, tuple[FlowNode, list[int]]]
 ) -> None:
     if far:
         node = far[max(far)][0]
@@ -313,17 +317,17 @@ def _refuse_sharing_nothing(
     )
 
 
-def _roots(nodes: Any) -> list[Node]:
+def _roots(nodes: Any) -> list[FlowNode]:
     return sorted((n for n in nodes if not n.inputs), key=lambda n: n.id)
 
 
 def _explicit(
     graph: Graph,
     point: AlignToken,
-    instances: list[Node],
-    above: dict[int, dict[int, Node]],
+    instances: list[FlowNode],
+    above: dict[int, dict[int, FlowNode]],
     remarks: list[Remark],
-) -> list[Node]:
+) -> list[FlowNode]:
     """The nodes named by `aligned_at` (A20, A21)."""
     tags = [n for n in graph.named("aligned_at") if n.point is point]
     for instance in instances:
@@ -362,9 +366,11 @@ def _explicit(
     return [tag for tag in tags if any(tag.id in above[i.id] for i in instances)]
 
 
-def _between(boundary: list[Node], instances: list[Node], above: dict[int, dict[int, Node]]) -> list[Node]:
+def _between(
+    boundary: list[FlowNode], instances: list[FlowNode], above: dict[int, dict[int, FlowNode]]
+) -> list[FlowNode]:
     """The boundary, and every node on a way from it to a use (A5)."""
-    region: dict[int, Node] = {}
+    region: dict[int, FlowNode] = {}
     bounds = {n.id for n in boundary}
     for instance in instances:
         inside: set[int] = set()
@@ -376,7 +382,9 @@ def _between(boundary: list[Node], instances: list[Node], above: dict[int, dict[
     return [region[i] for i in sorted(region)]
 
 
-def _refuse_reentrance(point: AlignToken, instances: list[Node], above: dict[int, dict[int, Node]]) -> None:
+def _refuse_reentrance(
+    point: AlignToken, instances: list[FlowNode], above: dict[int, dict[int, FlowNode]]
+) -> None:
     for late in instances:
         for early in instances:
             if early.id in above[late.id]:
@@ -391,7 +399,7 @@ def _refuse_reentrance(point: AlignToken, instances: list[Node], above: dict[int
 
 
 def _refuse_asynchrony(
-    graph: Graph, point: AlignToken, found: Alignment, above: dict[int, dict[int, Node]]
+    graph: Graph, point: AlignToken, found: Alignment, above: dict[int, dict[int, FlowNode]]
 ) -> None:
     bounds, region = {n.id for n in found.boundary}, {n.id for n in found.region}
     for node in found.region:
@@ -414,9 +422,9 @@ def _refuse_asynchrony(
 
 def _remark_on_groups(
     point: AlignToken,
-    instances: list[Node],
+    instances: list[FlowNode],
     bounds: set[int],
-    above: dict[int, dict[int, Node]],
+    above: dict[int, dict[int, FlowNode]],
     remarks: list[Remark],
 ) -> None:
     """Say where one point joins uses that have nothing to do with each other (A29)."""

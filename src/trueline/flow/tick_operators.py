@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 from trueline.flow.claims import order_makes_no_difference
-from trueline.flow.compiled import Op
-from trueline.flow.graph import Node
+from trueline.flow.compiled import PlacedOperator
+from trueline.flow.graph import FlowNode
 from trueline.flow.markers import ABSENT
 from trueline.flow.operators import (
     MakeOperator,
@@ -30,7 +30,7 @@ from trueline.flow.operators import (
 def _of(work: Callable[..., Any]) -> MakeOperator:
     """An operator that is a function of its inputs."""
 
-    def make(op: Op, wiring: Wired) -> Operator:
+    def make(op: PlacedOperator, wiring: Wired) -> Operator:
         o = op.out
         if len(op.ins) == 1:
             (i,) = op.ins
@@ -49,12 +49,12 @@ def _of(work: Callable[..., Any]) -> MakeOperator:
     return make
 
 
-def _of_node(make_work: Callable[[Node, Wired], Callable[..., Any]]) -> MakeOperator:
+def _of_node(make_work: Callable[[FlowNode, Wired], Callable[..., Any]]) -> MakeOperator:
     """An operator whose function depends on the node."""
     return lambda op, wiring: _of(make_work(op.node, wiring))(op, wiring)
 
 
-def _elementwise(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _elementwise(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     work = elementwise(node, wiring.function(node))
     shape = node.inputs[0].shape
     if "stream" in shape:
@@ -64,17 +64,17 @@ def _elementwise(node: Node, wiring: Wired) -> Callable[..., Any]:
     return lambda value: work((value,))[0]
 
 
-def _key_by(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _key_by(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     change = keyed(node, wiring.function(node))
     return lambda new: tuple([change(x) for x in new])
 
 
-def _into_keyed(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _into_keyed(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     change = pair(node)
     return lambda new: tuple([change(x) for x in new])
 
 
-def _fold(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _fold(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     into = step(node, wiring.function(node) if node.fn else None)
     tested = wiring.check and node.args.get("commutative", False)
     if node.inputs[0].shape == "keyed stream":
@@ -100,25 +100,25 @@ def _fold(node: Node, wiring: Wired) -> Callable[..., Any]:
     return whole
 
 
-def _entries(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _entries(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     if node.inputs[0].shape == "keyed stream":
         return lambda new: new
     return lambda new: tuple(new.items())
 
 
-def _values(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _values(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     if node.inputs[0].shape == "keyed stream":
         return lambda new: tuple([x for _, x in new])
     return lambda new: tuple(new.values())
 
 
-def _keys(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _keys(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     if node.inputs[0].shape == "keyed stream":
         return lambda new: tuple(dict.fromkeys([k for k, _ in new]))
     return tuple
 
 
-def _join(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _join(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     if node.shape == "keyed singleton":
         return lambda a, b: {k: (a[k], b[k]) for k in a if k in b}
 
@@ -135,30 +135,30 @@ def _itself(x: Any) -> Any:
     return x
 
 
-def _sort(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _sort(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     key: Callable[[Any], Any] = wiring.function(node) if node.fn else _itself
     return lambda new: tuple(sorted(new, key=lambda x: (key(x), repr(x))))
 
 
-def _cross(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _cross(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     return lambda new, value: () if value is ABSENT else tuple([(x, value) for x in new])
 
 
-def _unwrap_or(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _unwrap_or(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     value = node.args["value"]
     return lambda x: value if x is ABSENT else x
 
 
-def _into_stream(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _into_stream(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     return lambda value: () if value is ABSENT else (value,)
 
 
-def _get(node: Node, wiring: Wired) -> Callable[..., Any]:
+def _get(node: FlowNode, wiring: Wired) -> Callable[..., Any]:
     key = node.args["key"]
     return lambda values: values.get(key, ABSENT)
 
 
-def assume_ordering(op: Op, wiring: Wired) -> Operator:
+def assume_ordering(op: PlacedOperator, wiring: Wired) -> Operator:
     """Any order of the elements that a tick (or a region) was given."""
     (i,), o, node = op.ins, op.out, op.node
     if node.inputs[0].ordered:  # nothing is left to chance
@@ -174,7 +174,7 @@ def assume_ordering(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def merge_ordered(op: Op, wiring: Wired) -> Operator:
+def merge_ordered(op: PlacedOperator, wiring: Wired) -> Operator:
     """Any interleaving of the elements that a tick (or a region) was given."""
     (i, j), o, node = op.ins, op.out, op.node
 
@@ -193,7 +193,7 @@ def merge_ordered(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def _kept(op: Op, wiring: Wired) -> Operator:
+def _kept(op: PlacedOperator, wiring: Wired) -> Operator:
     """What an execution left for the next: read here, written when it is over."""
     (i,), o, slot, node = op.ins, op.out, op.slot, op.node
     wiring.begin(slot, _empty(node))
@@ -205,7 +205,7 @@ def _kept(op: Op, wiring: Wired) -> Operator:
     return run
 
 
-def _empty(node: Node) -> Any:
+def _empty(node: FlowNode) -> Any:
     """What a cycle, a state or a deferred collection holds in the first execution."""
     if node.kind == "state":
         return start(node.args["init"])
@@ -214,7 +214,7 @@ def _empty(node: Node) -> Any:
     return {} if node.shape == "keyed singleton" else ABSENT
 
 
-def _yielded(op: Op, wiring: Wired) -> Operator:
+def _yielded(op: PlacedOperator, wiring: Wired) -> Operator:
     (i,), o = op.ins, op.out
     if "stream" in op.node.inputs[0].shape:
         return _of(lambda new: new)(op, wiring)

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from trueline.errors import InputError, Unfinished, WrongLocation
 from trueline.flow.collection import Collection, begin
-from trueline.flow.graph import Clock, Node, here
+from trueline.flow.graph import Clock, FlowNode, here
 from trueline.flow.markers import ABSENT, Bounded, ExactlyOnce, Unordered
 from trueline.flow.singletons import Optional, Singleton
 from trueline.flow.streams import Stream
@@ -32,7 +32,7 @@ class Handle(Generic[L]):
     [0, 1, 2]
     """
 
-    node: Node
+    node: FlowNode
 
     def complete(self, collection: L) -> None:
         """Say what the reference refers to."""

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from trueline.errors import ElementFailed, TruelineError
 from trueline.flow.claims import leaves_input_alone
-from trueline.flow.compiled import CompiledFlow, LooseUnit, Op, TickUnit, is_loose
-from trueline.flow.graph import Node
+from trueline.flow.compiled import CompiledFlow, LooseUnit, PlacedOperator, TickUnit, is_loose
+from trueline.flow.graph import FlowNode
 from trueline.flow.hooks import Choose, Hook
 from trueline.flow.markers import ABSENT, NOTHING
 from trueline.flow.operators import INCREMENTAL, Operator, first_value, pair_up
@@ -51,7 +51,7 @@ class Wiring:
         self.slots: list[Any] = [None] * compiled.slots
         self.fed: list[tuple[int, tuple[Any, ...]]] = []
         """What goes back through a forward reference: wire and values."""
-        self.op_of: dict[int, Op] = {}
+        self.op_of: dict[int, PlacedOperator] = {}
         self._constants: dict[int, Any] = {}
         self._values: dict[int, Any] = {}
         self._ends: dict[tuple[int, int], list[Operator]] = {}
@@ -68,7 +68,7 @@ class Wiring:
         """Say what a slot holds at the beginning."""
         self.slots[slot] = value
 
-    def at_end(self, op: Op, run: Operator) -> None:
+    def at_end(self, op: PlacedOperator, run: Operator) -> None:
         """Do something when an execution of the operator's tick is over."""
         self._ends.setdefault((op.node.tick.id if op.node.tick else -1, op.member), []).append(run)
 
@@ -76,19 +76,19 @@ class Wiring:
         """A map that an operator may change: a copy, where states are kept to go back to."""
         return state if self.in_place else dict(state)
 
-    def function(self, node: Node) -> Callable[..., Any]:
+    def function(self, node: FlowNode) -> Callable[..., Any]:
         """A node's function."""
         assert node.fn is not None
         return leaves_input_alone(node, node.fn) if self.check else node.fn
 
-    def initial_value(self, node: Node) -> Any:
+    def initial_value(self, node: FlowNode) -> Any:
         """The first version of a live value, NOTHING where a tick makes it; of a constant, its value."""
         # From the first on, so that a long chain of operators needs no deep stack.
         for each in _unknown(node, self._values, _begins_with):
             self._values[each.id] = self._initial_value(each)
         return self._values[node.id]
 
-    def _initial_value(self, node: Node) -> Any:
+    def _initial_value(self, node: FlowNode) -> Any:
         if node.constant:
             return self._constant(node)
         if node.shape == "keyed singleton":
@@ -104,29 +104,29 @@ class Wiring:
             return pair_up(first, self.initial_value(node.inputs[1]))
         if node.kind in ("map", "filter", "unwrap_or"):
             wires = [first, None]
-            self._guarded(WHOLE[node.kind](Op("tick", node, 0, (0,), 1), self), node, wires)
+            self._guarded(WHOLE[node.kind](PlacedOperator("tick", node, 0, (0,), 1), self), node, wires)
             return wires[1]
         return first
 
-    def begun(self, node: Node) -> Any:
+    def begun(self, node: FlowNode) -> Any:
         """The value of a fold before any element."""
         try:
             return first_value(node)
         except Exception as error:
             raise failed(node, error, []) from error
 
-    def _constant(self, node: Node) -> Any:
+    def _constant(self, node: FlowNode) -> Any:
         for each in _unknown(node, self._constants, lambda at: at.inputs):
             if each.kind == "constant":
                 self._constants[each.id] = each.args["value"]
             else:
                 wires = [self._constants[source.id] for source in each.inputs] + [None]
-                op = Op("tick", each, 0, tuple(range(len(each.inputs))), len(each.inputs))
+                op = PlacedOperator("tick", each, 0, tuple(range(len(each.inputs))), len(each.inputs))
                 self._guarded(WHOLE[each.kind](op, self), each, wires)
                 self._constants[each.id] = wires[-1]
         return self._constants[node.id]
 
-    def _guarded(self, run: Operator, node: Node, wires: list[Any]) -> None:
+    def _guarded(self, run: Operator, node: FlowNode, wires: list[Any]) -> None:
         try:
             run(wires, self.slots)
         except TruelineError:
@@ -166,7 +166,7 @@ class Wiring:
             else:
                 self._begin_loose(unit)
 
-    def _async_run(self, op: Op) -> Operator:
+    def _async_run(self, op: PlacedOperator) -> Operator:
         if is_loose(op.node):
             run = _merging(op) if op.node.kind == "merge_ordered" else _collecting(op)
         else:
@@ -174,7 +174,7 @@ class Wiring:
         self.op_of[id(run)] = op
         return run
 
-    def _tick_run(self, op: Op) -> Operator:
+    def _tick_run(self, op: PlacedOperator) -> Operator:
         kind = op.node.kind
         if op.zone == "region" and kind in ("assume_ordering", "merge_ordered"):
             run = {"assume_ordering": assume_ordering, "merge_ordered": merge_ordered}[kind](op, self)
@@ -215,16 +215,18 @@ class Wiring:
 # --- small parts ----------------------------------------------------------------------
 
 
-def _begins_with(node: Node) -> tuple[Node, ...]:
+def _begins_with(node: FlowNode) -> tuple[FlowNode, ...]:
     """The nodes whose first version makes the first version of this one."""
     if node.constant or node.shape == "keyed singleton" or node.kind in _FOLDS or node.kind == "latest":
         return ()
     return node.inputs if node.kind == "zip" else node.inputs[:1]
 
 
-def _unknown(node: Node, known: dict[int, Any], needs: Callable[[Node], tuple[Node, ...]]) -> list[Node]:
+def _unknown(
+    node: FlowNode, known: dict[int, Any], needs: Callable[[FlowNode], tuple[FlowNode, ...]]
+) -> list[FlowNode]:
     """The node and all it needs of which nothing is known, each after what it needs."""
-    found: dict[int, Node] = {}
+    found: dict[int, FlowNode] = {}
     todo = [node]
     while todo:
         at = todo.pop()
@@ -250,7 +252,7 @@ def _feeding(fed: list[tuple[int, tuple[Any, ...]]], wire: int, back: int) -> Op
     return run
 
 
-def _collecting(op: Op) -> Operator:
+def _collecting(op: PlacedOperator) -> Operator:
     (i,), slot = op.ins, op.slot
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -260,7 +262,7 @@ def _collecting(op: Op) -> Operator:
     return run
 
 
-def _merging(op: Op) -> Operator:
+def _merging(op: PlacedOperator) -> Operator:
     (i, j), slot = op.ins, op.slot
 
     def run(w: list[Any], s: list[Any]) -> None:
@@ -270,7 +272,7 @@ def _merging(op: Op) -> Operator:
     return run
 
 
-def failed(node: Node, error: Exception, values: list[Any]) -> ElementFailed:
+def failed(node: FlowNode, error: Exception, values: list[Any]) -> ElementFailed:
     """The error for a function of a flow that raised."""
     value = values[0] if values and values[0] is not ABSENT else None
     shown = repr(value)

@@ -2,6 +2,12 @@
 
 Part i of each run makes part i of the whole. Runs are numbered by where their rows came from: equal rows keep
 their order, however many threads there were.
+
+Two modules sort what does not fit in memory, and share how samples are taken and cuts chosen (`sorted_keys`).
+Here any columns order the rows, rising or falling, compared as SQL does; a part is loaded by row number from
+mapped files of this process and sorted whole, so nothing is merged. `sorted_runs` orders by the bytes of a
+merge key, writes runs with checksums that tasks on other machines read, and streams a merge of them (the one
+merge there is, `sorted_keys.merged`, which also reads the state of a dataset).
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ def splitters_by_rank(keys: Sequence[bytes], parts: int) -> list[bytes]:
     [b'c']
     """
     if parts < 1:
-        raise InputError(f"{parts} ranges", remedy="ask for at least one")
+        raise InputError(f"keys cannot be cut into {parts} ranges", remedy="ask for at least one")
     places = sorted({len(keys) * number // parts for number in range(1, parts)} - {0})
     return [keys[place] for place in places]
 
@@ -141,7 +141,7 @@ def encode_keys(
         ]
     else:
         if not arrays:
-            raise InputError("a key of no columns", remedy="name at least one column")
+            raise InputError("the key has no columns", remedy="name at least one column")
         missing = null_rows(arrays)
         if missing.any():
             raise null_key(columns, np.flatnonzero(missing))

@@ -1,7 +1,7 @@
 """Numbers as limbs of 32 bits on the grid 2^(32k): how all exact sums cut, carry and round.
 
 A limb is a whole number of 64 bits, so that many are added before any overflows; a number means the same
-limbs whatever data it stands among. A total is rounded once, to the nearest double (ties to even).
+limbs whatever the other numbers are. A total is rounded once, to the nearest double (ties to even).
 """
 
 from __future__ import annotations

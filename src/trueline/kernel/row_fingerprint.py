@@ -1,8 +1,8 @@
 """What rows are, whatever their order and however they are cut: the digest of what is sent with a key.
 
 A frame that is computed again has the same rows, but a shuffle may give them in another order. So each
-row is hashed to 64 bits and the hashes are added up. This tells accidents apart, not forgeries: whoever
-sends a key twice decides what is sent with it. It is stored, so it never changes.
+row is hashed to 64 bits and the hashes are added up. This tells accidents apart, not forgeries: the
+sender of a key decides what is sent with it. It is stored, so it never changes.
 """
 
 from __future__ import annotations

@@ -169,13 +169,13 @@ def sample_places(rows: int, samples: int = SAMPLES_OF_A_RUN) -> Ints:
 def even_cuts(weighed: Iterable[tuple[T, float]], parts: int) -> list[T]:
     """Return at most `parts` − 1 ascending samples that cut all runs into ranges of about equal size.
 
-    Each sample comes with the number of rows it stands for. The smallest is not a cut: no range is empty.
+    Each sample comes with the number of rows it represents. The smallest is not a cut: no range is empty.
 
     >>> even_cuts([(b"a", 1), (b"b", 1), (b"c", 1), (b"d", 1)], 2)
     [b'c']
     """
     if parts < 1:
-        raise InputError(f"{parts} ranges", remedy="ask for at least one")
+        raise InputError(f"keys cannot be cut into {parts} ranges", remedy="ask for at least one")
     given: list[Any] = list(weighed)
     ordered = sorted(given)
     total = sum(weight for _, weight in ordered)

@@ -4,7 +4,8 @@ Each task sorts its piece into a run; splitters chosen from samples of all runs
 cut the keys into ranges of about equal numbers of rows; each range is then
 merged by itself. Rows are ordered by key, then by rank, which is unique: so
 neither the number of runs nor the splitters show in the result. Views, whose
-orders are not merge keys, sort by `external_sort`, with cuts chosen in the same way.
+orders are not merge keys, sort by `external_sort`, with cuts chosen in the same
+way; it says why the two are apart.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _RANK_BYTES: Final = 8
 ROWS_OF_A_GROUP: Final = 16_384
 
 
-class Place(Protocol):
+class RunStorage(Protocol):
     """Where runs are kept until they are merged; a file appears when it is closed."""
 
     def create(self, name: str) -> BinaryIO: ...
@@ -46,7 +47,7 @@ class Place(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RunFile:
     """A sorted file of rows: its name, how many rows, and keys taken from it at regular distances."""
 
     name: str
@@ -55,8 +56,8 @@ class Run:
 
 
 def sort_run(
-    table: pa.Table, key: MergeKey, place: Place, name: str, *, samples: int = SAMPLES_OF_A_RUN
-) -> Run:
+    table: pa.Table, key: MergeKey, place: RunStorage, name: str, *, samples: int = SAMPLES_OF_A_RUN
+) -> RunFile:
     """Write rows sorted by key and `_rank` as one run; rows without a key are refused."""
     if RANK not in table.column_names or table.schema.field(RANK).type != pa.int64():
         raise InputError(f"rows without {RANK!r} cannot be sorted", remedy="number the rows of the source")
@@ -77,19 +78,21 @@ def sort_run(
             write_page_checksum=True,
         )
     at = pa.array(sample_places(len(orders), samples))
-    return Run(name, len(orders), tuple(_keys(orders.take(at)).to_pylist()))
+    return RunFile(name, len(orders), tuple(_keys(orders.take(at)).to_pylist()))
 
 
-def choose_splitters(runs: Sequence[Run], parts: int) -> list[bytes]:
+def choose_splitters(runs: Sequence[RunFile], parts: int) -> list[bytes]:
     """Return at most `parts` − 1 keys that cut the rows of all runs into ranges of about equal size.
 
-    >>> choose_splitters([Run("a", 4, (b"a", b"b", b"c", b"d"))], 2)
+    >>> choose_splitters([RunFile("a", 4, (b"a", b"b", b"c", b"d"))], 2)
     [b'c']
     """
     return even_cuts([(sample, run.rows / len(run.samples)) for run in runs for sample in run.samples], parts)
 
 
-def read_range(place: Place, runs: Sequence[Run], wanted: KeyRange | None = None) -> Iterator[pa.Table]:
+def read_range(
+    place: RunStorage, runs: Sequence[RunFile], wanted: KeyRange | None = None
+) -> Iterator[pa.Table]:
     """Yield the rows of all runs in a range, with `_key`, by key and rank, a group of each run at a time."""
     for table in merged([_stream(place, run, wanted) for run in runs if run.rows], _ORDER):
         keys = _keys(as_array(table[_ORDER]))
@@ -100,7 +103,7 @@ def _keys(orders: pa.BinaryArray) -> pa.BinaryArray:
     return pc.binary_slice(orders, 0, -_RANK_BYTES)
 
 
-def _stream(place: Place, run: Run, wanted: KeyRange | None) -> Iterator[pa.Table]:
+def _stream(place: RunStorage, run: RunFile, wanted: KeyRange | None) -> Iterator[pa.Table]:
     with closing(place.open(run.name)) as file:
         with _readable(run):
             parquet = pq.ParquetFile(file, page_checksum_verification=True)
@@ -118,7 +121,7 @@ def _stream(place: Place, run: Run, wanted: KeyRange | None) -> Iterator[pa.Tabl
 
 
 @contextmanager
-def _readable(run: Run) -> Iterator[None]:
+def _readable(run: RunFile) -> Iterator[None]:
     """Say of a run that cannot be read that the work is to be done again."""
     try:
         yield

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 import weakref
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from typing import BinaryIO, Final, Self
 import numpy as np
 import pyarrow as pa
 
+from trueline.disk import is_full
 from trueline.errors import StorageFull
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk
@@ -110,7 +110,7 @@ def space_explained(place: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if not is_full(error):
             raise
         raise StorageFull(
             f"no space left for rows that do not fit in memory: {place}",

@@ -37,10 +37,10 @@ class Tasks(Protocol):
         """
 
 
-class Inline:
+class InlineTasks:
     """Tasks in this process: one after another, or on a few threads (Arrow and hashing release the GIL).
 
-    >>> sorted(Inline(workers=2).map(abs, [-3, 2, -1], label="counting"))
+    >>> sorted(InlineTasks(workers=2).map(abs, [-3, 2, -1], label="counting"))
     [(0, 3), (1, 2), (2, 1)]
     """
 

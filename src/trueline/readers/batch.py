@@ -19,7 +19,7 @@ BATCH_ROWS = 65_536
 MAX_LISTED = 10_000
 MAX_TEXT = 1_000
 
-Rows = npt.NDArray[np.int64]
+RowNumbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,16 +40,16 @@ class BadColumn(NamedTuple):
     """The bad cells of one column of a piece: rows of the piece, and the text of some of them."""
 
     column: str
-    rows: Rows
-    text: Callable[[Rows], list[str | None]]
+    rows: RowNumbers
+    text: Callable[[RowNumbers], list[str | None]]
 
 
-class Piece(NamedTuple):
-    """Rows as a format makes them, before they are counted and cut into batches."""
+class ParsedRows(NamedTuple):
+    """RowNumbers as a format makes them, before they are counted and cut into batches."""
 
     table: pa.RecordBatch
     bad: list[BadColumn]
-    lines: Callable[[Rows], Rows] | None = None
+    lines: Callable[[RowNumbers], RowNumbers] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +154,7 @@ class ReadStats:
             setattr(stats, name, value.copy() if isinstance(value, dict | list) else value)
         return stats
 
-    def count(self, piece: Piece) -> None:
+    def count(self, piece: ParsedRows) -> None:
         """Add the rows and bad cells of a piece."""
         for bad in piece.bad:
             self.bad[bad.column] = self.bad.get(bad.column, 0) + len(bad.rows)
@@ -176,7 +176,7 @@ class Reading(Iterator[Batch]):
 
     def __init__(
         self,
-        pieces: Iterator[Piece],
+        pieces: Iterator[ParsedRows],
         stats: ReadStats,
         *,
         batch_rows: int = BATCH_ROWS,
@@ -194,7 +194,7 @@ class Reading(Iterator[Batch]):
 
 
 def _batches(
-    pieces: Iterator[Piece], stats: ReadStats, batch_rows: int, max_listed: int, start: int
+    pieces: Iterator[ParsedRows], stats: ReadStats, batch_rows: int, max_listed: int, start: int
 ) -> Iterator[Batch]:
     for piece in pieces:
         bad = _listed(piece, max_listed - stats.listed, start)
@@ -208,7 +208,7 @@ def _batches(
         start += piece.table.num_rows
 
 
-def _listed(piece: Piece, room: int, start: int) -> pa.RecordBatch:
+def _listed(piece: ParsedRows, room: int, start: int) -> pa.RecordBatch:
     """List bad cells by row and column, at most as many as there is room for."""
     if room <= 0 or not piece.bad:
         return pa.RecordBatch.from_pylist([], BAD_CELLS)

@@ -36,7 +36,7 @@ class Cut(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class RecordBlock:
     """Some whole records, and the line (from 1) the first of them begins on."""
 
     text: bytes
@@ -52,7 +52,7 @@ def blocks(
     limit: int,
     skip: int = 0,
     ends: bool = True,
-) -> Iterator[Block]:
+) -> Iterator[RecordBlock]:
     """Cut a stream after its first `skip` lines; a record of more than `limit` bytes is an error.
 
     Where more follows in the file (not `ends`), the end of the stream ends no record.
@@ -72,7 +72,7 @@ def blocks(
         if len(text) > limit and cut.first(text) > limit:
             raise record_too_long(source.path, line, limit, len(text))
         if end:
-            block = Block(text[:end], line)
+            block = RecordBlock(text[:end], line)
             yield block
             line += cut.lines(block.text)
             text = text[end:]

@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 
 from trueline.limits import CELLS
-from trueline.readers.batch import EXTRA, BadColumn, Piece, ReadStats, Rows, table_of
-from trueline.readers.blocks import Block, count_lines
+from trueline.readers.batch import EXTRA, BadColumn, ParsedRows, ReadStats, RowNumbers, table_of
+from trueline.readers.blocks import RecordBlock, count_lines
 from trueline.readers.cells import Cells, by_the_rules, convert, is_strict
-from trueline.readers.csv_file import Habits, Layout
+from trueline.readers.csv_file import CsvColumns, Habits
 from trueline.readers.records import Dialect, lines_before
 from trueline.readers.rules import CellRules, is_text
 from trueline.readers.stream import BOM
@@ -36,16 +36,16 @@ _COLUMN = re.compile(r"In CSV column #([0-9]+)")
 class Ragged(NamedTuple):
     """Rows with too few cells (and how many they have), and rows with too many (and what is too much)."""
 
-    short: Rows
+    short: RowNumbers
     widths: npt.NDArray[np.int64]
-    long: Rows
+    long: RowNumbers
     extra: list[bytes]
 
 
 class BlockParser:
     """Parses the blocks of one file; keeps nothing but habits between them."""
 
-    def __init__(self, dialect: Dialect, rules: CellRules, layout: Layout, *, typed: bool = True) -> None:
+    def __init__(self, dialect: Dialect, rules: CellRules, layout: CsvColumns, *, typed: bool = True) -> None:
         self._dialect = dialect
         self._rules = rules
         self._layout = layout
@@ -64,7 +64,7 @@ class BlockParser:
             "timestamp_parsers": [arrow_csv.ISO8601],
         }
 
-    def pieces(self, block: Block, stats: ReadStats) -> Iterator[Piece]:
+    def pieces(self, block: RecordBlock, stats: ReadStats) -> Iterator[ParsedRows]:
         """Type the cells of a block; the stats get what a piece does not hold."""
         wanted = [place for place in self._layout.places if place is not None]
         odd, quoted = has_hexadecimal(block.text), not self._dialect.plain(block.text)
@@ -85,18 +85,18 @@ class BlockParser:
             assert read is not None, "a repaired block has rows of one width"
             yield self._piece(part, text, read, ragged, stats)
 
-    def _parts(self, block: Block) -> Iterator[Block]:
+    def _parts(self, block: RecordBlock) -> Iterator[RecordBlock]:
         """Cut a block so that rows short of many cells do not fill the memory when they get them."""
         step = max(1, CELLS // max(self._layout.width, len(self._layout.schema)))
         starts, _ = self._rows(block.text)
         begins = [0, *starts[step::step].tolist(), len(block.text)]
         for at, end in pairwise(begins):
             before = int(lines_before(block.text, np.array([at]))[0])
-            yield Block(block.text[at:end], block.line + before)
+            yield RecordBlock(block.text[at:end], block.line + before)
 
     def _piece(
-        self, block: Block, text: bytes, read: _Read, ragged: Ragged | None, stats: ReadStats
-    ) -> Piece:
+        self, block: RecordBlock, text: bytes, read: _Read, ragged: Ragged | None, stats: ReadStats
+    ) -> ParsedRows:
         arrays, bad = [], []
         for field, place in zip(self._layout.schema, self._layout.places, strict=True):
             if place is None:
@@ -117,9 +117,9 @@ class BlockParser:
             if len(ragged.long):
                 bad.append(BadColumn(EXTRA, ragged.long, partial(_extra, ragged)))
         table = table_of(arrays, self._layout.schema, read.rows)
-        return Piece(table, bad, partial(self._lines, block, read.rows))
+        return ParsedRows(table, bad, partial(self._lines, block, read.rows))
 
-    def raw(self, block: Block) -> Iterator[list[pa.Array]]:
+    def raw(self, block: RecordBlock) -> Iterator[list[pa.Array]]:
         """All cells of a block as bytes, some rows at a time; null where a row lacks them."""
         every = dict.fromkeys(range(self._layout.width))
         read = self._parsed(block.text, every)
@@ -232,7 +232,7 @@ class BlockParser:
             at = int(starts[row + 1]) if row + 1 < len(starts) else len(text)
         return b"".join([*out, text[at:]]), Ragged(short, widths[short], long, extra)
 
-    def _rows(self, text: bytes) -> tuple[Rows, Rows]:
+    def _rows(self, text: bytes) -> tuple[RowNumbers, RowNumbers]:
         """Begin and end of every row: an empty line is one only where a row is one cell."""
         starts, ends = self._dialect.lex(text)
         if self._layout.width == 1:
@@ -241,7 +241,7 @@ class BlockParser:
         return starts[filled], ends[filled]
 
     def _text(
-        self, text: bytes, place: int, cells: pa.Array | None, ragged: Ragged | None, rows: Rows
+        self, text: bytes, place: int, cells: pa.Array | None, ragged: Ragged | None, rows: RowNumbers
     ) -> list[str | None]:
         """The original text of cells, for reports of bad cells."""
         missing = set(_missing(ragged, place).tolist()) if ragged is not None else set()
@@ -257,7 +257,7 @@ class BlockParser:
             for row, cell in zip(rows.tolist(), found, strict=True)
         ]
 
-    def _lines(self, block: Block, rows: int, chosen: Rows) -> Rows:
+    def _lines(self, block: RecordBlock, rows: int, chosen: RowNumbers) -> RowNumbers:
         """The lines of the file on which rows begin."""
         starts, _ = self._rows(block.text)
         assert len(starts) == rows, "the rows of a block are its records"
@@ -296,11 +296,13 @@ class _Read(NamedTuple):
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _missing(ragged: Ragged, place: int) -> Rows:
+def _missing(ragged: Ragged, place: int) -> RowNumbers:
     return ragged.short[ragged.widths <= place]
 
 
-def _cut_off(array: pa.Array, wrong: Rows | None, ragged: Ragged, place: int) -> tuple[pa.Array, Rows | None]:
+def _cut_off(
+    array: pa.Array, wrong: RowNumbers | None, ragged: Ragged, place: int
+) -> tuple[pa.Array, RowNumbers | None]:
     """Cells that short rows lack are null, and bad."""
     gone = _missing(ragged, place)
     if not len(gone):
@@ -311,6 +313,6 @@ def _cut_off(array: pa.Array, wrong: Rows | None, ragged: Ragged, place: int) ->
     return array, np.union1d(gone, wrong) if wrong is not None else gone
 
 
-def _extra(ragged: Ragged, rows: Rows) -> list[str | None]:
+def _extra(ragged: Ragged, rows: RowNumbers) -> list[str | None]:
     at = np.searchsorted(ragged.long, rows)
     return [ragged.extra[number].decode("utf-8", "replace") for number in at.tolist()]

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trueline.errors import SchemaError
 from trueline.limits import DEFAULT, Limits
-from trueline.readers.blocks import Block, blocks, count_lines
+from trueline.readers.blocks import RecordBlock, blocks, count_lines
 from trueline.readers.parts import WHOLE, Part
 from trueline.readers.records import Dialect
 from trueline.readers.source import Source
@@ -18,7 +18,7 @@ from trueline.readers.stream import TextStream
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class CsvColumns:
     """Which cells of a record are wanted: for each field its position in the file, or None."""
 
     names: tuple[str, ...]
@@ -43,7 +43,7 @@ class CsvText:
 
     def open(
         self, stream: TextStream, source: Source, part: Part = WHOLE
-    ) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
+    ) -> tuple[tuple[str, ...] | None, Iterator[RecordBlock]]:
         """The names of the columns, or None where the file has none, and the blocks after the header."""
         skip = 0 if part.start else self.skip_lines
         size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
@@ -88,10 +88,10 @@ class CsvText:
         return names
 
 
-def _behind(block: Block, rest: int, more: Iterator[Block]) -> Iterator[Block]:
+def _behind(block: RecordBlock, rest: int, more: Iterator[RecordBlock]) -> Iterator[RecordBlock]:
     """The blocks after the header; lines keep their numbers."""
     if rest < len(block.text):
-        yield Block(block.text[rest:], block.line + count_lines(block.text[:rest]))
+        yield RecordBlock(block.text[rest:], block.line + count_lines(block.text[:rest]))
     yield from more
 
 

@@ -11,10 +11,10 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from trueline.errors import InputError, SchemaError
-from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
-from trueline.readers.blocks import BLOCK, Block, count_lines
+from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, ParsedRows, Reading, ReadStats
+from trueline.readers.blocks import BLOCK, RecordBlock, count_lines
 from trueline.readers.csv_block import BlockParser
-from trueline.readers.csv_file import CsvText, Layout
+from trueline.readers.csv_file import CsvColumns, CsvText
 from trueline.readers.inference import guess
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, cut_text
 from trueline.readers.reader import (
@@ -134,7 +134,7 @@ class CsvReader(Reader):
         part: Part,
         *,
         typed: bool,
-    ) -> Iterator[Piece]:
+    ) -> Iterator[ParsedRows]:
         with opened(source, self.encoding, part) as stream:
             names, blocks = self._text.open(stream, source, part)
             if names == ():
@@ -157,7 +157,7 @@ class CsvReader(Reader):
         begin = partial(self._text.dialect.begin, width=width)
         return cut_text(source, size, begin, names=names, behind=behind)
 
-    def _width(self, block: Block) -> int:
+    def _width(self, block: RecordBlock) -> int:
         """How many cells the first row of a block has."""
         dialect = self._text.dialect
         filled = (block.text[at:end] for at, end, _ in dialect.records(block.text) if end > at)
@@ -177,7 +177,7 @@ class CsvReader(Reader):
         wanted: pa.Schema,
         names: tuple[str, ...] | None,
         stats: ReadStats,
-    ) -> Layout:
+    ) -> CsvColumns:
         """Find the columns in the file: by name, or by position where the file has no names."""
         stats.headless = not self.header
         found = names if names is not None else tuple(schema.names)
@@ -190,7 +190,7 @@ class CsvReader(Reader):
                 remedy=_header_remedy(found, schema.names, self.separator),
                 path=source.path,
             )
-        return Layout(found, wanted, tuple(place.get(name) for name in wanted.names))
+        return CsvColumns(found, wanted, tuple(place.get(name) for name in wanted.names))
 
     def infer(
         self, sources: Sequence[Source], *, rows: int = SAMPLE_ROWS, known: pa.Schema = NOTHING
@@ -213,10 +213,14 @@ class CsvReader(Reader):
         return guessed(sample, known, lambda cells: guess(cells, self.rules))
 
     def _take(
-        self, names: tuple[str, ...], blocks: Iterator[Block], sample: dict[str, list[pa.Array]], rows: int
+        self,
+        names: tuple[str, ...],
+        blocks: Iterator[RecordBlock],
+        sample: dict[str, list[pa.Array]],
+        rows: int,
     ) -> int:
         """Add cells of at most `rows` rows to a sample; returns how many."""
-        parser = BlockParser(self._text.dialect, self.rules, Layout(names, pa.schema([]), ()))
+        parser = BlockParser(self._text.dialect, self.rules, CsvColumns(names, pa.schema([]), ()))
         taken = size = 0
         for arrays in (part for block in (blocks if names else ()) for part in parser.raw(block)):
             some = [array[: rows - taken] for array in arrays]
@@ -230,8 +234,8 @@ class CsvReader(Reader):
         return taken
 
     def _numbered(
-        self, blocks: Iterator[Block], source: Source
-    ) -> tuple[tuple[str, ...] | None, Iterator[Block]]:
+        self, blocks: Iterator[RecordBlock], source: Source
+    ) -> tuple[tuple[str, ...] | None, Iterator[RecordBlock]]:
         """Names for the cells of the first row of a file without a header."""
         passed = []
         for block in blocks:

@@ -17,8 +17,8 @@ import pyarrow.json as arrow_json
 
 from trueline.limits import CELLS
 from trueline.readers import json_values
-from trueline.readers.batch import LINE, BadColumn, Piece, ReadStats, Rows, table_of
-from trueline.readers.blocks import Block
+from trueline.readers.batch import LINE, BadColumn, ParsedRows, ReadStats, RowNumbers, table_of
+from trueline.readers.blocks import RecordBlock
 from trueline.readers.cells import Cells, convert, is_strict
 from trueline.readers.json_values import MAX_DEPTH, NotAnObject
 from trueline.readers.rules import CellRules
@@ -46,7 +46,7 @@ class LineParser:
             else _NOTHING
         )
 
-    def pieces(self, block: Block, stats: ReadStats) -> Iterator[Piece]:
+    def pieces(self, block: RecordBlock, stats: ReadStats) -> Iterator[ParsedRows]:
         """Type the lines of a block; lines of white space are not rows."""
         lines = _Lines(block)
         # A line may lack any of the columns: so many lines together that their cells fit.
@@ -54,7 +54,9 @@ class LineParser:
         for start in range(0, len(lines), step):
             yield from self._pieces(lines, start, min(start + step, len(lines)), 0, stats)
 
-    def _pieces(self, lines: _Lines, start: int, stop: int, tries: int, stats: ReadStats) -> Iterator[Piece]:
+    def _pieces(
+        self, lines: _Lines, start: int, stop: int, tries: int, stats: ReadStats
+    ) -> Iterator[ParsedRows]:
         if start == stop:
             return
         piece = self._quick(lines, start, stop, stats) if self._fast else None
@@ -68,7 +70,7 @@ class LineParser:
         for at in range(start, stop, step):
             yield from self._pieces(lines, at, min(at + step, stop), tries + 1, stats)
 
-    def _quick(self, lines: _Lines, start: int, stop: int, stats: ReadStats) -> Piece | None:
+    def _quick(self, lines: _Lines, start: int, stop: int, stats: ReadStats) -> ParsedRows | None:
         text = lines.text(start, stop)
         if not is_plain(text, stop - start):
             return None
@@ -93,7 +95,7 @@ class LineParser:
             found.append(cells)
         return self._piece(lines, start, found, [], stats, rows=stop - start)
 
-    def _slow(self, lines: _Lines, start: int, stop: int, stats: ReadStats) -> Piece:
+    def _slow(self, lines: _Lines, start: int, stop: int, stats: ReadStats) -> ParsedRows:
         rows: list[dict[str, Any]] = []
         broken = []
         for number in range(start, stop):
@@ -112,7 +114,7 @@ class LineParser:
 
     def _piece(
         self, lines: _Lines, start: int, found: list[Cells], broken: list[int], stats: ReadStats, *, rows: int
-    ) -> Piece:
+    ) -> ParsedRows:
         bad = []
         for field, cells in zip(self._schema, found, strict=True):
             if cells.rounded:
@@ -123,13 +125,13 @@ class LineParser:
         if broken:
             bad.append(BadColumn(LINE, np.array(broken, np.int64), partial(_line_text, lines, start)))
         table = table_of([cells.array for cells in found], self._schema, rows)
-        return Piece(table, bad, partial(_line_numbers, lines, start))
+        return ParsedRows(table, bad, partial(_line_numbers, lines, start))
 
 
 class _Lines:
     """The lines of a block that are more than white space."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: RecordBlock) -> None:
         self._text = block.text
         self._first = block.line
         array = np.frombuffer(block.text, np.uint8)
@@ -137,7 +139,7 @@ class _Lines:
         if not block.text.endswith(b"\n"):
             ends = np.append(ends, len(block.text))
         starts = np.concatenate([np.zeros(1, np.int64), ends[:-1] + 1])
-        self.numbers: Rows = np.arange(len(starts), dtype=np.int64)
+        self.numbers: RowNumbers = np.arange(len(starts), dtype=np.int64)
         # A line that begins with a bracket is not white space; only the others are checked.
         doubtful = np.flatnonzero(array[np.minimum(starts, len(array) - 1)] != 123)
         blank = [at for at in doubtful.tolist() if not block.text[starts[at] : ends[at]].strip(b" \t\r")]
@@ -158,7 +160,7 @@ class _Lines:
         text = self._text[at:end] if dense else b"\n".join(self.line(each) for each in range(start, stop))
         return text.replace(b"\r\n", b"\n").removesuffix(b"\r")
 
-    def physical(self, rows: Rows) -> Rows:
+    def physical(self, rows: RowNumbers) -> RowNumbers:
         return np.asarray(self._first + self.numbers[rows], np.int64)
 
 
@@ -224,15 +226,15 @@ def _reading(kind: pa.DataType) -> pa.DataType | None:
     return None
 
 
-def _cell_text(lines: _Lines, start: int, name: str, rows: Rows) -> list[str | None]:
+def _cell_text(lines: _Lines, start: int, name: str, rows: RowNumbers) -> list[str | None]:
     found = [json_values.parse(lines.line(start + row)).get(name) for row in rows.tolist()]
     texts = [str(value) if isinstance(value, str) else json_values.written(value) for value in found]
     return [text.encode("utf-8", "replace").decode() for text in texts]
 
 
-def _line_text(lines: _Lines, start: int, rows: Rows) -> list[str | None]:
+def _line_text(lines: _Lines, start: int, rows: RowNumbers) -> list[str | None]:
     return [lines.line(start + row).decode("utf-8", "replace").rstrip("\r") for row in rows.tolist()]
 
 
-def _line_numbers(lines: _Lines, start: int, rows: Rows) -> Rows:
+def _line_numbers(lines: _Lines, start: int, rows: RowNumbers) -> RowNumbers:
     return lines.physical(rows + start)

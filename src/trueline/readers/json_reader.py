@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from trueline.errors import InputError
 from trueline.readers import json_values
-from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, Piece, Reading, ReadStats
-from trueline.readers.blocks import BLOCK, Block, Lines, blocks
+from trueline.readers.batch import BATCH_ROWS, MAX_LISTED, ParsedRows, Reading, ReadStats
+from trueline.readers.blocks import BLOCK, Lines, RecordBlock, blocks
 from trueline.readers.inference import moment, number
 from trueline.readers.json_block import LineParser
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
@@ -83,7 +83,7 @@ class JsonReader(Reader):
 
     def _pieces(
         self, source: Source, schema: pa.Schema, parser: LineParser, stats: ReadStats, part: Part
-    ) -> Iterator[Piece]:
+    ) -> Iterator[ParsedRows]:
         first: dict[str, Any] | None = {} if part.start else None
         for block in self._blocks(source, part):
             if first is None:
@@ -99,7 +99,7 @@ class JsonReader(Reader):
         """Cut text in UTF-8 behind lines, each of which is a record."""
         return cut_text(source, size, after_line) if can_be_cut(source, self.encoding, size) else [WHOLE]
 
-    def _blocks(self, source: Source, part: Part = WHOLE) -> Iterator[Block]:
+    def _blocks(self, source: Source, part: Part = WHOLE) -> Iterator[RecordBlock]:
         size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
         with opened(source, self.encoding, part) as stream:
             yield from blocks(stream, source, Lines(universal=False), size=size, limit=limit, ends=ends)
@@ -136,7 +136,7 @@ class JsonReader(Reader):
         return cls(**{ours: step[theirs] for theirs, ours in _STEP.items() if step.get(theirs) is not None})
 
 
-def _objects(block: Block) -> Iterator[dict[str, Any]]:
+def _objects(block: RecordBlock) -> Iterator[dict[str, Any]]:
     """The objects of a block; a line that is not one counts as an empty one."""
     for line in block.text.split(b"\n"):
         if line.strip(b" \t\r"):

@@ -17,10 +17,10 @@ from trueline.readers.batch import (
     BATCH_ROWS,
     MAX_LISTED,
     BadColumn,
-    Piece,
+    ParsedRows,
     Reading,
     ReadStats,
-    Rows,
+    RowNumbers,
     table_of,
 )
 from trueline.readers.cast import cast_column, check_castable
@@ -120,7 +120,7 @@ class ParquetReader(Reader):
         wanted: pa.Schema,
         stats: ReadStats,
         wish: _Range,
-    ) -> Iterator[Piece]:
+    ) -> Iterator[ParsedRows]:
         with _file(source, self.limits) as file:
             there = file.schema_arrow
             _check_names(source, there)
@@ -238,7 +238,7 @@ def _small(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch
 
 
-def _piece(batch: pa.RecordBatch, wanted: pa.Schema, stats: ReadStats) -> Piece:
+def _piece(batch: pa.RecordBatch, wanted: pa.Schema, stats: ReadStats) -> ParsedRows:
     arrays, bad = [], []
     for field in wanted:
         if batch.schema.get_field_index(field.name) < 0:
@@ -252,10 +252,10 @@ def _piece(batch: pa.RecordBatch, wanted: pa.Schema, stats: ReadStats) -> Piece:
             stats.rounded[field.name] = stats.rounded.get(field.name, 0) + found.rounded
         if found.bad is not None and found.bad.any():
             bad.append(BadColumn(field.name, np.flatnonzero(found.bad), partial(_shown, column)))
-    return Piece(table_of(arrays, wanted, batch.num_rows), bad)
+    return ParsedRows(table_of(arrays, wanted, batch.num_rows), bad)
 
 
-def _shown(column: pa.Array, rows: Rows) -> list[str | None]:
+def _shown(column: pa.Array, rows: RowNumbers) -> list[str | None]:
     """Values as text; where even that fails, as bytes."""
     texts: list[str | None] = []
     for row in rows.tolist():

@@ -137,7 +137,7 @@ def chosen(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     for name in columns:
         if schema.get_field_index(name) < 0:
             raise SchemaError(
-                f"there is no column {name!r}", remedy=f"there are {', '.join(schema.names)}", column=name
+                f"there is no column {name!r}", remedy=f"give one of {', '.join(schema.names)}", column=name
             )
     if len(set(columns)) < len(columns):
         raise SchemaError("columns names a column twice", remedy="name each column once")

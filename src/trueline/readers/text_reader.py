@@ -16,13 +16,13 @@ from trueline.readers.batch import (
     BATCH_ROWS,
     MAX_LISTED,
     BadColumn,
-    Piece,
+    ParsedRows,
     Reading,
     ReadStats,
-    Rows,
+    RowNumbers,
     table_of,
 )
-from trueline.readers.blocks import BLOCK, Block, Lines, blocks, count_lines
+from trueline.readers.blocks import BLOCK, Lines, RecordBlock, blocks, count_lines
 from trueline.readers.cells import convert
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, after_line, cut_text
 from trueline.readers.reader import NOTHING, SAMPLE_ROWS, Reader, chosen, guessed
@@ -85,7 +85,9 @@ class TextReader(Reader):
             return [WHOLE]
         return cut_text(source, size, after_line)
 
-    def _pieces(self, source: Source, schema: pa.Schema, stats: ReadStats, part: Part) -> Iterator[Piece]:
+    def _pieces(
+        self, source: Source, schema: pa.Schema, stats: ReadStats, part: Part
+    ) -> Iterator[ParsedRows]:
         cut = _Whole() if self.whole else Lines()
         size, limit, ends = self.block_bytes, self.limits.record_bytes, part.stop is None
         step = max(1, CELLS // max(len(schema), 1))
@@ -93,16 +95,16 @@ class TextReader(Reader):
             found = blocks(stream, source, cut, size=size, limit=limit, ends=ends)
             if self.whole:
                 # A file without a byte is a row too.
-                found = iter([next(found, Block(b"", 1))])
+                found = iter([next(found, RecordBlock(b"", 1))])
             for block in found:
                 cells = pa.array([block.text], pa.binary()) if self.whole else lines_of(block.text)
                 for start in range(0, len(cells), step):
-                    first = Block(b"", block.line + start)
+                    first = RecordBlock(b"", block.line + start)
                     yield self._piece(first, cells.slice(start, step), schema, stats)
                 if part.stop is not None:
                     stats.lines = block.line - 1 + count_lines(block.text)
 
-    def _piece(self, block: Block, cells: pa.Array, schema: pa.Schema, stats: ReadStats) -> Piece:
+    def _piece(self, block: RecordBlock, cells: pa.Array, schema: pa.Schema, stats: ReadStats) -> ParsedRows:
         arrays, bad = [], []
         for field in schema:
             if field.name != self.column:
@@ -115,7 +117,7 @@ class TextReader(Reader):
                 stats.rounded[field.name] = stats.rounded.get(field.name, 0) + found.rounded
             if found.bad is not None and found.bad.any():
                 bad.append(BadColumn(field.name, np.flatnonzero(found.bad), partial(_text, cells)))
-        return Piece(table_of(arrays, schema, len(cells)), bad, lambda rows: rows + block.line)
+        return ParsedRows(table_of(arrays, schema, len(cells)), bad, lambda rows: rows + block.line)
 
     def to_read_step(self) -> dict[str, object]:
         raise InputError(
@@ -155,5 +157,5 @@ def lines_of(text: bytes) -> pa.Array:
     return pa.Array.from_buffers(pa.binary(), len(ends), [None, pa.py_buffer(offsets), pa.py_buffer(values)])
 
 
-def _text(cells: pa.Array, rows: Rows) -> list[str | None]:
+def _text(cells: pa.Array, rows: RowNumbers) -> list[str | None]:
     return [cell.decode("utf-8", "replace") for cell in cells.take(pa.array(rows)).to_pylist()]

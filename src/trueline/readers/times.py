@@ -25,14 +25,14 @@ UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _MONTH_DAYS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31])
 
 
-class Times(NamedTuple):
+class ParsedTimes(NamedTuple):
     """Values (null where the text is not valid), and how many had more digits than the unit."""
 
     array: pa.Array
     rounded: int
 
 
-def dates(text: pa.Array, kind: pa.DataType, form: str | None) -> Times:
+def dates(text: pa.Array, kind: pa.DataType, form: str | None) -> ParsedTimes:
     """Read days."""
     parts = _Parts(text, compiled(form) if form else ISO_DATE)
     days, fits = parts.days()
@@ -42,11 +42,11 @@ def dates(text: pa.Array, kind: pa.DataType, form: str | None) -> Times:
         fits &= clock_fits & (clock == 0) & (parts.number("f") == 0) & ~parts.has("z")
     fits &= parts.matched
     if pa.types.is_date64(kind):
-        return Times(_made(days * 86_400_000, fits, kind), 0)
-    return Times(_made(days.astype(np.int32), fits, kind), 0)
+        return ParsedTimes(_made(days * 86_400_000, fits, kind), 0)
+    return ParsedTimes(_made(days.astype(np.int32), fits, kind), 0)
 
 
-def times(text: pa.Array, kind: pa.DataType) -> Times:
+def times(text: pa.Array, kind: pa.DataType) -> ParsedTimes:
     """Read times of day."""
     parts = _Parts(text, ISO_TIME)
     seconds, fits = parts.clock()
@@ -55,10 +55,10 @@ def times(text: pa.Array, kind: pa.DataType) -> Times:
     values = seconds * UNITS[kind.unit] + fraction
     if pa.types.is_time32(kind):
         values = values.astype(np.int32)
-    return Times(_made(values, fits, kind), int(np.count_nonzero(lost & fits)))
+    return ParsedTimes(_made(values, fits, kind), int(np.count_nonzero(lost & fits)))
 
 
-def timestamps(text: pa.Array, kind: pa.DataType, form: str | None, timezone: str) -> Times:
+def timestamps(text: pa.Array, kind: pa.DataType, form: str | None, timezone: str) -> ParsedTimes:
     """Read points in time; more digits than the unit has are cut off and counted."""
     parts = _Parts(text, compiled(form) if form else ISO_TIMESTAMP)
     days, fits = parts.days()
@@ -76,10 +76,10 @@ def timestamps(text: pa.Array, kind: pa.DataType, form: str | None, timezone: st
     fraction, lost = parts.fraction(kind.unit)
     values, in_range = _scaled(seconds, fraction, UNITS[kind.unit])
     fits &= in_range
-    return Times(_made(values, fits, kind), int(np.count_nonzero(lost & fits)))
+    return ParsedTimes(_made(values, fits, kind), int(np.count_nonzero(lost & fits)))
 
 
-def durations(text: pa.Array, kind: pa.DataType) -> Times:
+def durations(text: pa.Array, kind: pa.DataType) -> ParsedTimes:
     """Read spans as ISO 8601 writes them, without years and months; digits too fine are cut off and counted.
 
     >>> durations(pa.array(["PT1H0.5S", "-P1D", "P"]), pa.duration("ms")).array.cast("int64").to_pylist()
@@ -98,7 +98,7 @@ def durations(text: pa.Array, kind: pa.DataType) -> Times:
     said = parts.has("d") | parts.has("h") | parts.has("m") | parts.has("s")
     fits = parts.matched & said & near & (size < np.uint64(1 << 63) + minus.astype(np.uint64))
     values = np.where(minus, np.uint64(0) - size, size).view(np.int64)
-    return Times(_made(values, fits, kind), int(np.count_nonzero(lost & fits)))
+    return ParsedTimes(_made(values, fits, kind), int(np.count_nonzero(lost & fits)))
 
 
 def zones(text: pa.Array, form: str | None) -> tuple[int, int]:

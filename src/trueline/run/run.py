@@ -234,4 +234,6 @@ class Run:
 
 def _check_count(name: str, count: object) -> None:
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-        raise InputError(f"{name}={count!r}", remedy="give an integer of at least 1")
+        raise InputError(
+            f"{name}={count!r} is not a positive integer", remedy="give an integer of at least 1"
+        )

@@ -108,20 +108,25 @@ class Step:
             raise InputError(f"name={self.name!r} is not a string", remedy="give a string")
         rate: Any = self.change_rate
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1:
-            raise InputError(f"change_rate={rate!r}", remedy="give a number from 0 to 1")
+            raise InputError(f"change_rate={rate!r} is not a fraction", remedy="give a number from 0 to 1")
         self._check_limits()
 
     def _check_limits(self) -> None:
         for name in ("concurrency", "batch_size"):
             limit = getattr(self, name)
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit == 0):
-                raise InputError(f"{name}={limit!r}", remedy="give an integer of at least 1, or None")
+                raise InputError(
+                    f"{name}={limit!r} is not a limit", remedy="give an integer of at least 1, or None"
+                )
         if self.concurrency is not None and self.concurrency < 0:
             raise InputError(
-                f"concurrency={self.concurrency}", remedy="give an integer of at least 1, or None"
+                f"concurrency={self.concurrency} is not a limit",
+                remedy="give an integer of at least 1, or None",
             )
         if self.on_error not in ("fail_run", "skip_step", "skip_key"):
-            raise InputError(f"on_error={self.on_error!r}", remedy="give fail_run, skip_step or skip_key")
+            raise InputError(
+                f"on_error={self.on_error!r} is not known", remedy="give fail_run, skip_step or skip_key"
+            )
 
     # --- what it does -------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _POOL: Final = "spark.scheduler.pool"
 
 
-class Engine(ABC):
+class SessionAdapter(ABC):
     """What differs between the two kinds of session."""
 
     is_connect: bool
@@ -52,7 +52,7 @@ class Engine(ABC):
         """Return something that counts the tasks of the jobs with a tag, run by a thread."""
 
 
-def engine_of(session: SparkSession) -> Engine:
+def engine_of(session: SparkSession) -> SessionAdapter:
     """Return the adapter for a session."""
     connect = type(session).__module__.startswith("pyspark.sql.connect")
     return Connect(session) if connect else Classic(session)
@@ -61,7 +61,7 @@ def engine_of(session: SparkSession) -> Engine:
 # --- classic ------------------------------------------------------------------------
 
 
-class Classic(Engine):
+class Classic(SessionAdapter):
     """A session whose JVM this process can reach."""
 
     is_connect = False
@@ -102,7 +102,7 @@ class Classic(Engine):
 # --- Connect ------------------------------------------------------------------------
 
 
-class Connect(Engine):
+class Connect(SessionAdapter):
     """A session whose JVM is elsewhere."""
 
     is_connect = True

@@ -106,7 +106,7 @@ _CONDITION: Final = re.compile(r"^\s*(?:\([\w.$]+\)\s*)?\[([A-Z][A-Z0-9_.]+)\]\s
 _PYTHON: Final = "Traceback (most recent call last):"
 
 
-class Place(NamedTuple):
+class QueryPosition(NamedTuple):
     """Where in a query: line and column from 1, and the text at that place."""
 
     line: int
@@ -213,7 +213,7 @@ def _is_analysis(error: BaseException) -> bool:
     )
 
 
-def _place(error: BaseException, text: str) -> Place | None:
+def _place(error: BaseException, text: str) -> QueryPosition | None:
     fragment = ""
     for context in _asked(error, "getQueryContext") or ():
         if context.contextType().name == "SQL":
@@ -225,7 +225,7 @@ def _place(error: BaseException, text: str) -> Place | None:
         return None
     line, kind, at = found.group(1, 2, 3) if found.group(1) else found.group(4, 5, 6)
     # "pos" counts from 0, "position" from 1.
-    return Place(int(line), int(at) + (kind == "pos"), fragment or _near(text))
+    return QueryPosition(int(line), int(at) + (kind == "pos"), fragment or _near(text))
 
 
 def _near(text: str) -> str:

@@ -53,7 +53,7 @@ _ARROW: Final = pa.schema({"partition": pa.int32(), "result": pa.binary()})
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SpooledFile:
     """A Parquet file with some of the rows."""
 
     place: Inside
@@ -71,7 +71,7 @@ class Spooled:
     """A frame on disk: pieces in the frame's order, and the schema its columns are to be read as."""
 
     schema: pa.Schema
-    pieces: tuple[Piece, ...]
+    pieces: tuple[SpooledFile, ...]
 
     @property
     def rows(self) -> int:
@@ -129,7 +129,7 @@ def fetch(frame: DataFrame, folder: str | Path | Inside, *, label: str = "readin
 
     try:
         rows = run(engine, write, label=label)
-        return Spooled(schema, (Piece(place, rows, _size(place)),) if rows else ())
+        return Spooled(schema, (SpooledFile(place, rows, _size(place)),) if rows else ())
     except BaseException:
         target.remove_tree()
         raise
@@ -185,7 +185,7 @@ def _written_by_jvm(frame: Any, target: Path, label: str) -> int:
     return int(rows.get["rows"])
 
 
-def _pieces(target: Inside) -> tuple[Piece, ...]:
+def _pieces(target: Inside) -> tuple[SpooledFile, ...]:
     """Return the files in the order of their part numbers, with their rows from the footers."""
     found = []
     for name, _ in target.listing():
@@ -193,7 +193,7 @@ def _pieces(target: Inside) -> tuple[Piece, ...]:
         if part is not None:
             found.append((int(part.group(1)), int(part.group(2)), name))
     places = [target / name for _, _, name in sorted(found)]
-    pieces = (Piece(place, _rows(place), _size(place)) for place in places)
+    pieces = (SpooledFile(place, _rows(place), _size(place)) for place in places)
     return tuple(piece for piece in pieces if piece.rows)
 
 
@@ -276,11 +276,11 @@ class WrittenPiece:
     rows: int
     size: int
 
-    def inside(self, folder: Inside) -> Piece:
+    def inside(self, folder: Inside) -> SpooledFile:
         """Return the piece in the folder that the driver chose."""
         if _PIECE.fullmatch(self.name) is None:
             raise unreadable(f"{self.name!r:.80} is not the name of a piece")
-        return Piece(folder / self.name, self.rows, self.size)
+        return SpooledFile(folder / self.name, self.rows, self.size)
 
 
 @dataclass(frozen=True, slots=True)

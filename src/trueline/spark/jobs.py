@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
 from trueline import console
-from trueline.spark.engines import Engine
+from trueline.spark.engines import SessionAdapter
 from trueline.spark.errors import translated
 from trueline.spark.progress import PACE, follow
 
@@ -28,7 +28,9 @@ class _Outcome(Generic[Answer]):
         return cast("Answer", self.answer)
 
 
-def run(engine: Engine, action: Callable[[], Answer], *, label: str, total: int | None = None) -> Answer:
+def run(
+    engine: SessionAdapter, action: Callable[[], Answer], *, label: str, total: int | None = None
+) -> Answer:
     """Do something that starts Spark jobs, show their progress, and cancel them if the caller gives up.
 
     The action runs in a thread of its own, which inherits the caller's properties and ends with the action:

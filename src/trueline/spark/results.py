@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from trueline import errors
 from trueline.chain.instant import Instant
-from trueline.chain.store.scratch import Kept
+from trueline.chain.store.scratch import KnownByKey
 from trueline.errors import InputError, SparkFailed, TruelineError
 from trueline.identity.multihash import Multihash
 from trueline.run.step import Erased
@@ -156,17 +156,17 @@ def _enums() -> tuple[type, ...]:
 def records() -> tuple[type, ...]:
     """Return the dataclasses that tasks answer with; a new one is added here."""
     from trueline.chain import events
-    from trueline.dataset.append.frames import Times
+    from trueline.dataset.append.frames import EventTimes
     from trueline.dataset.append.incoming import FileRead
     from trueline.dataset.append.merge_ranges import RangeMerged, Sorted
-    from trueline.dataset.append.pieces import Piece
+    from trueline.dataset.append.pieces import IncomingPiece
     from trueline.dataset.append.slices import Written
     from trueline.dataset.append.source_order import Selected
     from trueline.dataset.prepare.rows import Parsed, Rows
     from trueline.dataset.state.segment import SegmentInfo
     from trueline.dataset.verify.files import Checked, DataProblem
     from trueline.kernel.row_fingerprint import Fingerprint
-    from trueline.kernel.sorted_runs import Run
+    from trueline.kernel.sorted_runs import RunFile
     from trueline.readers.batch import ReadStats
     from trueline.spark import frames
 
@@ -176,15 +176,15 @@ def records() -> tuple[type, ...]:
         FileRead,
         Fingerprint,
         Parsed,
-        Piece,
+        IncomingPiece,
         RangeMerged,
         ReadStats,
         Rows,
-        Run,
+        RunFile,
         SegmentInfo,
         Selected,
         Sorted,
-        Times,
+        EventTimes,
         Written,
         events.DataSlice,
         events.OffsetInterval,
@@ -220,7 +220,7 @@ def _tree(value: Any) -> Any:
         return {_name(kind): form.write(value)}
     if isinstance(value, np.generic) and not isinstance(value, np.void | np.datetime64 | np.timedelta64):
         return _tree(value.item())
-    if isinstance(value, Kept):
+    if isinstance(value, KnownByKey):
         # The location is the driver's own and goes back by its key: a task cannot choose another.
         return {_SCRATCH: value.key}
     if isinstance(value, TruelineError):
@@ -241,7 +241,7 @@ def _value(tree: Any) -> Any:
         return tree
     ((name, found),) = tree.items()
     if name == _SCRATCH:
-        return Kept.of(found)
+        return KnownByKey.of(found)
     if name == _ERROR:
         return error_of(found)
     if name == _EXCEPTION:

@@ -73,7 +73,7 @@ class Spark:
 
     def __init__(self, room: SparkRoom | SparkSession | None = None, workers: int = 4) -> None:
         if workers < 1:
-            raise InputError(f"workers={workers!r}", remedy="give a whole number from 1 on")
+            raise InputError(f"workers={workers!r} is less than 1", remedy="give at least 1")
         self.workers = workers
         self.room = room if isinstance(room, SparkRoom) else start() if room is None else adopt(room)
         self._post: Post | None = None

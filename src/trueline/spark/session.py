@@ -16,7 +16,7 @@ from trueline.spark.settings import REMOTE, SQL_SETTINGS, Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from trueline.spark.engines import Engine
+    from trueline.spark.engines import SessionAdapter
     from trueline.spark.tasks import SparkTasks
 
 _lock = threading.RLock()
@@ -43,7 +43,7 @@ class SparkRoom:
         self.sql_settings: Mapping[str, str] = SQL_SETTINGS
         self._made: list[SparkSession] = []
         self.session: SparkSession = self.new_session()
-        self.engine: Engine = engine_of(self.session)
+        self.engine: SessionAdapter = engine_of(self.session)
 
     @property
     def is_connect(self) -> bool:
@@ -91,7 +91,7 @@ class SparkRoom:
         """Return what runs functions in Spark tasks."""
         from trueline.spark.tasks import SparkTasks
 
-        return SparkTasks(self)
+        return SparkTasks(self.engine)
 
     def said(self) -> str:
         """Return the last lines of the JVM's log, if the JVM was started here."""

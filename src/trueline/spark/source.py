@@ -20,7 +20,7 @@ from trueline.dataset.read.changes import OPERATIONS
 from trueline.dataset.read.events import Events
 from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError, InputError, SchemaError
-from trueline.kernel.chunk import Piece as Part
+from trueline.kernel.chunk import Piece
 from trueline.kernel.tasks import failure
 from trueline.spark.errors import CarriedError, lasting_nonce
 from trueline.spark.packing import pack, unpack
@@ -30,7 +30,7 @@ from trueline.view.execute import pieces, portable
 from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import Want
 from trueline.view.schema import Column, unknown_column
-from trueline.view.source import Source
+from trueline.view.source import RowSource
 from trueline.view.view import View
 from trueline.workspace import open as open_workspace
 
@@ -206,10 +206,10 @@ class Whole:
 
 
 @dataclass(frozen=True)
-class Piece:
+class EventRows:
     """Some rows; with `op` the column of that name holds operations, which are shown as words."""
 
-    source: Source
+    source: RowSource
     op: str | None = None
 
     def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
@@ -219,10 +219,10 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Rows:
+class ViewRows:
     """Some rows of a view."""
 
-    part: Part
+    part: Piece
     columns: tuple[Column, ...]
     schema: pa.Schema
 
@@ -246,7 +246,9 @@ def _worded(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
     )
 
 
-def _events(standing: Standing, columns: Sequence[str], first: int, last: int, *, words: bool) -> list[Piece]:
+def _events(
+    standing: Standing, columns: Sequence[str], first: int, last: int, *, words: bool
+) -> list[EventRows]:
     """Return the events with these offsets, in pieces of about a million."""
     vocab = standing.vocab
     needed = tuple(columns)
@@ -258,11 +260,11 @@ def _events(standing: Standing, columns: Sequence[str], first: int, last: int, *
         groups[-1].append(events.file(entry))
     op = vocab.op if words else None
     return [
-        Piece(Slices(tuple(group), events.schema, vocab.offset, vocab.event_time), op) for group in groups
+        EventRows(Slices(tuple(group), events.schema, vocab.offset, vocab.event_time), op) for group in groups
     ]
 
 
-def _partitions(pieces: Sequence[Piece | Rows | Whole]) -> list[InputPartition]:
+def _partitions(pieces: Sequence[EventRows | ViewRows | Whole]) -> list[InputPartition]:
     return [InputPartition(pack(piece)) for piece in pieces]
 
 
@@ -352,7 +354,7 @@ class BatchReader(DataSourceReader):
                 return _partitions([Whole(asked)])
             columns, schema = view.schema.visible, view.schema.to_arrow()
             parts = pieces(view.node, Want(tuple(column.index for column in columns)))
-            return _partitions([Rows(part, columns, schema) for part in parts])
+            return _partitions([ViewRows(part, columns, schema) for part in parts])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.schema, self.nonce)

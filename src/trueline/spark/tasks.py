@@ -15,7 +15,7 @@ from trueline.spark.packing import pack, unpack
 from trueline.spark.results import decode, encode
 
 if TYPE_CHECKING:
-    from trueline.spark.session import SparkRoom
+    from trueline.spark.engines import SessionAdapter
 
 # One job runs so many tasks at most, or as many as their descriptors fill so many bytes: each task is
 # sent all descriptors of its job.
@@ -32,8 +32,8 @@ class SparkTasks:
     Exactly one result per descriptor is returned.
     """
 
-    def __init__(self, room: SparkRoom) -> None:
-        self.room = room
+    def __init__(self, engine: SessionAdapter) -> None:
+        self._engine = engine
 
     def map(
         self, function: Callable[[Descriptor], Result], descriptors: Sequence[Descriptor], *, label: str
@@ -48,8 +48,8 @@ class SparkTasks:
         count = len(packed)
         with expecting() as nonce:
             work = Work(function, first, packed, label, nonce)
-            frame = self.room.session.range(0, count, 1, count).mapInArrow(work, SCHEMA)
-            table = run(self.room.engine, frame.toArrow, label=label, total=count)
+            frame = self._engine.session.range(0, count, 1, count).mapInArrow(work, SCHEMA)
+            table = run(self._engine, frame.toArrow, label=label, total=count)
         seen: set[int] = set()
         for index, result in zip(table["id"].to_pylist(), table["result"].to_pylist(), strict=True):
             if index not in seen and 0 <= index < count:

@@ -34,13 +34,11 @@ from trueline.view.plan.node import Node, Want
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Column, unknown_column
-from trueline.view.source import ROWS_OF_A_BATCH, Source
+from trueline.view.source import ROWS_OF_A_BATCH, RowSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
-
-    from trueline.view.view import View
 
 _LABEL: Final = "reading the view"
 
@@ -96,7 +94,7 @@ class FrozenFrame:
                 self._spooled = bring(self.frame, folder.path)
             return self._spooled
 
-    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
         """Return its files, which only this machine is sure to have; the frame is computed for it."""
         del bounds, parts
         return [FrozenPart(piece.path, piece.rows, self.schema, self) for piece in self.frozen().pieces]
@@ -144,8 +142,8 @@ class FrozenPart:
 # --- to a frame ---------------------------------------------------------------------------
 
 
-def frame(view: View, session: SparkSession | None = None) -> DataFrame:
-    """Return a view as a frame.
+def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
+    """Return the rows of a plan as a frame.
 
     Slices that are files Spark reads itself are read by it; other rows are read in its tasks by the view's
     own code. Where rows depend on each other (a join, a group) Spark's shuffle brings them together.
@@ -153,23 +151,23 @@ def frame(view: View, session: SparkSession | None = None) -> DataFrame:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     session = start().session if session is None else session
-    columns = view.schema.visible
+    columns = node.schema.visible
     if not columns:
         raise SchemaError(
             "a view without columns cannot be a Spark frame", remedy="select at least one column"
         )
     with translated():
-        ours = view.schema.to_arrow()
+        ours = node.schema.to_arrow()
         schema = to_spark_schema(ours)
-        source = _files(view.node, columns)
+        source = _files(node, columns)
         if source is not None:
             return _from_files(session, *source)
         target = arrow_schema_of(schema)
-        if not is_read_by_tasks(view.node):
+        if not is_read_by_tasks(node):
             want = Want(tuple(column.index for column in columns))
-            found = Target(session).lower(view.node, want)
+            found = Target(session).lower(node, want)
             return published(found, columns, ours, schema)
-        parts = pieces(view.node, Want(tuple(column.index for column in columns)))
+        parts = pieces(node, Want(tuple(column.index for column in columns)))
         if not parts:
             return session.createDataFrame(target.empty_table(), schema)
         # Spark takes a time of day from Python in nanoseconds only.
@@ -294,7 +292,7 @@ def answer(
         return session.sql(query, args=dict(parameters)) if parameters else session.sql(query)
 
 
-def register(session: SparkSession, name: str, view: View) -> None:
-    """Give a view a name that queries of a session can use."""
+def register(session: SparkSession, name: str, node: Node) -> None:
+    """Give the rows of a plan a name that queries of a session can use."""
     with translated():
-        frame(view, session).createOrReplaceTempView(_quoted(name))
+        frame(node, session).createOrReplaceTempView(_quoted(name))

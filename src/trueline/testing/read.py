@@ -27,7 +27,7 @@ MOST_ROWS: Final = 2_000_000
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowsRead:
     """What a cursor gave: ids, batches and, in the order asked for, values, row by row."""
 
     ids: list[Any] = field(default_factory=list)
@@ -38,9 +38,9 @@ class Rows:
         return len(self.ids)
 
 
-def drain(cursor: Cursor, columns: Sequence[int], most: int | None = None) -> Rows:
+def drain(cursor: Cursor, columns: Sequence[int], most: int | None = None) -> RowsRead:
     """Read a cursor to its end, or so many rows; getters are made on the first row."""
-    rows = Rows()
+    rows = RowsRead()
     getters = None
     while (most is None or len(rows) < most) and cursor.move_next():
         if getters is None:
@@ -90,7 +90,7 @@ def _vector(value: Any) -> tuple[Any, ...]:
     )
 
 
-def difference(expected: Rows, found: Rows) -> tuple[int, str] | None:
+def difference(expected: RowsRead, found: RowsRead) -> tuple[int, str] | None:
     """Return the first row at which two readings differ, and how; batches are not data (view:C65)."""
     for row, (one, other) in enumerate(zip(expected.ids, found.ids, strict=False)):
         if one != other:
@@ -102,7 +102,7 @@ def difference(expected: Rows, found: Rows) -> tuple[int, str] | None:
     return None
 
 
-def same(expected: Rows, found: Rows, what: str, remedy: str, **where: object) -> None:
+def same(expected: RowsRead, found: RowsRead, what: str, remedy: str, **where: object) -> None:
     """Raise if two readings differ."""
     if (apart := difference(expected, found)) is not None:
         row, how = apart

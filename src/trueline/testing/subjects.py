@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from trueline.testing.protocol import ViewLike
-from trueline.testing.read import Rows, drain
+from trueline.testing.read import RowsRead, drain
 from trueline.view import View
 
 # Numbers that a view is unlikely to have been shuffled by already.
@@ -110,17 +110,19 @@ class ViewSubject:
         return self.view.schema[column].name
 
     @cached_property
-    def serial(self) -> Rows:
+    def serial(self) -> RowsRead:
         """All rows of all columns, in order."""
         return self.read()
 
-    def read(self, columns: Sequence[int] | None = None, seed: int | None = None) -> Rows:
+    def read(self, columns: Sequence[int] | None = None, seed: int | None = None) -> RowsRead:
         """Read with one cursor."""
         chosen = self.all if columns is None else list(columns)
         with self.view.cursor(chosen, seed=seed) as cursor:
             return drain(cursor, chosen)
 
-    def read_set(self, n: int, seed: int | None = None, columns: Sequence[int] | None = None) -> list[Rows]:
+    def read_set(
+        self, n: int, seed: int | None = None, columns: Sequence[int] | None = None
+    ) -> list[RowsRead]:
         """Read with a set of cursors, one after another."""
         chosen = self.all if columns is None else list(columns)
         found = []

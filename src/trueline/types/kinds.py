@@ -212,7 +212,7 @@ class Vector(Type):
         if not self.dims or any(type(d) is not int or d < 0 for d in self.dims):
             raise InputError(
                 f"the dimensions {self.dims} are not valid for a vector",
-                remedy="give whole numbers from 0 on",
+                remedy="give whole numbers of at least 0",
             )
         if math.prod(self.dims) > _LARGEST_VECTOR:
             raise InputError(

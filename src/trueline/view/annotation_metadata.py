@@ -120,7 +120,7 @@ def _as_bytes(value: Any) -> bytes:
 
 
 def _text(each: Annotation) -> bytes:
-    """A value with its type, as JSON; what is no value of its type is text."""
+    """A value with its type, as JSON; what is not a value of its type is text."""
     try:
         said = {"type": str(each.type), "value": _plain(each.value, each.type)}
         return json.dumps(said, ensure_ascii=False, allow_nan=False).encode()

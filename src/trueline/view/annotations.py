@@ -1,6 +1,6 @@
 """What is known about a column beside its type: names of slots, values of categories, and more.
 
-Whoever makes a column may annotate it; whoever reads one must get along
+The maker of a column may annotate it; a reader must get along
 without: an annotation that is absent, of the wrong type or of the wrong size
 counts as absent (view:C20). `slot_names`, `category_values` and their like
 ask in that way.

@@ -3,32 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from trueline import console as consoles
 from trueline.console.items import Table, as_html, cell, one_line
-
-if TYPE_CHECKING:
-    from trueline.view.schema import Column
-    from trueline.view.view import View
+from trueline.view.execute import row_count
+from trueline.view.execute.dispatch import table as table_of
+from trueline.view.explain import title
+from trueline.view.plan.limit import Limit
+from trueline.view.plan.node import Node
+from trueline.view.plan.node import steps as steps_of
+from trueline.view.schema import Column
 
 _LONGEST = 80
 
 
-def head(view: View, count: int) -> Table:
+def head(node: Node, count: int) -> Table:
     """Return the first rows as a table, with names and types above them."""
-    table = view.limit(count + 1).to_arrow()
+    table = table_of(Limit(node, 0, count + 1), node.schema.visible)
     more = " (and more)" if table.num_rows > count else ""
-    known = view.row_count
+    known = row_count(node)
     total = f"{known:,} rows" if known is not None else f"first {min(count, table.num_rows):,} rows{more}"
     rows = [tuple(_short(value) for value in row.values()) for row in table.to_pylist()[:count]]
-    columns = tuple(f"{one_line(column.name)}\n{_described(column)}" for column in view.schema.visible)
+    columns = tuple(f"{one_line(column.name)}\n{_described(column)}" for column in node.schema.visible)
     return Table(columns, tuple(rows), f"{total}, {len(columns)} columns")
 
 
-def show(view: View, count: int) -> None:
+def show(node: Node, count: int) -> None:
     """Show the first rows on the console in use, or in the terminal if that is silent."""
-    _shown(head(view, count))
+    _shown(head(node, count))
 
 
 def _shown(table: Table) -> None:
@@ -37,19 +39,15 @@ def _shown(table: Table) -> None:
     (consoles.TerminalConsole() if isinstance(console, consoles.SilentConsole) else console).show(plain)
 
 
-def html(view: View, count: int = 20) -> str:
+def html(node: Node, count: int = 20) -> str:
     """Return the first rows as a table for notebooks."""
-    return as_html(head(view, count))
+    return as_html(head(node, count))
 
 
-def preview(view: View, count: int, *, steps: bool) -> Preview:
+def preview(node: Node, count: int, *, steps: bool) -> Preview:
     """Return the first rows of a view, or of every step it is made of, sources first."""
-    from trueline.view.explain import title
-    from trueline.view.plan.node import steps as steps_of
-    from trueline.view.view import View as Viewed
-
-    nodes = list(steps_of(view.node)) if steps else [view.node]
-    return Preview(tuple(replace(head(Viewed(node), count), title=title(node)) for node in nodes))
+    nodes = list(steps_of(node)) if steps else [node]
+    return Preview(tuple(replace(head(each, count), title=title(each)) for each in nodes))
 
 
 @dataclass(frozen=True)

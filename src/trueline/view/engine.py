@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from trueline.kernel.chunk import Piece
     from trueline.view.origin import Origin
     from trueline.view.plan.node import Node, Want
-    from trueline.view.source import Source
-    from trueline.view.view import View
+    from trueline.view.source import RowSource
 
 
 class Engine(Protocol):
@@ -24,20 +23,20 @@ class Engine(Protocol):
         frame: Any,
         order_by: Sequence[str] | None = None,
         origins: Mapping[str, Origin] | None = None,
-    ) -> Source:
+    ) -> RowSource:
         """Return the rows of a frame in a fixed order: by these columns, or as they come the first time.
 
         A frame is computed when its rows are first read, and once (decision 3).
         """
 
-    def frame(self, view: View, session: Any = None) -> Any:
-        """Return a view as a frame of a session (ours, if none is given), in any order."""
+    def frame(self, node: Node, session: Any = None) -> Any:
+        """Return the rows of a plan as a frame of a session (ours, if none is given), in any order."""
 
     def deliver(self, node: Node, want: Want, session: Callable[[], Any] | None) -> Sequence[Piece]:
         """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
 
-    def register(self, session: Any, name: str, view: View) -> None:
-        """Give a view a name that queries of a session can use."""
+    def register(self, session: Any, name: str, node: Node) -> None:
+        """Give the rows of a plan a name that queries of a session can use."""
 
     def answer(
         self,

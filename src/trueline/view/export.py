@@ -9,7 +9,6 @@ not text, and days outside of the years 1 to 9999.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -23,13 +22,12 @@ import pyarrow.compute as pc
 import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 
+from trueline import disk
 from trueline import types as t
 from trueline.console.items import plain
 from trueline.errors import (
     InputError,
     SchemaError,
-    StorageFull,
-    StorageReadOnly,
     StoreError,
     check_memory,
 )
@@ -37,9 +35,6 @@ from trueline.readers.cells import decode
 from trueline.view.converting.times import are_writable, text_of_durations
 from trueline.view.execute.dispatch import batches
 from trueline.view.plan.node import Node
-
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
-_READ_ONLY: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,9 +209,9 @@ def _written(
         with staged.open("wb") as file:
             write(file, counted)
             file.flush()
-            os.fsync(file.fileno())
+            disk.fsync(file.fileno())
         staged.replace(target)
-        _sync_folder(target.parent)
+        disk.sync_folder(target.parent)
     except (pa.ArrowException, MemoryError) as error:
         check_memory(error, f"writing {target.name}")
         raise SchemaError(
@@ -230,22 +225,13 @@ def _written(
     return Exported(str(target), counted.rows, target.stat().st_size)
 
 
-def _sync_folder(path: Path) -> None:
-    """Make the file's new name survive a power cut."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
 def _refused(error: OSError, target: Path) -> StoreError:
     """Return an error of the operating system as one that names the place and what to do."""
-    kind, remedy = StoreError, "check that the folder exists, then try again"
-    if error.errno in _FULL:
-        kind, remedy = StorageFull, "free some space there, then try again"
-    elif error.errno in _READ_ONLY:
-        kind, remedy = StorageReadOnly, "give this user the right to write there, or choose another folder"
-    refused = kind(f"cannot write {target}: {error.strerror or error}", remedy=remedy, path=str(target))
-    refused.errno = error.errno
-    return refused
+    return disk.storage_error(
+        error,
+        "write",
+        str(target),
+        remedy="check that the folder exists, then try again",
+        if_full="free some space there, then try again",
+        if_read_only="give this user the right to write there, or choose another folder",
+    )

@@ -14,7 +14,7 @@ from trueline.view.origin import Origin
 ROWS_OF_A_BATCH: Final = 131_072
 
 
-class Source(Protocol):
+class RowSource(Protocol):
     """Rows in a fixed order, the same each time they are read, and from any thread."""
 
     @property
@@ -44,14 +44,14 @@ class Source(Protocol):
         """Say in a few lines what reading it means."""
 
 
-class Divisible(Source, Protocol):
+class Divisible(RowSource, Protocol):
     """A source that can be read by several processes at once.
 
     Where `pieces` may be None, or its pieces stay in this process, it has `travels`, which says so
     without opening anything.
     """
 
-    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
         """Return sources that together hold the same rows, in order, and can be pickled; None if not.
 
         Rows that the bounds rule out may be left out. `parts` is a wish, 0 for no opinion.

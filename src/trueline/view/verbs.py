@@ -299,9 +299,9 @@ class Verbs:
 
 
 def natural(count: object, what: str) -> int:
-    """Return a whole number from 0 on; anything else is an error."""
+    """Return a whole number of at least 0; anything else is an error."""
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-        raise InputError(f"{what}({count!r})", remedy="give a whole number from 0 on")
+        raise InputError(f"{what}({count!r}) is not a number of rows", remedy="give an integer of at least 0")
     return count
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trueline.view.export import Exported
     from trueline.view.origin import ColumnOrigin, Origin
     from trueline.view.schema import Schema
-    from trueline.view.source import Source
+    from trueline.view.source import RowSource
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class View(Verbs):
 
     __slots__ = ("_node", "_spark")
 
-    def __init__(self, given: Node | Source, spark: Callable[[], Any] | None = None) -> None:
+    def __init__(self, given: Node | RowSource, spark: Callable[[], Any] | None = None) -> None:
         self._node: Node = given if isinstance(given, Node) else SourceScan(given)
         self._spark = spark
 
@@ -300,7 +300,7 @@ class View(Verbs):
         """
         from trueline.view.display import show
 
-        show(self, natural(count, "show"))
+        show(self._node, natural(count, "show"))
 
     def preview(self, count: int = 5, *, steps: bool = False) -> Preview:
         """Return the first rows to look at; with `steps`, those of every step on the way.
@@ -313,7 +313,7 @@ class View(Verbs):
         """
         from trueline.view.display import preview
 
-        return preview(self, natural(count, "preview"), steps=steps)
+        return preview(self._node, natural(count, "preview"), steps=steps)
 
     def __repr__(self) -> str:
         known = self.row_count
@@ -323,7 +323,7 @@ class View(Verbs):
     def _repr_html_(self) -> str:
         from trueline.view.display import html
 
-        return html(self)
+        return html(self._node)
 
     # --- to ----------------------------------------------------------------------------
 
@@ -370,7 +370,7 @@ class View(Verbs):
 
         if session is None and self._spark is not None:
             session = self._spark()
-        return engine().frame(self, session)
+        return engine().frame(self._node, session)
 
     @overload
     def rows(self, of: None = None) -> Iterator[dict[str, object]]: ...

@@ -31,7 +31,7 @@ _WITH_IPV4: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Networ
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class HostAddress:
     """One address of a host, as `socket.connect` takes it."""
 
     family: int
@@ -43,10 +43,10 @@ class Found:
         return ipaddress.ip_address(str(self.place[0]).partition("%")[0])
 
 
-def looked_up(host: str, port: int) -> list[Found]:
+def looked_up(host: str, port: int) -> list[HostAddress]:
     """Return the addresses of a host, in the order they are to be tried."""
     infos: Any = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [Found(family, place) for family, _, _, _, place in infos]
+    return [HostAddress(family, place) for family, _, _, _, place in infos]
 
 
 def is_public(ip: IpAddress) -> bool:
@@ -70,7 +70,9 @@ def is_public(ip: IpAddress) -> bool:
 class Addresses:
     """What one reader may connect to; a transport asks `of` and connects to nothing else.
 
-    >>> Addresses("example.org", look_up=lambda host, port: [Found(2, ("10.0.0.7", port))]).of("other", 80)
+    >>> Addresses("example.org", look_up=lambda host, port: [HostAddress(2, ("10.0.0.7", port))]).of(
+    ...     "other", 80
+    ... )
     Traceback (most recent call last):
     trueline.errors.InputError: other is at 10.0.0.7, which is not a public address
       → `trueline config set --user http.allow_private true` allows redirects into private networks
@@ -81,14 +83,14 @@ class Addresses:
         home: str,
         *,
         allow_private: bool = False,
-        look_up: Callable[[str, int], list[Found]] = looked_up,
+        look_up: Callable[[str, int], list[HostAddress]] = looked_up,
     ) -> None:
         self._home = home.lower()
         self._allow_private = allow_private
         self._look_up = look_up
         self._known: frozenset[IpAddress] | None = None
 
-    def of(self, host: str, port: int) -> list[Found]:
+    def of(self, host: str, port: int) -> list[HostAddress]:
         """Return the addresses of a host that may be connected to; raises if there are none."""
         found = self._look_up(host, port)
         if self._allow_private:
@@ -116,7 +118,7 @@ class Addresses:
         except (OSError, UnicodeError):
             return
         for info in infos:
-            ip = Found(info[0], info[4]).ip
+            ip = HostAddress(info[0], info[4]).ip
             if not is_public(ip):
                 raise _private(host, ip)
 

@@ -24,7 +24,7 @@ from trueline.errors import (
     StoreError,
     UnsupportedVersion,
 )
-from trueline.workspace.locations import Kept, Place, catalogue_damaged
+from trueline.workspace.locations import CatalogueBytes, Place, catalogue_damaged
 from trueline.workspace.names import check_name, is_name, same_but_for_case
 
 _FORMAT: Final = "trueline/catalogue"
@@ -38,7 +38,7 @@ _STEM: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogueEntry:
     """A dataset's folder, its name and its id (None where it could not be read).
 
     `creating` is the moment at which the name was reserved for a dataset that has no head yet.
@@ -51,20 +51,20 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDataset:
     """What is in a folder that the catalogue does not know: a dataset, and its id if that can be read."""
 
     id: str | None
 
 
-Entries = dict[str, Entry]
-Look = Callable[[str], Found | None]
+Entries = dict[str, CatalogueEntry]
+Look = Callable[[str], FoundDataset | None]
 
 
-def to_bytes(entries: Iterable[Entry]) -> bytes:
+def to_bytes(entries: Iterable[CatalogueEntry]) -> bytes:
     """Write entries as the canonical document.
 
-    >>> to_bytes([Entry("sales", "orders", "did:odf:fed01…")]).decode()[:52]
+    >>> to_bytes([CatalogueEntry("sales", "orders", "did:odf:fed01…")]).decode()[:52]
     '{"datasets":[{"folder":"sales","id":"did:odf:fed01…"'
     """
     datasets = [_to_dict(entry) for entry in sorted(entries, key=lambda entry: entry.folder)]
@@ -72,7 +72,7 @@ def to_bytes(entries: Iterable[Entry]) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
 
-def _to_dict(entry: Entry) -> dict[str, str | None]:
+def _to_dict(entry: CatalogueEntry) -> dict[str, str | None]:
     values: dict[str, str | None] = {"folder": entry.folder, "name": entry.name, "id": entry.id}
     return values if entry.creating is None else values | {"creating": str(entry.creating)}
 
@@ -109,7 +109,7 @@ def _datasets(raw: bytes, path: str) -> list[Any]:
     return datasets
 
 
-def _from_dict(value: Mapping[str, Any]) -> Entry:
+def _from_dict(value: Mapping[str, Any]) -> CatalogueEntry:
     folder, name, dataset_id, creating = (value.get(key) for key in _KEYS)
     if unknown := set(value) - set(_KEYS):
         raise ValueError(f"it has an unknown field {min(unknown)!r:.80}")
@@ -118,7 +118,9 @@ def _from_dict(value: Mapping[str, Any]) -> Entry:
             raise ValueError(f"{text!r:.80} cannot name a dataset")
     if dataset_id is not None and not _ID.fullmatch(dataset_id):
         raise ValueError(f"{dataset_id!r:.80} is not the id of a dataset")
-    return Entry(str(folder), str(name), dataset_id, None if creating is None else Instant.parse(creating))
+    return CatalogueEntry(
+        str(folder), str(name), dataset_id, None if creating is None else Instant.parse(creating)
+    )
 
 
 class Catalogue:
@@ -131,7 +133,7 @@ class Catalogue:
 
     # --- finding ----------------------------------------------------------------------
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CatalogueEntry]:
         """Return the datasets there are, by name; folders that were put there are taken up."""
         for _ in range(_ATTEMPTS):
             kept = self._place.read_catalogue()
@@ -145,7 +147,7 @@ class Catalogue:
             return sorted(live, key=lambda entry: entry.name)
         raise self._crowded()
 
-    def find(self, name: str) -> Entry | None:
+    def find(self, name: str) -> CatalogueEntry | None:
         """Return the dataset of a name, None if there is none."""
         known = self._entries(self._place.read_catalogue())
         entry = next((entry for entry in known.values() if entry.name == name), None)
@@ -155,12 +157,12 @@ class Catalogue:
 
     # --- changing ---------------------------------------------------------------------
 
-    def reserve(self, name: str) -> Entry:
+    def reserve(self, name: str) -> CatalogueEntry:
         """Return the folder for a dataset that is to be made, its name kept from others; or the dataset.
 
         Whoever makes the same name at the same time gets the same folder, where the head decides.
         """
-        reserved: list[Entry] = []
+        reserved: list[CatalogueEntry] = []
 
         def change(now: Entries, folders: Collection[str]) -> Entries:
             reserved[:] = [entry for entry in now.values() if entry.name == name]
@@ -171,7 +173,7 @@ class Catalogue:
             free = _without(now, name, folders)
             folder = _folder_for(name, free, folders)
             self._place.exists(folder)  # a link that leads out of the workspace raises
-            reserved[:] = [Entry(folder, name, creating=Instant.now())]
+            reserved[:] = [CatalogueEntry(folder, name, creating=Instant.now())]
             return free | {folder: reserved[0]}
 
         self._change(change)
@@ -182,7 +184,7 @@ class Catalogue:
 
         def change(now: Entries, folders: Collection[str]) -> Entries:
             name = now[folder].name if folder in now else _free_name(folder, now, folders)
-            return _without(now, name, folders) | {folder: Entry(folder, name, dataset_id)}
+            return _without(now, name, folders) | {folder: CatalogueEntry(folder, name, dataset_id)}
 
         with suppress(StoreError):
             self._change(change)
@@ -241,7 +243,7 @@ class Catalogue:
 
     # --- inside -----------------------------------------------------------------------
 
-    def _entries(self, kept: Kept) -> Entries:
+    def _entries(self, kept: CatalogueBytes) -> Entries:
         if kept.raw is None:
             return {}
         if self._known is None or self._known[0] != kept.raw:
@@ -258,10 +260,10 @@ class Catalogue:
             found = self._look(folder)
             if found is not None:
                 name = entry.name if entry is not None else _free_name(folder, now, folders)
-                now = _without(now, name, folders) | {folder: Entry(folder, name, found.id)}
+                now = _without(now, name, folders) | {folder: CatalogueEntry(folder, name, found.id)}
         return now
 
-    def _swap(self, kept: Kept, now: Entries) -> bool:
+    def _swap(self, kept: CatalogueBytes, now: Entries) -> bool:
         return self._place.swap_catalogue(kept, to_bytes(now.values()))
 
     def _crowded(self) -> RetryError:

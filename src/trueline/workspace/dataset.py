@@ -13,7 +13,7 @@ from trueline.chain.chain import Chain
 from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Tail
 from trueline.chain.store.folders import Inside
-from trueline.chain.verify import Problem, ProblemKind, Progress, Report, verify_blocks
+from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationReport, verify_blocks
 from trueline.dataset.at import At, resolve
 from trueline.dataset.columns import StoredColumn, stored_columns
 from trueline.dataset.commit import Commit, commit_at, commits
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from trueline.view.export import Exported
     from trueline.view.schema import Schema
     from trueline.workspace.info import Health, Info
-    from trueline.workspace.transfer.origin import Origin
+    from trueline.workspace.transfer.origin import CopyOrigin
     from trueline.workspace.transfer.report import Transferred
     from trueline.workspace.workspace import Workspace
 
@@ -273,7 +273,7 @@ class Dataset:
         progress: Progress | None = None,
         *,
         expected_head: str | Commit | None = None,
-    ) -> Report:
+    ) -> VerificationReport:
         """Prove the chain, every file it names and the rows in them; `after` and `upto` bound the look.
 
         The head is compared with those that were seen here before, and with
@@ -289,7 +289,7 @@ class Dataset:
             _ = self._tail
         except CorruptionError as error:
             lost = Problem(ProblemKind.CORRUPT, f"{self.name}: {error.problem}", error.remedy)
-            return Report(problems=(lost,))
+            return VerificationReport(problems=(lost,))
         start = None if after is None else resolve(self.chain, after, inside=True).block
         # Blocks added meanwhile are not part of the question.
         end = self.head if upto is None else resolve(self.chain, upto, inside=True).block
@@ -298,7 +298,7 @@ class Dataset:
             from trueline.dataset.verify import verify_data
 
             report += verify_data(self.chain, start, end, progress=progress)
-        report += Report(problems=head_problems(self, expected))
+        report += VerificationReport(problems=head_problems(self, expected))
         named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
         return replace(report, problems=named)
 
@@ -353,7 +353,7 @@ class Dataset:
         return self._workspace
 
     @property
-    def origin(self) -> Origin | None:
+    def origin(self) -> CopyOrigin | None:
         """Where it was cloned from, None if it was not."""
         from trueline.workspace.transfer.origin import origin_of
 

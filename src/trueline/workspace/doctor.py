@@ -15,7 +15,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from trueline.workspace.locations import DATASETS, PRIVATE
+from trueline.workspace.locations import DATASETS
+from trueline.workspace.settings_file import PRIVATE
 
 _GIB: Final = 1 << 30
 _SPARK: Final = (4, 3)
@@ -31,7 +32,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """One thing that was looked at."""
 
     name: str
@@ -40,10 +41,10 @@ class Check:
     remedy: str = ""
 
 
-def examine(folder: str | os.PathLike[str]) -> list[Check]:
+def examine(folder: str | os.PathLike[str]) -> list[DoctorCheck]:
     """Check this machine for a workspace in a folder; the folder need not exist."""
     path = Path(folder)
-    steps: tuple[Callable[[], Iterator[Check]], ...] = (
+    steps: tuple[Callable[[], Iterator[DoctorCheck]], ...] = (
         _python,
         _packages,
         _java,
@@ -58,10 +59,10 @@ def examine(folder: str | os.PathLike[str]) -> list[Check]:
     return [check for step in steps for check in step()]
 
 
-def _python() -> Iterator[Check]:
+def _python() -> Iterator[DoctorCheck]:
     shown = sys.version.split()[0]
     good = sys.version_info >= (3, 11)
-    yield Check(
+    yield DoctorCheck(
         "Python",
         Verdict.OK if good else Verdict.FAIL,
         f"{shown} at {sys.executable}",
@@ -69,27 +70,29 @@ def _python() -> Iterator[Check]:
     )
 
 
-def _packages() -> Iterator[Check]:
+def _packages() -> Iterator[DoctorCheck]:
     wanted = ("pyarrow", "numpy", "flatbuffers", "cryptography", "pyyaml", "obstore")
     missing = [name for name in wanted if _installed(name) is None]
     if missing:
-        yield Check(
+        yield DoctorCheck(
             "packages", Verdict.FAIL, f"missing: {', '.join(missing)}", f"pip install {' '.join(missing)}"
         )
     else:
-        yield Check("packages", Verdict.OK, f"pyarrow {_installed('pyarrow')}, numpy {_installed('numpy')}")
+        yield DoctorCheck(
+            "packages", Verdict.OK, f"pyarrow {_installed('pyarrow')}, numpy {_installed('numpy')}"
+        )
 
 
-def _java() -> Iterator[Check]:
+def _java() -> Iterator[DoctorCheck]:
     from trueline.spark import java
 
     found = list(java.look())
     best = next((each for each in found if each.is_good), None)
     if best is not None:
-        yield Check("Java", Verdict.OK, str(best))
+        yield DoctorCheck("Java", Verdict.OK, str(best))
         return
     faults = "; ".join(f"{each}: {each.fault}" for each in found) or "none found"
-    yield Check(
+    yield DoctorCheck(
         "Java",
         Verdict.FAIL,
         faults,
@@ -97,47 +100,47 @@ def _java() -> Iterator[Check]:
     )
 
 
-def _pyspark() -> Iterator[Check]:
+def _pyspark() -> Iterator[DoctorCheck]:
     found = _installed("pyspark")
     fix = "pip install 'trueline[spark]'"
     if found is None:
-        yield Check("pyspark", Verdict.FAIL, "not installed", fix)
+        yield DoctorCheck("pyspark", Verdict.FAIL, "not installed", fix)
     elif _numbers(found)[:2] != _SPARK:
-        yield Check("pyspark", Verdict.FAIL, f"{found}, but 4.3 is needed", fix)
+        yield DoctorCheck("pyspark", Verdict.FAIL, f"{found}, but 4.3 is needed", fix)
     else:
-        yield Check("pyspark", Verdict.OK, found)
+        yield DoctorCheck("pyspark", Verdict.OK, found)
 
 
-def _pandas() -> Iterator[Check]:
+def _pandas() -> Iterator[DoctorCheck]:
     found = _installed("pandas")
     if found is None:
-        yield Check(
+        yield DoctorCheck(
             "pandas", Verdict.WARN, "not installed; pandas frames cannot be made", "pip install 'pandas<3'"
         )
     elif _numbers(found)[0] >= 3:
-        yield Check(
+        yield DoctorCheck(
             "pandas",
             Verdict.WARN,
             f"{found}: pyspark 4.3 does not fully support it",
             "pip install 'pandas<3'",
         )
     else:
-        yield Check("pandas", Verdict.OK, found)
+        yield DoctorCheck("pandas", Verdict.OK, found)
 
 
-def _memory() -> Iterator[Check]:
+def _memory() -> Iterator[DoctorCheck]:
     size = available_memory()
     if size is None:
-        yield Check("memory", Verdict.WARN, "cannot be determined on this system")
+        yield DoctorCheck("memory", Verdict.WARN, "cannot be determined on this system")
     elif size < 2 * _GIB:
-        yield Check(
+        yield DoctorCheck(
             "memory",
             Verdict.WARN,
             f"{size / _GIB:.1f} GiB available",
             "Spark needs 2 GiB or more: close other programs",
         )
     else:
-        yield Check("memory", Verdict.OK, f"{size / _GIB:.1f} GiB available")
+        yield DoctorCheck("memory", Verdict.OK, f"{size / _GIB:.1f} GiB available")
 
 
 def available_memory() -> int | None:
@@ -167,11 +170,11 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _disk(path: Path) -> Iterator[Check]:
+def _disk(path: Path) -> Iterator[DoctorCheck]:
     place = _existing(path)
     free = shutil.disk_usage(place).free
     good = free >= _GIB
-    yield Check(
+    yield DoctorCheck(
         "disk",
         Verdict.OK if good else Verdict.WARN,
         f"{free / _GIB:.1f} GiB free at {place}",
@@ -179,23 +182,23 @@ def _disk(path: Path) -> Iterator[Check]:
     )
 
 
-def _writable(path: Path) -> Iterator[Check]:
+def _writable(path: Path) -> Iterator[DoctorCheck]:
     place = _existing(path)
     try:
         with tempfile.TemporaryFile(dir=place):
             pass
     except OSError as error:
-        yield Check(
+        yield DoctorCheck(
             "folder",
             Verdict.FAIL,
             f"{place} cannot be written: {error.strerror}",
             "choose another folder, or change its permissions",
         )
     else:
-        yield Check("folder", Verdict.OK, f"{place} can be written")
+        yield DoctorCheck("folder", Verdict.OK, f"{place} can be written")
 
 
-def _links(path: Path) -> Iterator[Check]:
+def _links(path: Path) -> Iterator[DoctorCheck]:
     """Look for links in the folders of a workspace, which commands refuse."""
     found: list[str] = []
     for top in (path / PRIVATE, path / DATASETS):
@@ -206,7 +209,7 @@ def _links(path: Path) -> Iterator[Check]:
             links = [Path(folder, name) for name in (*folders, *files) if os.path.islink(f"{folder}/{name}")]  # noqa: PTH114 (thousands of files)
             found += [str(each) for each in links if not _is_second_name(each)]
     if found:
-        yield Check(
+        yield DoctorCheck(
             "links",
             Verdict.WARN,
             f"{found[0]} is a symbolic link" + (f", and {len(found) - 1:,} more" if found[1:] else ""),
@@ -219,14 +222,14 @@ def _is_second_name(link: Path) -> bool:
     return link.parent.name == DATASETS and link.resolve().parent == link.parent.resolve()
 
 
-def _hashing() -> Iterator[Check]:
+def _hashing() -> Iterator[DoctorCheck]:
     """OpenSSL hashes at 400 MB/s and more; Python's own fallback is several times slower."""
     backed = "openssl" in getattr(hashlib.sha3_256, "__name__", "")
     started = time.perf_counter()
     hashlib.sha3_256(bytes(_HASHED)).digest()
     speed = _HASHED / (time.perf_counter() - started) / 1e6
     detail = f"sha3-256 {'by OpenSSL' if backed else 'without OpenSSL'}, {speed:,.0f} MB/s"
-    yield Check(
+    yield DoctorCheck(
         "hashing",
         Verdict.OK if backed else Verdict.WARN,
         detail,

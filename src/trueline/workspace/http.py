@@ -57,7 +57,7 @@ class Interrupted(StoreError):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     """How much a server may send, how long it may be silent, and how long it may take."""
 
     bytes: int = MAX_BYTES
@@ -114,7 +114,7 @@ class HttpReader:
         home: str,
         *,
         headers: Mapping[str, str] | None = None,
-        limits: Limits | None = None,
+        limits: HttpLimits | None = None,
         addresses: Addresses | None = None,
     ) -> None:
         self.home = parsed(home)
@@ -122,7 +122,7 @@ class HttpReader:
         self._addresses = addresses or Addresses(
             self.home.hostname, allow_private=UserConfig().value("http.allow_private")
         )
-        self.limits = limits if limits is not None else Limits()
+        self.limits = limits if limits is not None else HttpLimits()
         self._headers = {**_authorization(self.home), **(headers or {})}
         self._transports: dict[tuple[str, str | None], httpx.HTTPTransport] = {}
         self._making = threading.Lock()

@@ -90,7 +90,7 @@ class Health:
 
 
 def info_of(dataset: Dataset) -> Info:
-    """Say where a dataset stands, by a few block reads whatever the length of the chain."""
+    """Describe a dataset at its head, by a few block reads whatever the length of the chain."""
     tail, chain = dataset._tail, dataset.chain
     seed = chain.entry_number(0)
     described = chain.newest(SetInfo)
@@ -135,7 +135,7 @@ def _count_commits(dataset: Dataset, tail: Tail) -> int:
 
 
 def health_of(dataset: Dataset) -> Health:
-    """Say how the index stands against the head, and whether a commit is in flight."""
+    """Say how the index compares with the head, and whether a commit is in flight."""
     try:
         since = dataset.chain.store.oldest_lease()
     except StoreError:

@@ -21,7 +21,7 @@ from trueline.chain.store.options import nested
 from trueline.chain.store.store import Folder, Store, check_ref
 from trueline.errors import BadName, CatalogueDamaged, InputError, StoreError
 from trueline.identity.dataset_id import DatasetId, DatasetKey
-from trueline.workspace import config
+from trueline.workspace import settings_file
 from trueline.workspace.names import check_name, is_name
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -29,7 +29,6 @@ _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
 # Names of `open` and `clone` that are not options of a provider.
 _OURS: Final = frozenset({"path", "create", "spark", "trusted_sql", "url", "name", "force", "expected_head"})
 DATASETS: Final = "datasets"
-PRIVATE: Final = ".trueline"
 # Beside the datasets, so that they go where the datasets go; no dataset can have such a name.
 ORIGINS: Final = ".origins"
 CATALOGUE: Final = ".catalogue"
@@ -39,7 +38,7 @@ _FILES: Final = Files()
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class CatalogueBytes:
     """The bytes of the catalogue (None if there is none), and what a store tells their version by."""
 
     raw: bytes | None
@@ -88,10 +87,10 @@ class Place(Protocol):
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         """Remove what a creation that died left before a time; True if there was such."""
 
-    def read_catalogue(self) -> Kept:
+    def read_catalogue(self) -> CatalogueBytes:
         """Return the catalogue of names as it is."""
 
-    def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+    def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
         """Replace the catalogue durably if it is still what was `kept`; False if it is not."""
 
     def read_origin(self, name: str) -> bytes | None:
@@ -145,20 +144,20 @@ class FolderPlace:
         self.path = Path(os.path.abspath(path.expanduser()))  # noqa: PTH100 (resolve() would follow links)
         self.location = str(self.path)
         self.catalogue = str(self.path / DATASETS / CATALOGUE)
-        self.private = self.path / PRIVATE
+        self.private = self.path / settings_file.PRIVATE
         self.keys = self.private / "keys"
 
     def inside(self, path: Path) -> Inside:
         return Inside(self.path, path.relative_to(self.path).parts)
 
     def read_config(self) -> str | None:
-        return config.read_settings(self.inside(self.path / config.FILE))
+        return settings_file.read_settings(self.inside(self.path / settings_file.FILE))
 
     def write_config(self, text: str, *, new: bool = False) -> None:
-        with _refusing("write", self.path / config.FILE):
+        with _refusing("write", self.path / settings_file.FILE):
             make_folders(self.path)
             with self._datasets.folder(make=True, durable=True):
-                self.inside(self.path / config.FILE).write(text.encode(), replace=not new)
+                self.inside(self.path / settings_file.FILE).write(text.encode(), replace=not new)
 
     @property
     def _datasets(self) -> Inside:
@@ -226,16 +225,16 @@ class FolderPlace:
                 remove_tree(aside, datasets)
         return True
 
-    def read_catalogue(self) -> Kept:
+    def read_catalogue(self) -> CatalogueBytes:
         with _refusing("read", Path(self.catalogue)):
             try:
-                return Kept((self._datasets / CATALOGUE).read_small())
+                return CatalogueBytes((self._datasets / CATALOGUE).read_small())
             except OSError as error:
                 if error.errno in (errno.EFBIG, errno.EISDIR):
                     raise catalogue_damaged(self.catalogue, str(error.strerror)) from None
                 raise
 
-    def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+    def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
         with (
             _refusing("write", Path(self.catalogue)),
             self._datasets.folder(make=True, durable=True) as within,

@@ -176,7 +176,7 @@ _TOKEN: Final = re.compile(
 _COMMENT: Final = re.compile(r"/\*|\*/")
 
 
-class Token(NamedTuple):
+class SqlToken(NamedTuple):
     """A word, name, string or character of a query; `name` is what it names, in small letters."""
 
     kind: str
@@ -184,7 +184,7 @@ class Token(NamedTuple):
     at: int
 
 
-def tokens(text: str) -> Iterator[Token]:
+def tokens(text: str) -> Iterator[SqlToken]:
     """Yield what Spark's lexer finds in a query, without space and comments."""
     at = 0
     while found := _TOKEN.match(text, at):
@@ -193,7 +193,7 @@ def tokens(text: str) -> Iterator[Token]:
             at = _comment_end(text, found.end())
             continue
         if kind != "skip":
-            yield Token(kind, _named(kind, found.group()), at)
+            yield SqlToken(kind, _named(kind, found.group()), at)
         at = found.end()
 
 
@@ -217,7 +217,7 @@ def _comment_end(text: str, at: int) -> int:
 
 def check_words(text: str) -> None:
     """Refuse what its words alone give away; whatever Spark makes of the rest."""
-    before: Token | None = None
+    before: SqlToken | None = None
     depth = 0
     for token in tokens(text):
         depth += (token.name in "([") - (token.name in ")]") if token.kind == "other" else 0
@@ -227,7 +227,7 @@ def check_words(text: str) -> None:
             if token.name == "(" and before.kind != "other" and before.name in REFUSED_FUNCTIONS:
                 raise refused(text, f"{before.name}()", REFUSED_FUNCTIONS[before.name], before.at)
             # Of a join the columns follow, in brackets; anything else is the program of a transformation.
-            if before == Token("word", "using", before.at) and token.name != "(":
+            if before == SqlToken("word", "using", before.at) and token.name != "(":
                 raise refused(text, "TRANSFORM … USING", "runs a program", before.at)
             if before.name == token.name == "$":
                 raise refused(text, "$$", "quotes text in a way that is not needed in a query", before.at)

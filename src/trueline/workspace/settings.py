@@ -91,7 +91,7 @@ def _size(value: Any) -> str:
 
 def _count(value: Any) -> int:
     if isinstance(value, bool) or not re.fullmatch(r"[1-9]\d{0,8}", str(value)):
-        raise InputError(f"{value!r} is not a number from 1 on", remedy="write it like 10000")
+        raise InputError(f"{value!r} is not a number of at least 1", remedy="write it like 10000")
     return int(value)
 
 

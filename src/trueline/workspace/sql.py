@@ -22,7 +22,7 @@ _LONGEST: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class QueryTable:
     """A table of a query: its name there, the dataset, and what follows the `@`."""
 
     name: str
@@ -42,7 +42,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     session = room.new_session()
     try:
         for name, view in views.items():
-            spark.register(session, name, view)
+            spark.register(session, name, view.node)
         allowed = None if workspace.trusted_sql else list(views)
         source = spark.freeze(spark.answer(session, text, parameters, allowed), None, origins)
     except BaseException:
@@ -52,14 +52,14 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     return View(source, workspace._spark.session)
 
 
-def _view(workspace: Workspace, table: Table, at: Any) -> View:
+def _view(workspace: Workspace, table: QueryTable, at: Any) -> View:
     if table.at is not None:
         return workspace[table.dataset].view(table.at)
     chosen = at.get(table.dataset) if isinstance(at, Mapping) else at
     return workspace[table.dataset].view(chosen)
 
 
-def tables_of(text: str, datasets: list[str]) -> Iterator[Table]:
+def tables_of(text: str, datasets: list[str]) -> Iterator[QueryTable]:
     """Find the datasets a query refers to: by name, or in back-ticks as `name@commit`.
 
     A word that is a dataset's name counts wherever it is; a table that is
@@ -78,7 +78,7 @@ def tables_of(text: str, datasets: list[str]) -> Iterator[Table]:
         if dataset is None and not at:
             continue
         seen.add(word)
-        yield Table(word, dataset or name, at or None)
+        yield QueryTable(word, dataset or name, at or None)
 
 
 def _words(text: object) -> Iterator[str]:

@@ -8,18 +8,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from trueline.chain.store.folders import MAX_SMALL_BYTES, Inside
 from trueline.chain.store.open import below, open_store
 from trueline.chain.store.store import Store
 from trueline.errors import ConfigError, StoreError
-from trueline.workspace import config
+from trueline.workspace import settings_file
 from trueline.workspace.locations import (
     CATALOGUE,
     DATASETS,
     ORIGINS,
-    Kept,
+    CatalogueBytes,
     catalogue_damaged,
     is_busy,
     is_ours,
@@ -28,12 +28,14 @@ from trueline.workspace.locations import (
 from trueline.workspace.names import check_name, is_name
 
 T = TypeVar("T")
+# How often a creation that met others, all of which were refused, is tried.
+_ATTEMPTS: Final = 8
 
 
 class UrlPlace:
     """A workspace in an object store; what is private stays on this machine.
 
-    Indexes can be made anew and lie under `XDG_CACHE_HOME`; keys cannot and
+    Indexes can be rebuilt and lie under `XDG_CACHE_HOME`; keys cannot and
     lie under `XDG_DATA_HOME`.
     """
 
@@ -79,8 +81,8 @@ class UrlPlace:
         import obstore
 
         try:
-            found = self._asked("read", lambda: obstore.get(self._client, self._key(config.FILE)))
-            if found.meta["size"] > config.MAX_BYTES:
+            found = self._asked("read", lambda: obstore.get(self._client, self._key(settings_file.FILE)))
+            if found.meta["size"] > settings_file.MAX_BYTES:
                 raise self._broken("is too large for a configuration")
             return self._asked("read", lambda: found.bytes().to_bytes()).decode()
         except FileNotFoundError:
@@ -89,19 +91,35 @@ class UrlPlace:
             raise self._broken("is not text") from None
 
     def _broken(self, how: str) -> ConfigError:
-        path = f"{self.location}/{config.FILE}"
+        path = f"{self.location}/{settings_file.FILE}"
         return ConfigError(f"{path} {how}", remedy="correct it by hand", path=path)
 
     def write_config(self, text: str, *, new: bool = False) -> None:
         import obstore
-        from obstore.exceptions import AlreadyExistsError
 
-        mode: Any = "create" if new else "overwrite"
-        with suppress(AlreadyExistsError):
-            self._asked(
-                "write to",
-                lambda: obstore.put(self._client, self._key(config.FILE), text.encode(), mode=mode),
-            )
+        key = self._key(settings_file.FILE)
+        if new:
+            self._create_config(key, text.encode())
+        else:
+            self._asked("write to", lambda: obstore.put(self._client, key, text.encode()))
+
+    def _create_config(self, key: str, data: bytes) -> None:
+        """Write the configuration unless there is one: of several who create at once, one wins."""
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                obstore.put(self._client, key, data, mode="create")
+                return
+            except (BaseError, OSError) as error:
+                # Also where the library has sent a request again that had been done.
+                if self.read_config() is not None:
+                    return
+                # S3 may refuse all of several writes that meet; then nothing is there yet.
+                met = isinstance(error, AlreadyExistsError | PreconditionError)
+                if not met or attempt == _ATTEMPTS:
+                    raise self._refused("write to", error) from error
 
     def names(self) -> Iterator[str]:
         yield from sorted(name for name in self._below(DATASETS)[0] if is_name(name))
@@ -150,7 +168,7 @@ class UrlPlace:
             self._asked("remove from", lambda: obstore.delete(self._client, [meta["path"] for meta in found]))
         return True
 
-    def read_catalogue(self) -> Kept:
+    def read_catalogue(self) -> CatalogueBytes:
         import obstore
 
         key = self._key(DATASETS, CATALOGUE)
@@ -158,11 +176,11 @@ class UrlPlace:
             found = self._asked("read", lambda: obstore.get(self._client, key))
             if found.meta["size"] > MAX_SMALL_BYTES:
                 raise catalogue_damaged(self.catalogue, f"it has {found.meta['size']:,} bytes")
-            return Kept(self._asked("read", lambda: found.bytes().to_bytes()), found.meta)
+            return CatalogueBytes(self._asked("read", lambda: found.bytes().to_bytes()), found.meta)
         except FileNotFoundError:
-            return Kept(None)
+            return CatalogueBytes(None)
 
-    def swap_catalogue(self, kept: Kept, data: bytes) -> bool:
+    def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 

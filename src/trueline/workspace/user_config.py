@@ -15,9 +15,8 @@ from trueline.chain.store.files import refusal
 from trueline.chain.store.folders import inside
 from trueline.credentials import masked
 from trueline.errors import ConfigError, StorageReadOnly, UnsafeWorkspace
-from trueline.workspace.config import FILE, edited, parsed, read_settings, to_toml
-from trueline.workspace.locations import PRIVATE
 from trueline.workspace.settings import SETTINGS, Level, checked, setting_named, variable
+from trueline.workspace.settings_file import FILE, PRIVATE, edited, parsed, read_settings, to_toml
 
 _TRUST: Final = "trust"
 _KEYS: Final = ("workspace", "name", "value", "digest")

@@ -15,7 +15,7 @@ from trueline import merge as merges
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.store.folders import Inside, remove_database
-from trueline.chain.verify import Progress, Report
+from trueline.chain.verify import Progress, VerificationReport
 from trueline.dataset.declared_source import check_no_secrets
 from trueline.dataset.definition import Definition, check_options, exists_otherwise
 from trueline.dataset.duration import seconds
@@ -32,8 +32,8 @@ from trueline.errors import (
 from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.limits import limits_of
 from trueline.merge import Strategy
-from trueline.workspace import config
-from trueline.workspace.catalogue import Catalogue, Entry, Found
+from trueline.workspace import config, settings_file
+from trueline.workspace.catalogue import Catalogue, CatalogueEntry, FoundDataset
 from trueline.workspace.dataset import Dataset
 from trueline.workspace.locations import Place, folder_of, keep_key, place_of
 from trueline.workspace.names import check_name, is_name, not_found
@@ -78,15 +78,15 @@ def open(  # noqa: A001 (the promised name)
     place = place_of(path, **options)
     text = place.read_config()
     if text is None and create:
-        place.write_config(config.NEW, new=True)
+        place.write_config(settings_file.NEW, new=True)
         text = place.read_config()
     if text is None:
         raise WorkspaceNotFound(
-            f"{place.location} is not a workspace: it has no {config.FILE}",
+            f"{place.location} is not a workspace: it has no {settings_file.FILE}",
             remedy="give the folder of one, or make one: trueline.open(path, create=True), `trueline init`",
             path=place.location,
         )
-    settings = config.Config(text, place.write_config, f"{place.location}/{config.FILE}")
+    settings = config.Config(text, place.write_config, f"{place.location}/{settings_file.FILE}")
     return Workspace(place, settings, spark, trusted_sql=trusted_sql)
 
 
@@ -184,7 +184,7 @@ class Workspace:
     def _index_of(self, folder: str) -> Inside:
         return self._location.inside(self._index_path(folder))
 
-    def _dataset(self, entry: Entry) -> Dataset:
+    def _dataset(self, entry: CatalogueEntry) -> Dataset:
         """Return the dataset of an entry, under the name that it has now."""
         with self._lock:
             if self._pid != os.getpid():
@@ -206,12 +206,12 @@ class Workspace:
             for dataset in self._open.values():
                 dataset.chain.limits = limits_of(self.config)
 
-    def _look(self, folder: str) -> Found | None:
+    def _look(self, folder: str) -> FoundDataset | None:
         """Say whether a folder is a dataset: once it has a head, or when it has lost one."""
         try:
             with self._lock:
                 known = self._open.get(folder)
-            chain = (known or self._dataset(Entry(folder, folder))).chain
+            chain = (known or self._dataset(CatalogueEntry(folder, folder))).chain
         except BadName:
             return None
         try:
@@ -221,8 +221,8 @@ class Workspace:
                 return None
             tail = chain.tail()
         except CorruptionError:
-            return Found(None)
-        return Found(None if tail is None else str(tail.dataset_id))
+            return FoundDataset(None)
+        return FoundDataset(None if tail is None else str(tail.dataset_id))
 
     def _names_by_id(self) -> dict[str, str]:
         """Return the names of the datasets by their ids; only those whose id was not readable are opened."""
@@ -409,9 +409,9 @@ class Workspace:
 
     # --- looking after ------------------------------------------------------------------
 
-    def verify(self, *names: str, progress: Progress | None = None) -> Report:
+    def verify(self, *names: str, progress: Progress | None = None) -> VerificationReport:
         """Prove datasets (all of them, if none is named): every block, every rule, every file."""
-        report = Report()
+        report = VerificationReport()
         for dataset in [self[name] for name in names] if names else self.datasets():
             report += dataset.verify(progress=progress)
         return report

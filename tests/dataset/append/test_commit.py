@@ -11,7 +11,7 @@ from tests.workspace.records import records
 from trueline.chain.block import commit_record
 from trueline.dataset.append import commit as committing
 from trueline.dataset.append import pieces
-from trueline.dataset.append.pieces import Piece, PieceWriter, cut
+from trueline.dataset.append.pieces import IncomingPiece, PieceWriter, cut
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +43,14 @@ def test_a_large_append_is_several_slices_and_one_commit(ds):
 
 def test_where_slices_end_depends_on_rows_not_on_pieces():
     table = numbers(250)
-    whole = cut([Piece.of(table)], 100)
+    whole = cut([IncomingPiece.of(table)], 100)
     split = cut(
-        [Piece.of(table.slice(0, 30)), Piece.of(table.slice(30, 150)), Piece.of(table.slice(180))], 100
+        [
+            IncomingPiece.of(table.slice(0, 30)),
+            IncomingPiece.of(table.slice(30, 150)),
+            IncomingPiece.of(table.slice(180)),
+        ],
+        100,
     )
     assert [sum(part.rows for part in parts) for parts in whole] == [100, 100, 50]
     assert [sum(part.rows for part in parts) for parts in split] == [100, 100, 50]

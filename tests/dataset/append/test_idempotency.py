@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 import trueline as tl
 from tests.architecture import ROOT
 from trueline.dataset.append.incoming import Incoming, from_table
-from trueline.dataset.append.pieces import Piece, PieceWriter
+from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
 from trueline.dataset.commit import commit_record
 from trueline.errors import InputError
 from trueline.kernel.row_fingerprint import Fingerprint
-from trueline.kernel.tasks import Inline
+from trueline.kernel.tasks import InlineTasks
 from trueline.kernel.value_hash import Salt, hash_values
 
 GOLDEN = ROOT / "tests" / "golden" / "workspace-bitwise-keys"
@@ -90,17 +90,17 @@ def test_rows_that_stream_through_files_have_the_digest_of_a_table(ws, rows, dat
     table = pa.table({"n": [n for n, _ in rows], "s": [s for _, s in rows]})
     name = f"d{len(list(ws))}"
     tail = ws.create(name).chain.tail()
-    whole = from_table(table, tail, with_op=False).with_digest(Inline())
+    whole = from_table(table, tail, with_op=False).with_digest(InlineTasks())
     cut = data.draw(st.integers(0, len(rows)))
     with ws[name].chain.store.scratch() as scratch:
         streamed = _streamed(whole, scratch, cut)
-        assert streamed.with_digest(Inline()).digest == whole.digest
+        assert streamed.with_digest(InlineTasks()).digest == whole.digest
     assert whole.digest == str(Fingerprint.of(table, ["n", "s"]))
 
 
 def _streamed(whole: Incoming, scratch, cut: int) -> Incoming:
     (piece,) = whole.pieces
-    pieces: list[Piece] = []
+    pieces: list[IncomingPiece] = []
     for start, stop in ((0, cut), (cut, piece.rows)):
         writer = PieceWriter(scratch, f"piece-{start}-{stop}", piece.table.schema)
         for table in piece.read(start, stop):

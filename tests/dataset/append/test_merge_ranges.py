@@ -24,7 +24,7 @@ from trueline.dataset.state import rewrite as rewriting
 from trueline.dataset.state import segment
 from trueline.dataset.state import segment_reader as reading
 from trueline.errors import InputError, TaskFailed
-from trueline.kernel.tasks import Inline
+from trueline.kernel.tasks import InlineTasks
 
 STRATEGIES = ["ledger", "upsert", "snapshot", "changelog"]
 MERGING = {"sort by key", "merge by key", "write state", "select rows", "verify state", "rewrite state"}
@@ -126,8 +126,8 @@ def test_many_tasks_give_what_one_process_gives(ws, monkeypatch, shrunk, strateg
     batches = history(strategy, 1)
     alone = appended(ws, "alone", strategy, batches)
     assert len(alone["slices"]) > 4
-    for seed, tasks in enumerate((Elsewhere(1), Elsewhere(2), Inline(workers=3))):
-        monkeypatch.setattr(appending, "Inline", lambda tasks=tasks, **_: tasks)
+    for seed, tasks in enumerate((Elsewhere(1), Elsewhere(2), InlineTasks(workers=3))):
+        monkeypatch.setattr(appending, "InlineTasks", lambda tasks=tasks, **_: tasks)
         # Rows in memory are never sent away, so that the files are what the tasks read.
         monkeypatch.setattr(merging, "_is_here", lambda _: False)
         assert appended(ws, f"tasks{seed}", strategy, batches) == alone
@@ -151,7 +151,7 @@ def test_cuts_do_not_show_in_slices(tmp_path_factory, strategy, seed, at_once, k
             ws.config.set("storage.durable", False)
             shrink(patch, 16, rows)
             tasks = Elsewhere(seed)
-            patch.setattr(appending, "Inline", lambda tasks=tasks, **_: tasks)
+            patch.setattr(appending, "InlineTasks", lambda tasks=tasks, **_: tasks)
             patch.setattr(merging, "_is_here", lambda _, rows=rows: rows > 40)
             found = appended(ws, "x", strategy, batches)
             state = open_state(ws["x"].chain.store, ws["x"].chain.tail())
@@ -173,7 +173,7 @@ def test_spark_tasks_give_what_one_process_gives(ws, spark, monkeypatch, strateg
     given = [spark.createDataFrame(data).coalesce(2 - n) for n, data in enumerate(batches)]
     labels = watched(monkeypatch)
     with monkeypatch.context() as strict:
-        for kind in (pieces.Piece, frames.SpooledPiece):
+        for kind in (pieces.IncomingPiece, frames.SpooledPiece):
             strict.setattr(kind, "read", lambda *_: pytest.fail("a row of a frame in the driver"))
         ds = ws.create("spark", merge=getattr(tl.merge, strategy)("id"), event_time="day", lateness="1m")
         commits = [ds.append(frame) for frame in given]
@@ -212,7 +212,7 @@ def test_a_frame_without_rows_is_a_snapshot_of_nothing(ws, spark):
 
 
 def through(monkeypatch, tasks):
-    monkeypatch.setattr(appending, "Inline", lambda **_: tasks)
+    monkeypatch.setattr(appending, "InlineTasks", lambda **_: tasks)
     monkeypatch.setattr(merging, "_is_here", lambda _: False)
 
 
@@ -220,7 +220,7 @@ def test_rows_without_a_key_are_counted_over_all_tasks(ws, monkeypatch, shrunk):
     ids = [None if n % 100 == 7 else n for n in range(1000)]
     ds = ws.create("x", merge=tl.merge.upsert("id"))
     seen = []
-    for tasks in (Inline(), Elsewhere(1), Elsewhere(2)):
+    for tasks in (InlineTasks(), Elsewhere(1), Elsewhere(2)):
         through(monkeypatch, tasks)
         with pytest.raises(InputError) as refused:
             ds.append(pa.table({"id": pa.array(ids, pa.int64())}))
@@ -269,7 +269,7 @@ def test_state_is_rewritten_by_tasks_in_ranges_of_its_own(ws, monkeypatch, shrun
         monkeypatch.setattr(module, "ROWS_OF_A_GROUP", 64)
     batches = [batch("upsert", n, 900, 1000) for n in range(3)]
     seen = []
-    for tasks in (Inline(), Elsewhere(5)):
+    for tasks in (InlineTasks(), Elsewhere(5)):
         with monkeypatch.context() as patch:
             through(patch, tasks)
             seen.append(appended(ws, f"x{len(seen)}", "upsert", batches))

@@ -15,7 +15,7 @@ from trueline.chain.head_state import next_add_data, next_block
 from trueline.chain.store.store import Folder
 from trueline.dataset.verify.files import Task
 from trueline.identity.multihash import Multihash
-from trueline.kernel.tasks import Inline
+from trueline.kernel.tasks import InlineTasks
 
 
 @pytest.fixture
@@ -343,7 +343,7 @@ def test_a_list_of_state_files_out_of_order_is_corrupt(ds):
 
 
 def test_the_work_can_be_given_to_other_processes(ds):
-    class Elsewhere(Inline):
+    class Elsewhere(InlineTasks):
         def map(self, function, descriptors, *, label):
             sent = pickle.loads(pickle.dumps([function, list(descriptors)]))
             yield from super().map(*sent, label=label)
@@ -370,7 +370,7 @@ def test_files_are_looked_at_side_by_side_and_told_in_order(ds, monkeypatch):
     original = verifying.check_file
     monkeypatch.setattr(verifying, "check_file", waits)
     head = ds.append(pa.table({"x": [9], "s": ["d"]})).block  # six files: three pairs
-    report = verifying.verify_data(ds.chain, None, head, tasks=Inline(workers=2))
+    report = verifying.verify_data(ds.chain, None, head, tasks=InlineTasks(workers=2))
     assert [found.block for found in report.problems] == [commit.block for commit in commits]
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from tests.flow.oracle.meanings import chance_above, meaning, normal
 from tests.flow.oracle.programs import Program
 from tests.flow.oracle.structure import Shared
-from trueline.flow.graph import Node
+from trueline.flow.graph import FlowNode
 from trueline.flow.markers import ABSENT
 
 MOST = 600
@@ -51,7 +51,7 @@ class Cuts:
 
     # --- what could be ------------------------------------------------------------------
 
-    def _lay_out(self, handed: list[Node]) -> None:
+    def _lay_out(self, handed: list[FlowNode]) -> None:
         places = [list(self._cuts_of(node)) for node in handed]
         count = 1
         for cuts in places:
@@ -71,7 +71,7 @@ class Cuts:
             for sink, node in self.acks.items():
                 self.out[sink].append(Counter(meaning(self.graph, node.inputs[0], world, self.member)))
 
-    def _cuts_of(self, node: Node) -> Iterator[tuple[int, int, Any]]:
+    def _cuts_of(self, node: FlowNode) -> Iterator[tuple[int, int, Any]]:
         """The cuts of one place: which elements, out of how many, and what the node holds then."""
         streams = _streams(node)
         for parts in product(*[list(self._parts(each)) for each in streams]):
@@ -82,7 +82,7 @@ class Cuts:
             world = {each.id: value for each, (_, _, value) in zip(streams, parts, strict=True)}
             yield mask, shift, meaning(self.graph, node, world, self.member)
 
-    def _parts(self, stream: Node) -> Iterator[tuple[int, int, list[Any]]]:
+    def _parts(self, stream: FlowNode) -> Iterator[tuple[int, int, list[Any]]]:
         items = meaning(self.graph, stream, self.all, self.member)
         fixed = stream.ordered and not chance_above(stream)
         if len(items) > 9 and not fixed:
@@ -152,7 +152,7 @@ def _everything(program: Program, member: int) -> dict[int, list[Any]]:
     return found
 
 
-def _streams(node: Node) -> list[Node]:
+def _streams(node: FlowNode) -> list[FlowNode]:
     """The streams that a live value is made of; of a stream, itself."""
     if "stream" in node.shape:
         return [node]
@@ -160,7 +160,7 @@ def _streams(node: Node) -> list[Node]:
     return [found[i] for i in sorted(found)]
 
 
-def told(node: Node, value: Any) -> Any:
+def told(node: FlowNode, value: Any) -> Any:
     """A version as `shown` tells it."""
     if node.shape == "keyed singleton":
         return value

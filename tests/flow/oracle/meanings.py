@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trueline.flow.graph import Graph, Node
+from trueline.flow.graph import FlowNode, Graph
 from trueline.flow.markers import ABSENT
 
 World = Mapping[int, Any]
@@ -24,7 +24,7 @@ SAME = frozenset(
 BY_CHANCE = frozenset(["assume_ordering", "merge_ordered"])
 
 
-def meaning(graph: Graph, node: Node, world: World, member: int = 0) -> Any:
+def meaning(graph: Graph, node: FlowNode, world: World, member: int = 0) -> Any:
     """What a node holds where others hold what the world says."""
     if node.id in world:
         return world[node.id]
@@ -41,7 +41,7 @@ def meaning(graph: Graph, node: Node, world: World, member: int = 0) -> Any:
     return _OPERATORS[node.kind](node, *ins)
 
 
-def _come_round(graph: Graph, node: Node, world: World, member: int) -> list[Any]:
+def _come_round(graph: Graph, node: FlowNode, world: World, member: int) -> list[Any]:
     """What is fed back, until no more comes."""
     held: list[Any] = []
     while True:
@@ -51,7 +51,7 @@ def _come_round(graph: Graph, node: Node, world: World, member: int) -> list[Any
         held = more
 
 
-def normal(node: Node, value: Any) -> Any:
+def normal(node: FlowNode, value: Any) -> Any:
     """A value so that equal ones compare equal, whatever order was nobody's promise."""
     if node.shape == "keyed singleton":
         return tuple(sorted(value.items(), key=repr))
@@ -61,12 +61,12 @@ def normal(node: Node, value: Any) -> Any:
     return tuple(value) if is_fixed(node) and not keyed else tuple(sorted(value, key=repr))
 
 
-def is_fixed(node: Node) -> bool:
+def is_fixed(node: FlowNode) -> bool:
     """Whether the order of a stream is the same in every run."""
     return node.ordered and not chance_above(node)
 
 
-def chance_above(node: Node) -> bool:
+def chance_above(node: FlowNode) -> bool:
     """Whether some order was picked by chance on the way to a node."""
     return node.kind in BY_CHANCE or any(chance_above(source) for source in node.inputs)
 
@@ -74,7 +74,7 @@ def chance_above(node: Node) -> bool:
 # --- the operators --------------------------------------------------------------------
 
 
-def _map(node: Node, held: Any) -> Any:
+def _map(node: FlowNode, held: Any) -> Any:
     shape = node.inputs[0].shape
     if shape == "stream":
         return [node.fn(x) for x in held]
@@ -85,7 +85,7 @@ def _map(node: Node, held: Any) -> Any:
     return held if held is ABSENT else node.fn(held)
 
 
-def _filter(node: Node, held: Any) -> Any:
+def _filter(node: FlowNode, held: Any) -> Any:
     shape = node.inputs[0].shape
     if shape == "stream":
         return [x for x in held if node.fn(x)]
@@ -96,13 +96,13 @@ def _filter(node: Node, held: Any) -> Any:
     return held if held is not ABSENT and node.fn(held) else ABSENT
 
 
-def _flat_map(node: Node, held: Any) -> Any:
+def _flat_map(node: FlowNode, held: Any) -> Any:
     if node.shape == "stream":
         return [y for x in held for y in node.fn(x)]
     return [(k, y) for k, x in held for y in node.fn(x)]
 
 
-def _one(node: Node, items: list[Any]) -> Any:
+def _one(node: FlowNode, items: list[Any]) -> Any:
     """A fold and its kin over the elements of one stream or key."""
     if node.kind == "count":
         return len(items)
@@ -123,17 +123,17 @@ def _one(node: Node, items: list[Any]) -> Any:
     return value
 
 
-def _gathered(node: Node, held: Any) -> Any:
+def _gathered(node: FlowNode, held: Any) -> Any:
     if node.inputs[0].shape == "stream":
         return _one(node, held)
     return {k: _one(node, [x for key, x in held if key == k]) for k, _ in held}
 
 
-def _keys(node: Node, held: Any) -> Any:
+def _keys(node: FlowNode, held: Any) -> Any:
     return list(dict.fromkeys([k for k, _ in held]))
 
 
-def _zip(node: Node, a: Any, b: Any) -> Any:
+def _zip(node: FlowNode, a: Any, b: Any) -> Any:
     return ABSENT if ABSENT in (a, b) else (a, b)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.flow.oracle.operations import ONE, STEADY, TWO, WHY, WITHIN, same, shown
 from tests.flow.oracle.structure import Shared, groups
 from trueline.flow import Flow
-from trueline.flow.graph import Node
+from trueline.flow.graph import FlowNode
 
 MEMBERS = 2
 
@@ -70,9 +70,9 @@ class Program:
 
     plan: Plan
     flow: Flow
-    reads: dict[str, Node] = field(default_factory=dict)
+    reads: dict[str, FlowNode] = field(default_factory=dict)
     """Sink → the read whose values it shows."""
-    acks: dict[str, Node] = field(default_factory=dict)
+    acks: dict[str, FlowNode] = field(default_factory=dict)
     members: int = 1
 
     @cached_property
@@ -223,7 +223,7 @@ class _Drawing:
         self.plan.steps.append(step)
         return number
 
-    def node(self, number: int) -> Node:
+    def node(self, number: int) -> FlowNode:
         return self.building.made[number].node
 
     def _draw_sources(self) -> None:

@@ -17,7 +17,7 @@ from trueline.errors import (
     SharedOnlyBehindNetwork,
 )
 from trueline.flow import AlignPoint, Flow
-from trueline.flow.graph import NETWORK, Graph, Node
+from trueline.flow.graph import NETWORK, FlowNode, Graph
 
 LATER = frozenset(
     ["batch", "snapshot", "batch_aligned", "snapshot_aligned", "release_aligned", "all_ticks", "latest"]
@@ -30,13 +30,13 @@ class Walks:
 
     def __init__(self, graph: Graph) -> None:
         self.nodes = graph.nodes
-        self.consumers: dict[int, list[Node]] = {n.id: [] for n in self.nodes}
+        self.consumers: dict[int, list[FlowNode]] = {n.id: [] for n in self.nodes}
         for node in self.nodes:
             for source in node.inputs:
                 self.consumers[source.id].append(node)
         self._reached: dict[tuple[int, bool], set[int]] = {}
 
-    def reach(self, node: Node, *, network: bool) -> set[int]:
+    def reach(self, node: FlowNode, *, network: bool) -> set[int]:
         """All nodes below a node; a walk goes through a network edge only if asked to (A3)."""
         if (node.id, network) not in self._reached:
             self._reached[node.id, network] = found = set()
@@ -45,7 +45,7 @@ class Walks:
                     found |= {after.id} | self.reach(after, network=network)
         return self._reached[node.id, network]
 
-    def at_once(self, node: Node) -> set[int]:
+    def at_once(self, node: FlowNode) -> set[int]:
         """All nodes below a node that have what it has as soon as it has it."""
         found: set[int] = set()
         for after in self.consumers[node.id]:
@@ -58,13 +58,13 @@ class Walks:
 class Shared:
     """What one or several points make one cut of."""
 
-    instances: list[Node]
-    boundary: list[Node]
-    inside: list[Node]
+    instances: list[FlowNode]
+    boundary: list[FlowNode]
+    inside: list[FlowNode]
     """The nodes behind the boundary that lead to a use."""
 
     @property
-    def handed(self) -> list[Node]:
+    def handed(self) -> list[FlowNode]:
         """Where data is handed over: each of these has one cut per execution (A7)."""
         within = {n.id for n in self.inside}
         found = {
@@ -76,7 +76,7 @@ class Shared:
         return [found[i] for i in sorted(found)]
 
     @property
-    def reads(self) -> list[Node]:
+    def reads(self) -> list[FlowNode]:
         """Its reads."""
         return [n for n in self.instances if n.kind in READS]
 
@@ -108,7 +108,7 @@ def shared(flow: Flow, point: AlignPoint) -> Shared:
         boundary = sorted([*boundary, *torn], key=lambda n: n.id)
 
 
-def _torn(walks: Walks, found: Shared) -> list[Node]:
+def _torn(walks: Walks, found: Shared) -> list[FlowNode]:
     """The last nodes that reach two places of hand-over at once: uses would see two cuts of them (A8)."""
     handed = {n.id for n in found.handed}
     ways = {n.id: (walks.at_once(n) | {n.id}) & handed for n in walks.nodes if not n.constant}
@@ -154,7 +154,7 @@ def _expected_of(walks: Walks, found: Shared) -> type[FlowError] | None:
     return None
 
 
-def _paired(flow: Flow, node: Node) -> bool:
+def _paired(flow: Flow, node: FlowNode) -> bool:
     """Whether a zip of live values stands where one cut makes both (A42)."""
     return any(node.id in {n.id for n in group.inside} for group in groups(flow))
 
@@ -189,7 +189,7 @@ def _overlap(a: Shared, b: Shared) -> bool:
 
 
 def _joined(a: Shared, b: Shared) -> Shared:
-    def both(x: list[Node], y: list[Node]) -> list[Node]:
+    def both(x: list[FlowNode], y: list[FlowNode]) -> list[FlowNode]:
         return sorted({n.id: n for n in [*x, *y]}.values(), key=lambda n: n.id)
 
     return Shared(both(a.instances, b.instances), both(a.boundary, b.boundary), both(a.inside, b.inside))

@@ -12,7 +12,7 @@ from tests.flow.oracle.cuts import Cuts, TooMany, told
 from tests.flow.oracle.meanings import meaning, normal
 from tests.flow.oracle.programs import Program
 from trueline.flow import Machine
-from trueline.flow.graph import Node
+from trueline.flow.graph import FlowNode
 
 Trace = tuple[tuple[str, int, tuple[Any, ...]], ...]
 """Sink, member, what came out of it: what someone outside can tell."""
@@ -101,7 +101,7 @@ def _told(program: Program, name: str, out: tuple[Any, ...], *, bare: bool) -> t
     return out if node.ordered and node.shape == "stream" else tuple(sorted(out, key=repr))
 
 
-def first_shown(program: Program, read: Node) -> Any:
+def first_shown(program: Program, read: FlowNode) -> Any:
     """What a read of a value shows before anything was sent."""
     nothing: dict[int, list[Any]] = {node.id: [] for node in program.flow.graph.named("source")}
     source = read.inputs[0]

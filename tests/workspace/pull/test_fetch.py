@@ -11,7 +11,7 @@ from trueline.chain.events import SourceState
 from trueline.chain.store.scratch import MemoryScratch
 from trueline.errors import BrokenFile, InputError, StoreError
 from trueline.workspace import http
-from trueline.workspace.http import Limits
+from trueline.workspace.http import HttpLimits
 from trueline.workspace.pull.fetch import ETAG, LAST_MODIFIED, fetch
 
 BODY = b"id,price\n1,9.5\n"
@@ -104,11 +104,11 @@ def test_a_body_of_unknown_length_is_refused_for_half_of_it_would_look_whole(ser
 def test_a_file_that_is_too_large_is_refused_before_it_is_read_or_while(server):
     url = server.serve("/a.csv", b"x" * 5000)
     with pytest.raises(InputError, match="100 bytes"):
-        get(url, limits=Limits(bytes=100))
+        get(url, limits=HttpLimits(bytes=100))
     chunks = b"3e8\r\n" + b"x" * 1000 + b"\r\n"
     send = raw("HTTP/1.1 200 OK", "Transfer-Encoding: chunked", body=chunks * 50)
     with pytest.raises(InputError) as refused:
-        get(server.serve("/b.csv", send=send), limits=Limits(bytes=2000))
+        get(server.serve("/b.csv", send=send), limits=HttpLimits(bytes=2000))
     assert refused.value.code == "TooLarge"
 
 
@@ -128,7 +128,10 @@ def test_broken_gzip_is_an_error(server, packed):
 def test_a_gzip_bomb_is_bounded(server):
     bomb = gzip.compress(b"\0" * 50_000_000)
     with pytest.raises(InputError) as refused:
-        get(server.serve("/a.csv", bomb, headers={"Content-Encoding": "gzip"}), limits=Limits(bytes=1 << 20))
+        get(
+            server.serve("/a.csv", bomb, headers={"Content-Encoding": "gzip"}),
+            limits=HttpLimits(bytes=1 << 20),
+        )
     assert refused.value.code == "TooLarge"
 
 
@@ -152,7 +155,7 @@ def test_gzip_that_unpacks_to_nothing_is_bounded_too(server):
     chunks = f"{len(empty):x}\r\n".encode() + empty + b"\r\n"
     lines = ("HTTP/1.1 200 OK", "Transfer-Encoding: chunked", "Content-Encoding: gzip")
     with pytest.raises(InputError) as refused:
-        get(server.serve("/a.csv", send=raw(*lines, body=chunks * 10)), limits=Limits(bytes=5000))
+        get(server.serve("/a.csv", send=raw(*lines, body=chunks * 10)), limits=HttpLimits(bytes=5000))
     assert refused.value.code == "TooLarge"
 
 
@@ -227,13 +230,13 @@ def test_a_server_that_says_nothing_is_left(server):
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/a.csv"
         with pytest.raises(StoreError, match="timed out"):
-            get(url, limits=Limits(silence=0.05))
+            get(url, limits=HttpLimits(silence=0.05))
 
 
 def test_a_server_that_never_ends_is_left(server):
     send = raw("HTTP/1.1 200 OK", "Transfer-Encoding: chunked", body=b"1\r\nx\r\n" * 100)
     with pytest.raises(StoreError, match="not done after"):
-        get(server.serve("/a.csv", send=send), limits=Limits(longest=-1))
+        get(server.serve("/a.csv", send=send), limits=HttpLimits(longest=-1))
 
 
 # --- going on ----------------------------------------------------------------------------

@@ -7,23 +7,19 @@ import errno
 import fcntl
 import os
 import stat
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from trueline.errors import LinkRefused, StorageFull, StorageReadOnly, StoreError
+from trueline import disk
+from trueline.errors import LinkRefused, StoreError
 
 # O_NONBLOCK: a named pipe in the place of a file must not stop the reader.
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _CREATE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 # Locks are opened for writing: NFS carries an exclusive flock as a write lock.
 _LOCK: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
-_READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
 
 
 class Files:
@@ -38,9 +34,9 @@ class Files:
     def open_folder(self, name: str, within: int | None = None) -> int:
         """Open a folder by its path, or by its one name inside an open folder."""
         if within is None:
-            return os.open(name, _FOLDER)
+            return os.open(name, disk.FOLDER)
         try:
-            return os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=within)
+            return os.open(name, disk.FOLDER | os.O_NOFOLLOW, dir_fd=within)
         except NotADirectoryError:
             # With O_DIRECTORY a link is reported as something that is not a folder.
             if stat.S_ISLNK(os.stat(name, dir_fd=within, follow_symlinks=False).st_mode):
@@ -91,11 +87,7 @@ class Files:
 
     def fsync(self, fd: int) -> None:
         """Make one file, or the names in one folder, survive a power cut."""
-        # macOS: fsync leaves the bytes in the drive's cache.
-        if sys.platform == "darwin":
-            fcntl.fcntl(fd, fcntl.F_FULLFSYNC)
-        else:
-            os.fsync(fd)
+        disk.fsync(fd)
 
     def syncfs(self, fd: int) -> bool:
         """Do the same for everything on the file system of `fd`; False where that is not supported."""
@@ -133,7 +125,7 @@ class Files:
     def entries(self, within: int) -> Iterator[os.DirEntry[str]]:
         """Iterate over what is in a folder."""
         # A descriptor of its own: copies of one share their place in the folder.
-        fd = os.open(".", _FOLDER, dir_fd=within)
+        fd = os.open(".", disk.FOLDER, dir_fd=within)
         try:
             with os.scandir(fd) as entries:
                 yield from entries
@@ -166,16 +158,7 @@ def make_folders(path: Path, mode: int = 0o777) -> None:
         missing.pop()
     for folder in reversed(missing):
         folder.mkdir(mode=mode if folder == path else 0o777, exist_ok=True)
-        sync_folder(folder.parent)
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder survive a power cut: given, replaced and taken away."""
-    fd = os.open(path, _FOLDER)
-    try:
-        Files().fsync(fd)
-    finally:
-        os.close(fd)
+        disk.sync_folder(folder.parent)
 
 
 def _regular(found: os.stat_result, name: str) -> None:
@@ -220,17 +203,14 @@ def refusal(error: OSError, doing: str, path: str) -> StoreError | LinkRefused:
     """
     if error.errno == errno.ELOOP:
         return link_refused(path)
-    kind: type[StoreError] = StoreError
-    remedy = _REMEDIES.get(error.errno or 0, "nothing was changed; fix the cause, then try again")
-    if error.errno in _FULL:
-        kind = StorageFull
-        remedy = "free some space there (`trueline gc` removes what nothing refers to), then try again"
-    elif error.errno in _READ_ONLY:
-        kind = StorageReadOnly
-        remedy = "give this user the right to write there, or work on a copy"
-    refused = kind(f"cannot {doing} {path}: {error.strerror or error}", remedy=remedy, path=path)
-    refused.errno = error.errno
-    return refused
+    return disk.storage_error(
+        error,
+        doing,
+        path,
+        remedy=_REMEDIES.get(error.errno or 0, "nothing was changed; fix the cause, then try again"),
+        if_full="free some space there (`trueline gc` removes what nothing refers to), then try again",
+        if_read_only="give this user the right to write there, or work on a copy",
+    )
 
 
 # File systems, by their number in statfs, whose syncfs writes everything through: ext, xfs, btrfs,

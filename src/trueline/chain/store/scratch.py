@@ -45,25 +45,25 @@ def _checked(name: str) -> str:
     return name
 
 
-class Kept:
+class KnownByKey:
     """What knows its own key: other processes are sent copies and name it by the key when they answer.
 
     So an answer means a place that this process made, whatever the answer says.
     """
 
-    _by_key: ClassVar[WeakValueDictionary[str, Kept]] = WeakValueDictionary()
+    _by_key: ClassVar[WeakValueDictionary[str, KnownByKey]] = WeakValueDictionary()
 
     def __init__(self) -> None:
         self.key = secrets.token_hex(16)
         self._by_key[self.key] = self
 
     @classmethod
-    def of(cls, key: str) -> Kept:
+    def of(cls, key: str) -> KnownByKey:
         """Return what was made in this process under a key; KeyError if there is none."""
         return cls._by_key[key]
 
 
-class FolderScratch(Kept):
+class FolderScratch(KnownByKey):
     """Scratch in a folder, made when it is first written to."""
 
     def __init__(self, folder: Path | Inside) -> None:
@@ -94,7 +94,7 @@ class FolderScratch(Kept):
             self._place.remove_tree()
 
 
-class MemoryScratch(Kept):
+class MemoryScratch(KnownByKey):
     """Scratch in the memory of one process."""
 
     folder: Inside | None = None
@@ -106,13 +106,13 @@ class MemoryScratch(Kept):
     def create(self, name: str) -> BinaryIO:
         files, checked = self._files, _checked(name)
 
-        class Kept(io.BytesIO):
+        class MemoryFile(io.BytesIO):
             def close(self) -> None:
                 if not self.closed:
                     files[checked] = self.getvalue()
                 super().close()
 
-        return Kept()
+        return MemoryFile()
 
     def open(self, name: str) -> BinaryIO:
         return io.BytesIO(self._files[_checked(name)])
@@ -121,7 +121,7 @@ class MemoryScratch(Kept):
         self._files.clear()
 
 
-class ObjectScratch(Kept):
+class ObjectScratch(KnownByKey):
     """Scratch in an object store, by the few requests it needs."""
 
     folder: Inside | None = None

@@ -23,7 +23,7 @@ from trueline.dataset.append.stream import as_stream, in_batches, same_columns, 
 from trueline.dataset.commit import Commit, check_key
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
 from trueline.errors import InputError, TaskFailed, TruelineError, check_memory
-from trueline.kernel.tasks import Inline, Tasks
+from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Changelog, Upsert
 from trueline.readers import Source
 
@@ -44,7 +44,7 @@ def append_rows(
     check_key(request.idempotency_key)
     explicit = None if request.watermark is None else as_instant(request.watermark)
     check_appendable(name, tail, nothing=request.polled is not None or _is_nothing(request.data))
-    run = tasks if tasks is not None else Inline(workers=_WORKERS)
+    run = tasks if tasks is not None else InlineTasks(workers=_WORKERS)
     with _typed_errors(chain.store.location), chain.store.scratch() as scratch:
         incoming = _take(chain, tail, request, scratch, run)
         if request.idempotency_key is not None:

@@ -19,7 +19,7 @@ from trueline.chain.schema import fields_of
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.incoming import Incoming
-from trueline.dataset.append.merge import Outcome, merge_pieces, write_checkpoint
+from trueline.dataset.append.merge import MergeOutcome, merge_pieces, write_checkpoint
 from trueline.dataset.append.pieces import ROWS_OF_A_SLICE
 from trueline.dataset.append.slices import SliceLayout, Written, write_all
 from trueline.dataset.commit import Commit, earlier
@@ -50,7 +50,7 @@ class Prepared:
 
     tail: Tail
     incoming: Incoming
-    outcome: Outcome
+    outcome: MergeOutcome
     written: list[Written]
     system_time: Instant
     watermark: Instant | None

@@ -21,9 +21,9 @@ from trueline.chain.store.folders import Inside
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.incoming import Incoming, fit_rows, latest, newest_event, typed_for
 from trueline.dataset.append.intake import fit
-from trueline.dataset.append.pieces import FEW_ROWS, Piece, PieceWriter
+from trueline.dataset.append.pieces import FEW_ROWS, IncomingPiece, PieceWriter
 from trueline.dataset.definition import strategy_of
-from trueline.kernel.tasks import Inline, Tasks
+from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Changelog, Upsert
 
 
@@ -51,18 +51,18 @@ class SpooledPiece:
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class EventTimes:
     """The latest event time of a piece, and how many had more than milliseconds."""
 
     newest: Instant | None
     rounded: int
 
 
-def look_at_times(piece: SpooledPiece) -> Times:
+def look_at_times(piece: SpooledPiece) -> EventTimes:
     """Read the event times of a piece, and no other column."""
     name = piece.tail.vocab.event_time
     if name not in piece.schema.names:
-        return Times(None, 0)
+        return EventTimes(None, 0)
     newest, rounded = None, 0
     times = piece.schema.field(name)
     with piece.place.open() as opened, pq.ParquetFile(opened) as file:
@@ -70,7 +70,7 @@ def look_at_times(piece: SpooledPiece) -> Times:
             rows = file.read_row_group(number, columns=[name]).cast(pa.schema([times]))
             fitted = fit(rows, _times_only(piece.tail))
             newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
-    return Times(newest, rounded)
+    return EventTimes(newest, rounded)
 
 
 def _times_only(tail: Tail) -> Tail:
@@ -98,12 +98,12 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks) -> Incomi
         pieces = tuple(
             SpooledPiece(piece.rows, piece.place, spooled.schema, typed, with_op) for piece in spooled.pieces
         )
-        looking = tasks if spooled.rows > FEW_ROWS else Inline()
+        looking = tasks if spooled.rows > FEW_ROWS else InlineTasks()
         times = [seen for _, seen in looking.map(look_at_times, pieces, label="look at event times")]
     assert typed.schema is not None
     if not pieces:
         # A frame without rows is a table without rows: as a snapshot it says that all are gone.
-        pieces = (Piece.of(fit_rows(schema.empty_table(), typed, with_op=with_op).table),)
+        pieces = (IncomingPiece.of(fit_rows(schema.empty_table(), typed, with_op=with_op).table),)
     return Incoming(
         pieces,
         DataSchema(fields_of(typed.schema)),
@@ -124,7 +124,7 @@ class WritePartition:
     tail: Tail
     with_op: bool = False
 
-    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[Piece, Times]:
+    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[IncomingPiece, EventTimes]:
         """Write a partition; a second attempt, whose rows may come in another order, has its own file."""
         assert self.tail.schema is not None
         writer: PieceWriter | None = None
@@ -137,4 +137,4 @@ class WritePartition:
             writer = writer or PieceWriter(self.scratch, name, fitted.table.schema)
             writer.write(fitted.table)
             newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
-        return (writer.finish() if writer else Piece(0)), Times(newest, rounded)
+        return (writer.finish() if writer else IncomingPiece(0)), EventTimes(newest, rounded)

@@ -17,12 +17,12 @@ from trueline.chain.instant import Instant
 from trueline.chain.schema import annotated, differences, fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.intake import Fitted, fit, user_fields
-from trueline.dataset.append.pieces import Piece, PieceWriter
+from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
 from trueline.errors import InputError, NotPortable, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
 from trueline.kernel.row_fingerprint import ROWS, fingerprint
-from trueline.kernel.tasks import Inline, Tasks
+from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.readers import Reader, ReadStats, Source
 from trueline.readers.parts import WHOLE, Part, followed_by, in_the_file
 
@@ -50,7 +50,7 @@ class Incoming:
     `left_out` says which files they could not, and why.
     """
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[IncomingPiece, ...]
     schema: DataSchema
     vocab: SetVocab
     newest: Instant | None = None
@@ -90,7 +90,7 @@ class Incoming:
             return self
         # Rows in this process are not sent to others.
         here = any(getattr(piece, "table", None) is not None for piece in self.pieces)
-        found = fingerprint(self.pieces, self._digested, Inline() if here else tasks)
+        found = fingerprint(self.pieces, self._digested, InlineTasks() if here else tasks)
         return replace(self, digest=str(found))
 
     def is_same_as(self, recorded: str) -> bool:
@@ -163,7 +163,7 @@ def from_table(held: Held, tail: Tail, *, with_op: bool) -> Incoming:
     """Take rows that are in memory."""
     fitted = fit_rows(held, tail, with_op=with_op)
     return Incoming(
-        (Piece.of(fitted.table),),
+        (IncomingPiece.of(fitted.table),),
         fitted.schema,
         fitted.vocab or tail.vocab,
         newest_event(fitted),
@@ -298,7 +298,7 @@ class FileTask:
 class FileRead:
     """What reading a file gave; `failed` says that a part of it could not be read as one."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[IncomingPiece, ...]
     newest: Instant | None
     rounded: int
     stats: ReadStats

@@ -18,7 +18,7 @@ from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import in_key_order, merged_ranges, sorted_runs
-from trueline.dataset.append.pieces import FEW_ROWS, Piece, RowRange
+from trueline.dataset.append.pieces import FEW_ROWS, IncomingPiece, RowRange
 from trueline.dataset.append.source_order import in_source_order
 from trueline.dataset.definition import key_equality_at
 from trueline.dataset.state.rewrite import compacted
@@ -27,7 +27,7 @@ from trueline.dataset.state.state import State
 from trueline.errors import ObjectMissing, SchemaError
 from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyEncoding
 from trueline.kernel.sorted_keys import unified
-from trueline.kernel.tasks import Inline, Tasks
+from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Append, Keyed, Ledger, Snapshot, Strategy
 
 # So many rows are merged in memory. More are merged by tasks that hold half as many, because several
@@ -38,10 +38,10 @@ RESERVED: Final = frozenset({KEY, GONE, RANK, OFFSET, "_order"})
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MergeOutcome:
     """What merging gave: events in their final order, the state after them, rows left out by reason."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[IncomingPiece, ...]
     state: State | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
 
@@ -98,13 +98,13 @@ def rebuilt_state(chain: Chain, tail: Tail, strategy: Keyed) -> State:
 
 def merge_pieces(
     strategy: Strategy, incoming: Incoming, chain: Chain, tail: Tail, *, scratch: Scratch, tasks: Tasks
-) -> Outcome:
+) -> MergeOutcome:
     """Merge rows in ranges of keys, a bounded number of rows at a time.
 
     State is a cache: where some of it is gone it is made again from the events.
     """
     if isinstance(strategy, Append):
-        return Outcome(incoming.pieces)
+        return MergeOutcome(incoming.pieces)
     _refuse_reserved(incoming)
     means = Means(scratch, tasks, max(ROWS_AT_ONCE // 2, 1))
     try:
@@ -127,18 +127,18 @@ def _refuse_reserved(incoming: Incoming) -> None:
         )
 
 
-def _merge(strategy: Keyed, incoming: Incoming, state: State, tail: Tail, means: Means) -> Outcome:
+def _merge(strategy: Keyed, incoming: Incoming, state: State, tail: Tail, means: Means) -> MergeOutcome:
     """Merge rows into the state at a tail."""
     if not incoming.pieces:
         # Nothing was handed in; that is not the same as a snapshot of nothing.
-        return Outcome((), state)
+        return MergeOutcome((), state)
     meeting = Meeting(strategy, incoming.vocab, incoming.columns, state, key_equality_at(tail))
     # A snapshot is compared with all current rows.
     rows = incoming.rows + (_rows_of(state) if isinstance(strategy, Snapshot) else 0)
-    if _is_here(incoming.pieces) and not isinstance(means.tasks, Inline):
+    if _is_here(incoming.pieces) and not isinstance(means.tasks, InlineTasks):
         # Rows in this process are not sent to others.
-        means = replace(means, tasks=Inline())
-    if rows <= (ROWS_AT_ONCE if isinstance(means.tasks, Inline) else FEW_ROWS):
+        means = replace(means, tasks=InlineTasks())
+    if rows <= (ROWS_AT_ONCE if isinstance(means.tasks, InlineTasks) else FEW_ROWS):
         return _at_once(meeting, incoming.pieces, tail.next_offset, means.tasks)
     # What could be merged at once is one range, so that the state is the same whichever way it is merged.
     parts = 1 if rows <= ROWS_AT_ONCE else -(-rows // means.rows_of_a_run)
@@ -149,12 +149,12 @@ def _rows_of(state: State) -> int:
     return sum(info.rows for generation in state.generations for info in generation)
 
 
-def _is_here(pieces: Sequence[Piece]) -> bool:
+def _is_here(pieces: Sequence[IncomingPiece]) -> bool:
     """Say whether rows are in the memory of this process."""
     return any(piece.rows and getattr(piece, "table", None) is not None for piece in pieces)
 
 
-def _at_once(meeting: Meeting, pieces: Sequence[Piece], first: int, tasks: Tasks) -> Outcome:
+def _at_once(meeting: Meeting, pieces: Sequence[IncomingPiece], first: int, tasks: Tasks) -> MergeOutcome:
     """Merge all rows in memory."""
     merged = meeting.merged(meeting.read([RowRange(piece, 0, piece.rows) for piece in pieces], 0))
     events = merged.events.drop_columns([RANK]) if RANK in merged.events.column_names else merged.events
@@ -164,10 +164,14 @@ def _at_once(meeting: Meeting, pieces: Sequence[Piece], first: int, tasks: Tasks
         # A ledger only asks whether a key is known.
         kept = delta.select([KEY, GONE, OFFSET]) if isinstance(meeting.strategy, Ledger) else delta
         state = _extended(state, [kept], tasks)
-    return Outcome((Piece.of(events),) if events.num_rows else (), state, _counted(merged.ignored))
+    return MergeOutcome(
+        (IncomingPiece.of(events),) if events.num_rows else (), state, _counted(merged.ignored)
+    )
 
 
-def _in_ranges(meeting: Meeting, pieces: Sequence[Piece], first: int, parts: int, means: Means) -> Outcome:
+def _in_ranges(
+    meeting: Meeting, pieces: Sequence[IncomingPiece], first: int, parts: int, means: Means
+) -> MergeOutcome:
     """Sort all rows through scratch, merge them range by range, and keep the events there too."""
     runs = sorted_runs(meeting, pieces, means)
     merged = merged_ranges(meeting, runs, parts, means)
@@ -179,7 +183,7 @@ def _in_ranges(meeting: Meeting, pieces: Sequence[Piece], first: int, parts: int
     for each in merged:
         ignored.update(each.ignored)
     state = _extended(meeting.state, segments, means.tasks) if segments else meeting.state
-    return Outcome(events, state, _counted(ignored))
+    return MergeOutcome(events, state, _counted(ignored))
 
 
 def _extended(state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks) -> State:

@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.merge_context import Means, Meeting
-from trueline.dataset.append.pieces import Piece, PieceWriter, RowRange, cut
+from trueline.dataset.append.pieces import IncomingPiece, PieceWriter, RowRange, cut
 from trueline.dataset.merge.result import Merged
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyRange, null_key, ranges, rows_without_key
-from trueline.kernel.sorted_runs import Run, choose_splitters, read_range, sort_run
+from trueline.kernel.sorted_runs import RunFile, choose_splitters, read_range, sort_run
 from trueline.merge import Ledger, Snapshot
 
 # Of the rows without a key, each task names so many.
@@ -37,7 +37,7 @@ def file_name(what: str) -> str:
     return f"{what}-{uuid.uuid4().hex}.arrow"
 
 
-def spooled(scratch: Scratch, what: str, rows: pa.Table) -> Piece:
+def spooled(scratch: Scratch, what: str, rows: pa.Table) -> IncomingPiece:
     """Write rows to scratch."""
     writer = PieceWriter(scratch, file_name(what), rows.schema)
     writer.write(rows)
@@ -61,7 +61,7 @@ class SortTask:
 class Sorted:
     """A run; or, where keys are null, how many and some ranks of them."""
 
-    run: Run | None
+    run: RunFile | None
     without_key: int = 0
     ranks: tuple[int, ...] = ()
 
@@ -76,7 +76,7 @@ def sort_part(task: SortTask) -> Sorted:
     return Sorted(sort_run(rows, key, task.scratch, file_name("run")))
 
 
-def sorted_runs(meeting: Meeting, pieces: Sequence[Piece], means: Means) -> list[Run]:
+def sorted_runs(meeting: Meeting, pieces: Sequence[IncomingPiece], means: Means) -> list[RunFile]:
     """Sort all rows; rows without a key refuse them."""
     rows = means.rows_of_a_run
     work = [
@@ -100,7 +100,7 @@ class RangeTask:
 
     meeting: Meeting
     scratch: Scratch
-    runs: tuple[Run, ...]
+    runs: tuple[RunFile, ...]
     key_range: KeyRange
     rows_of_a_run: int
 
@@ -114,9 +114,9 @@ class RangeMerged:
     the n-th run from `starts[n]` to `starts[n + 1]`.
     """
 
-    events: Piece | None = None
-    delta: Piece | None = None
-    ranks: Piece | None = None
+    events: IncomingPiece | None = None
+    delta: IncomingPiece | None = None
+    ranks: IncomingPiece | None = None
     starts: tuple[int, ...] = ()
     ignored: Mapping[str, int] = field(default_factory=dict)
 
@@ -155,13 +155,13 @@ def _by_source(task: RangeTask, merged: Merged, ignored: Mapping[str, int]) -> R
     )
 
 
-def merged_ranges(meeting: Meeting, runs: Sequence[Run], parts: int, means: Means) -> list[RangeMerged]:
+def merged_ranges(meeting: Meeting, runs: Sequence[RunFile], parts: int, means: Means) -> list[RangeMerged]:
     """Merge all rows, in about so many ranges; a snapshot is also cut where the state is."""
     splitters = set(choose_splitters(runs, parts))
     if isinstance(meeting.strategy, Snapshot):
         splitters.update(meeting.state.splitters(parts))
     # The samples have done their work and need not travel.
-    short = tuple(Run(run.name, run.rows, ()) for run in runs)
+    short = tuple(RunFile(run.name, run.rows, ()) for run in runs)
     work = [
         RangeTask(meeting, means.scratch, short, key_range, means.rows_of_a_run)
         for key_range in ranges(sorted(splitters))
@@ -178,7 +178,7 @@ class SegmentTask:
     """What the events of a range do to the state, and the offset of the first of them."""
 
     state: State
-    delta: Piece
+    delta: IncomingPiece
     first: int
 
 
@@ -195,9 +195,9 @@ def write_segments_of(task: SegmentTask) -> tuple[SegmentInfo, ...]:
 
 def in_key_order(
     meeting: Meeting, merged: Sequence[RangeMerged], first: int, means: Means
-) -> tuple[tuple[Piece, ...], Segments]:
+) -> tuple[tuple[IncomingPiece, ...], Segments]:
     """Return the events of all ranges, from the offset `first` on, and the segments of the state after."""
-    events: list[Piece] = []
+    events: list[IncomingPiece] = []
     work: list[SegmentTask] = []
     for each in merged:
         if each.events is not None and each.delta is not None:

@@ -23,7 +23,7 @@ FEW_ROWS: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class IncomingPiece:
     """Rows in source order, typed as the dataset stores them; held in memory or in a scratch file.
 
     `ends` says how many rows there are up to the end of each batch of the file.
@@ -36,7 +36,7 @@ class Piece:
     ends: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, table: pa.Table) -> Piece:
+    def of(cls, table: pa.Table) -> IncomingPiece:
         """Hold rows in memory."""
         return cls(table.num_rows, table)
 
@@ -95,20 +95,20 @@ class PieceWriter:
         rest = waiting.slice(count)
         self._waiting, self._count, self._size = [rest], rest.num_rows, rest.nbytes
 
-    def finish(self) -> Piece:
+    def finish(self) -> IncomingPiece:
         """Close the file and return the piece."""
         while self._count:
             self._flush()
         self._writer.close()
         self._file.close()
-        return Piece(self.rows, None, self._scratch, self._name, tuple(self._ends))
+        return IncomingPiece(self.rows, None, self._scratch, self._name, tuple(self._ends))
 
 
 @dataclass(frozen=True, slots=True)
 class RowRange:
     """The rows [start, stop) of a piece."""
 
-    piece: Piece
+    piece: IncomingPiece
     start: int
     stop: int
 
@@ -117,11 +117,16 @@ class RowRange:
         return self.stop - self.start
 
 
-def cut(pieces: Sequence[Piece], rows_of_a_slice: int = ROWS_OF_A_SLICE) -> list[tuple[RowRange, ...]]:
+def cut(
+    pieces: Sequence[IncomingPiece], rows_of_a_slice: int = ROWS_OF_A_SLICE
+) -> list[tuple[RowRange, ...]]:
     """Cut pieces into slices by rank alone: where a slice ends depends on the rows, not on the pieces.
 
     >>> table = pa.table({"x": range(5)})
-    >>> [[(p.start, p.stop) for p in parts] for parts in cut([Piece.of(table), Piece.of(table)], 4)]
+    >>> [
+    ...     [(p.start, p.stop) for p in parts]
+    ...     for parts in cut([IncomingPiece.of(table), IncomingPiece.of(table)], 4)
+    ... ]
     [[(0, 4)], [(4, 5), (0, 3)], [(3, 5)]]
     """
     slices: list[tuple[RowRange, ...]] = []

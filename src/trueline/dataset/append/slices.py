@@ -16,10 +16,10 @@ from trueline.chain.events import DataSlice, OffsetInterval, SetVocab
 from trueline.chain.instant import Instant
 from trueline.chain.schema import to_arrow
 from trueline.chain.store.store import Folder, Store
-from trueline.dataset.append.pieces import Piece, RowRange, cut, rows_within
+from trueline.dataset.append.pieces import IncomingPiece, RowRange, cut, rows_within
 from trueline.errors import SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
-from trueline.kernel.tasks import Inline, Tasks
+from trueline.kernel.tasks import InlineTasks, Tasks
 
 ROWS_OF_A_GROUP: Final = 262_144
 # Wide rows are fewer: a group is in memory as a whole, as it came and as it is written.
@@ -268,14 +268,14 @@ def _write_alone(task: SliceTask) -> Written:
 
 
 def write_all(
-    store: Store, pieces: Sequence[Piece], layout: SliceLayout, first: int, tasks: Tasks
+    store: Store, pieces: Sequence[IncomingPiece], layout: SliceLayout, first: int, tasks: Tasks
 ) -> list[Written]:
     """Write the rows of the pieces as slices with dense offsets from `first` on."""
     work: list[SliceTask] = []
     for parts in cut(pieces):
         work.append(SliceTask(store, parts, layout, first))
         first += sum(part.rows for part in parts)
-    if len(work) == 1 and (isinstance(tasks, Inline) or _is_in_memory(work[0].parts)):
+    if len(work) == 1 and (isinstance(tasks, InlineTasks) or _is_in_memory(work[0].parts)):
         # The head moves next, which makes it durable together with the blocks.
         return [_write_alone(work[0])]
     done = dict(tasks.map(write_one, work, label="write slices"))

@@ -18,7 +18,7 @@ import pyarrow as pa
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import RangeMerged, Segments, file_name, spooled
-from trueline.dataset.append.pieces import Piece, RowRange, cut
+from trueline.dataset.append.pieces import IncomingPiece, RowRange, cut
 from trueline.dataset.state.segment import SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.kernel.key_encoding import OFFSET, RANK
@@ -40,7 +40,7 @@ class SelectTask:
 class Selected:
     """The rows of a run that count, and a file with a bit for each of its rows."""
 
-    events: Piece
+    events: IncomingPiece
     bits: str
 
 
@@ -63,7 +63,7 @@ class KeysTask:
 
     state: State
     scratch: Scratch
-    keys: Piece
+    keys: IncomingPiece
     rows_of_a_run: int
     runs: tuple[tuple[int, str, int], ...]
 
@@ -97,11 +97,11 @@ def _offsets(task: KeysTask, ranks: npt.NDArray[np.int64]) -> npt.NDArray[np.int
 
 def in_source_order(
     meeting: Meeting,
-    pieces: Sequence[Piece],
+    pieces: Sequence[IncomingPiece],
     merged: Sequence[RangeMerged],
     first: int,
     means: Means,
-) -> tuple[tuple[Piece, ...], Segments]:
+) -> tuple[tuple[IncomingPiece, ...], Segments]:
     """Return the events of a ledger and the segments of the state that hold their keys."""
     scratch, rows_of_a_run = means.scratch, means.rows_of_a_run
     work, numbers = [], []

@@ -99,7 +99,7 @@ def _table(item: Any, number: int) -> pa.Table:
 
 @contextmanager
 def _typed(number: int) -> Iterator[None]:
-    """Say of any failure of whoever makes the rows that it is theirs, and that nothing was committed."""
+    """Report a failure of the code that makes the rows as its own, and that nothing was committed."""
     try:
         yield
     except TruelineError:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from trueline.dataset.merge.result import IGNORED, Merged, Op
 from trueline.dataset.merge.strategies import merge_batch
 from trueline.kernel.key_encoding import RANK
-from trueline.kernel.sorted_runs import Run, choose_splitters, read_range, sort_run
+from trueline.kernel.sorted_runs import RunFile, choose_splitters, read_range, sort_run
 
 __all__ = [
     "IGNORED",
     "RANK",
     "Merged",
     "Op",
-    "Run",
+    "RunFile",
     "choose_splitters",
     "merge_batch",
     "read_range",

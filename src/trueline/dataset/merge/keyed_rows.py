@@ -21,7 +21,7 @@ _SHOWN = 10
 
 
 @dataclass(frozen=True)
-class Incoming:
+class KeyedRows:
     """New rows in key order (rows of one key in the order of the source), or all in that of the source."""
 
     rows: pa.Table
@@ -39,11 +39,11 @@ class Incoming:
         again = repeats(self.keys)
         return ~np.append(again[1:], [False])[: len(again)]
 
-    def take(self, which: Bools) -> Incoming:
+    def take(self, which: Bools) -> KeyedRows:
         """Return some of the rows."""
         mask = pa.array(which)
         ops = None if self.ops is None else self.ops[which]
-        return Incoming(
+        return KeyedRows(
             self.rows.filter(mask), self.keys.filter(mask), self.ranks[which], ops, self.quarantined
         )
 
@@ -73,7 +73,7 @@ def data_columns(new: pa.Table, vocab: SetVocab) -> list[str]:
     return names
 
 
-def keyed(new: pa.Table, key: MergeKey, vocab: SetVocab, null_keys: NullKeys) -> Incoming:
+def keyed(new: pa.Table, key: MergeKey, vocab: SetVocab, null_keys: NullKeys) -> KeyedRows:
     """Return new rows in key order, each with its key; rows without one are refused or quarantined."""
     new = in_source_order(new)
     columns = data_columns(new, vocab)
@@ -93,7 +93,7 @@ def keyed(new: pa.Table, key: MergeKey, vocab: SetVocab, null_keys: NullKeys) ->
         keys, new = keys.take(pa.array(order)), new.combine_chunks().take(pa.array(order))
         ops = None if ops is None else ops[order]
     ranks = np.asarray(as_array(new[RANK]))
-    return Incoming(new.select(columns), keys, ranks, ops, quarantined)
+    return KeyedRows(new.select(columns), keys, ranks, ops, quarantined)
 
 
 def _ops(new: pa.Table, vocab: SetVocab) -> Ints | None:

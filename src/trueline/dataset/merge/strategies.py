@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from trueline.chain.events import SetVocab
 from trueline.dataset.merge.differences import rows_differ
 from trueline.dataset.merge.keyed_rows import (
-    Incoming,
+    KeyedRows,
     NullKeys,
     current,
     data_columns,
@@ -106,7 +106,7 @@ def _append(new: pa.Table, vocab: SetVocab, source_time: pa.Scalar | None) -> Me
 
 def _ledger(
     strategy: Ledger,
-    new: Incoming,
+    new: KeyedRows,
     there: Current,
     columns_there: Sequence[str],
     *,
@@ -145,7 +145,7 @@ def _ledger(
 
 
 def _snapshot(
-    strategy: Snapshot, new: Incoming, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
+    strategy: Snapshot, new: KeyedRows, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
 ) -> Merged:
     """What is only in the dump is appended, what it lacks retracted, what differs corrected."""
     if not new.first_of_key.all():
@@ -178,7 +178,7 @@ def _snapshot(
 
 
 def _upsert(
-    strategy: Upsert, new: Incoming, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
+    strategy: Upsert, new: KeyedRows, there: Current, vocab: SetVocab, source_time: pa.Scalar | None
 ) -> Merged:
     """The last row of a key counts; it adds, corrects or (operation 1) retracts, if that changes anything."""
     last = new.last_of_key
@@ -203,7 +203,7 @@ def _upsert(
     return _changed(made, kept, winners, counts, vocab=vocab, source_time=source_time)
 
 
-def _changelog(new: Incoming, vocab: SetVocab, source_time: pa.Scalar | None) -> Merged:
+def _changelog(new: KeyedRows, vocab: SetVocab, source_time: pa.Scalar | None) -> Merged:
     """Rows pass as they are, in key order, those of one key in the order of the source."""
     if new.ops is None:
         raise SchemaError(
@@ -221,7 +221,7 @@ def _changelog(new: Incoming, vocab: SetVocab, source_time: pa.Scalar | None) ->
     return Merged(_events(rows, new.ops, vocab), delta, set_by, _ignored({}), new.quarantined)
 
 
-def _check_pairs(new: Incoming) -> None:
+def _check_pairs(new: KeyedRows) -> None:
     """Refuse unknown operations, and corrections of which one half is missing."""
     assert new.ops is not None
     bad = ~np.isin(new.ops, [int(op) for op in Op])
@@ -249,7 +249,7 @@ def _check_pairs(new: Incoming) -> None:
 
 
 def _compared(
-    new: Incoming, kept: pa.Table, kept_keys: pa.BinaryArray, compare: Sequence[str], vocab: SetVocab
+    new: KeyedRows, kept: pa.Table, kept_keys: pa.BinaryArray, compare: Sequence[str], vocab: SetVocab
 ) -> tuple[Ints, Bools, Bools]:
     """For rows with one key each: where their current rows are, whether there is one, whether it differs."""
     places, known = find(kept_keys, new.keys)
@@ -261,9 +261,9 @@ def _compared(
 
 
 def _changed(
-    made: Changes,
+    made: KeyChanges,
     kept: pa.Table,
-    new: Incoming,
+    new: KeyedRows,
     counts: dict[str, int],
     *,
     vocab: SetVocab,
@@ -320,7 +320,7 @@ class Change(IntEnum):
 
 
 @dataclass(frozen=True)
-class Changes:
+class KeyChanges:
     """One change for each key, in key order; a correction is two events, the others one."""
 
     keys: pa.BinaryArray
@@ -361,10 +361,10 @@ class Changes:
         return rows
 
 
-def changes(keys: pa.BinaryArray, kinds: Ints, new_rows: Ints, old_rows: Ints) -> Changes:
+def changes(keys: pa.BinaryArray, kinds: Ints, new_rows: Ints, old_rows: Ints) -> KeyChanges:
     """Put changes in key order."""
     order = sorting(keys)
     if order is not None:
         keys = keys.take(pa.array(order))
         kinds, new_rows, old_rows = kinds[order], new_rows[order], old_rows[order]
-    return Changes(keys, *(np.asarray(each, dtype=np.int64) for each in (kinds, new_rows, old_rows)))
+    return KeyChanges(keys, *(np.asarray(each, dtype=np.int64) for each in (kinds, new_rows, old_rows)))

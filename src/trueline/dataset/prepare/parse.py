@@ -117,7 +117,7 @@ def load_steps(names: Sequence[str], on_error: str = "fail_run") -> list[Step]:
     ['parse']
     """
     if on_error not in ("fail_run", "skip_key"):
-        raise InputError(f"on_error={on_error!r}", remedy="give fail_run or skip_key")
+        raise InputError(f"on_error={on_error!r} is not known", remedy="give fail_run or skip_key")
     steps = [step for name in names for step in _steps(name, _loaded(name))]
     if on_error == "skip_key":
         first = steps.pop(0) if steps and isinstance(steps[0], Parse) else parse()

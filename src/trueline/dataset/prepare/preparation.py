@@ -59,7 +59,7 @@ class Preparation:
             raise InputError("parse(…) is not the first step", remedy="put it first: files are parsed once")
         return cls(tuple(given), tuple(observers), executor, deliberate, first)
 
-    def run(self, values: Mapping[str, Any]) -> Ended:
+    def run(self, values: Mapping[str, Any]) -> PreparationResult:
         """Run the steps; failures that a step does not let pass are raised."""
         steps = [self.parse, *(on_rows(step) for step in self.steps)]
         run = Run(
@@ -87,7 +87,7 @@ class Preparation:
                     remedy="fix the step, or the file",
                     code="StepSkipped",
                 )
-        return Ended(
+        return PreparationResult(
             dict(found),
             {str(f.key): f for f in run.failures if f.step not in undone},
             tuple(step.name for number, step in enumerate(steps) if number not in undone),
@@ -100,7 +100,7 @@ class Preparation:
 
 
 @dataclass(frozen=True)
-class Ended:
+class PreparationResult:
     """What came of a preparation: rows by key, the keys left out, and the names of the steps."""
 
     values: dict[str, Any]

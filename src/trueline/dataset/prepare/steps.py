@@ -120,7 +120,7 @@ class Mask(Step):
         if not columns:
             raise InputError("there is nothing to mask", remedy='give columns: mask("email", key=…)')
         if how not in ("hash", "missing", "stars"):
-            raise InputError(f"how={how!r}", remedy="give hash, missing or stars")
+            raise InputError(f"how={how!r} is not a way to mask", remedy="give hash, missing or stars")
         if how == "hash" and not key:
             raise InputError(
                 "a hash without a key can be reversed by trying values",

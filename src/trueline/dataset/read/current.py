@@ -20,14 +20,14 @@ from trueline.errors import StateMissing
 from trueline.kernel.sorted_keys import as_array, find, unified
 from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.origin import Origin
-from trueline.view.source import Source
+from trueline.view.source import RowSource
 
 # Under which name the state keeps the offset of the event that set a row.
 _BYTES_OF_A_PIECE: Final = 64 << 20
 
 
 @dataclass(frozen=True)
-class Kept:
+class NamedState:
     """A state, and under which names it keeps what was asked for."""
 
     state: State
@@ -98,7 +98,7 @@ class CurrentRows:
                 raise
             yield from self.from_events(columns)
 
-    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
         """Return ranges of keys of the state; without one the rows are folded in this process."""
         del bounds  # an event outside of them may be the one that replaced a row inside
         offset = self.standing.vocab.offset
@@ -159,7 +159,7 @@ class CurrentRows:
             pieces.append(_shaped(table.filter(pa.array(hit)), schema))
         return pa.concat_tables(pieces)
 
-    def kept(self, columns: Sequence[str]) -> Kept | None:
+    def kept(self, columns: Sequence[str]) -> NamedState | None:
         """The state, if it keeps what is asked for.
 
         It has the columns of its last update: optional ones may have come
@@ -175,7 +175,7 @@ class CurrentRows:
         lacking = [self.standing.schema.field(name) for name in columns if name not in names]
         has_rows = bool(there & set(self.standing.data_columns))
         is_new = all(field.nullable and field.name in self.standing.data_columns for field in lacking)
-        return Kept(state, names) if not lacking or (has_rows and is_new) else None
+        return NamedState(state, names) if not lacking or (has_rows and is_new) else None
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ class StateRange:
         del bounds
         schema = pa.schema([self.schema.field(name) for name in columns])
         state = State.open(self.store, CheckpointFile(self.files))
-        kept = Kept(state, {name: self.names[name] for name in columns if name in self.names})
+        kept = NamedState(state, {name: self.names[name] for name in columns if name in self.names})
         for batch in state.scan(list(kept.names.values()), self.key_range):
             yield from _shaped(kept.named(pa.Table.from_batches([batch])), schema).to_batches()
 

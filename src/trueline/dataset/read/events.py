@@ -17,7 +17,7 @@ from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
 from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.origin import Origin
-from trueline.view.source import Source
+from trueline.view.source import RowSource
 
 _KEPT_AT_ONCE: Final = 256
 _ROWS_OF_A_PIECE: Final = 1 << 20
@@ -64,11 +64,11 @@ class Events:
         span = f"offsets {self.first:,} to {end:,}" if end >= self.first else "no records"
         return [f"slices of {', '.join(map(str, self.origins.values()))}: {span}"]
 
-    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[Source] | None:
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
         """Return the slices the bounds do not rule out, in groups of at most about a million records."""
         first, last, times = self._within(bounds)
         most = min(_ROWS_OF_A_PIECE, -(-max(0, last - first + 1) // parts)) if parts > 0 else _ROWS_OF_A_PIECE
-        found: list[Source] = []
+        found: list[RowSource] = []
         group: list[SliceFile] = []
         for entry, file in self._files(first, last, times, backwards=False):
             group.append(file)
@@ -77,7 +77,7 @@ class Events:
                 group = []
         return [*found, self._piece(group, first, last)] if group else found
 
-    def _piece(self, files: Sequence[SliceFile], first: int, last: int) -> Source:
+    def _piece(self, files: Sequence[SliceFile], first: int, last: int) -> RowSource:
         vocab = self.standing.vocab
         span = (max(first, files[0].first), min(last, files[-1].last))
         return Slices(tuple(files), self.standing.schema, vocab.offset, vocab.event_time, span)

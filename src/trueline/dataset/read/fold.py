@@ -12,7 +12,7 @@ import pyarrow as pa
 from trueline.dataset.state import KEY
 from trueline.kernel.key_encoding import RANK, MergeKey
 from trueline.kernel.sorted_keys import Bools, as_array, repeats, sorting
-from trueline.kernel.sorted_runs import Run, read_range, sort_run
+from trueline.kernel.sorted_runs import RunFile, read_range, sort_run
 from trueline.kernel.spill import SpillFolder, space_explained
 
 # What is folded in memory at once: beyond it, sorted runs go through files.
@@ -49,7 +49,7 @@ def folded(
     """
     most = ROWS_AT_ONCE if rows_at_once is None else rows_at_once
     with SpillFolder() as place, space_explained(tempfile.gettempdir()):
-        runs: list[Run] = []
+        runs: list[RunFile] = []
         left = schema.empty_table()
         for part in _parts(batches, schema, most):
             left = _fold(_sorted(pa.concat_tables([left, part]), key, offset), keep)

@@ -14,7 +14,7 @@ from trueline.dataset.read.get import Row, find_row
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
 from trueline.view.schema import Schema
-from trueline.view.source import Source
+from trueline.view.source import RowSource
 from trueline.view.view import View
 
 
@@ -22,7 +22,7 @@ def view_of(name: str, chain: Chain, at: object, *, system: bool, tags: Tags | N
     """Return the current rows at a commit: all records, or the newest of each key."""
     standing = Standing.of(name, chain, resolve(chain, at, tags))
     columns = tuple(standing.schema.names) if system else standing.data_columns
-    source: Source = CurrentRows(standing, columns) if standing.is_keyed else Events(standing, columns)
+    source: RowSource = CurrentRows(standing, columns) if standing.is_keyed else Events(standing, columns)
     return View(source)
 
 

@@ -34,7 +34,7 @@ class SegmentInfo:
     """What is known of a segment without opening it.
 
     No key is before `first_key` or after `last_key`; keys of up to 128 bytes
-    are given exactly. An empty `last_key` is no bound. `others` are notes of
+    are given exactly. An empty `last_key` is not a bound. `others` are notes of
     later versions, kept as they are.
     """
 

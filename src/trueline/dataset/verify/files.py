@@ -39,7 +39,7 @@ _IN_MEMORY: Final = 32 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ExpectedRows:
     """What the rows of a Parquet file have to be; `logical` is None where it is not recorded."""
 
     fields: tuple[DataField, ...]
@@ -54,7 +54,7 @@ class Task:
 
     store: Store
     subject: Subject
-    rows: Rows | None = None
+    rows: ExpectedRows | None = None
     limits: Limits = DEFAULT
 
 
@@ -164,7 +164,7 @@ def _check_listing(task: Task, file: BinaryIO, size: int) -> Iterator[DataProble
 # --- rows -----------------------------------------------------------------------
 
 
-def _check_rows(task: Task, wanted: Rows, file: BinaryIO, size: int) -> Checked:
+def _check_rows(task: Task, wanted: ExpectedRows, file: BinaryIO, size: int) -> Checked:
     notes = _Notes(task.subject)
     check = RowCheck(wanted.expected)
     try:
@@ -189,7 +189,7 @@ def _check_rows(task: Task, wanted: Rows, file: BinaryIO, size: int) -> Checked:
     return Checked(size, found, tuple(notes.not_checked), check.closes, check.opens, bool(check.rows))
 
 
-def _same_columns(schema: pa.Schema, wanted: Rows, notes: _Notes) -> bool:
+def _same_columns(schema: pa.Schema, wanted: ExpectedRows, notes: _Notes) -> bool:
     """Compare a file's columns with the schema in force; only optionality may differ."""
     try:
         found = from_arrow(schema).fields
@@ -207,7 +207,7 @@ def _same_columns(schema: pa.Schema, wanted: Rows, notes: _Notes) -> bool:
     return not other
 
 
-def _read(parquet: BoundedFile, wanted: Rows, check: RowCheck, notes: _Notes) -> None:
+def _read(parquet: BoundedFile, wanted: ExpectedRows, check: RowCheck, notes: _Notes) -> None:
     count = parquet.metadata.num_rows
     if wanted.count is not None and count != wanted.count:
         notes.corrupt(f"has {count:,} rows, the block says {wanted.count:,}", wanted.count, count)
@@ -227,7 +227,7 @@ def _read(parquet: BoundedFile, wanted: Rows, check: RowCheck, notes: _Notes) ->
         )
 
 
-def _hasher(schema: pa.Schema, wanted: Rows, notes: _Notes) -> LogicalHasher | None:
+def _hasher(schema: pa.Schema, wanted: ExpectedRows, notes: _Notes) -> LogicalHasher | None:
     if wanted.logical is None:
         return None
     try:

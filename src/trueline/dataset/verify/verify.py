@@ -19,14 +19,22 @@ from trueline.chain.head_state import Tail, follow
 from trueline.chain.references import Reference, references
 from trueline.chain.schema import fields_of
 from trueline.chain.store.store import Folder
-from trueline.chain.verify import Problem, ProblemKind, Progress, Report
+from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationReport
 from trueline.dataset.definition import SOURCE
 from trueline.dataset.remove.record import Hole, Removals, removals_of
-from trueline.dataset.verify.files import RESTORE, Checked, DataProblem, Rows, Subject, Task, check_file
+from trueline.dataset.verify.files import (
+    RESTORE,
+    Checked,
+    DataProblem,
+    ExpectedRows,
+    Subject,
+    Task,
+    check_file,
+)
 from trueline.dataset.verify.rows import Expected, differing
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
-from trueline.kernel.tasks import Inline, Tasks
+from trueline.kernel.tasks import InlineTasks, Tasks
 
 # Descriptors in memory at a time; a chain may have millions.
 _PAGE: Final = 1024
@@ -40,12 +48,12 @@ def verify_data(
     *,
     tasks: Tasks | None = None,
     progress: Progress | None = None,
-) -> Report:
+) -> VerificationReport:
     """Look at every file that the blocks in (after, upto] name, at the rows in them, and at the commits.
 
     The blocks themselves are taken as proven. `progress` is called with how many files are done.
     """
-    run = tasks if tasks is not None else Inline(workers=min(8, os.cpu_count() or 1))
+    run = tasks if tasks is not None else InlineTasks(workers=min(8, os.cpu_count() or 1))
     walk = _Walk(chain, removals_of(chain), chain.tail_at(after) if after is not None else None)
     pairs = _Pairs(from_start=after is None)
     tally = _Tally(progress)
@@ -96,8 +104,8 @@ class _Tally:
         if self.progress is not None:
             self.progress(self.files)
 
-    def report(self) -> Report:
-        return Report(
+    def report(self) -> VerificationReport:
+        return VerificationReport(
             objects=self.files,
             bytes=self.bytes,
             problems=tuple(self.problems),
@@ -179,7 +187,7 @@ class _Walk:
                 self._limits,
             )
 
-    def _rows(self, block: Block) -> Rows:
+    def _rows(self, block: Block) -> ExpectedRows:
         """What the block and the definitions in force say of the rows of its slice."""
         tail, event = self._tail, block.data_event
         assert tail
@@ -196,7 +204,7 @@ class _Walk:
             tuple(name for name in _key_of(tail) if name in names),
             tuple(column.name for column in fields if not isinstance(column.type, Option)),
         )
-        return Rows(fields, expected, event.new_data.logical_hash, interval.end - interval.start + 1)
+        return ExpectedRows(fields, expected, event.new_data.logical_hash, interval.end - interval.start + 1)
 
     # --- commits of several parts -----------------------------------------------------
 

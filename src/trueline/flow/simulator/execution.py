@@ -10,19 +10,19 @@ from trueline.flow.machine import Machine
 from trueline.flow.simulator.tracer import Tracer
 
 
-class Ended(BaseException):
+class ExecutionEnded(BaseException):
     """This execution has seen what it was made for; no `except Exception` of a body's stops it."""
 
     outcome = "passed"
 
 
-class Discarded(Ended):
+class Discarded(ExecutionEnded):
     """This execution is not one of those the test is about."""
 
     outcome = "discarded"
 
 
-class Pruned(Ended):
+class Pruned(ExecutionEnded):
     """From here on everything was seen."""
 
     outcome = "pruned"

@@ -23,7 +23,7 @@ from trueline.errors import (
 from trueline.flow.compiled import CompiledFlow
 from trueline.flow.machine import Machine
 from trueline.flow.simulator.choices import Picker, Walk
-from trueline.flow.simulator.execution import Ended, Pruned
+from trueline.flow.simulator.execution import ExecutionEnded, Pruned
 from trueline.flow.simulator.faults import Faults
 from trueline.flow.simulator.script import Script, ScriptedOperator
 from trueline.flow.simulator.search import Ending
@@ -88,7 +88,7 @@ class Runner:
         try:
             self.body(Simulation(self))
             self._finish()
-        except Ended as end:
+        except ExecutionEnded as end:
             return _ENDINGS[end.outcome]
         except FINDINGS as error:
             return _failure(error)

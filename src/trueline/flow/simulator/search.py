@@ -85,7 +85,7 @@ class Budget:
     deviations: int | None = None
 
 
-class Found(Exception):
+class FailingLine(Exception):
     """A line that fails."""
 
     def __init__(self, line: Sequence[int], ending: Ending) -> None:
@@ -115,7 +115,7 @@ class Tally:
         elif ending.outcome == "discarded":
             self.discarded += 1
         else:
-            raise Found(picker.values, ending)
+            raise FailingLine(picker.values, ending)
 
     def over(self) -> bool:
         """Whether the search must stop here."""
@@ -230,7 +230,7 @@ def fuzz(runner: Searchable, budget: Budget, seed: int | None) -> Exploration:
     return tally.close(runner, exhaustive=False)
 
 
-def smallest(runner: Searchable, found: Found, limit: int = 2_000) -> tuple[int, ...]:
+def smallest(runner: Searchable, found: FailingLine, limit: int = 2_000) -> tuple[int, ...]:
     """Make a failing line as plain as can be: shrink it, then look for one with fewer deviations."""
     runner.states = None
 
@@ -243,7 +243,7 @@ def smallest(runner: Searchable, found: Found, limit: int = 2_000) -> tuple[int,
     if deviations(line) > 1:
         try:
             bounded(runner, Budget(limit, deviations=deviations(line) - 1))
-        except Found as smaller:
+        except FailingLine as smaller:
             if smaller.ending.failure == found.ending.failure:
                 line = shrink(smaller.line, fails, limit)
     return line

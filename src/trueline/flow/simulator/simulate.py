@@ -16,7 +16,7 @@ from trueline.flow.simulator.search import (
     Budget,
     Ending,
     Exploration,
-    Found,
+    FailingLine,
     NotExhaustive,
     bounded,
     exhaustive,
@@ -87,7 +87,7 @@ def simulate(
             found = fuzz(runner, budget, seed)
         else:
             found = (exhaustive if mode == "exhaustive" else bounded)(runner, budget)
-    except Found as failing:
+    except FailingLine as failing:
         line = smallest(runner, failing, shrink)
         ending, trace, _ = _told(graph, runner, line)
         raise _counterexample(runner, graph, line, ending, trace) from ending.error

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from trueline.errors import SimulationError
-from trueline.flow.simulator.execution import Discarded, Driven, Ended
+from trueline.flow.simulator.execution import Discarded, Driven, ExecutionEnded
 from trueline.flow.simulator.script import ScriptedOperator
 from trueline.flow.values import copied, is_fixed
 
@@ -174,7 +174,7 @@ class Simulation:
             runner.record("fork", "", goes_on)
         if not goes_on:
             check()
-            raise Ended
+            raise ExecutionEnded
 
     def assert_no_more(self, sink: str, member: int = 0) -> None:
         """Nothing more comes out of a sink, whatever happens to what is under way."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trueline.flow.compiled import LooseUnit, TickUnit
-from trueline.flow.graph import Node, Site
+from trueline.flow.graph import FlowNode, Site
 from trueline.flow.hooks import Choose
 from trueline.flow.machine import Firing, Machine, Release
 from trueline.flow.markers import ABSENT
@@ -33,7 +33,7 @@ class Tracer:
         self.machine = machine
         self.events: list[TraceEvent] = []
         self.executions = 0
-        self._orders: dict[int, tuple[Node, list[str]]] = {}
+        self._orders: dict[int, tuple[FlowNode, list[str]]] = {}
 
     def sent(self, source: str, values: tuple[Any, ...], member: int) -> None:
         """Note what the test sent."""
@@ -52,7 +52,7 @@ class Tracer:
 
         def choose(ways: int, what: Any) -> int:
             way = pick(ways, what)
-            if isinstance(what, Node):
+            if isinstance(what, FlowNode):
                 self._orders.setdefault(what.id, (what, []))[1].append(f"{way + 1} of {ways}")
             return way
 
@@ -85,11 +85,11 @@ class Tracer:
         return tuple((_name(hook.source), str(hook.position(state))) for hook in hooks)
 
 
-def _name(node: Node) -> str:
+def _name(node: FlowNode) -> str:
     return node.label if node.name else str(node)
 
 
-def _reason(node: Node) -> str:
+def _reason(node: FlowNode) -> str:
     return node.reason.why if node.reason is not None else ""
 
 

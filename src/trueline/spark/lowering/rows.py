@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Chain:
+class StepChain:
     """Steps one after another, as one that travels."""
 
     steps: tuple[Step, ...]
@@ -115,7 +115,7 @@ def _filter(node: Filter, want: Want, target: Target) -> Lowered:
     where = _carried(below, want, found)
     at = tuple(where.at(below.columns.index(place)) for place in node.needed)
     keep = partial(FilterPiece, where=node.where, at=at, keep=where.kept)
-    return found.then(Chain((where.step, keep)), layout_of(node, want, found.layout))
+    return found.then(StepChain((where.step, keep)), layout_of(node, want, found.layout))
 
 
 @lowered.register(WithColumns)
@@ -143,7 +143,7 @@ def _explode(node: Explode, want: Want, target: Target) -> Lowered:
     at = where.at(below.columns.index(node.column))
     explode = partial(ExplodePiece, at=at, keep=where.kept, kind=node.vector, outer=node.outer)
     layout = with_order(layout_of(node, want, found.layout), OrderColumn(pa.int64()))
-    return found.then(Chain((where.step, explode, Counted)), layout)
+    return found.then(StepChain((where.step, explode, Counted)), layout)
 
 
 @lowered.register(Sample)
@@ -155,8 +155,8 @@ def _sample(node: Sample, want: Want, target: Target) -> Lowered:
     choose = partial(SamplePiece, choice=node.choice, at=at, keep=where.kept, ids=want.ids)
     layout = layout_of(node, want, found.layout)
     if node.choice.draws is None:
-        return found.then(Chain((where.step, choose)), layout)
-    return found.then(Chain((where.step, choose, Counted)), with_order(layout, OrderColumn(pa.int64())))
+        return found.then(StepChain((where.step, choose)), layout)
+    return found.then(StepChain((where.step, choose, Counted)), with_order(layout, OrderColumn(pa.int64())))
 
 
 @lowered.register(OnSpark)

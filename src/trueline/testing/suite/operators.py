@@ -13,7 +13,7 @@ from trueline import types as t
 from trueline.testing.instruments import Fault, Watched, repeated, sparse_table
 from trueline.testing.kit import Broken, NotApplicable, holds
 from trueline.testing.protocol import ViewLike
-from trueline.testing.read import Rows, difference, drain, same
+from trueline.testing.read import RowsRead, difference, drain, same
 from trueline.testing.subjects import ComponentSubject, Operator, ViewSubject
 from trueline.testing.threads import at_once
 from trueline.view import Field, Schema, View
@@ -42,7 +42,7 @@ def _table(subject: ComponentSubject) -> pa.Table:
     return table
 
 
-def _rows(view: ViewLike) -> Rows:
+def _rows(view: ViewLike) -> RowsRead:
     return ViewSubject(view).read()
 
 
@@ -129,7 +129,7 @@ def _changed(table: pa.Table, name: str) -> Iterator[pa.Table]:
         yield table.set_column(place, table.schema.field(place).with_nullable(True), new)
 
 
-def _depends(expected: Rows, other: Rows, column: int) -> bool:
+def _depends(expected: RowsRead, other: RowsRead, column: int) -> bool:
     return expected.ids != other.ids or any(
         one[column] != two[column] for one, two in zip(expected.values, other.values, strict=False)
     )

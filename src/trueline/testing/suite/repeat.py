@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trueline.testing.kit import Broken, NotApplicable, holds
-from trueline.testing.read import Rows, drain, same
+from trueline.testing.read import RowsRead, drain, same
 from trueline.testing.subjects import ViewSubject
 from trueline.testing.threads import at_once
 from trueline.view.cursor.row import Cursor
@@ -15,7 +15,7 @@ def twice(subject: ViewSubject) -> None:
     remedy = "let every cursor start fresh: keep no state in the view, draw no random numbers while reading"
     same(subject.serial, subject.read(), "a second reading differs", remedy)
     with subject.view.cursor(subject.all) as one, subject.view.cursor(subject.all) as other:
-        found = [Rows(), Rows()]
+        found = [RowsRead(), RowsRead()]
         going = [True, True]
         while any(going):
             going = [_step(one, found[0], subject.all), _step(other, found[1], subject.all)]
@@ -23,7 +23,7 @@ def twice(subject: ViewSubject) -> None:
         same(subject.serial, rows, "two cursors read in turn differ from one", remedy)
 
 
-def _step(cursor: Cursor, rows: Rows, columns: list[int]) -> bool:
+def _step(cursor: Cursor, rows: RowsRead, columns: list[int]) -> bool:
     found = drain(cursor, columns, most=1)
     rows.ids.extend(found.ids)
     rows.values.extend(found.values)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trueline.testing.kit import Broken, NotApplicable, holds
 from trueline.testing.protocol import ViewLike
-from trueline.testing.read import Rows
+from trueline.testing.read import RowsRead
 from trueline.testing.subjects import ComponentSubject, Saver, ViewSubject
 
 
@@ -66,7 +66,7 @@ def values(subject: ComponentSubject) -> None:
             )
 
 
-def _lossy(subject: ComponentSubject, rows: Rows) -> list[tuple[object, ...]]:
+def _lossy(subject: ComponentSubject, rows: RowsRead) -> list[tuple[object, ...]]:
     if "empty text" not in _saver(subject).losses:
         return list(rows.values)
     return [tuple(None if value == "" else value for value in row) for row in rows.values]

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from trueline.testing.kit import Broken, NotApplicable, holds
-from trueline.testing.read import Rows, drain, same_ids
+from trueline.testing.read import RowsRead, drain, same_ids
 from trueline.testing.subjects import NUMBERS, SEEDS, ViewSubject
 from trueline.testing.threads import at_once
 
@@ -95,7 +95,7 @@ def seeded(subject: ViewSubject) -> None:
             same_ids(expected, found, what, "pass the seed to the members")
 
 
-def _merged(members: list[Rows]) -> list[Any]:
+def _merged(members: list[RowsRead]) -> list[Any]:
     rows = [(batch, who) for member in members for batch, who in zip(member.batches, member.ids, strict=True)]
     return [who for _, who in sorted(rows, key=lambda row: row[0])]
 

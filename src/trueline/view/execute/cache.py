@@ -1,7 +1,7 @@
 """Rows that are kept once they were read: each column of each row is computed once (view:C104).
 
 Rows, ids and order are those of the input, and all of them can be shuffled. Columns are computed when a
-reader first wants them, by whoever wants them first, for all readers; how far rows were read is remembered.
+reader first wants them, by the first that wants them, for all readers; how far rows were read is remembered.
 Beyond the budget rows go to files. All of it is let go with the last view and cursor that rest on it.
 
 Where a reader leaves before the end and nobody else reads, nothing stays open. The next one has what is kept

@@ -113,7 +113,7 @@ def _cast(side: Operand, kind: pa.DataType) -> Operand:
 
 
 def _texts(one: Operand, other: Operand) -> tuple[Operand, Operand] | None:
-    """A constant of text stands for a date or a time where the other side is one."""
+    """A constant of text is read as a date or a time where the other side is one."""
     if isinstance(one, pa.Scalar) and pa.types.is_string(one.type) and _is_moment(other.type):
         return aligned(as_moment(one, other.type), other, "compare")
     if isinstance(other, pa.Scalar) and pa.types.is_string(other.type) and _is_moment(one.type):
@@ -122,7 +122,7 @@ def _texts(one: Operand, other: Operand) -> tuple[Operand, Operand] | None:
 
 
 def as_moment(text: pa.Scalar, kind: pa.DataType) -> pa.Scalar:
-    """Read a constant of text as the date, the time or the moment that it stands for."""
+    """Read a constant of text as the date, the time or the moment that it means."""
     value = text.as_py()
     if value is None:
         return pa.scalar(None, kind)

@@ -67,7 +67,7 @@ def parse(text: object, parameters: Mapping[str, object]) -> t.Expr:
         )
     if len(text) > _LONGEST:
         raise InputError(
-            f"an expression of {len(text):,} characters",
+            f"an expression of {len(text):,} characters is too long",
             remedy="give long lists as a parameter: x in :values",
             code="BadExpression",
         )
@@ -355,7 +355,7 @@ class _Reader:
         if value is None or isinstance(value, bool | float | str | bytes | datetime | date | time | Decimal):
             return pa.scalar(value)
         raise InputError(
-            f"the parameter :{name} is a {type(value).__name__}",
+            f"the parameter :{name} is a {type(value).__name__}, which expressions do not have",
             remedy="give a number, text, a date, a time, a boolean, bytes, None, or for `in` a list of them",
             code="BadParameter",
             parameter=name,

@@ -68,7 +68,7 @@ def grouped(below: Node, by: Sequence[Column], aggregates: Mapping[str, str]) ->
         if any(column.name == each.name for column in by):
             raise SchemaError(
                 f"{each.name!r} is a column of the key",
-                remedy="name the aggregate otherwise",
+                remedy="give the aggregate another name",
                 column=each.name,
             )
     return GroupBy(node, tuple(column.index for column in by), tuple(asked), Schema(fields))
@@ -79,7 +79,7 @@ def grouped(below: Node, by: Sequence[Column], aggregates: Mapping[str, str]) ->
 
 @dataclass(frozen=True)
 class Aggregate:
-    """One aggregate: what it makes of which types, and where it may stand."""
+    """One aggregate: what it makes of which types, and where it may be used."""
 
     make: s.AggregateKernel
     result: Callable[[t.Type], t.Type | None]

@@ -73,7 +73,7 @@ class Want:
     """What is asked of a node: columns by their places in its schema, each once, in the order wanted.
 
     `bounds` are hints, by column: rows outside of them will not be missed, so
-    whoever counts or orders rows must not hand them on. `parts` is how many
+    a node that counts or orders rows must not hand them on. `parts` is how many
     pieces a reader would like to have, 0 for no opinion (view:C60).
     """
 

@@ -120,7 +120,7 @@ def sampled(below: Node, fraction: float, seed: int, *, replace: bool) -> Sample
     share = _fraction(fraction)
     if not 0 <= share <= most:
         raise InputError(
-            f"a sample of {fraction!r}",
+            f"a sample of {fraction!r} is not a fraction of the rows",
             remedy=f"give a fraction from 0 to {most}"
             + ("" if replace else "; with replace=True rows may come several times"),
         )
@@ -171,7 +171,7 @@ def split(
     if not shares or any(share < 0 for share in shares) or abs(sum(shares, Fraction(0)) - 1) > _NEAR:
         raise InputError(
             f"split({list(fractions)!r}) does not add up to 1",
-            remedy="give fractions from 0 on that add up to 1, as in (0.8, 0.2)",
+            remedy="give fractions of at least 0 that add up to 1, as in (0.8, 0.2)",
         )
     limits = [0, *(min(_ALL, _limit(share)) for share in accumulate(shares[:-1])), _ALL]
     keys, salt = _keys(below, by), _salt(below, "split", seed)
@@ -184,7 +184,7 @@ def split(
 def folds(below: Node, k: object, seed: int, by: str | Sequence[str] | None) -> list[tuple[Sample, Sample]]:
     """Return k pairs (training, test)."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 2:
-        raise InputError(f"folds({k!r})", remedy="give a whole number from 2 on")
+        raise InputError(f"folds({k!r}) is not a number of folds", remedy="give an integer of at least 2")
     keys, salt = _keys(below, by), _salt(below, "folds", seed)
     found = []
     for number in range(k):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from trueline.readers import Reader
     from trueline.readers import Source as File
     from trueline.view.origin import Origin
-    from trueline.view.source import Source
+    from trueline.view.source import RowSource
 
 _SHOWN: Final = 3
 Range: TypeAlias = tuple[int, int] | None
@@ -47,7 +47,7 @@ class Memory(SourceNode):
 
     @property
     def origins(self) -> Mapping[str, Origin]:
-        """What whoever made it says."""
+        """The datasets it was made from."""
         return self.made_from
 
     @property
@@ -69,7 +69,8 @@ class Numbers(SourceNode):
                 raise InputError(f"range({each!r}) is not of whole numbers", remedy="give whole numbers")
         if self.count < 0 or not -(1 << 63) <= self.start <= (1 << 63) - max(1, self.count):
             raise InputError(
-                f"{self.count:,} numbers from {self.start:,} on", remedy="stay within 64 bits, from 0 rows on"
+                f"{self.count:,} numbers from {self.start:,} on are not a range of 64-bit integers",
+                remedy="give a count of at least 0, and a start with room for it",
             )
 
     @cached_property
@@ -141,7 +142,7 @@ class ParquetFiles(SourceNode):
 class SourceScan(SourceNode):
     """The rows of a source from another room; a row's id is what its ordinal column says, else its number."""
 
-    source: Source
+    source: RowSource
 
     @cached_property
     def schema(self) -> Schema:

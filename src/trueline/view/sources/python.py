@@ -134,4 +134,7 @@ def _as_dict(row: Any) -> Mapping[str, Any]:
         return row
     if is_dataclass(row) and not isinstance(row, type):
         return {each.name: getattr(row, each.name) for each in fields(row)}
-    raise InputError(f"a row is a {type(row).__name__}", remedy="give dictionaries or dataclasses")
+    raise InputError(
+        f"a row is a {type(row).__name__}, which has no named values",
+        remedy="give dictionaries or dataclasses",
+    )

@@ -17,7 +17,7 @@ from trueline.view.bounds import Interval
 from trueline.view.execute.dispatch import pieces, portable
 from trueline.view.plan.node import Want
 from trueline.view.plan.sources import SourceScan
-from trueline.view.source import Source
+from trueline.view.source import RowSource
 from trueline.view.source_cells import Pass, as_types, tally_of
 
 
@@ -38,7 +38,7 @@ def _source_scan(node: SourceScan, want: Want) -> Sequence[Piece]:
     if want.ids and ordinal is None:
         bounds = {}  # rows that are known by their number cannot be left out before they are counted
     divide = getattr(source, "pieces", None)
-    parts: Sequence[Source] | None = divide(bounds, want.parts) if divide is not None else None
+    parts: Sequence[RowSource] | None = divide(bounds, want.parts) if divide is not None else None
     if parts is not None and not parts:
         return []
     noted = Pass(tally_of(node))
@@ -53,7 +53,7 @@ def _source_scan(node: SourceScan, want: Want) -> Sequence[Piece]:
     ]
 
 
-def _firsts(parts: Sequence[Source]) -> list[int] | None:
+def _firsts(parts: Sequence[RowSource]) -> list[int] | None:
     """Return the numbers of the first rows of parts, None where rows are not counted."""
     counts = [part.row_count for part in parts]
     known = [count for count in counts if count is not None]
@@ -64,7 +64,7 @@ def _firsts(parts: Sequence[Source]) -> list[int] | None:
 class ScanPiece:
     """One source, or a part of one."""
 
-    source: Source
+    source: RowSource
     names: tuple[str, ...]
     kinds: tuple[t.Type, ...]
     bounds: Mapping[str, Interval]

@@ -17,7 +17,7 @@ from trueline.chain.store.scratch import Scratch
 from trueline.credentials import masked
 from trueline.errors import BrokenFile, InputError, visible
 from trueline.readers import Source
-from trueline.workspace.http import CHUNK, Answer, HttpReader, Limits, refused, too_large
+from trueline.workspace.http import CHUNK, Answer, HttpLimits, HttpReader, refused, too_large
 from trueline.workspace.pull.scheduler import go_on
 
 ETAG: Final = "odf/etag"
@@ -41,7 +41,7 @@ def fetch(
     source_name: str,
     headers: Mapping[str, str] | None = None,
     known: SourceState | None = None,
-    limits: Limits | None = None,
+    limits: HttpLimits | None = None,
 ) -> Fetched | None:
     """Fetch a file into scratch; None if it is still the version that is `known`.
 

@@ -30,7 +30,7 @@ from trueline.errors import InputError, PullError, TruelineError
 from trueline.kernel.tasks import failure
 from trueline.merge import Snapshot
 from trueline.readers import CsvReader, JsonReader, ParquetReader, Reader, Source
-from trueline.workspace.http import MAX_BYTES, Limits
+from trueline.workspace.http import MAX_BYTES, HttpLimits
 from trueline.workspace.locations import folder_of
 from trueline.workspace.pull.confirm import is_ours, not_confirmed
 from trueline.workspace.pull.fetch import fetch
@@ -213,7 +213,7 @@ def _fetched(
             source_name=SOURCE,
             headers={header.name: header.value for header in step.headers or ()},
             known=_known(dataset, tail, masked(step.url)),
-            limits=Limits(addendum.max_bytes if addendum.max_bytes is not None else MAX_BYTES),
+            limits=HttpLimits(addendum.max_bytes if addendum.max_bytes is not None else MAX_BYTES),
         )
         if found is None:
             return masked(step.url)

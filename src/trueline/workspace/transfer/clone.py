@@ -26,7 +26,7 @@ from trueline.workspace.names import check_name, is_name
 from trueline.workspace.rollback import given_head
 from trueline.workspace.transfer.arrive import Arriving, Findings
 from trueline.workspace.transfer.copy import Copied, check_room, copy_objects, put_blocks
-from trueline.workspace.transfer.origin import Origin, keep_origin, origin_of
+from trueline.workspace.transfer.origin import CopyOrigin, keep_origin, origin_of
 from trueline.workspace.transfer.remote import Remote, open_remote, required_head
 from trueline.workspace.transfer.report import Comparison, Transferred, another_dataset
 
@@ -58,7 +58,9 @@ def clone(
             dataset = workspace[called]
         else:
             dataset = workspace._unborn(called)
-            keep_origin(workspace._location, dataset._folder, Origin(remote.location, None, Instant.now()))
+            keep_origin(
+                workspace._location, dataset._folder, CopyOrigin(remote.location, None, Instant.now())
+            )
         try:
             return _brought(workspace, dataset, remote, head, force=force, expected=expected)
         except InputError as error:
@@ -132,7 +134,7 @@ def _brought(
     keep_origin(
         workspace._location,
         dataset._folder,
-        Origin(remote.location, done.head, Instant.now(), findings, str(dataset.id)),
+        CopyOrigin(remote.location, done.head, Instant.now(), findings, str(dataset.id)),
     )
     return done
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 from trueline.chain.store.store import Folder, object_missing
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import Multihash
-from trueline.workspace.http import Answer, HttpReader, Interrupted, Limits, host_of, refused
+from trueline.workspace.http import Answer, HttpLimits, HttpReader, Interrupted, host_of, refused
 
 _REF_BYTES: Final = 4096
 _ATTEMPTS: Final = 4
@@ -26,7 +26,7 @@ class HttpRemote:
     """
 
     def __init__(self, url: str, *, headers: Mapping[str, str] | None = None, timeout: float = 60.0) -> None:
-        self._reader = HttpReader(url, headers=headers, limits=Limits(silence=timeout))
+        self._reader = HttpReader(url, headers=headers, limits=HttpLimits(silence=timeout))
         self.location = shown(url)
 
     # --- reading ------------------------------------------------------------

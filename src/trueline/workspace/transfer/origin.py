@@ -18,7 +18,7 @@ _FORMER: Final = "origins"
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class CopyOrigin:
     """The place a dataset is a copy of, and how it was when it was last brought up to it.
 
     Credentials and queries of the address are left out. Without a head the clone is not finished. `id`
@@ -42,7 +42,7 @@ class Origin:
         }
 
     @classmethod
-    def of(cls, value: dict[str, Any]) -> Origin:
+    def of(cls, value: dict[str, Any]) -> CopyOrigin:
         """Read what `to_dict` gave."""
         head, whose = value["head"], value.get("id")
         return cls(
@@ -58,19 +58,19 @@ def _former(place: Place, name: str) -> Inside:
     return place.inside(place.keys.parent / _FORMER / f"{name}.json")
 
 
-def origin_of(place: Place, name: str) -> Origin | None:
+def origin_of(place: Place, name: str) -> CopyOrigin | None:
     """Return where a dataset was cloned from, None if it was not (or if that was not recorded)."""
     raw = place.read_origin(name)
     if raw is None:
         with suppress(OSError):
             raw = _former(place, name).read_small()
     try:
-        return None if raw is None else Origin.of(json.loads(raw))
+        return None if raw is None else CopyOrigin.of(json.loads(raw))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def keep_origin(place: Place, name: str, origin: Origin) -> None:
+def keep_origin(place: Place, name: str, origin: CopyOrigin) -> None:
     """Remember where a dataset came from; what an earlier version kept elsewhere is adopted."""
     value = origin.to_dict() | {"url": _without_secrets(origin.url)}
     place.write_origin(name, json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n")

@@ -53,7 +53,7 @@ def _is_nothing(side: Operand) -> bool:
 
 
 def _with_constant(target: t.Type | None, constant: pa.Scalar) -> t.Type:
-    """A constant takes the type of what it stands beside if that holds it exactly."""
+    """A constant takes the type of the other operand if that holds it exactly."""
     kind = logical(constant)
     if target is None or kind == target:
         return kind

@@ -88,7 +88,7 @@ def _part(text: str, start: int, count: int | None = None) -> str:
 
 
 def _same(numbers: Array) -> int | None:
-    """The one number that stands in all rows, if it does."""
+    """The one number that all rows have, if they do."""
     if not len(numbers) or numbers.null_count:
         return None
     values = np.asarray(numbers)

@@ -212,7 +212,7 @@ def add_months(moment: Array, months: int) -> Array:
 
 def _months_later(days: Ints, months: int) -> Ints:
     if abs(months) > 120_000_000:
-        raise InputError(f"{months:,} months", remedy="give fewer", code="BadConstant")
+        raise InputError(f"{months:,} months are too many", remedy="give fewer", code="BadConstant")
     now = _months(days)
     begin = _month_starts(now + months)
     last = _month_starts(now + months + 1) - 1

@@ -21,7 +21,7 @@ def _kind(array: Array) -> t.Vector:
     )
     if not isinstance(found, t.Vector):
         raise SchemaError(
-            f"{array.type} is not a vector", remedy="vectors hold single values", code="TypeMismatch"
+            f"{array.type} is not a vector", remedy="give a vector of single values", code="TypeMismatch"
         )
     return found
 
