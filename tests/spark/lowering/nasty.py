@@ -6,6 +6,7 @@ from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import trueline as tl
 from trueline import types as t
@@ -84,7 +85,7 @@ def views(rows: int = 240) -> dict[str, View]:
     b = tl.View.from_arrow(table(60, 2)).select("i", "x", "s", "at", "n").rename(m="n")
     c = b.select("i", "x", "m")
     two = a.select("i", "s", "n").join(b.select("i", "s", "m"), on=["i", "s"], how="full")
-    firsts = a.group_by("n").agg(i="first(i)")
+    firsts = a.group_by("n").agg(i="first(i)").join(a.drop("i"), on="n")
     timed = a.select("i", "at", "n"), b.select("i", "at", "m")
     return {
         "rows in memory": a,
@@ -108,9 +109,7 @@ def views(rows: int = 240) -> dict[str, View]:
         "sample by a key": a.sort("s").split([0.5, 0.5], seed=1, by="s")[0],
         "sample with replacement": a.sort("x").sample(1.5, seed=3, replace=True),
         "concat": a.sort("x").concat(a.shuffle(1)),
-        "concat of unlike orders": a.sort("s", "d").concat(
-            a.group_by("n").agg(i="first(i)").join(a.drop("i"), on="n")
-        ),
+        "concat of unlike orders": a.sort("s", "d").concat(firsts),
         "group": a.group_by("i").agg(
             n="count(*)",
             t="sum(x)",
@@ -184,7 +183,8 @@ def difference(one: Chunk | None, other: Chunk | None, view: View) -> str:
 def _bits(array: pa.Array) -> pa.Array:
     kind = array.type
     if pa.types.is_list(kind):
-        return pa.ListArray.from_arrays(array.offsets, _bits(array.values), mask=array.is_null())
+        offsets = pa.array([0, *np.cumsum(pc.fill_null(pc.list_value_length(array), 0))], pa.int32())
+        return pa.ListArray.from_arrays(offsets, _bits(array.flatten()), mask=array.is_null())
     if pa.types.is_floating(kind):
         return array.view(pa.int64() if kind.bit_width == 64 else pa.int32())
     return array
