@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trueline.errors import SchemaError
 from trueline.kernel.chunk import Piece
 from trueline.kernel.tasks import failure
-from trueline.kernel.temporary import Temporary
 from trueline.spark.errors import CarriedError, lasting_nonce, translated
-from trueline.spark.frames import Spooled, fetch, shares_folders, spool
+from trueline.spark.frozen_frames import freeze
 from trueline.spark.lowering import Target
 from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.dispatch import is_read_by_tasks
@@ -26,117 +21,21 @@ from trueline.spark.packing import pack, unpack
 from trueline.spark.plans import check_sql
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
-from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
-from trueline.view.origin import Origin
 from trueline.view.plan.node import Node, Want
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
-from trueline.view.schema import Column, unknown_column
-from trueline.view.source import ROWS_OF_A_BATCH, RowSource
+from trueline.view.schema import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
+__all__ = ["answer", "deliver", "frame", "freeze", "register"]
+
 _LABEL: Final = "reading the view"
-
-
-# --- from a frame -------------------------------------------------------------------------
-
-
-def freeze(
-    frame: DataFrame, order_by: Sequence[str] | None = None, origins: Mapping[str, Origin] | None = None
-) -> FrozenFrame:
-    """Return the rows of a frame as a source, sorted by columns or as they come the first time."""
-    with translated():
-        schema = arrow_schema_of(frame.schema)
-        for name in order_by or ():
-            if name not in schema.names:
-                raise unknown_column(name, tuple(schema.names))
-        ordered = (
-            frame.orderBy(*[frame[f"`{name.replace('`', '``')}`"] for name in order_by])
-            if order_by
-            else frame
-        )
-    return FrozenFrame(ordered, schema, dict(origins or {}))
-
-
-class FrozenFrame:
-    """A frame computed when its rows are first read, and once: into Parquet files in a folder of ours.
-
-    The folder is removed with the last view that uses it.
-    """
-
-    travels = False
-
-    def __init__(self, frame: DataFrame, schema: pa.Schema, origins: Mapping[str, Origin]) -> None:
-        self.frame = frame
-        self.schema = schema
-        self.origins = origins
-        self.ordinal: str | None = None
-        self._lock = threading.Lock()
-        self._spooled: Spooled | None = None
-
-    @property
-    def row_count(self) -> int | None:
-        """Known once it was computed."""
-        return None if self._spooled is None else self._spooled.rows
-
-    def frozen(self) -> Spooled:
-        """Compute the frame, the first time."""
-        with self._lock:
-            if self._spooled is None:
-                folder = Temporary("frame")
-                weakref.finalize(self, folder.remove)
-                bring = spool if shares_folders(self.frame.sparkSession) else fetch
-                self._spooled = bring(self.frame, folder.path)
-            return self._spooled
-
-    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
-        """Return its files, which only this machine is sure to have; the frame is computed for it."""
-        del bounds, parts
-        return [FrozenPart(piece.path, piece.rows, self.schema, self) for piece in self.frozen().pieces]
-
-    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in the order they were frozen in."""
-        for part in self.pieces() or ():
-            yield from part.batches(columns, bounds)
-
-    def explain(self) -> list[str]:
-        """Say whether it was computed."""
-        known = self._spooled
-        how = "not computed yet" if known is None else f"frozen, {known.rows:,} rows"
-        made_from = f" of {', '.join(map(str, self.origins.values()))}" if self.origins else ""
-        return [f"Spark frame{made_from} ({how})"]
-
-
-@dataclass(frozen=True)
-class FrozenPart:
-    """One file of a frozen frame, which is there as long as the frame is."""
-
-    path: str
-    row_count: int
-    schema: pa.Schema
-    frame: FrozenFrame
-    ordinal: str | None = None
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-
-    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in order."""
-        del bounds
-        schema = pa.schema([self.schema.field(name) for name in columns])
-        if not columns:
-            yield pa.record_batch({"": pa.nulls(self.row_count)}).select([])
-            return
-        with pq.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(ROWS_OF_A_BATCH, columns=list(columns)):
-                yield batch.select(list(columns)).cast(schema)
-
-    def explain(self) -> list[str]:
-        """Say what it is."""
-        return ["a part of a Spark frame"]
+_NEEDED: Final[list[object]] = []
 
 
 # --- to a frame ---------------------------------------------------------------------------
@@ -165,7 +64,10 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         target = arrow_schema_of(schema)
         if not is_read_by_tasks(node):
             want = Want(tuple(column.index for column in columns))
-            found = Target(session).lower(node, want)
+            target_session = Target(session)
+            found = target_session.lower(node, want)
+            # A frame does not say when it goes: what it reads stays as long as this process.
+            _NEEDED.extend(target_session.needs)
             return published(found, columns, ours, schema)
         parts = pieces(node, Want(tuple(column.index for column in columns)))
         if not parts:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from trueline.errors import NotPortable
 from trueline.spark.lowering.layout import Layout
-from trueline.spark.lowering.lowered import Lowered, types_of
-from trueline.view.execute.dispatch import portable, serial
+from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
+from trueline.view.execute import pieces, portable, serial
 from trueline.view.plan.node import Node, Want, steps
 
 if TYPE_CHECKING:
@@ -22,9 +22,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Target:
-    """Where a view is to run; a node that several others rest on is lowered once."""
+    """Where a view is to run; a node that several others rest on is lowered once.
+
+    `needs` is what has to stay until Spark has read it: frames that are frozen, rows in files of ours.
+    """
 
     session: SparkSession
+    needs: list[object] = field(default_factory=list)
     known: dict[tuple[Any, ...], tuple[Node, Lowered]] = field(default_factory=dict)
 
     def lower(self, node: Node, want: Want) -> Lowered:
@@ -37,7 +41,11 @@ class Target:
             tuple(sorted(plain.bounds.items(), key=lambda each: each[0])),
         )
         if key not in self.known:
-            made = scan(self, node, plain) if is_read_by_tasks(node) else lowered(node, plain, self)
+            made = (
+                read_by_tasks(self.session, node, plain, pieces(node, plain))
+                if is_read_by_tasks(node)
+                else lowered(node, plain, self)
+            )
             self.known[key] = node, made
         return self.known[key][1]
 
@@ -60,13 +68,6 @@ def lowered(node: Node, want: Want, target: Target) -> Lowered:
 def is_read_by_tasks(node: Node) -> bool:
     """Say whether tasks can read a node piece by piece, none of which is all of it for want of a count."""
     return portable(node) and all(serial(each) is None for each in steps(node))
-
-
-def scan(target: Target, node: Node, want: Want) -> Lowered:
-    """Return the pieces of a node as rows that tasks read."""
-    from trueline.spark.lowering.scan import scanned
-
-    return scanned(target, node, want)
 
 
 def layout_of(node: Node, want: Want, below: Layout) -> Layout:

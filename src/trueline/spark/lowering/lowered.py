@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,11 @@ from trueline.spark.lowering.layout import Layout, OrderColumn
 from trueline.spark.packing import pack, unpack
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+    from trueline.view.plan.node import Node, Want
+
+_PLACE: Final = (OrderColumn(pa.int64()), OrderColumn(pa.int64()))
 Step: TypeAlias = Callable[[Piece], Piece]
 
 
@@ -158,3 +161,14 @@ class Counted:
 def types_of(schema: Any, columns: Sequence[int]) -> tuple[t.Type, ...]:
     """Return the types of columns of a schema, by their places."""
     return tuple(schema[place].type for place in columns)
+
+
+# --- rows that tasks read -------------------------------------------------------------------
+
+
+def read_by_tasks(session: SparkSession, node: Node, want: Want, parts: Sequence[Piece]) -> Lowered:
+    """Return pieces of a node that tasks read, in the order of pieces and rows."""
+    packed = tuple(pack(piece) for piece in parts)
+    layout = Layout(types_of(node.schema, want.columns), want.ids, _PLACE)
+    count = len(packed)
+    return Lowered(session.range(0, count, 1, max(1, count)), packed, (), layout, is_ordered=True)
