@@ -140,7 +140,7 @@ def count_from(start: int, rows: int) -> pa.Array:
 
 
 @dataclass(frozen=True, eq=False)
-class Counted:
+class CountedPiece:
     """A piece whose rows are numbered as they come: the order of rows that one row became."""
 
     below: Piece

@@ -16,7 +16,7 @@ import pyarrow as pa
 from trueline.kernel.chunk import Piece
 from trueline.spark.lowering.dispatch import Target, layout_of, lowered
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
-from trueline.spark.lowering.lowered import Counted, Lowered, Step, types_of, with_order
+from trueline.spark.lowering.lowered import CountedPiece, Lowered, Step, types_of, with_order
 from trueline.view.execute.concat import ConcatPiece
 from trueline.view.execute.explode import ExplodePiece
 from trueline.view.execute.filter import FilterPiece
@@ -143,7 +143,7 @@ def _explode(node: Explode, want: Want, target: Target) -> Lowered:
     at = where.at(below.columns.index(node.column))
     explode = partial(ExplodePiece, at=at, keep=where.kept, kind=node.vector, outer=node.outer)
     layout = with_order(layout_of(node, want, found.layout), OrderColumn(pa.int64()))
-    return found.then(StepChain((where.step, explode, Counted)), layout)
+    return found.then(StepChain((where.step, explode, CountedPiece)), layout)
 
 
 @lowered.register(Sample)
@@ -156,7 +156,9 @@ def _sample(node: Sample, want: Want, target: Target) -> Lowered:
     layout = layout_of(node, want, found.layout)
     if node.choice.draws is None:
         return found.then(StepChain((where.step, choose)), layout)
-    return found.then(StepChain((where.step, choose, Counted)), with_order(layout, OrderColumn(pa.int64())))
+    return found.then(
+        StepChain((where.step, choose, CountedPiece)), with_order(layout, OrderColumn(pa.int64()))
+    )
 
 
 @lowered.register(OnSpark)
