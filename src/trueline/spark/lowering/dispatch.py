@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import singledispatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trueline.errors import NotPortable
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
 from trueline.view.execute import pieces, portable, serial
 from trueline.view.plan.node import Node, Want, steps
+from trueline.view.plan.sources import Memory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_SENT_ALONG: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,12 @@ def lowered(node: Node, want: Want, target: Target) -> Lowered:
 
 def is_read_by_tasks(node: Node) -> bool:
     """Say whether tasks can read a node piece by piece, none of which is all of it for want of a count."""
-    return portable(node) and all(serial(each) is None for each in steps(node))
+    return portable(node) and all(serial(each) is None and not is_heavy(each) for each in steps(node))
+
+
+def is_heavy(node: Node) -> bool:
+    """Say whether a node is a table in memory that is not sent along with the work of every task."""
+    return isinstance(node, Memory) and node.table.nbytes > _SENT_ALONG
 
 
 def layout_of(node: Node, want: Want, below: Layout) -> Layout:

@@ -1,7 +1,7 @@
-"""Sources that live in this process, where tasks cannot read them.
+"""Sources that live in this process, where tasks cannot read them, and tables too large to send along.
 
-Where executors run on this machine, such rows are written to
-files they see, with no more than a few chunks in memory; on a cluster they are refused by name (exchange:E7).
+Where executors run on this machine, such rows are written to files they see, with no more than a few chunks
+in memory; on a cluster they are refused by name (exchange:E7).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import pyarrow as pa
@@ -28,7 +29,8 @@ from trueline.view.execute import pieces
 from trueline.view.plan.node import SourceNode, Want
 from trueline.view.plan.sources import SourceScan
 
-_BYTES_OF_A_FILE: Final = 64 << 20
+# A task for each: enough of them for the cores, few enough to begin quickly.
+_BYTES_OF_A_FILE: Final = 16 << 20
 
 
 @lowered.register(SourceNode)
@@ -61,20 +63,19 @@ class StoredRows:
 
 def _stored(parts: Sequence[Piece], layout: Layout, folder: Inside) -> Iterator[StoredPiece]:
     """Write rows to files of about the same size."""
-    for part in parts:
-        chunks = part.chunks()
-        chunk = next(chunks, None)
-        while chunk is not None:
-            name, rows, size = f"{uuid.uuid4().hex}.arrow", 0, 0
-            with ExitStack() as stack:
-                file = stack.enter_context((folder / name).create())
-                writer = stack.enter_context(pa.ipc.new_file(file, layout.arrow_schema))
-                while chunk is not None and size < _BYTES_OF_A_FILE:
-                    batch = layout.encode(chunk)
-                    writer.write_batch(batch)
-                    rows, size = rows + chunk.rows, size + batch.nbytes
-                    chunk = next(chunks, None)
-            yield StoredPiece(folder / name, rows, layout)
+    chunks = chain.from_iterable(part.chunks() for part in parts)
+    chunk = next(chunks, None)
+    while chunk is not None:
+        name, rows, size = f"{uuid.uuid4().hex}.arrow", 0, 0
+        with ExitStack() as stack:
+            file = stack.enter_context((folder / name).create())
+            writer = stack.enter_context(pa.ipc.new_file(file, layout.arrow_schema))
+            while chunk is not None and size < _BYTES_OF_A_FILE:
+                batch = layout.encode(chunk)
+                writer.write_batch(batch)
+                rows, size = rows + chunk.rows, size + batch.nbytes
+                chunk = next(chunks, None)
+        yield StoredPiece(folder / name, rows, layout)
 
 
 @dataclass(frozen=True, eq=False)
