@@ -49,7 +49,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
         room.release(session)
         raise
     weakref.finalize(source, room.release, session).atexit = False
-    return View(source, workspace._spark.session)
+    return View(source, workspace._spark.session, workspace._spark.choice)
 
 
 def _view(workspace: Workspace, table: QueryTable, at: Any) -> View:

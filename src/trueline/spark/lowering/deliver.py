@@ -1,7 +1,8 @@
 """Rows of a view that ran on Spark, in order, for whoever reads them here: files that tasks write, read once.
 
 Tasks write Arrow files into a folder of ours, one for each range of the order; only their names and counts
-pass the driver, until rows are read. The folder goes with the last reader.
+pass the driver, until rows are read. From machines that share no folder with this one the rows themselves
+are fetched, a partition at a time. The folder goes with the last reader.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from trueline.errors import EnvironmentMissing
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.exchange import Once, SharedPiece, how_many
 from trueline.kernel.temporary import Temporary
-from trueline.spark.frames import write_pieces
+from trueline.spark.engines import engine_of
+from trueline.spark.frames import parcels, shares_folders, write_pieces
+from trueline.spark.jobs import run
 from trueline.spark.lowering.dispatch import Target
 from trueline.spark.lowering.exchange import ranges
 from trueline.spark.lowering.layout import Layout
@@ -81,6 +84,8 @@ def _written(
     target_folder = folder / uuid.uuid4().hex
     with target_folder.folder(make=True):
         pass
+    if not shares_folders(target.session):
+        return tuple(_fetched(frame, target_folder)), target_folder, layout
     written = write_pieces(frame, WriteRows(target_folder), label="running the view")
     files = tuple(WrittenRows(*each) for each in written if each is not None)
     for each in files:
@@ -94,6 +99,22 @@ def _written(
                 folder=str(target_folder),
             )
     return files, target_folder, layout
+
+
+def _fetched(frame: DataFrame, folder: Inside) -> list[WrittenRows]:
+    """Bring rows from machines that share no folder with this one, a partition at a time, into files here."""
+    engine = engine_of(frame.sparkSession)
+
+    def work() -> list[WrittenRows]:
+        found = []
+        for number, parcel in enumerate(engine.values(frame.mapInArrow(parcels, "parcel binary"))):
+            with pa.ipc.open_stream(parcel) as stream:
+                made = WriteRows(folder)(number, iter(stream))
+            if made is not None:
+                found.append(WrittenRows(*made))
+        return found
+
+    return run(engine, work, label="running the view")
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ def _limit(node: Limit, want: Want, target: Target) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     layout = layout_of(node, want, found.layout)
-    if node.count is not None and node.start + node.count <= _FEW:
+    if node.count is not None and is_few(node):
         first = found.frame.sort(*found.in_order).limit(node.start + node.count)
         frame = first.sort(*found.in_order).offset(node.start) if node.start else first
         return Lowered(frame, layout, (), layout)
@@ -30,3 +30,8 @@ def _limit(node: Limit, want: Want, target: Target) -> Lowered:
     if node.count is not None:
         frame = frame.where(number < node.start + node.count)
     return Lowered(frame, numbers.layout, (), numbers.layout)
+
+
+def is_few(node: Limit) -> bool:
+    """Say whether one task can take the rows up to the last that is wanted."""
+    return node.count is not None and node.start + node.count <= _FEW
