@@ -52,6 +52,15 @@ def ranges(found: Lowered, target: Target) -> Ranges:
     return Ranges(frame, found.layout, len(cuts) + 1)
 
 
+def by_shuffle(frame: DataFrame) -> DataFrame:
+    """Return a side of a join whose rows meet the others' in tasks, whatever size Spark takes it for.
+
+    Rows that Python tasks read count for Spark as the few bytes of the numbers of their pieces: it would
+    collect them all in the driver, to send them to every executor (exchange:E2).
+    """
+    return frame.hint("merge")
+
+
 def _cut_points(found: Lowered, parts: int) -> list[dict[str, Any]]:
     """Return rows of the order that cut it into parts; None of them where there are few rows."""
     layout = found.layout

@@ -20,6 +20,7 @@ from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.exchange import Once
 from trueline.spark.lowering.dispatch import Target, lowered
+from trueline.spark.lowering.exchange import by_shuffle
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
 from trueline.spark.lowering.lowered import Lowered, types_of
@@ -62,7 +63,7 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered) -> Lowered:
     if node.how == "full":
         # Which side a row has is asked of a column that is never null.
         mine, theirs = mine.withColumn("l_there", f.lit(1)), theirs.withColumn("r_there", f.lit(1))
-    frame = mine.join(theirs, reduce(lambda a, b: a & b, keys), _HOW[node.how])
+    frame = by_shuffle(mine).join(by_shuffle(theirs), reduce(lambda a, b: a & b, keys), _HOW[node.how])
     types = types_of(node.schema, want.columns)
     if node.keeps_left:
         layout = Layout(types, want.ids, left.layout.order)

@@ -117,7 +117,7 @@ def _group_by(node: GroupBy) -> str:
 def _join(node: Join) -> str:
     if node.as_of is not None:
         return "a shuffle brings rows of equal keys to one task, in the order of time"
-    return "Spark's join on keys compared as in this process; ids are combined in tasks"
+    return "Spark's join, by a shuffle of both sides on keys compared as in this process"
 
 
 @describe.register(Window)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trueline.spark.lowering.dispatch import Target, lowered
-from trueline.spark.lowering.exchange import ranked
+from trueline.spark.lowering.exchange import by_shuffle, ranked
 from trueline.spark.lowering.layout import IDS, Layout
 from trueline.spark.lowering.lowered import Lowered, types_of
 from trueline.spark.lowering.rows import column
@@ -23,7 +23,7 @@ def _zip(node: Zip, want: Want, target: Target) -> Lowered:
     ]
     frame = views[0]
     for number, view in enumerate(views[1:], 1):
-        frame = frame.join(view, column("v0_o0") == column(f"v{number}_o0"))
+        frame = frame.join(by_shuffle(view), column("v0_o0") == column(f"v{number}_o0"))
     seen = [0] * len(sides)
     values = []
     for index in want.columns:
