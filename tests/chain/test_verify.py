@@ -7,7 +7,7 @@ from trueline.chain import Block, Chain, Folder, MemoryStore
 from trueline.chain.checkpoint import CheckpointFile, StateFile
 from trueline.chain.events import AddData, Checkpoint
 from trueline.chain.head_state import next_add_data, next_block
-from trueline.chain.rule import Place
+from trueline.chain.rule import BlockPosition
 from trueline.chain.verify import ProblemKind, verify_blocks, verify_objects
 from trueline.identity.multihash import Multihash
 
@@ -183,7 +183,7 @@ def test_objects_are_checked_by_size_and_hash(store):
         assert str(name) in problems[0].message
 
 
-def place(found: Place | None) -> tuple[int, int | None, bool] | None:
+def place(found: BlockPosition | None) -> tuple[int, int | None, bool] | None:
     return None if found is None else (found.sequence_number, found.last_offset, found.is_end)
 
 

@@ -115,13 +115,13 @@ def fetch(frame: DataFrame, folder: str | Path | Inside, *, label: str = "readin
     engine = engine_of(frame.sparkSession)
 
     def write() -> int:
-        parcels = engine.values(frame.mapInArrow(_parcels, "parcel binary"))
+        received = engine.values(frame.mapInArrow(parcels, "parcel binary"))
         with (
             place.create() as file,
             pq.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer,
         ):
             rows = 0
-            for parcel in parcels:
+            for parcel in received:
                 table = pa.ipc.open_stream(parcel).read_all().cast(schema)
                 writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
                 rows += table.num_rows
@@ -135,8 +135,8 @@ def fetch(frame: DataFrame, folder: str | Path | Inside, *, label: str = "readin
         raise
 
 
-def _parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What one task does: packs each batch as one value, so that it travels as bytes."""
+def parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Pack each batch of a task as one value, so that it travels as bytes."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as stream:

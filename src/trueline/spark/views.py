@@ -2,166 +2,75 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from trueline.errors import SchemaError
 from trueline.kernel.chunk import Piece
 from trueline.kernel.tasks import failure
-from trueline.kernel.temporary import Temporary
 from trueline.spark.errors import CarriedError, lasting_nonce, translated
-from trueline.spark.frames import Spooled, fetch, shares_folders, spool
+from trueline.spark.frozen_frames import freeze
+from trueline.spark.lowering import Target
+from trueline.spark.lowering.deliver import delivered
+from trueline.spark.lowering.dispatch import is_read_by_tasks
+from trueline.spark.lowering.layout import Layout
+from trueline.spark.lowering.lowered import Lowered
+from trueline.spark.lowering.places import advise, describe
 from trueline.spark.packing import pack, unpack
 from trueline.spark.plans import check_sql
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
-from trueline.view.bounds import NO_BOUNDS, Bounds
-from trueline.view.execute import pieces, portable
+from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
-from trueline.view.origin import Origin
 from trueline.view.plan.node import Node, Want
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
-from trueline.view.schema import Column, unknown_column
-from trueline.view.source import ROWS_OF_A_BATCH, RowSource
+from trueline.view.schema import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
-    from trueline.view.view import View
+__all__ = ["advise", "answer", "deliver", "describe", "frame", "freeze", "register"]
 
 _LABEL: Final = "reading the view"
-
-
-# --- from a frame -------------------------------------------------------------------------
-
-
-def freeze(
-    frame: DataFrame, order_by: Sequence[str] | None = None, origins: Mapping[str, Origin] | None = None
-) -> FrozenFrame:
-    """Return the rows of a frame as a source, sorted by columns or as they come the first time."""
-    with translated():
-        schema = arrow_schema_of(frame.schema)
-        for name in order_by or ():
-            if name not in schema.names:
-                raise unknown_column(name, tuple(schema.names))
-        ordered = (
-            frame.orderBy(*[frame[f"`{name.replace('`', '``')}`"] for name in order_by])
-            if order_by
-            else frame
-        )
-    return FrozenFrame(ordered, schema, dict(origins or {}))
-
-
-class FrozenFrame:
-    """A frame computed when its rows are first read, and once: into Parquet files in a folder of ours.
-
-    The folder is removed with the last view that uses it.
-    """
-
-    travels = False
-
-    def __init__(self, frame: DataFrame, schema: pa.Schema, origins: Mapping[str, Origin]) -> None:
-        self.frame = frame
-        self.schema = schema
-        self.origins = origins
-        self.ordinal: str | None = None
-        self._lock = threading.Lock()
-        self._spooled: Spooled | None = None
-
-    @property
-    def row_count(self) -> int | None:
-        """Known once it was computed."""
-        return None if self._spooled is None else self._spooled.rows
-
-    def frozen(self) -> Spooled:
-        """Compute the frame, the first time."""
-        with self._lock:
-            if self._spooled is None:
-                folder = Temporary("frame")
-                weakref.finalize(self, folder.remove)
-                bring = spool if shares_folders(self.frame.sparkSession) else fetch
-                self._spooled = bring(self.frame, folder.path)
-            return self._spooled
-
-    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
-        """Return its files, which only this machine is sure to have; the frame is computed for it."""
-        del bounds, parts
-        return [FrozenPart(piece.path, piece.rows, self.schema, self) for piece in self.frozen().pieces]
-
-    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in the order they were frozen in."""
-        for part in self.pieces() or ():
-            yield from part.batches(columns, bounds)
-
-    def explain(self) -> list[str]:
-        """Say whether it was computed."""
-        known = self._spooled
-        how = "not computed yet" if known is None else f"frozen, {known.rows:,} rows"
-        made_from = f" of {', '.join(map(str, self.origins.values()))}" if self.origins else ""
-        return [f"Spark frame{made_from} ({how})"]
-
-
-@dataclass(frozen=True)
-class FrozenPart:
-    """One file of a frozen frame, which is there as long as the frame is."""
-
-    path: str
-    row_count: int
-    schema: pa.Schema
-    frame: FrozenFrame
-    ordinal: str | None = None
-    origins: Mapping[str, Origin] = field(default_factory=dict)
-
-    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
-        """Yield the rows in order."""
-        del bounds
-        schema = pa.schema([self.schema.field(name) for name in columns])
-        if not columns:
-            yield pa.record_batch({"": pa.nulls(self.row_count)}).select([])
-            return
-        with pq.ParquetFile(self.path) as file:
-            for batch in file.iter_batches(ROWS_OF_A_BATCH, columns=list(columns)):
-                yield batch.select(list(columns)).cast(schema)
-
-    def explain(self) -> list[str]:
-        """Say what it is."""
-        return ["a part of a Spark frame"]
+_NEEDED: Final[list[object]] = []
 
 
 # --- to a frame ---------------------------------------------------------------------------
 
 
-def frame(view: View, session: SparkSession | None = None) -> DataFrame:
-    """Return a view as a frame.
+def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
+    """Return the rows of a plan as a frame.
 
     Slices that are files Spark reads itself are read by it; other rows are read in its tasks by the view's
-    own code. Only where rows depend on each other (a limit, a sort) they pass this process.
+    own code. Where rows depend on each other (a join, a group) Spark's shuffle brings them together.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     session = start().session if session is None else session
-    columns = view.schema.visible
+    columns = node.schema.visible
     if not columns:
         raise SchemaError(
             "a view without columns cannot be a Spark frame", remedy="select at least one column"
         )
     with translated():
-        ours = view.schema.to_arrow()
+        ours = node.schema.to_arrow()
         schema = to_spark_schema(ours)
-        source = _files(view.node, columns)
+        source = _files(node, columns)
         if source is not None:
             return _from_files(session, *source)
         target = arrow_schema_of(schema)
-        if not portable(view.node):
-            return session.createDataFrame(view.to_arrow().cast(target), schema)
-        parts = pieces(view.node, Want(tuple(column.index for column in columns)))
+        if not is_read_by_tasks(node):
+            want = Want(tuple(column.index for column in columns))
+            target_session = Target(session)
+            found = target_session.lower(node, want)
+            # A frame does not say when it goes: what it reads stays as long as this process.
+            _NEEDED.extend(target_session.needs)
+            return published(found, columns, ours, schema)
+        parts = pieces(node, Want(tuple(column.index for column in columns)))
         if not parts:
             return session.createDataFrame(target.empty_table(), schema)
         # Spark takes a time of day from Python in nanoseconds only.
@@ -188,6 +97,44 @@ class _Read:
                         yield batch_of(chunk, self.columns, self.ours).cast(self.schema)
                 except Exception as error:  # noqa: BLE001 (anything reading raises)
                     raise CarriedError(failure(error, label=_LABEL, index=number), self.nonce) from None
+
+
+def published(found: Lowered, columns: Sequence[Column], ours: pa.Schema, schema: StructType) -> DataFrame:
+    """Return rows under the names and types that frames have, in any order."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    plain = found.layout.spark_schema.fields[: len(columns)]
+    if all(one.dataType == other.dataType for one, other in zip(plain, schema.fields, strict=True)):
+        named = zip(found.layout.columns, schema.fields, strict=True)
+        return found.frame.select(
+            [found.frame[name].alias(field.name, metadata=field.metadata) for name, field in named]
+        )
+    work = Publish(
+        found.layout, tuple(columns), ours, to_arrow_schema(schema, timezone="UTC"), lasting_nonce()
+    )
+    return found.frame.mapInArrow(work, schema)
+
+
+class Publish:
+    """What one task does: gives rows the types that frames have."""
+
+    def __init__(
+        self, layout: Layout, columns: tuple[Column, ...], ours: pa.Schema, schema: pa.Schema, nonce: str
+    ) -> None:
+        self.layout, self.columns, self.ours, self.schema, self.nonce = layout, columns, ours, schema, nonce
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        try:
+            for chunk in self.layout.chunks(batches):
+                values = chunk.select(range(len(self.columns)))
+                yield batch_of(values, self.columns, self.ours).cast(self.schema)
+        except Exception as error:  # noqa: BLE001 (anything that is wrong with a value)
+            raise CarriedError(failure(error, label=_LABEL, index=0), self.nonce) from None
+
+
+def deliver(node: Node, want: Want, session: Callable[[], SparkSession] | None) -> Sequence[Piece]:
+    """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
+    return delivered(node, want, session() if session is not None else start().session)
 
 
 def _files(node: Node, columns: Sequence[Column]) -> tuple[Sequence[str], dict[str, pa.Field]] | None:
@@ -248,12 +195,12 @@ def answer(
         return session.sql(query, args=dict(parameters)) if parameters else session.sql(query)
 
 
-def register(session: SparkSession, name: str, view: View) -> None:
-    """Give a view a name that queries of a session can use."""
+def register(session: SparkSession, name: str, node: Node) -> None:
+    """Give the rows of a plan a name that queries of a session can use."""
     from pyspark.sql.types import StructType
 
     with translated():
         # A dataset that nothing was appended to has no columns yet, and no rows.
-        none = not view.schema.visible and view.row_count == 0
-        found = session.createDataFrame([], StructType([])) if none else frame(view, session)
+        none = not node.schema.visible and node.row_count == 0
+        found = session.createDataFrame([], StructType([])) if none else frame(node, session)
         found.createOrReplaceTempView(_quoted(name))

@@ -12,6 +12,7 @@ from trueline.view.explain import title
 from trueline.view.plan.limit import Limit
 from trueline.view.plan.node import Node
 from trueline.view.plan.node import steps as steps_of
+from trueline.view.plan.on_spark import OnSpark
 from trueline.view.schema import Column
 
 _LONGEST = 80
@@ -19,7 +20,7 @@ _LONGEST = 80
 
 def head(node: Node, count: int) -> Table:
     """Return the first rows as a table, with names and types above them."""
-    table = table_of(Limit(node, 0, count + 1), node.schema.visible)
+    table = table_of(_first(node, count + 1), node.schema.visible)
     shown, known = min(count, table.num_rows), row_count(node)
     if known is None:
         total = f"first {shown:,} rows" + (" (and more)" if table.num_rows > count else "")
@@ -28,6 +29,13 @@ def head(node: Node, count: int) -> Table:
     rows = [tuple(_short(value) for value in row.values()) for row in table.to_pylist()[:count]]
     columns = tuple(f"{one_line(column.name)}\n{_described(column)}" for column in node.schema.visible)
     return Table(columns, tuple(rows), f"{total}, {len(columns)} columns", data=True)
+
+
+def _first(node: Node, count: int) -> Node:
+    """Return the first rows; those of a plan that runs on Spark are chosen there."""
+    if isinstance(node, OnSpark):
+        return replace(node, below=Limit(node.below, 0, count))
+    return Limit(node, 0, count)
 
 
 def show(node: Node, count: int) -> None:

@@ -2,16 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from trueline.errors import EnvironmentMissing
+from trueline.view.plan.node import Node
+from trueline.view.plan.on_spark import OnSpark
 
 if TYPE_CHECKING:
+    from trueline.kernel.chunk import Piece
     from trueline.view.origin import Origin
+    from trueline.view.plan.node import Want
     from trueline.view.source import RowSource
-    from trueline.view.view import View
+
+
+@dataclass(frozen=True)
+class ChosenEngine:
+    """Where the rows of a plan are computed, and why there."""
+
+    is_spark: bool
+    why: str
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Where the rows of a view are to be computed: `process`, `spark`, or `auto` by what it rests on.
+
+    `at_hand` returns a session that is there already, None if there is none; it starts no Spark.
+    """
+
+    engine: str
+    at_hand: Callable[[], Any]
+
+    def place(self, node: Node) -> ChosenEngine:
+        """Say where a plan is computed; nothing is read to find out."""
+        if self.engine == "spark":
+            return ChosenEngine(True, "asked for")
+        if self.engine == "process":
+            return ChosenEngine(False, "asked for")
+        session = self.at_hand()
+        return (
+            ChosenEngine(False, "no Spark is at hand") if session is None else engine().advise(node, session)
+        )
+
+    def plan(self, node: Node, session: Callable[[], Any] | None) -> Node:
+        """Return a plan as it is to be read."""
+        return OnSpark(node, session) if self.place(node).is_spark else node
+
+
+def nothing_at_hand() -> None:
+    """Return no session: a view of no workspace has none."""
+
+
+IN_PROCESS: Final = EngineChoice("process", nothing_at_hand)
+ON_SPARK: Final = EngineChoice("spark", nothing_at_hand)
 
 
 class Engine(Protocol):
@@ -28,11 +74,20 @@ class Engine(Protocol):
         A frame is computed when its rows are first read, and once (decision 3).
         """
 
-    def frame(self, view: View, session: Any = None) -> Any:
-        """Return a view as a frame of a session (ours, if none is given), in any order."""
+    def frame(self, node: Node, session: Any = None) -> Any:
+        """Return the rows of a plan as a frame of a session (ours, if none is given), in any order."""
 
-    def register(self, session: Any, name: str, view: View) -> None:
-        """Give a view a name that queries of a session can use."""
+    def deliver(self, node: Node, want: Want, session: Callable[[], Any] | None) -> Sequence[Piece]:
+        """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
+
+    def advise(self, node: Node, session: Any) -> ChosenEngine:
+        """Say where a plan is better computed, in this process or in a Spark that is at hand."""
+
+    def describe(self, node: Node) -> str:
+        """Say what one step of a plan does on Spark, without its inputs."""
+
+    def register(self, session: Any, name: str, node: Node) -> None:
+        """Give the rows of a plan a name that queries of a session can use."""
 
     def answer(
         self,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from trueline.view.engine import IN_PROCESS, EngineChoice, engine
 from trueline.view.execute import row_count, serial
 from trueline.view.origin import ColumnOrigin
 from trueline.view.plan.cache import Cache
@@ -16,16 +17,27 @@ if TYPE_CHECKING:
 _SHOWN = 12
 
 
-def explain(node: Node, columns: Sequence[Column]) -> str:
+def explain(node: Node, columns: Sequence[Column], choice: EngineChoice = IN_PROCESS) -> str:
     """Say, step by step from the last to the sources, what reading these columns does.
 
     A column marked `=` is handed on as it is; `+` is made at that step. What was
     said of a step that is reached again, for the same columns, is not said again.
+    Where there is a Spark to choose, the first line says where the rows are computed, and why.
     """
-    return "\n".join(_lines(node, Want(tuple(column.index for column in columns)), set()))
+    want = Want(tuple(column.index for column in columns))
+    place = choice.place(node)
+    if place.is_spark:
+        lines = [f"computed on Spark: {place.why}", *_lines(node, want, set(), engine().describe)]
+    elif choice.at_hand() is not None:
+        lines = [f"computed in this process: {place.why}", *_lines(node, want, set())]
+    else:
+        lines = list(_lines(node, want, set()))
+    return "\n".join(lines)
 
 
-def _lines(node: Node, want: Want, said: set[tuple[int, Want]]) -> Iterator[str]:
+def _lines(
+    node: Node, want: Want, said: set[tuple[int, Want]], on_spark: Callable[[Node], str] | None = None
+) -> Iterator[str]:
     yield title(node)
     if (id(node), want) in said and node.inputs:
         yield "    as above"
@@ -35,11 +47,13 @@ def _lines(node: Node, want: Want, said: set[tuple[int, Want]]) -> Iterator[str]
     more = f" … {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
     ids = " and ids" if want.ids else ""
     yield f"    reads {', '.join(shown[:_SHOWN]) or 'no columns'}{more}{ids}"
-    reason = serial(node)
+    reason = serial(node) if on_spark is None else None
+    if on_spark is not None:
+        yield f"    on Spark: {on_spark(node)}"
     if reason is not None:
         yield f"    in one piece: {reason}"
     for below, asked in zip(node.inputs, node.wants(want), strict=True):
-        for line in _lines(below, asked, said):
+        for line in _lines(below, asked, said, on_spark):
             yield f"  {line}"
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 import pyarrow as pa
 
 from trueline.errors import InputError
 from trueline.view import explain
+from trueline.view.engine import IN_PROCESS, ON_SPARK, EngineChoice, engine
 from trueline.view.execute import dispatch, row_count
 from trueline.view.hints import ViewHints
 from trueline.view.plan.node import Node
@@ -49,15 +51,21 @@ class View(Verbs, ViewHints):
     (float64, 'price')
     """
 
-    __slots__ = ("_node", "_spark")
+    __slots__ = ("_choice", "_node", "_spark")
 
-    def __init__(self, given: Node | RowSource, spark: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        given: Node | RowSource,
+        spark: Callable[[], Any] | None = None,
+        choice: EngineChoice = IN_PROCESS,
+    ) -> None:
         self._node: Node = given if isinstance(given, Node) else SourceScan(given)
         self._spark = spark
+        self._choice = choice
 
     def _made_of(self, node: Node) -> Self:
-        """Return a view of another node, in the same Spark."""
-        return type(self)(node, self._spark)
+        """Return a view of another node, in the same Spark, computed where this one is."""
+        return type(self)(node, self._spark, self._choice)
 
     def __reduce__(self) -> NoReturn:
         raise InputError(
@@ -128,8 +136,6 @@ class View(Verbs, ViewHints):
     @classmethod
     def from_spark(cls, frame: Any, order_by: Sequence[str] | str | None = None) -> Self:
         """View a Spark frame: sorted by columns, else frozen in the order its rows come in (decision 3)."""
-        from trueline.view.engine import engine
-
         names = [order_by] if isinstance(order_by, str) else order_by
         return cls(engine().freeze(frame, names))
 
@@ -255,7 +261,7 @@ class View(Verbs, ViewHints):
           numbers from 0 on: 9 rows
               reads n
         """
-        return explain.explain(self._node, self.schema.find_all(columns))
+        return explain.explain(self._node, self.schema.find_all(columns), self._choice)
 
     def count(self) -> int:
         """Count the rows, reading no more than that takes.
@@ -263,7 +269,7 @@ class View(Verbs, ViewHints):
         >>> View.range(9).filter("n > 3").count()
         5
         """
-        return dispatch.count(self._node)
+        return dispatch.count(self._plan)
 
     # --- row by row -------------------------------------------------------------------
 
@@ -298,8 +304,8 @@ class View(Verbs, ViewHints):
 
     def _ordered(self, seed: int | None) -> Node:
         if seed is None or not self.can_shuffle:
-            return self._node
-        return shuffled(self._node, seed)
+            return self._plan
+        return self._choice.plan(shuffled(self._node, seed), self._spark)
 
     # --- looking at it ----------------------------------------------------------------
 
@@ -317,7 +323,7 @@ class View(Verbs, ViewHints):
         """
         from trueline.view.display import show
 
-        show(self._node, natural(count, "show"))
+        show(self._plan, natural(count, "show"))
 
     def preview(self, count: int = 5, *, steps: bool = False) -> Preview:
         """Return the first rows to look at; with `steps`, those of every step on the way.
@@ -330,7 +336,7 @@ class View(Verbs, ViewHints):
         """
         from trueline.view.display import preview
 
-        return preview(self._node, natural(count, "preview"), steps=steps)
+        return preview(self._node if steps else self._plan, natural(count, "preview"), steps=steps)
 
     def __repr__(self) -> str:
         known = self.row_count
@@ -340,7 +346,7 @@ class View(Verbs, ViewHints):
     def _repr_html_(self) -> str:
         from trueline.view.display import html
 
-        return html(self._node)
+        return html(self._plan)
 
     # --- to ----------------------------------------------------------------------------
 
@@ -350,7 +356,7 @@ class View(Verbs, ViewHints):
         >>> [batch.num_rows for batch in View.range(9).batches("n")]
         [9]
         """
-        return dispatch.batches(self._node, self.schema.find_all(columns))
+        return dispatch.batches(self._plan, self.schema.find_all(columns))
 
     def to_arrow(self) -> pa.Table:
         """Read everything into an Arrow table.
@@ -358,7 +364,7 @@ class View(Verbs, ViewHints):
         >>> View.range(2).to_arrow().to_pydict()
         {'n': [0, 1]}
         """
-        return dispatch.table(self._node, self.schema.visible)
+        return dispatch.table(self._plan, self.schema.visible)
 
     def to_pandas(self, *, nullable: bool = True) -> pd.DataFrame:
         """Read everything into a pandas frame.
@@ -390,11 +396,21 @@ class View(Verbs, ViewHints):
 
         Without a session it is one of ours: in the Spark of the workspace the view is of, or of this process.
         """
-        from trueline.view.engine import engine
-
         if session is None and self._spark is not None:
             session = self._spark()
-        return engine().frame(self, session)
+        return engine().frame(self._node, session)
+
+    def on_spark(self, session: Any = None) -> Self:
+        """Return the same rows in the same order, computed on Spark, as is all that is made of them.
+
+        In this session, else in the Spark of the workspace the view is of, or of this process. `explain()`
+        says what each step does there; where views are joined, the left one decides.
+
+        >>> View.range(9).on_spark().sort("n").explain().splitlines()[0]
+        'computed on Spark: asked for'
+        """
+        found = self._spark if session is None else partial(_as_given, session)
+        return type(self)(self._node, found, ON_SPARK)
 
     @overload
     def rows(self, of: None = None) -> Iterator[dict[str, object]]: ...
@@ -414,7 +430,7 @@ class View(Verbs, ViewHints):
         """
         from trueline.view.sources.python import rows
 
-        return rows(self._node, of)
+        return rows(self._plan, of)
 
     def __iter__(self) -> Iterator[dict[str, object]]:
         return self.rows()
@@ -430,7 +446,7 @@ class View(Verbs, ViewHints):
         """
         from trueline.view.export import write_csv
 
-        return write_csv(self._node, path, **options)
+        return write_csv(self._plan, path, **options)
 
     def write_parquet(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
         """Write the rows as Parquet, types and annotations included.
@@ -442,7 +458,7 @@ class View(Verbs, ViewHints):
         """
         from trueline.view.export import write_parquet
 
-        return write_parquet(self._node, path, overwrite=overwrite)
+        return write_parquet(self._plan, path, overwrite=overwrite)
 
     def write_json(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
         """Write the rows as JSON lines: an object a line, times as text, bytes as hex, NaN as null.
@@ -454,7 +470,7 @@ class View(Verbs, ViewHints):
         """
         from trueline.view.export import write_json
 
-        return write_json(self._node, path, overwrite=overwrite)
+        return write_json(self._plan, path, overwrite=overwrite)
 
     def write_arrow(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Exported:
         """Write the rows as a file of Arrow IPC, types and annotations included.
@@ -466,7 +482,7 @@ class View(Verbs, ViewHints):
         """
         from trueline.view.export import write_arrow
 
-        return write_arrow(self._node, path, overwrite=overwrite)
+        return write_arrow(self._plan, path, overwrite=overwrite)
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         reader = pa.RecordBatchReader.from_batches(self.schema.to_arrow(), self.batches())
@@ -478,6 +494,11 @@ class View(Verbs, ViewHints):
     # --- inside -----------------------------------------------------------------------
 
     @property
+    def _plan(self) -> Node:
+        """The plan as it is read: on Spark where that was asked for, or is better."""
+        return self._choice.plan(self._node, self._spark)
+
+    @property
     def node(self) -> Node:
         """The plan of it, for engines that run it elsewhere.
 
@@ -485,3 +506,7 @@ class View(Verbs, ViewHints):
         ('n',)
         """
         return self._node
+
+
+def _as_given(session: Any) -> Any:
+    return session

@@ -449,7 +449,8 @@ class Dataset:
 
     def _at_home(self, view: View) -> View:
         """A view that goes to the Spark of the workspace, where it goes to one."""
-        return type(view)(view.node, self._workspace._spark.session)
+        spark = self._workspace._spark
+        return type(view)(view.node, spark.session, spark.choice)
 
     @property
     def _present(self) -> Chain:

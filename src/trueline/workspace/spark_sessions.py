@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trueline.credentials import masked
 from trueline.errors import InputError
 from trueline.kernel.tasks import Tasks
 from trueline.workspace.config import Config
 from trueline.workspace.settings import SETTINGS
+
+if TYPE_CHECKING:
+    from trueline.view.engine import EngineChoice
 
 _REMOTE: Final = "sc://"
 
@@ -80,6 +83,20 @@ class Rooms:
     def session(self) -> Any:
         """Return the session of the workspace's own room."""
         return self.first.session
+
+    def at_hand(self) -> Any:
+        """Return the session of a room that is there, or was given; None rather than starting a Spark."""
+        with self._lock:
+            is_given = self.asked is not None and not isinstance(self.asked, str)
+            found = any(not room.is_stopped for room in self._rooms)
+            return self.first.session if found or is_given else None
+
+    @property
+    def choice(self) -> EngineChoice:
+        """Where views of the workspace are computed, as its settings say."""
+        from trueline.view.engine import EngineChoice
+
+        return EngineChoice(self._config["views.engine"], self.at_hand)
 
     def of(self, session: Any) -> Room:
         """Return the room in the Spark of a session; a workspace without one makes that its own."""

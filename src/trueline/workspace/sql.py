@@ -51,7 +51,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     session = room.new_session()
     try:
         for name, view in views.items():
-            spark.register(session, name, view)
+            spark.register(session, name, view.node)
         allowed = None if workspace.trusted_sql else list(views)
         frame = spark.answer(session, text, parameters, allowed)
         if not frame.columns:
@@ -69,7 +69,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
             raise hinted from None
         raise
     weakref.finalize(source, room.release, session).atexit = False
-    return View(source, workspace._spark.session)
+    return View(source, workspace._spark.session, workspace._spark.choice)
 
 
 def _refuse_misspelt(text: str, names: list[str], tables: list[QueryTable]) -> None:

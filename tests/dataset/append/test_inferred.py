@@ -194,19 +194,18 @@ def test_a_type_that_the_dataset_has_stays_and_its_bad_cells_are_null(ds, tmp_pa
 
 
 def test_tasks_of_spark_widen_as_this_process_does(ws, tmp_path, spark_room):
-    from trueline.spark.tasks import SparkTasks
 
     files = [str(csv(tmp_path, *"12345")), str(csv(tmp_path, "1.5", "9", name="b.csv"))]
     here, there = ws.create("here"), ws.create("there")
     here.append(files)
     tail = there.chain.tail()
-    append_rows("there", there.chain, tail, AppendRequest(files), tasks=SparkTasks(spark_room))
+    append_rows("there", there.chain, tail, AppendRequest(files), tasks=spark_room.tasks())
     assert there.view().to_arrow().equals(here.view().to_arrow())
     assert there.view().to_arrow()["x"].type == pa.float64()
     other = ws.create("other")
     request = AppendRequest([*files, str(csv(tmp_path, "x", name="c.csv"))])
     with pytest.raises(SchemaError, match=r"'x' \(.*c\.csv, line 2\)") as caught:
-        append_rows("other", other.chain, other.chain.tail(), request, tasks=SparkTasks(spark_room))
+        append_rows("other", other.chain, other.chain.tail(), request, tasks=spark_room.tasks())
     assert caught.value.code == "TypeNotCertain"
 
 

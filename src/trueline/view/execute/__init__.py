@@ -10,6 +10,7 @@ import trueline.view.execute.filter
 import trueline.view.execute.group_by
 import trueline.view.execute.join
 import trueline.view.execute.limit
+import trueline.view.execute.on_spark
 import trueline.view.execute.sample
 import trueline.view.execute.select
 import trueline.view.execute.shuffle

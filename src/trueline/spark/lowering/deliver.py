@@ -1,0 +1,166 @@
+"""Rows of a view that ran on Spark, in order, for whoever reads them here: files that tasks write, read once.
+
+Tasks write Arrow files into a folder of ours, one for each range of the order; only their names and counts
+pass the driver, until rows are read. From machines that share no folder with this one the rows themselves
+are fetched, a partition at a time. The folder goes with the last reader.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from trueline.chain.store.folders import Inside, inside
+from trueline.errors import EnvironmentMissing
+from trueline.kernel.chunk import Chunk, Piece
+from trueline.kernel.exchange import Once, SharedPiece, how_many
+from trueline.kernel.temporary import Temporary
+from trueline.spark.engines import engine_of
+from trueline.spark.frames import parcels, shares_folders, write_pieces
+from trueline.spark.jobs import run
+from trueline.spark.lowering.dispatch import Target
+from trueline.spark.lowering.exchange import ranges
+from trueline.spark.lowering.layout import Layout
+from trueline.spark.lowering.lowered import Lowered
+from trueline.spark.lowering.rows import column
+from trueline.spark.results import unreadable
+from trueline.view.plan.node import Node, Want
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_FILE: Final = re.compile(r"rows-\d{5,10}-[0-9a-f]{32}\.arrow")
+
+
+def delivered(node: Node, want: Want, session: SparkSession) -> Sequence[Piece]:
+    """Return the rows of a node in order, as pieces; the first reader of one runs the node on Spark."""
+    parts = how_many(want.parts, node.row_count)
+    shared = Once(ToDeliver(node, Want(want.columns, want.ids, dict(want.bounds)), session, parts))
+    return [SharedPiece(shared, number) for number in range(parts)]
+
+
+@dataclass(frozen=True)
+class ToDeliver:
+    """What runs a node on Spark, when it is asked to."""
+
+    node: Node
+    want: Want
+    session: Any
+    parts: int
+
+    def __call__(self) -> DeliveredRows:
+        target = Target(self.session)
+        found = target.lower(self.node, self.want)
+        folder = Temporary("rows")
+        rows = DeliveredRows(*_written(found, target, inside(folder.path)), self.parts)
+        weakref.finalize(rows, folder.remove)
+        return rows
+
+
+def in_order(found: Lowered, target: Target) -> DataFrame:
+    """Return a frame whose tasks, one after another, have the rows in order."""
+    if found.is_ordered:
+        return found.frame
+    return ranges(found, target).in_order()
+
+
+def _written(
+    found: Lowered, target: Target, folder: Inside
+) -> tuple[tuple[WrittenRows, ...], Inside, Layout]:
+    layout = Layout(found.layout.types, found.layout.ids, ())
+    # A view without columns still has rows.
+    frame = in_order(found, target).select(*(column(name) for name in layout.names))
+    if not layout.names:
+        from pyspark.sql import functions as f
+
+        frame = in_order(found, target).select(f.lit(0).cast("tinyint").alias("row"))
+    target_folder = folder / uuid.uuid4().hex
+    with target_folder.folder(make=True):
+        pass
+    if not shares_folders(target.session):
+        return tuple(_fetched(frame, target_folder)), target_folder, layout
+    written = write_pieces(frame, WriteRows(target_folder), label="running the view")
+    files = tuple(WrittenRows(*each) for each in written if each is not None)
+    for each in files:
+        if _FILE.fullmatch(each.name) is None:
+            raise unreadable(f"{each.name!r:.80} is not the name of a file of rows")
+        if not (target_folder / each.name).exists():
+            raise EnvironmentMissing(
+                f"{target_folder / each.name} was written, but the driver does not see it",
+                remedy="choose a folder that all machines of the cluster share, or an object store",
+                code="FolderNotShared",
+                folder=str(target_folder),
+            )
+    return files, target_folder, layout
+
+
+def _fetched(frame: DataFrame, folder: Inside) -> list[WrittenRows]:
+    """Bring rows from machines that share no folder with this one, a partition at a time, into files here."""
+    engine = engine_of(frame.sparkSession)
+
+    def work() -> list[WrittenRows]:
+        found = []
+        for number, parcel in enumerate(engine.values(frame.mapInArrow(parcels, "parcel binary"))):
+            with pa.ipc.open_stream(parcel) as stream:
+                made = WriteRows(folder)(number, iter(stream))
+            if made is not None:
+                found.append(WrittenRows(*made))
+        return found
+
+    return run(engine, work, label="running the view")
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRows:
+    """What a task says of the file it wrote."""
+
+    name: str
+    rows: int
+
+
+@dataclass(frozen=True)
+class WriteRows:
+    """Writes the rows of a task as one Arrow file; nothing for none."""
+
+    folder: Inside
+
+    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[str, int] | None:
+        """Write the rows as they come; a second attempt writes a file of its own."""
+        place = self.folder / f"rows-{partition:05}-{uuid.uuid4().hex}.arrow"
+        rows = 0
+        with ExitStack() as stack:
+            writer: Any = None
+            for batch in batches:
+                if not batch.num_rows:
+                    continue
+                if writer is None:
+                    file = stack.enter_context(place.create())
+                    writer = stack.enter_context(pa.ipc.new_file(file, batch.schema))
+                writer.write_batch(batch)
+                rows += batch.num_rows
+        return (place.name, rows) if rows else None
+
+
+class DeliveredRows:
+    """The rows of a node in files, in order, cut into parts."""
+
+    def __init__(self, files: Sequence[WrittenRows], folder: Inside, layout: Layout, parts: int) -> None:
+        self.files, self.folder, self.layout, self.parts = tuple(files), folder, layout, parts
+
+    def part(self, number: int) -> Iterator[Chunk]:
+        """Yield the rows of one part."""
+        count = len(self.files)
+        for each in self.files[count * number // self.parts : count * (number + 1) // self.parts]:
+            with (self.folder / each.name).open() as file, pa.ipc.open_file(file) as reader:
+                if not self.layout.names:
+                    yield Chunk(each.rows, ())
+                    continue
+                batches = (reader.get_batch(at) for at in range(reader.num_record_batches))
+                yield from self.layout.chunks(batches)

@@ -1,0 +1,83 @@
+"""Lowering: what a node of a view becomes on Spark, found by its class, as `view.execute` does it in process.
+
+Subtrees that look at single rows only are read by tasks piece by piece, with the code of this process. Above
+them each verb has a module of its own, under the name it has in `view/plan`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, Final
+
+from trueline.errors import NotPortable
+from trueline.spark.lowering.layout import Layout
+from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
+from trueline.view.execute import pieces, portable, serial
+from trueline.view.plan.node import Node, Want, steps
+from trueline.view.plan.sources import Memory
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SENT_ALONG: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a view is to run; a node that several others rest on is lowered once.
+
+    `needs` is what has to stay until Spark has read it: frames that are frozen, rows in files of ours.
+    """
+
+    session: SparkSession
+    needs: list[object] = field(default_factory=list)
+    known: dict[tuple[Any, ...], tuple[Node, Lowered]] = field(default_factory=dict)
+
+    def lower(self, node: Node, want: Want) -> Lowered:
+        """Return a node as rows on Spark."""
+        plain = Want(want.columns, want.ids, dict(want.bounds))
+        key = (
+            id(node),
+            plain.columns,
+            plain.ids,
+            tuple(sorted(plain.bounds.items(), key=lambda each: each[0])),
+        )
+        if key not in self.known:
+            made = (
+                read_by_tasks(self.session, node, plain, pieces(node, plain))
+                if is_read_by_tasks(node)
+                else lowered(node, plain, self)
+            )
+            self.known[key] = node, made
+        return self.known[key][1]
+
+    @property
+    def parts(self) -> int:
+        """In how many partitions rows are brought together."""
+        return int(self.session.conf.get("spark.sql.shuffle.partitions") or 200)
+
+
+@singledispatch
+def lowered(node: Node, want: Want, target: Target) -> Lowered:
+    """Return what a node becomes, whose rows tasks cannot just read."""
+    del want, target
+    raise NotPortable(
+        f"{node.title}: its rows are in this process, where Spark's tasks cannot read them",
+        remedy="read them from files or a dataset, or run the view in this process (without on_spark())",
+    )
+
+
+def is_read_by_tasks(node: Node) -> bool:
+    """Say whether tasks can read a node piece by piece, none of which is all of it for want of a count."""
+    return portable(node) and all(serial(each) is None and not is_heavy(each) for each in steps(node))
+
+
+def is_heavy(node: Node) -> bool:
+    """Say whether a node is a table in memory that is not sent along with the work of every task."""
+    return isinstance(node, Memory) and node.table.nbytes > _SENT_ALONG
+
+
+def layout_of(node: Node, want: Want, below: Layout) -> Layout:
+    """Return the layout of what is wanted of a node, in the order of what it is made of."""
+    return Layout(types_of(node.schema, want.columns), want.ids, below.order)

@@ -1,0 +1,150 @@
+"""Where a view is computed, and what each of its steps does on Spark: known before anything runs."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from trueline.spark.engines import engine_of
+from trueline.spark.frames import shares_folders
+from trueline.spark.frozen_frames import FrozenFrame
+from trueline.spark.lowering.dispatch import is_heavy
+from trueline.spark.lowering.limit import is_few
+from trueline.view.engine import ChosenEngine
+from trueline.view.execute import portable, row_count
+from trueline.view.plan.cache import Cache
+from trueline.view.plan.concat import Concat
+from trueline.view.plan.group_by import GroupBy
+from trueline.view.plan.join import Join
+from trueline.view.plan.limit import Limit
+from trueline.view.plan.node import Node, SourceNode, steps
+from trueline.view.plan.shuffle import Shuffle
+from trueline.view.plan.sort import Sort
+from trueline.view.plan.sources import Memory, SourceScan, TextFiles
+from trueline.view.plan.window import Window
+from trueline.view.plan.zip import Zip
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Rows of more bytes than this are not sorted, grouped or joined in one process where a Spark is at hand.
+_BUDGET: Final = 1 << 30
+_TEXT_BYTES: Final = 32
+_MOVES: Final = (Sort, Shuffle, GroupBy, Join, Window)
+_COUNTS: Final = "its input is counted first, by jobs that start when the plan is made"
+
+
+def advise(node: Node, session: SparkSession) -> ChosenEngine:
+    """Say where a plan is better computed: what does not move rows is read as it comes, in this process."""
+    found = list(steps(node))
+    if not any(isinstance(each, _MOVES) for each in found):
+        return ChosenEngine(False, "no step moves rows")
+    if engine_of(session).is_connect:
+        return ChosenEngine(
+            False, "machines behind Connect need not see what this one does; ask with on_spark()"
+        )
+    sources = [each for each in found if isinstance(each, SourceNode)]
+    if not shares_folders(session):
+        bound = next((each for each in sources if not portable(each) or is_heavy(each)), None)
+        if bound is not None:
+            return ChosenEngine(False, f"a cluster cannot read {bound.title}")
+        return ChosenEngine(True, "the session is of a cluster")
+    if any(map(_is_frame, sources)):
+        return ChosenEngine(True, "it rests on a Spark frame")
+    size = sum(map(_bytes_of, sources))
+    if size > _BUDGET:
+        return ChosenEngine(True, f"it rests on about {size >> 20:,} MiB, more than {_BUDGET >> 20:,}")
+    return ChosenEngine(False, f"it rests on about {size >> 20:,} MiB, not more than {_BUDGET >> 20:,}")
+
+
+def _is_frame(node: SourceNode) -> bool:
+    return isinstance(node, SourceScan) and isinstance(node.source, FrozenFrame)
+
+
+def _bytes_of(node: SourceNode) -> int:
+    """Return about how many bytes a source has, as far as that is known without reading."""
+    if isinstance(node, Memory):
+        return int(node.table.nbytes)
+    if isinstance(node, TextFiles):
+        return sum(file.size or 0 for file in node.files)
+    widths = (_width(column.type.arrow) for column in node.schema)
+    return (row_count(node) or 0) * sum(widths)
+
+
+def _width(kind: pa.DataType) -> int:
+    try:
+        return max(1, int(kind.bit_width) // 8)
+    except ValueError:
+        return _TEXT_BYTES
+
+
+# --- what each step does ----------------------------------------------------------------------
+
+
+@singledispatch
+def describe(node: Node) -> str:
+    """Say what one step of a plan does on Spark, without its inputs."""
+    del node
+    return "in the tasks that have the rows, by the code of this process"
+
+
+@describe.register(SourceNode)
+def _source(node: SourceNode) -> str:
+    if _is_frame(node):
+        return "computed once, by a job of its own, into files that tasks read; refused on a cluster"
+    if not portable(node) or is_heavy(node):
+        return "written by this process to files that tasks read; refused on a cluster"
+    return "read by tasks, piece by piece"
+
+
+@describe.register(Sort)
+@describe.register(Shuffle)
+def _sort(node: Sort | Shuffle) -> str:
+    del node
+    return "each row gets its place; a shuffle brings ranges of the order together where it is needed"
+
+
+@describe.register(GroupBy)
+def _group_by(node: GroupBy) -> str:
+    if not node.by:
+        return "all rows meet in one task, in their order"
+    return "a shuffle brings rows of equal keys to one task, in their order"
+
+
+@describe.register(Join)
+def _join(node: Join) -> str:
+    if node.as_of is not None:
+        return "a shuffle brings rows of equal keys to one task, in the order of time"
+    return "Spark's join, by a shuffle of both sides on keys compared as in this process"
+
+
+@describe.register(Window)
+def _window(node: Window) -> str:
+    if node.by:
+        return "a shuffle brings rows of equal keys to one task, in their order"
+    return f"blocks of rows go to tasks with their neighbours; {_COUNTS}"
+
+
+@describe.register(Limit)
+def _limit(node: Limit) -> str:
+    return "Spark keeps the first rows of the order" if is_few(node) else f"rows by number; {_COUNTS}"
+
+
+@describe.register(Zip)
+def _zip(node: Zip) -> str:
+    del node
+    return f"rows of equal number are joined; {_COUNTS}"
+
+
+@describe.register(Concat)
+def _concat(node: Concat) -> str:
+    del node
+    return "a union, in which each row keeps its place"
+
+
+@describe.register(Cache)
+def _cache(node: Cache) -> str:
+    del node
+    return "nothing is kept: rows of this process's cache stay in it"

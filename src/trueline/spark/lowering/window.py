@@ -1,0 +1,143 @@
+"""Windows: rows of a key meet in one task; without a key, blocks of rows with their neighbours do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from trueline.kernel.chunk import Chunk, Piece, together
+from trueline.spark.lowering.dispatch import Target, layout_of, lowered
+from trueline.spark.lowering.exchange import ranked
+from trueline.spark.lowering.keys import equal_key
+from trueline.spark.lowering.layout import Layout, OrderColumn
+from trueline.spark.lowering.lowered import Lowered
+from trueline.spark.lowering.rows import column, columns_of
+from trueline.view.execute.window import ToWindow, WindowWork
+from trueline.view.plan.aggregates import AggregateCall
+from trueline.view.plan.node import Want
+from trueline.view.plan.window import Window
+
+# Rows of a block, beside which its neighbours are few.
+_BLOCK: Final = 65_536
+
+
+@lowered.register(Window)
+def _window(node: Window, want: Want, target: Target) -> Lowered:
+    (below,) = node.wants(want)
+    found = target.lower(node.below, below)
+    at = {place: number for number, place in enumerate(below.columns)}
+    layout = layout_of(node, want, found.layout)
+    if not node.made(want):
+        places = [at[place] for index in want.columns if isinstance(place := node.line[index], int)]
+        return columns_of(found, places, layout)
+    order: list[int | tuple[AggregateCall, int | None]] = []
+    for index in want.columns:
+        place = node.line[index]
+        if isinstance(place, int):
+            order.append(at[place])
+        else:
+            call = node.calls[place.output]
+            order.append((call, None if call.column is None else at[call.column]))
+    count = len(below.columns)
+    work = WindowWork(node.before, node.after, tuple(at[place] for place in node.by), tuple(order))
+    if not node.streams(want):
+        return _by_key(node, work, found, layout, count)
+    return _by_number(work, ranked(found, target).rows, layout, count)
+
+
+def _by_key(node: Window, work: WindowWork, found: Lowered, layout: Layout, count: int) -> Lowered:
+    keys = [
+        equal_key(column(f"c{place}"), node.below.schema[of].type)
+        for place, of in zip(work.by, node.by, strict=True)
+    ]
+    # Ranks without a key are of all rows.
+    moved = found.frame.repartition(*keys) if keys else found.frame.repartition(1)
+    frame = moved.sortWithinPartitions(*found.in_order)
+    width = count + len(layout.order)
+    carried = WindowWork(work.before, work.after, work.by, (*work.order, *range(count, width)))
+    return found.per_task(frame, partial(KeyedWindow, work=carried, width=width, ids=layout.ids), layout)
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedWindow:
+    """The rows of a task, which has all rows of its keys in order."""
+
+    below: Piece
+    work: WindowWork
+    width: int
+    ids: bool
+
+    @property
+    def rows(self) -> int | None:
+        """Those of the piece."""
+        return self.below.rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows with what is around them."""
+        yield from ToWindow((self.below,), self.work, self.width, self.ids)().part(0)
+
+
+def _by_number(work: WindowWork, numbers: Lowered, layout: Layout, count: int) -> Lowered:
+    """Give each block of rows its own task, with as many neighbours as windows reach."""
+    from pyspark.sql import functions as f
+
+    size = max(_BLOCK, 2 * (work.behind + work.ahead))
+    number = column(numbers.layout.order_names[0])
+    first = f.floor((f.greatest(number - work.ahead, f.lit(0))) / size)
+    last = f.floor((number + work.behind) / size)
+    given = Layout(numbers.layout.types, numbers.layout.ids, (*numbers.layout.order, OrderColumn(pa.int64())))
+    frame = numbers.frame.select(
+        *(column(name) for name in numbers.layout.names),
+        f.explode(f.sequence(first, last)).alias(given.order_names[-1]),
+    )
+    block, rank = given.order_names[-1], given.order_names[0]
+    frame = frame.repartition(column(block)).sortWithinPartitions(block, rank)
+    made = Layout(layout.types, layout.ids, numbers.layout.order)
+    carried = WindowWork(work.before, work.after, (), (*work.order, count))
+    step = partial(BlockWindow, work=carried, size=size)
+    return Lowered(frame, given, (step,), made)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockWindow:
+    """Blocks of rows with their neighbours: the last columns are a row's number and that of the block."""
+
+    below: Piece
+    work: WindowWork
+    size: int
+
+    @property
+    def rows(self) -> int | None:
+        """Known by reading only."""
+        return None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows of each block, without its neighbours."""
+        held: list[Chunk] = []
+        block = -1
+        for chunk in self.below.chunks():
+            blocks = np.asarray(chunk.arrays[-1])
+            edges = np.flatnonzero(np.diff(blocks, prepend=-1 if not held else block))
+            starts = [0, *[int(edge) for edge in edges if edge]]
+            for first, last in zip(starts, [*starts[1:], chunk.rows], strict=True):
+                if held and int(blocks[first]) != block:
+                    yield from self._made(held, block)
+                    held = []
+                block = int(blocks[first])
+                held.append(chunk.slice(first, last - first))
+        if held:
+            yield from self._made(held, block)
+
+    def _made(self, held: list[Chunk], block: int) -> Iterator[Chunk]:
+        whole = together(held)
+        numbers = np.asarray(whole.arrays[-2])
+        first = int(np.searchsorted(numbers, block * self.size))
+        last = int(np.searchsorted(numbers, (block + 1) * self.size))
+        if first < last:
+            gone = int(numbers[0])
+            yield self.work.rows(Chunk(whole.rows, whole.arrays[:-1], whole.ids), first, last, gone)

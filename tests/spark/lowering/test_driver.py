@@ -1,0 +1,124 @@
+"""What passes the driver while views run on Spark: names of files, counts, a sample of the order."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import trueline as tl
+from tests.spark.lowering.nasty import everything
+from trueline.spark.lowering import limit
+from trueline.spark.lowering.deliver import delivered
+
+# Of both, tasks take a sample of the order that is as large as it gets.
+FEW, MANY = 8_000, 32_000
+PAYLOAD = 100
+# A number for each further row would be more.
+BYTES_OF_A_ROW = 8
+
+
+@dataclass
+class Passed:
+    """How many jobs ran, and how many bytes their tasks sent to the driver, as Spark counts them."""
+
+    jobs: int = 0
+    bytes: int = 0
+
+
+@contextmanager
+def counted(session):
+    """Count what passes the driver inside."""
+    context = session.sparkContext
+    scheduler = context._jsc.sc().dagScheduler()
+    found, jobs, before = Passed(), scheduler.numTotalJobs(), _sent(context)
+    yield found
+    found.jobs = scheduler.numTotalJobs() - jobs
+    found.bytes = sum(size for stage, size in _sent(context).items() if stage not in before)
+
+
+def _sent(context) -> dict[tuple[int, int], int]:
+    """Return the bytes of results by stage and attempt."""
+    java = context._jsc.sc()
+    java.listenerBus().waitUntilEmpty()
+    quantiles = context._gateway.new_array(context._jvm.double, 0)
+    stages = java.statusStore().stageList(None, False, False, quantiles, None)
+    found = [stages.apply(at) for at in range(stages.size())]
+    return {(each.stageId(), each.attemptId()): each.resultSize() for each in found}
+
+
+def written(folder, count):
+    """Return a view of rows whose payload cannot be compressed, in a file of four groups."""
+    random = np.random.default_rng(5)
+    raw = random.bytes(count * PAYLOAD)
+    payload = pa.array([raw[at * PAYLOAD : (at + 1) * PAYLOAD] for at in range(count)])
+    made = pa.table({"n": range(count), "k": random.integers(0, 500, count), "p": payload})
+    pq.write_table(made, folder / f"{count}.parquet", row_group_size=count // 4)
+    return tl.View.read_parquet(str(folder / f"{count}.parquet"))
+
+
+@pytest.fixture(scope="module")
+def few_and_many(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("driver")
+    return written(folder, FEW), written(folder, MANY)
+
+
+def views(rows):
+    other = rows.select("n", "p").rename(q="p")
+    return {
+        "filter": rows.filter("k > 3"),
+        "sort": rows.sort("k"),
+        "shuffle": rows.shuffle(1),
+        "group": rows.group_by("n").agg(p="first(p)"),
+        "join": rows.join(other, on="n"),
+        "window": rows.window(1, 1, s="sum(k)"),
+        "window by a key": rows.window(1, 1, by="k", s="sum(n)"),
+        "limit": rows.sort("k").limit(7_000),
+        "skip": rows.sort("k").skip(10),
+        "zip": rows.sort("k").zip(rows.select("p").rename(q="p")),
+        "sample": rows.sort("k").sample(1.5, seed=3, replace=True),
+    }
+
+
+NAMES = list(views(tl.View.from_arrow(pa.table({"n": [1], "k": [1], "p": [b""]}))))
+
+
+@pytest.mark.contract("exchange:E2")
+@pytest.mark.parametrize("name", NAMES)
+def test_what_passes_the_driver_does_not_grow_with_the_rows(name, few_and_many, spark, monkeypatch):
+    monkeypatch.setattr(limit, "_FEW", 100)
+    few, many = (delivering(views(rows)[name], spark) for rows in few_and_many)
+    assert few.jobs == many.jobs > 0
+    assert few.bytes > 0
+    assert many.bytes < few.bytes + (MANY - FEW) * BYTES_OF_A_ROW
+
+
+def delivering(view, session) -> Passed:
+    """Count what passes the driver until the first row can be read."""
+    parts = delivered(view.node, everything(view), session)
+    with counted(session) as passed:
+        next(parts[0].chunks(), None)
+    return passed
+
+
+def test_rows_that_a_frame_is_asked_for_are_counted(few_and_many, spark):
+    """The count above can fail: rows that are collected are seen by it."""
+    with counted(spark) as passed:
+        few_and_many[0].to_spark(spark).toArrow()
+    assert passed.bytes > FEW * PAYLOAD
+
+
+@pytest.mark.contract("exchange:E2")
+@pytest.mark.parametrize("name", NAMES)
+def test_to_spark_starts_no_job_but_those_that_explain_names(name, few_and_many, spark, monkeypatch):
+    monkeypatch.setattr(limit, "_FEW", 100)
+    view = views(few_and_many[0])[name]
+    is_counted = "counted first" in view.on_spark(spark).explain()
+    with counted(spark) as passed:
+        view.to_spark(spark)
+    assert is_counted == (passed.jobs > 0)
+    assert is_counted == (name in ("window", "limit", "skip", "zip"))

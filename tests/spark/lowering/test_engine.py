@@ -1,0 +1,148 @@
+"""Where a view is computed: asked for, or chosen by what it rests on; `explain()` says so before it runs."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import trueline as tl
+from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
+from trueline.errors import ConfigError
+from trueline.spark.lowering import deliver, places
+from trueline.view.execute import pieces
+
+
+@contextmanager
+def jobs_of(session):
+    """Count the jobs that are started inside."""
+    scheduler = session.sparkContext._jsc.sc().dagScheduler()
+    found, before = [], scheduler.numTotalJobs()
+    yield found
+    found.append(scheduler.numTotalJobs() - before)
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    pq.write_table(pa.table({"n": range(900), "k": [n % 7 for n in range(900)]}), tmp_path / "n.parquet")
+    return tl.View.read_parquet(str(tmp_path / "n.parquet"))
+
+
+def test_all_that_is_made_of_it_runs_on_spark_wherever_it_is_read(numbers, spark, tmp_path):
+    here = numbers.filter("n > 5").sort("k", descending=True).with_columns(m="n + k")
+    there = numbers.on_spark(spark).filter("n > 5").sort("k", descending=True).with_columns(m="n + k")
+    expected = here.to_arrow()
+    ways = {
+        "to_arrow": there.to_arrow,
+        "batches": lambda: pa.Table.from_batches(there.batches()),
+        "rows": lambda: pa.Table.from_pylist(list(there.rows()), expected.schema),
+        "write_parquet": lambda: (there.write_parquet(tmp_path / "o.parquet"), read(tmp_path))[1],
+    }
+    for name, way in ways.items():
+        with jobs_of(spark) as jobs:
+            assert way().equals(expected), name
+        assert jobs[0] > 0, name
+    with jobs_of(spark) as jobs:
+        assert there.count() == 894
+        assert there.preview(2).tables[0].rows == here.preview(2).tables[0].rows
+    assert jobs[0] >= 2
+
+
+def read(folder):
+    return pq.read_table(folder / "o.parquet").replace_schema_metadata(None)
+
+
+def test_cursors_share_the_rows_with_their_ids(numbers, spark):
+    view = numbers.sort("k")
+    found = {}
+    for cursor in view.on_spark(spark).cursor_set(["n"], 3):
+        with cursor:
+            get = cursor.getter("n")
+            while cursor.move_next():
+                found[cursor.id.low] = get()
+    assert found == {n: n for n in range(900)}
+
+
+def test_a_shuffled_cursor_has_the_order_of_this_process(numbers, spark):
+    kept = numbers.cache()
+    orders = []
+    for view in (kept, kept.on_spark(spark)):
+        with view.cursor("n", seed=3) as cursor:
+            get, order = cursor.getter("n"), []
+            while cursor.move_next():
+                order.append(get())
+        orders.append(order)
+    assert orders[0] == orders[1] != sorted(orders[0])
+
+
+def test_a_dataset_takes_a_view_that_runs_on_spark(numbers, spark, tmp_path):
+    with tl.open(tmp_path / "ws", create=True, spark=spark) as ws:
+        here, there = ws.create("here"), ws.create("there")
+        here.append(numbers.sort("k"))
+        with jobs_of(spark) as jobs:
+            there.append(numbers.on_spark(spark).sort("k"))
+        assert jobs[0] > 0
+        assert there.view().to_arrow().equals(here.view().to_arrow())
+
+
+@pytest.mark.contract("exchange:E7")
+def test_explain_says_where_each_step_runs_and_starts_nothing(numbers, spark):
+    view = numbers.on_spark(spark).filter("n > 5").sort("k").skip(3)
+    with jobs_of(spark) as jobs:
+        text = view.explain().splitlines()
+    assert jobs == [0]
+    assert text[0] == "computed on Spark: asked for"
+    steps = [line.strip().removeprefix("on Spark: ") for line in text if "on Spark: " in line][1:]
+    assert [step.split(",")[0].split(";")[0] for step in steps] == [
+        "rows by number",
+        "each row gets its place",
+        "in the tasks that have the rows",
+        "read by tasks",
+    ]
+    assert "counted first" in steps[0]
+
+
+def engine_of_views(ws, view):
+    """Return what `explain` says first of a view that the workspace has a choice for."""
+    return type(view)(view.node, ws._spark.session, ws._spark.choice).explain().splitlines()[0]
+
+
+def test_auto_takes_spark_for_frames_and_for_many_bytes(numbers, spark, tmp_path, monkeypatch):
+    with tl.open(tmp_path / "ws", create=True, spark=spark) as ws:
+        moved = numbers.sort("k")
+        assert engine_of_views(ws, moved).startswith("computed in this process: it rests on about 0 MiB")
+        frame = tl.View.from_spark(spark.range(3))
+        assert engine_of_views(ws, frame) == "computed in this process: no step moves rows"
+        assert engine_of_views(ws, frame.sort("id")) == "computed on Spark: it rests on a Spark frame"
+        monkeypatch.setattr(places, "_BUDGET", 900 * 16 - 1)
+        assert engine_of_views(ws, moved).startswith("computed on Spark: it rests on about")
+        monkeypatch.setattr(places, "shares_folders", lambda session: False)
+        assert engine_of_views(ws, moved) == "computed on Spark: the session is of a cluster"
+        assert "a cluster cannot read Spark frame" in engine_of_views(ws, frame.sort("id"))
+
+
+def test_the_setting_decides_for_all_views_of_a_workspace(spark, tmp_path):
+    with tl.open(tmp_path / "ws", create=True, spark=spark) as ws:
+        ws.create("x").append(pa.table({"a": [3, 1, 2]}))
+        ws.config.set("views.engine", "spark")
+        assert "computed on Spark: asked for" in ws["x"].view().sort("a").explain()
+        assert ws["x"].view().sort("a").to_arrow()["a"].to_pylist() == [1, 2, 3]
+        ws.config.set("views.engine", "process")
+        assert "computed in this process: asked for" in ws["x"].view().sort("a").explain()
+        with pytest.raises(ConfigError, match=r"views\.engine"):
+            ws.config.set("views.engine", "elsewhere")
+
+
+def test_a_workspace_without_a_session_starts_none_to_choose(ws):
+    ws.create("x").append(pa.table({"a": [3, 1, 2]}))
+    assert "computed" not in ws["x"].view().sort("a").explain()
+    assert not ws._spark._rooms
+
+
+def test_rows_of_machines_that_share_no_folder_are_fetched(spark, monkeypatch):
+    monkeypatch.setattr(deliver, "shares_folders", lambda session: False)
+    view = tl.View.from_arrow(table(240, 1)).sort("x", descending=True)
+    plan = view.on_spark(spark)._plan
+    assert difference(in_process(view), rows_of(pieces(plan, everything(view))), view) == ""

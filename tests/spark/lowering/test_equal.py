@@ -1,0 +1,74 @@
+"""A view gives the same bytes, ids and order in this process and on Spark (exchange:E1, exchange:E3)."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, views
+from trueline.spark.lowering import lowered
+from trueline.spark.lowering.deliver import delivered
+from trueline.view.execute import pieces
+from trueline.view.plan.node import Node, OneInput, OwnSchema, SourceNode
+
+# Each with other partitions, with and without adaptive execution, in large and small batches.
+SETTINGS = [(1, "true", 10_000), (3, "false", 10), (20, "true", 10)]
+VIEWS = views()
+
+
+PAIRS = [(name, SETTINGS[number % len(SETTINGS)]) for number, name in enumerate(VIEWS)]
+ALL = [(name, each) for name in VIEWS for each in SETTINGS]
+
+
+@pytest.fixture(scope="module")
+def session_with(spark):
+    """A session for each kind of settings."""
+
+    @cache
+    def made(settings):
+        partitions, adaptive, batch = settings
+        found = spark.newSession()
+        found.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        found.conf.set("spark.sql.adaptive.enabled", adaptive)
+        found.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch))
+        return found
+
+    return made
+
+
+def check(name, session):
+    view = VIEWS[name]
+    found = rows_of(delivered(view.node, everything(view), session))
+    assert difference(in_process(view), found, view) == ""
+
+
+@pytest.mark.contract("exchange:E1", "exchange:E3", "exchange:E4", "exchange:E6")
+@pytest.mark.parametrize(("name", "settings"), PAIRS, ids=str)
+def test_rows_ids_and_order_are_equal_to_the_bit(name, settings, session_with):
+    check(name, session_with(settings))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("name", "settings"), ALL, ids=str)
+def test_rows_are_equal_under_all_settings(name, settings, session_with):
+    check(name, session_with(settings))
+
+
+def nodes() -> list[type[Node]]:
+    """Return the classes of nodes that views are made of."""
+    found, waiting = [], [Node]
+    while waiting:
+        kind = waiting.pop()
+        waiting += kind.__subclasses__()
+        if kind.__module__.startswith("trueline.") and kind not in (Node, OneInput, OwnSchema, SourceNode):
+            found.append(kind)
+    return sorted(set(found), key=lambda kind: kind.__name__)
+
+
+@pytest.mark.contract("exchange:E7")
+@pytest.mark.parametrize("kind", nodes(), ids=lambda kind: kind.__name__)
+def test_every_node_runs_here_and_on_spark(kind):
+    assert pieces.dispatch(kind) is not pieces.dispatch(object)
+    # The rows of a source are read by tasks, with its own code; everything else is lowered.
+    assert issubclass(kind, SourceNode) or lowered.dispatch(kind) is not lowered.dispatch(object)

@@ -1,0 +1,116 @@
+"""Rows that live in one process: tasks read them from files, or they are refused by name (exchange:E7)."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
+from trueline.errors import NotPortable
+from trueline.spark.lowering import dispatch, scan
+from trueline.spark.lowering.deliver import delivered
+from trueline.spark.lowering.dispatch import Target
+from trueline.view.execute import pieces
+from trueline.view.plan.node import Want
+
+
+class OneStream:
+    """A source that can be read from its start only, in batches of its own."""
+
+    ordinal = None
+    origins = {}  # noqa: RUF012 (as sources have it)
+
+    def __init__(self, rows: pa.Table) -> None:
+        self.table, self.schema, self.row_count = rows, rows.schema, None
+
+    def batches(self, columns, bounds):
+        """Yield the rows."""
+        if not columns:
+            yield pa.record_batch({"": pa.nulls(self.table.num_rows)}).select([])
+            return
+        yield from self.table.select(list(columns)).to_batches(max_chunksize=70)
+
+    def explain(self):
+        """Say what it is."""
+        return ["a stream of ours"]
+
+
+def temporary_folders() -> set[Path]:
+    gc.collect()
+    return set(Path(tempfile.gettempdir()).glob("trueline-rows-*"))
+
+
+def on_spark(view, session):
+    return rows_of(delivered(view.node, everything(view), session))
+
+
+def test_rows_that_cannot_travel_are_read_from_files_that_go_with_the_reading(spark):
+    before = temporary_folders()
+    view = tl.View(OneStream(table(300, 3))).filter("i > 0").sort("x")
+    assert difference(in_process(view), on_spark(view, spark), view) == ""
+    assert temporary_folders() <= before
+
+
+def test_rows_without_columns_are_still_counted(spark):
+    view = tl.View(OneStream(table(300, 3)))
+    found = delivered(view.node, Want(()), spark)
+    assert sum(chunk.rows for piece in found for chunk in piece.chunks()) == 300
+
+
+def test_a_large_table_is_a_few_files_of_about_the_same_size(spark, monkeypatch):
+    monkeypatch.setattr(dispatch, "_SENT_ALONG", 0)
+    monkeypatch.setattr(scan, "_BYTES_OF_A_FILE", 4 << 20)
+    view = tl.View.from_arrow(pa.table({"n": range(1_000_000)})).with_columns(m="n + 1")
+    assert view.to_spark(spark).rdd.getNumPartitions() <= 5
+    found = on_spark(view.sort("m", descending=True).limit(3), spark)
+    assert found is not None
+    assert found.arrays[0].to_pylist() == [999_999, 999_998, 999_997]
+
+
+def test_a_piece_of_a_table_takes_its_own_rows_with_it_only():
+    view = tl.View.from_arrow(pa.table({"n": range(1_000_000)}))
+    sizes = [len(pickle.dumps(piece)) for piece in pieces(view.node, Want((0,)))]
+    assert sum(sizes) < 1.1 * 8_000_000
+
+
+@pytest.mark.contract("exchange:E1")
+def test_a_frozen_frame_is_computed_once_and_read_by_tasks(spark):
+    seen = spark.sparkContext.accumulator(0)
+
+    def counted(batches):
+        for batch in batches:
+            seen.add(batch.num_rows)
+            yield batch
+
+    frame = spark.range(0, 500, 1, 3).mapInArrow(counted, "id long")
+    view = tl.View.from_spark(frame).with_columns(k="id % 7").sort("k", descending=True)
+    assert difference(in_process(view), on_spark(view, spark), view) == ""
+    assert seen.value == 500
+
+
+def test_a_frame_with_an_order_keeps_it(spark):
+    frame = spark.range(0, 500, 1, 3).selectExpr("id % 10 as a", "id as b")
+    view = tl.View.from_spark(frame, order_by=["a", "b"]).skip(100)
+    assert difference(in_process(view), on_spark(view, spark), view) == ""
+
+
+@pytest.mark.contract("exchange:E7")
+@pytest.mark.parametrize("kind", ["stream", "table", "frame"])
+def test_a_cluster_refuses_rows_of_one_process_by_name(kind, spark, monkeypatch):
+    monkeypatch.setattr(scan, "shares_folders", lambda session: False)
+    monkeypatch.setattr(dispatch, "_SENT_ALONG", 0)
+    view, name = {
+        "stream": lambda: (tl.View(OneStream(table(9, 3))), "a stream of ours"),
+        "table": lambda: (tl.View.from_arrow(table(9, 3)), "rows in memory"),
+        "frame": lambda: (tl.View.from_spark(spark.range(3)), "Spark frame"),
+    }[kind]()
+    with pytest.raises(NotPortable, match=name) as error:
+        Target(spark).lower(view.filter("true").node, everything(view))
+    assert error.value.code == "ProcessBound"
+    assert "append them to a dataset" in error.value.remedy
