@@ -105,9 +105,9 @@ def test_a_blob_of_an_earlier_job_is_not_accepted_again(spark_room, monkeypatch)
     said = []
     translate = errors.translate
 
-    def listening(error):
+    def listening(error, *more):
         said.append(str(error))
-        return translate(error)
+        return translate(error, *more)
 
     monkeypatch.setattr(errors, "translate", listening)
     with pytest.raises(StorageFull) as caught:
@@ -298,6 +298,7 @@ SAFE = {
     ("spark/packing.py", "import cloudpickle"): "for cloudpickle.dumps below",
     ("spark/packing.py", "cloudpickle.dumps"): "work of the driver, going out",
     ("spark/packing.py", "pickle.loads"): "in a task, of what the driver of that task sent",
+    ("spark/lowering/lowered.py", "unpack"): "in a task, of the pieces and steps its driver sent",
     ("spark/run_executor.py", "unpack"): "in a task, of the step and the values its driver sent",
     ("spark/source.py", "unpack"): "in a task, of the partition its driver sent",
     ("spark/tasks.py", "unpack"): "in a task, of the descriptor its driver sent",

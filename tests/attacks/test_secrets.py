@@ -18,7 +18,7 @@ from trueline.cli import main
 from trueline.credentials import has_secrets, is_secret_name, masked, masked_text
 from trueline.errors import InputError, TruelineError
 from trueline.workspace import http
-from trueline.workspace import workspace as workspaces
+from trueline.workspace import creation
 
 pytestmark = pytest.mark.contract("guard:G11")
 
@@ -183,7 +183,7 @@ def test_a_strangers_chain_with_one_is_not_repeated(server, shop, tmp_path, monk
     """Other software has put it there: it is read, masked wherever it is shown, and not written again."""
     with tl.open(shop) as ws:
         with monkeypatch.context() as other_software:
-            other_software.setattr(workspaces, "check_no_secrets", lambda events: None)
+            other_software.setattr(creation, "check_no_secrets", lambda events: None)
             fetch = {"kind": "Url", "url": f"{server.url}/now.csv?token={SECRET}"}
             ws.create_from_manifest(MANIFEST % json.dumps(fetch))
         theirs = holding(shop)
