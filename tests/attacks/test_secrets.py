@@ -17,8 +17,7 @@ from tests.workspace.pull.serving import Server, serving
 from trueline.cli import main
 from trueline.credentials import has_secrets, is_secret_name, masked, masked_text
 from trueline.errors import InputError, TruelineError
-from trueline.workspace import http
-from trueline.workspace import creation
+from trueline.workspace import creation, http
 
 pytestmark = pytest.mark.contract("guard:G11")
 
