@@ -95,7 +95,9 @@ def batch(strategy, seed, rows, keys):
                 random.integers(0, 10**6, len(ids)).astype("datetime64[ms]"), pa.timestamp("ms", "UTC")
             ),
             "id": pa.array(ids, pa.int64()),
-            "city": pa.array([None if n == 0 else f"city {n}" for n in random.integers(0, 3, len(ids))]),
+            "city": pa.array(
+                [None if n == 0 else f"city {n}" for n in random.integers(0, 3, len(ids))], pa.string()
+            ),
             "price": pa.array(random.integers(0, 2, len(ids)) / 3),
         }
     )

@@ -157,7 +157,7 @@ def test_a_retry_with_a_key_finds_its_commit(ds):
 def test_a_column_that_others_add_meanwhile_keeps_its_value(ds):
     def stream():
         yield pa.table({"id": [1], "city": ["Bern"], "n": [9]})
-        ds.append([{"id": 1, "city": "Bern", "n": 1, "zip": "3000"}])
+        ds.append([{"id": 1, "city": "Bern", "n": 1, "zip": "3000"}], new_columns="add")
         yield pa.table({"id": [2], "city": ["Zug"], "n": [9]})
 
     ds.append(stream())

@@ -89,11 +89,11 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         return replace(read, files=notes, digest=digest, taken_at=tail, duplicates=twins)
     reads = [read for read in taken.reads if read is not None]
     names = [sources[i].path for i, read in zip(full, taken.reads, strict=True) if read is not None]
+    if taken.with_op:
+        _refuse_bad_ops(reads, names, tail.vocab.op)
     # Where the step that parses says what is allowed, it has decided.
     decided = preparation is not None and preparation.parse.max_bad is not None
     stats = _refuse_garbage(reads, names, inf if decided and request.max_bad is None else request.max_bad)
-    if taken.with_op:
-        _refuse_bad_ops(reads, names, tail.vocab.op)
     cells = [read.cells for read in reads if read.cells is not None]
     rows = {index: 0 for index in new if index not in full} | {
         index: read.rows for index, read in zip(full, taken.reads, strict=True) if read is not None
