@@ -1,0 +1,1 @@
+"""Remedies of what comes in."""
