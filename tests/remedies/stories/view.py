@@ -234,7 +234,7 @@ def codes_that_are_computed_with(scene: Scene) -> None:
 
 @story(
     "view.plan.concat",
-    "select() the columns that all views have, or add one: with_columns(… = 'null')",
+    "select() the columns that all views have, or add it to the other: with_columns({{name!r}: {null!r}})",
     "convert one: with_columns({first.name} = 'cast({first.name} as {first.type})')",
 )
 def views_that_do_not_go_together(scene: Scene) -> None:
@@ -242,9 +242,14 @@ def views_that_do_not_go_together(scene: Scene) -> None:
     remedy = scene.refused(lambda: one.concat(other))
     select = piece(remedy, r"select\(\)").replace("()", "('x')")
     assert done(f"one.{select}", one=one).concat(other).count() == 2
-    added = done("other." + piece(remedy, r"with_columns.*").replace("…", "y"), other=other)
-    remedy = scene.refused(lambda: one.concat(added))
-    same = done("added." + piece(remedy, r"with_columns.*"), added=added)
+    added = done("other." + piece(remedy, r"with_columns.*"), other=other)
+    assert one.concat(added).to_arrow()["y"].to_pylist() == [1, None]
+    remedy = scene.refused(lambda: other.concat(one))
+    added = done("other." + piece(remedy, r"with_columns.*"), other=other)
+    assert added.concat(one).to_arrow()["y"].to_pylist() == [None, 1]
+    texts = View.from_rows([{"x": "3", "y": 1}])
+    remedy = scene.refused(lambda: one.concat(texts))
+    same = done("texts." + piece(remedy, r"with_columns.*"), texts=texts)
     assert one.concat(same).count() == 2
 
 

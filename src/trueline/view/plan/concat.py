@@ -78,11 +78,14 @@ def _by_name(schema: Schema, first: Schema, number: int) -> tuple[Column, ...]:
     lacking = sorted(set(first.names) - set(schema.names))
     if extra or lacking:
         wrong = f"lacks {lacking[0]!r}" if lacking else f"has {extra[0]!r}, which the first has not"
+        name = (lacking or extra)[0]
+        null = f"cast(null as {(first if lacking else schema)[name].type})"
         raise SchemaError(
             f"view {number + 1} of {first.names} {wrong}",
-            remedy="select() the columns that all views have, or add one: with_columns(… = 'null')",
+            remedy="select() the columns that all views have, "
+            f"or add it to the other: with_columns({{{name!r}: {null!r}}})",
             code="UnknownColumn",
-            column=(lacking or extra)[0],
+            column=name,
         )
     return tuple(schema[name] for name in first.names)
 
