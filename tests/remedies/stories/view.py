@@ -235,7 +235,6 @@ def codes_that_are_computed_with(scene: Scene) -> None:
 @story(
     "view.plan.concat",
     "select() the columns that all views have, or add it to the other: with_columns({{name!r}: {null!r}})",
-    "convert one: with_columns({first.name} = 'cast({first.name} as {first.type})')",
 )
 def views_that_do_not_go_together(scene: Scene) -> None:
     one, other = View.from_rows([{"x": 1, "y": 1}]), View.from_rows([{"x": 2}])
@@ -247,33 +246,9 @@ def views_that_do_not_go_together(scene: Scene) -> None:
     remedy = scene.refused(lambda: other.concat(one))
     added = done("other." + piece(remedy, r"with_columns.*"), other=other)
     assert added.concat(one).to_arrow()["y"].to_pylist() == [None, 1]
-    texts = View.from_rows([{"x": "3", "y": 1}])
-    remedy = scene.refused(lambda: one.concat(texts))
-    same = done("texts." + piece(remedy, r"with_columns.*"), texts=texts)
-    assert one.concat(same).count() == 2
-
-
-@story("view.plan.group_by", "write {word}(x)")
-@story(
-    "view.plan.group_by",
-    "write one of {known} of a column or an expression, as in "
-    "sum(x * 2); compute with the results in with_columns()",
-)
-def an_aggregate_that_is_not_one(scene: Scene) -> None:
-    view = column([1, 2])
-    remedy = scene.refused(lambda: view.group_by().agg(y="sum(x) + 1"))
-    found = view.group_by().agg(y=piece(remedy, r"sum\(x \* 2\)"))
-    call = piece(remedy, r"with_columns\(\)").replace("()", "(y='y + 1')")
-    assert done(f"found.{call}", found=found).to_arrow()["y"].to_pylist() == [7]
-    remedy = scene.refused(lambda: view.group_by().agg(y="sum()"))
-    assert view.group_by().agg(y=piece(remedy, r"sum\(x\)")).to_arrow()["y"].to_pylist() == [3]
 
 
 @story("view.plan.join", "rename() one of them, or give another suffix=")
-@story(
-    "view.plan.join",
-    "convert one of them: with_columns({theirs.name} = 'cast({theirs.name} as {mine.type})')",
-)
 def joins_of_what_does_not_fit(scene: Scene) -> None:
     one = View.from_rows([{"k": 1, "x": 1, "x_right": 1}])
     two = View.from_rows([{"k": 1, "x": 2}])
@@ -281,10 +256,6 @@ def joins_of_what_does_not_fit(scene: Scene) -> None:
     renamed = done("one." + piece(remedy, r"rename\(\)").replace("()", "({'x_right': 'z'})"), one=one)
     assert renamed.join(two, on="k").count() == 1
     assert one.join(two, on="k", **{piece(remedy, r"(suffix)="): "_b"}).count() == 1
-    texts = View.from_rows([{"k": "1", "y": 2}])
-    remedy = scene.refused(lambda: one.join(texts, on="k"))
-    same = done("texts." + piece(remedy, r"with_columns.*"), texts=texts)
-    assert one.join(same, on="k").count() == 1
 
 
 @story("view.plan.sample", "give a fraction from 0 to {most}; with replace=True rows may come several times")
