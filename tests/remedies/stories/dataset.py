@@ -60,19 +60,6 @@ def a_pulled_file_with_other_content(scene: Scene) -> None:
         assert scene.ws[name].view().row_count == 3
 
 
-@story(
-    "dataset.append.files",
-    "remove the file, or append a table with columns and no rows if there really are none left",
-)
-def an_empty_snapshot(scene: Scene) -> None:
-    people = scene.ws.create("people", merge=tl.merge.snapshot(["id"]))
-    people.append(pa.table({"id": [1, 2]}))
-    remedy = scene.refused(lambda: people.append(scene.file("people.csv", "")))
-    assert piece(remedy, "a table with columns and no rows")
-    people.append(pa.table({"id": pa.array([], pa.int64())}))
-    assert people.view().to_arrow().num_rows == 0
-
-
 @story("dataset.append.files", "fix the reader's options, or allow it with max_bad")
 def a_file_that_is_mostly_unreadable(scene: Scene) -> None:
     trades = scene.ws.create("trades", schema=pa.schema({"id": pa.int64(), "x": pa.int64()}))
