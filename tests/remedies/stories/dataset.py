@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 import pyarrow as pa
@@ -181,6 +182,7 @@ def batches_of_other_columns(scene: Scene) -> None:
     "dataset.at",
     "give a commit, a hash, a tag, a date (2026-11-13), a time with its zone, offset:N or head",
     "`trueline log --blocks` shows them",
+    "did you mean {close[0]!r}?",
 )
 def a_place_in_the_history_that_is_not_there(scene: Scene) -> None:
     trades = scene.ws.create("trades")
@@ -190,6 +192,9 @@ def a_place_in_the_history_that_is_not_there(scene: Scene) -> None:
     named = piece(remedy, r"offset:N").replace("N", "0")
     for at in (commit, commit.block, str(commit.block), commit.short, "head", named, "2099-01-01T00:00:00Z"):
         assert trades.view(at=at).row_count == 1
+    scene.ws.tag("audit-2026", trades)
+    remedy = scene.refused(lambda: trades.view(at="audit-2062"))
+    assert trades.view(at=piece(remedy, "'(.*)'")).row_count == 1
     remedy = scene.refused(lambda: trades.view(at="0" * 12))
     shown = piece(remedy, "`trueline ([^`]*)`").split()
     assert commit.short in scene.done(*shown, "trades")
@@ -245,11 +250,50 @@ def a_merge_that_is_not_one(scene: Scene) -> None:
         scene.ws.create(name, merge=getattr(tl.merge, name)(["id"]))
 
 
-@story("dataset.definition", "use ws[{name!r}] to open it as it is, or choose another name")
+@story(
+    "dataset.definition",
+    "use ws[{name!r}] to open it as it is, or {change if changeable else 'choose another name'}",
+    'give on_change="from_here", or choose another name for another definition',
+    'give "error", or "from_here" to change the definition',
+)
 def a_dataset_of_another_definition(scene: Scene) -> None:
-    scene.ws.create("a")
-    remedy = scene.refused(lambda: scene.ws.create("a", merge=tl.merge.upsert(["id"])))
-    assert done(piece(remedy, r"ws\[[^]]*\]"), ws=scene.ws).name == "a"
+    one, two = scene.file("one/a.csv", "id\n1\n").parent, scene.file("two/b.csv", "id\n2\n").parent
+    trades = scene.ws.create("trades", source=one)
+    remedy = scene.refused(lambda: scene.ws.create("trades", merge=tl.merge.upsert(["id"]), source=one))
+    assert done(piece(remedy, r"ws\[[^]]*\]"), ws=scene.ws).name == "trades"
+    assert scene.ws.create(f"{piece(remedy, 'another')}", merge=tl.merge.upsert(["id"]), source=one)
+    wrong = (
+        lambda: scene.ws.create("trades", source=two),
+        lambda: scene.ws.create("trades", source=two, on_change="rebuild"),
+    )
+    for number, asked in enumerate(wrong):
+        given = keywords(scene.refused(asked), r'(on_change="from_here")')
+        scene.ws.create("trades", source=(two, one)[number], **given)
+        scene.ws.pull("trades")
+    assert trades.view().to_arrow()["id"].to_pylist() == [2, 1]
+    option = piece(scene.run_refused("create", "trades", "--source", two), "`(--.*)`").split()
+    scene.done("create", "trades", "--source", two, *option)
+    remedy = scene.refused(lambda: scene.ws.create("trades", source=two, on_change="no"))
+    for policy in re.findall(r'"(\w+)"', remedy):
+        scene.ws.create("trades", source=two, on_change=policy)
+
+
+@story(
+    "dataset.append.revert",
+    "ws[{name!r}].view(at=...) reads it as it was, and "
+    "ws.create(another_name, merge=...).append(ws[{name!r}].view(at=...)) goes on from there",
+)
+def a_dataset_that_cannot_go_back(scene: Scene) -> None:
+    for name, merge in (("rows", tl.merge.append()), ("events", tl.merge.ledger("id"))):
+        dataset = scene.ws.create(name, merge=merge)
+        first = dataset.append([{"id": 1}])
+        dataset.append([{"id": 2}])
+        remedy = scene.refused(lambda dataset=dataset, first=first: dataset.revert(to=first))
+        for call in (r"ws\[[^]]*\]\.view\(at=\.\.\.\)", r"ws\.create.*\.append.*\)\)"):
+            text = piece(remedy, call).replace("merge=...", "merge=merge").replace("at=...", "at=first")
+            names = {"merge": merge, "first": first, "another_name": f"other-{name}"}
+            assert done(text, ws=scene.ws, **names) is not None
+        assert scene.ws[f"other-{name}"].view().to_arrow()["id"].to_pylist() == [1]
 
 
 @story("dataset.definition", "put the data there and use ws.pull({name!r}), or append to another dataset")

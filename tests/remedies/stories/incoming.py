@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 import trueline as tl
 from tests.remedies.stories.dataset import pulled
@@ -113,11 +114,8 @@ def cells_that_do_not_fit_the_beginning(scene: Scene) -> None:
     assert done(piece(remedy, r"commit\.bad_cells\(\)"), commit=commit).count() == 2
     none = keywords(remedy, r"(max_bad=0)")
     again = scene.file("b.csv", "id,x\n7,none\n")
-    try:
+    with pytest.raises(TruelineError, match="more than max_bad=0"):
         bad.append(again, **none)
-    except TruelineError as error:
-        assert error.code == "TooManyBadCells"
-    assert bad.view().row_count == 20_002
     _in_json(scene)
 
 
@@ -180,7 +178,9 @@ def an_empty_snapshot(scene: Scene) -> None:
         return made
 
     empty = scene.file("people.csv", "id\n")
-    for number, wrong in enumerate((pa.table({"id": pa.array([], pa.int64())}), empty, scene.file("none.csv", ""))):
+    for number, wrong in enumerate(
+        (pa.table({"id": pa.array([], pa.int64())}), empty, scene.file("none.csv", ""))
+    ):
         dataset = people(f"people{number}")
         remedy = scene.refused(lambda wrong=wrong, dataset=dataset: dataset.append(wrong))
         dataset.append(wrong, **keywords(remedy, r"(allow_empty=True)"))

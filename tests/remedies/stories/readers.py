@@ -11,7 +11,7 @@ from trueline.readers.text_reader import TextReader
 from trueline.view import View
 
 
-@story("readers", "give reader=trueline.csv(...), .json(...), .parquet(...) or .text(...)")
+@story("readers", "give reader=trueline.csv(...), .json(...), .parquet(...), .arrow(...) or .text(...)")
 def a_file_of_an_unknown_ending(scene: Scene) -> None:
     trades = scene.ws.create("trades")
     path = scene.file("a.dat", "id\n1\n")

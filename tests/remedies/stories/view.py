@@ -11,10 +11,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from tests.remedies.story import Scene, done, keywords, piece, story
 from trueline import testing
 from trueline import types as t
+from trueline.errors import ContractBroken
 from trueline.identity.logical import logical_hash
 from trueline.identity.rowid import RowId
 from trueline.identity.rowids import RowIds
@@ -400,3 +402,26 @@ def a_cursor_that_two_threads_move(scene: Scene) -> None:
         thread.join(30)
     assert moved
     assert all(moved)
+
+
+class Twice(Squares):
+    """A view with a fault: each member of a set has all rows."""
+
+    def cursor_set(self, columns: Any = None, n: int | None = None, seed: int | None = None) -> Any:
+        return [self.cursor(columns, seed) for _ in range(2)]
+
+
+@story(
+    "view.cursor.consolidate",
+    "let the batches of a member rise, and no two members share one; trueline.testing.check(view) finds "
+    "what is wrong with a view",
+)
+def members_that_share_rows(scene: Scene) -> None:
+    view = Twice()
+    with consolidate(view.cursor_set(["n"])) as cursor:
+        remedy = scene.refused(lambda: [cursor.id for _ in iter(cursor.move_next, False)])
+    call = piece(remedy, r"trueline\.testing\.check\(view\)")
+    with pytest.raises(ContractBroken, match=r"K(10|11)\."):
+        done(call.replace("trueline.", ""), testing=testing, view=view)
+    with consolidate(Squares().cursor_set(["n"])) as cursor:
+        assert sum(1 for _ in iter(cursor.move_next, False)) == 3
