@@ -268,3 +268,18 @@ def json_without_objects(scene: Scene) -> None:
     remedy = scene.refused(lambda: three.append(table)).replace("...", "")
     assert three.append(table, **keywords(remedy, r"(reader=trueline\.csv\(\))")).rows == 1
     assert four.append(table, **keywords(remedy, r"(reader=trueline\.text\(\))")).rows == 2
+
+
+@story("readers.column_types", 'give {"column": "type"}, for example "text"')
+@story("dataset.declared_source", 'give "stop" or "skip"')
+def options_of_files_that_are_not_known(scene: Scene) -> None:
+    path = scene.file("inbox/a.csv", "column\n1\n")
+    remedy = scene.refused(lambda: tl.csv(types="text"))
+    types = {piece(remedy, r'\{"(\w+)"'): piece(remedy, r'example "(\w+)"')}
+    assert scene.ws.create("a").append(path, tl.csv(types=types)).rows == 1
+    assert scene.ws["a"].view().to_arrow()["column"].to_pylist() == ["1"]
+    remedy = scene.refused(lambda: tl.source(path.parent, on_bad_file="drop"))
+    for policy in re.findall(r'"(\w+)"', remedy):
+        scene.ws.create(policy, source=tl.source(path.parent, on_bad_file=policy))
+        scene.ws.pull(policy)
+        assert scene.ws[policy].view().row_count == 1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import re
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
@@ -425,3 +428,35 @@ def members_that_share_rows(scene: Scene) -> None:
         done(call.replace("trueline.", ""), testing=testing, view=view)
     with consolidate(Squares().cursor_set(["n"])) as cursor:
         assert sum(1 for _ in iter(cursor.move_next, False)) == 3
+
+
+@story(
+    "kernel.spill",
+    "free some space, set TMPDIR to another place, or TRUELINE_VIEW_MEMORY_MB to more megabytes",
+)
+def rows_that_fit_neither_memory_nor_disk(scene: Scene) -> None:
+    full, free = scene.file("full/x", "").parent, scene.file("free/x", "").parent
+    opened = pa.OSFile
+
+    def write(path: str, mode: str) -> Any:
+        if path.startswith(str(full)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(path, mode)
+
+    def rows() -> int:
+        return int(View.range(400_000).sort("n").to_arrow().num_rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trueline.kernel.spill.pa.OSFile", write)
+        patch.setattr(tempfile, "tempdir", None)
+        patch.setenv("TMPDIR", str(full))
+        patch.setenv("TRUELINE_VIEW_MEMORY_MB", "1")
+        remedy = scene.refused(rows)
+        for name, given in (
+            (piece(remedy, r"or (\w+) to more"), "100"),
+            (piece(remedy, r"set (\w+)"), str(free)),
+        ):
+            with pytest.MonkeyPatch.context() as set_:
+                set_.setattr(tempfile, "tempdir", None)
+                set_.setenv(name, given)
+                assert rows() == 400_000
