@@ -25,7 +25,7 @@ TYPED = re.compile(
     r"`|\w[(\[=]|(?<![\w-])--?[a-z]"
     rf"|\btrueline (?:{'|'.join(typer.main.get_command(application()).commands)}|-)"  # type: ignore[attr-defined]
     r"|\bpip install|\w_\w|\w\.(?!md\b)[a-z]\w|(?:^|\s)\.\w|[a-z][A-Z]|(?<!\w):[a-z]|\b\w+@"
-    r"|\b(?:write|convert[^:]*:) '?…"  # where the code fills in what is to be typed
+    r"|\b(?:write|convert[^:]*:|instead of [^:]*:) '?…"  # where the code fills in what is to be typed
 )
 # Functions that give a remedy as a part of a tuple: which part.
 IN_TUPLES = {"chain.schema": {"schema_findings": 2, "_system_columns": 2}, "spark.errors": {"_gone": 1}}
@@ -104,9 +104,10 @@ def remedies() -> dict[Remedy, str]:
             for base in node.bases if isinstance(node, ast.ClassDef) else ():
                 if isinstance(base, ast.Name) and base.id in by_name and base.id[0].isupper():
                     taking.setdefault((module.name, node.name), by_name[base.id])  # type: ignore[attr-defined]
+    by_module = {module.name: module for module in modules}
     found: dict[Remedy, str] = {}
     for module in modules:
-        for text, line in _Finder(module, taking).found():
+        for text, line in _Finder(module, taking, by_module).found():
             key = Remedy(module.short, text)
             place = f"{module.name.replace('.', '/')}.py:{line}"
             found[key] = f"{found[key]}, {place}" if key in found else place
@@ -116,9 +117,12 @@ def remedies() -> dict[Remedy, str]:
 class _Finder(ast.NodeVisitor):
     """Finds what is given as a remedy in one module, and follows names to what they stand for."""
 
-    def __init__(self, module: Module, taking: dict[tuple[str, str], int]) -> None:
+    def __init__(
+        self, module: Module, taking: dict[tuple[str, str], int], modules: dict[str, Module]
+    ) -> None:
         self.module = module
         self.taking = taking
+        self.modules = modules
         self.imports = module.imports()
         self.inside: list[ast.FunctionDef] = []
         self.texts: list[tuple[str, int]] = []
@@ -176,7 +180,7 @@ class _Finder(ast.NodeVisitor):
             case ast.Constant(value=None):
                 return []
             case ast.JoinedStr(values=parts):
-                return ["".join(_part(part) for part in parts)]
+                return ["".join(self._part(part) for part in parts)]
             case ast.BinOp(left=left, op=ast.Add(), right=right):
                 both = product(self._texts(left, inside), self._texts(right, inside))
                 return [one + other for one, other in both]
@@ -189,6 +193,8 @@ class _Finder(ast.NodeVisitor):
             case ast.Call(func=ast.Name(id=name)) if name in self.defined:
                 answers = [n for n in ast.walk(self.defined[name]) if isinstance(n, ast.Return) and n.value]
                 return [t for n in answers if n.value for t in self._texts(n.value, (self.defined[name],))]
+            case ast.Call(func=ast.Name(id=name)) if (there := self._elsewhere(name)) is not None:
+                return there._texts(value, ())
             case ast.Call(func=ast.Attribute(value=ast.Name(id=table), attr="get"), args=[_, *other]) if (
                 isinstance(kept := self.constants.get(table), ast.Dict)
             ):
@@ -209,11 +215,21 @@ class _Finder(ast.NodeVisitor):
                 return [text for one in kept for text in self._texts(one, inside)]
         return self._texts(self.constants[name], ()) if name in self.constants else []
 
+    def _elsewhere(self, name: str) -> _Finder | None:
+        """Return a finder in the module that a name was imported from, if it is one of ours."""
+        there = self.modules.get(self.imports.get(name, ""))
+        found = _Finder(there, self.taking, self.modules) if there is not None else None
+        return found if found is not None and (name in found.defined or name in found.constants) else None
 
-def _part(part: ast.expr) -> str:
-    """Return a piece of an f-string as it is written."""
-    if isinstance(part, ast.Constant):
-        return str(part.value)
-    assert isinstance(part, ast.FormattedValue)
-    shown = f"!{chr(part.conversion)}" if part.conversion > 0 else ""
-    return f"{{{ast.unparse(part.value)}{shown}}}"
+    def _part(self, part: ast.expr) -> str:
+        """Return a piece of an f-string as it is written; constants are text like what is around them."""
+        if isinstance(part, ast.Constant):
+            return str(part.value)
+        assert isinstance(part, ast.FormattedValue)
+        if isinstance(part.value, ast.Name) and part.conversion < 0:
+            there = self._elsewhere(part.value.id) or self
+            kept = there.constants.get(part.value.id)
+            if isinstance(kept, ast.Constant) and isinstance(kept.value, str):
+                return kept.value
+        shown = f"!{chr(part.conversion)}" if part.conversion > 0 else ""
+        return f"{{{ast.unparse(part.value)}{shown}}}"

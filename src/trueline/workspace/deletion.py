@@ -34,22 +34,33 @@ def _refuse_in_use(workspace: Workspace, name: str, dataset_id: str) -> None:
     tags = sorted(workspace._tags.of(dataset_id))
     if not resting and not tags:
         return
-    reasons, remedies = [], []
+    reasons = []
     if resting:
         reasons.append(f"{_listed(resting)} {'is' if len(resting) == 1 else 'are'} computed from it")
-        remedies.append("first delete " + ", then ".join(f"ws.delete({each!r})" for each in resting))
     if tags:
         reasons.append(
             f"the tag{'s' * (len(tags) != 1)} {_listed(tags)} name{'s' * (len(tags) == 1)} its commits"
         )
-        remedies.append("remove the tags: " + ", ".join(f"ws.untag({each!r})" for each in tags))
     raise InputError(
         f"dataset {name!r} is in use: {'; '.join(reasons)}",
-        remedy="; ".join(remedies),
+        remedy=_freed(resting, tags),
         code="DatasetInUse",
         name=name,
         resting=tuple(resting),
         tags=tuple(tags),
+    )
+
+
+def _freed(resting: list[str], tags: list[str]) -> str:
+    """Say what to do before a dataset can be deleted."""
+    deleting = ", then ".join(f"ws.delete({each!r})" for each in resting)
+    untagging = ", ".join(f"ws.untag({each!r})" for each in tags)
+    if not tags:
+        return f"first delete what is computed from it: {deleting}"
+    if not resting:
+        return f"first remove what names its commits: {untagging}"
+    return (
+        f"first delete what is computed from it: {deleting}; and remove what names its commits: {untagging}"
     )
 
 

@@ -30,13 +30,14 @@ def filled(ws, kind, name="x"):
     ds = ws.create(name, merge=getattr(tl.merge, kind)("id"))
     if kind == "snapshot":
         first = ds.append([{"id": 1, "n": 1}, {"id": 2, "n": 2}])
-        ds.append([{"id": 1, "n": 9, "city": "Bern"}, {"id": 3, "n": 3, "city": "Zug"}])
+        ds.append([{"id": 1, "n": 9, "city": "Bern"}, {"id": 3, "n": 3, "city": "Zug"}], new_columns="add")
         return ds, first
     first = ds.append([{"op": 0, "id": 1, "n": 1}, {"op": 0, "id": 2, "n": 2}])
     changes = [(0, 1, 9, "Bern"), (1, 2, 2, None), (0, 3, 3, "Zug")]
     if kind == "changelog":
         changes[0:1] = [(2, 1, 1, None), (3, 1, 9, "Bern")]
-    ds.append([dict(zip(("op", "id", "n", "city"), each, strict=True)) for each in changes])
+    rows = [dict(zip(("op", "id", "n", "city"), each, strict=True)) for each in changes]
+    ds.append(rows, new_columns="add")
     return ds, first
 
 

@@ -1,5 +1,29 @@
 """The stories, one module for each room; importing them registers them."""
 
-from tests.remedies.stories import chain, cli, dataset, flow, readers, run, spark, view, workspace
+from tests.remedies.stories import (
+    chain,
+    cli,
+    dataset,
+    expressions,
+    flow,
+    incoming,
+    readers,
+    run,
+    spark,
+    view,
+    workspace,
+)
 
-__all__ = ["chain", "cli", "dataset", "flow", "readers", "run", "spark", "view", "workspace"]
+__all__ = [
+    "chain",
+    "cli",
+    "dataset",
+    "expressions",
+    "flow",
+    "incoming",
+    "readers",
+    "run",
+    "spark",
+    "view",
+    "workspace",
+]

@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 
+from tests.chain.broken_rules import INFO
 from tests.chain.broken_rules import STORIES as BROKEN
+from tests.chain.histories import set_transform
+from tests.chain.test_rules import end, following, part, ten_records
 from tests.remedies.story import Scene, done, keywords, piece, story
 from trueline.chain.instant import Instant
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.files import refusal
 from trueline.chain.store.object_client import connect
 from trueline.chain.store.open import open_store
-from trueline.chain.store.options import nested
+from trueline.chain.store.options import nested, with_retries
 from trueline.errors import ChainError
 from trueline.flow import Flow, nondet
 from trueline.identity.dataset_id import DatasetId
@@ -62,6 +65,24 @@ def blocks_that_break_a_rule(scene: Scene) -> None:
         except Exception:  # noqa: BLE001 (of a kind that this story is not about)
             continue
         assert history.append(broken.good).findings == ()
+
+
+@story(
+    "chain.rule",
+    "end the commit first: take a block of an input, or leave a new checkpoint after a SetTransform",
+    "append it together with the ExecuteTransform that takes the blocks of the inputs",
+)
+def a_commit_of_parts_that_does_not_end(scene: Scene) -> None:
+    moved = end(20, new_block="a2", new_offset=19)
+    history = ten_records()
+    scene.refused(lambda: history.chain.append(*following(history, part(10), INFO, moved)))
+    assert history.chain.append(*following(history, part(10), moved, INFO)).findings == ()
+    history = ten_records()
+    rebuilt = (set_transform("a"), part(10), end(20), INFO)
+    assert history.chain.append(*following(history, *rebuilt)).findings == ()
+    history = ten_records()
+    scene.refused(lambda: history.chain.append(*following(history, part(10))))
+    assert history.chain.append(*following(history, part(10), moved)).findings == ()
 
 
 @story("chain.instant", "pass an aware datetime, e.g. with tzinfo=UTC", "write it like 2026-11-13T09:30:00Z")
@@ -119,6 +140,7 @@ def a_disk_that_is_full(scene: Scene) -> None:
 
 @story("chain.store.object_client", "use FileStore, or open_store, which chooses")
 @story("chain.store.options", "give options of the provider, such as endpoint or client_options.allow_http")
+@story("chain.store.options", "give retry_config.retry_timeout")
 def an_object_store_that_is_not_one(scene: Scene) -> None:
     url = f"file://{scene.folder}/store"
     remedy = scene.refused(lambda: connect(url, {}))
@@ -127,6 +149,9 @@ def an_object_store_that_is_not_one(scene: Scene) -> None:
     remedy = scene.refused(lambda: nested([("client_options.", "x")]))
     names = [piece(remedy, r"as (\w+) or"), piece(remedy, r"or (\S+)")]
     assert nested([(name, "x") for name in names]) == {"endpoint": "x", "client_options": {"allow_http": "x"}}
+    remedy = scene.refused(lambda: with_retries({"retry_config": "2m"}))
+    given = nested([(piece(remedy, r"give (\S+)"), "2m")])
+    assert with_retries(given)["retry_config"]["retry_timeout"].total_seconds() == 120
 
 
 @story("identity.dataset_id", "give did:odf:fed01 followed by 64 hex digits, or did:key:z6Mk…")

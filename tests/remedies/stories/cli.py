@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+import pytest
+
 from tests.remedies.story import Scene, piece, story
 from trueline.cli.read import _parameters
 from trueline.cli.session import store_options
@@ -105,6 +107,25 @@ def a_timeline_without_steps(scene: Scene) -> None:
     assert (scene.folder / "t.svg").stat().st_size
 
 
+@story(
+    "cli.lifecycle",
+    "write: trueline tag NAME --delete",
+    "write: trueline tag {name} DATASET",
+    "write: trueline delete {name} --yes",
+)
+def tags_and_deletions_that_say_too_little(scene: Scene) -> None:
+    scene.ws.create("trades").append([{"id": 1}])
+    remedy = scene.run_refused("tag", "v1")
+    scene.typed(remedy, DATASET="trades")
+    assert list(scene.ws.tags()) == ["v1"]
+    remedy = scene.run_refused("tag", "--delete")
+    scene.typed(remedy, NAME="v1")
+    assert not scene.ws.tags()
+    remedy = scene.run_refused("delete", "trades")
+    scene.typed(remedy)
+    assert list(scene.ws) == []
+
+
 @story("cli.maintain", "`trueline status {name}` says more")
 def a_dataset_that_gc_skips(scene: Scene) -> None:
     scene.ws.create("a").append([{"id": 1}])
@@ -148,6 +169,23 @@ def a_secret_that_others_see(scene: Scene) -> None:
     assert store_options([given]) == {"secret_access_key": "s3cret"}
     given = piece(remedy, r"or --option (\S+)").replace("NAME", "PATH")
     assert store_options([given])["secret_access_key"]
+
+
+@story("cli.app", "this should not happen: please report it, with what TRUELINE_TRACEBACK=1 shows")
+def an_error_that_nobody_foresaw(scene: Scene) -> None:
+    assert scene.ws is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trueline.workspace.workspace.Workspace.tags", _unforeseen)
+        remedy = scene.run_refused("tag")
+        name, value = piece(remedy, r"\w+=1").split("=")
+        patch.setenv(name, value)
+        with pytest.raises(ZeroDivisionError) as shown:
+            scene.run("tag")
+        assert shown.traceback[-1].name == "_unforeseen"
+
+
+def _unforeseen(_: object) -> None:
+    raise ZeroDivisionError
 
 
 @story("cli.app", "{path} --help shows what is possible")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import date
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 import trueline as tl
 from tests.remedies.story import Scene, done, keywords, piece, story
-from trueline.errors import InputError, PullError
+from trueline.errors import PullError
 from trueline.run import Step
 from trueline.workspace import preparing
 from trueline.workspace.preparing import mask, parse, repair, validate
@@ -59,100 +59,6 @@ def a_pulled_file_with_other_content(scene: Scene) -> None:
         else:
             done(piece(remedy, r"ws\.pull\([^)]*\)"), ws=scene.ws)
         assert scene.ws[name].view().row_count == 3
-
-
-@story(
-    "dataset.append.lacking",
-    "if there really are no rows left, say so with allow_empty=True "
-    "(append, pull and trueline.source have it; "
-    "in the shell it is --allow-empty)",
-)
-def an_empty_snapshot(scene: Scene) -> None:
-    path = scene.file("people.csv", "")
-    for number, name in enumerate(("by_call", "by_command")):
-        people = scene.ws.create(name, merge=tl.merge.snapshot(["id"]))
-        people.append(pa.table({"id": [1, 2]}))
-        remedy = scene.refused(lambda people=people: people.append(path))
-        if number:
-            scene.done("ingest", name, path, piece(remedy, r"--[\w-]+"))
-        else:
-            people.append(path, **keywords(remedy, r"(allow_empty=True)"))
-        assert people.view().to_arrow().num_rows == 0
-    source = scene.file("inbox/a.csv", "id\n1\n")
-    scene.ws.create("pulled", merge=tl.merge.snapshot(["id"]), source=source)
-    scene.ws.pull("pulled")
-    source.write_text("id\n")
-    remedy = scene.refused(lambda: pulled(scene.ws, "pulled"))
-    scene.ws.pull("pulled", **keywords(remedy, r"(allow_empty=True)"))
-    assert scene.ws["pulled"].view().to_arrow().num_rows == 0
-
-
-@story(
-    "dataset.append.lacking",
-    "give {what} (null where there is no value); a snapshot that never has it is compared without: "
-    "merge.snapshot(key, compare=[...])",
-)
-def a_snapshot_that_lacks_a_column(scene: Scene) -> None:
-    people = scene.ws.create("people", merge=tl.merge.snapshot(["id"]))
-    people.append(pa.table({"id": [1], "x": [1], "y": [1]}))
-    remedy = scene.refused(lambda: people.append(pa.table({"id": [1], "x": [2]})))
-    column = piece(remedy, r"give column '(\w+)'")
-    people.append(pa.table({"id": [1], "x": [2], column: pa.nulls(1, pa.int64())}))
-    call = piece(remedy, r"merge\.snapshot\(.*\)").replace("...", "'x'")
-    others = scene.ws.create("others", merge=done(call, merge=tl.merge, key=["id"]))
-    others.append(pa.table({"id": [1], "x": [1], "y": [1]}))
-    others.append(pa.table({"id": [1], "x": [2]}))
-    assert others.view().to_arrow()["x"].to_pylist() == [2]
-
-
-@story(
-    "dataset.append.revert",
-    "ws[{name!r}].view(at=...) reads it as it was, and ws.create(another_name, merge=...)"
-    ".append(ws[{name!r}].view(at=...)) goes on from there",
-)
-def a_revert_of_what_was_never_replaced(scene: Scene) -> None:
-    trades = scene.ws.create("trades")
-    first = trades.append([{"id": 1}])
-    trades.append([{"id": 2}])
-    remedy = scene.refused(lambda: trades.revert(to=first))
-    names = {"ws": scene.ws, "first": first, "another_name": "again", "merge": tl.merge}
-    assert done(piece(remedy, r"^(ws\[.*?\)) reads").replace("...", "first"), **names).count() == 1
-    call = piece(remedy, r"ws\.create.*\)\)").replace("merge=...", "merge=merge.append()")
-    done(call.replace("...", "first"), **names)
-    assert scene.ws["again"].view().count() == 1
-
-
-@story(
-    "dataset.columns",
-    "leave it out where it is read: view.drop({name!r})",
-    "show another first: ds.show_column(name)",
-)
-def columns_that_cannot_be_hidden(scene: Scene) -> None:
-    people = scene.ws.create("people", merge=tl.merge.upsert(["id"]))
-    people.append([{"id": 1, "x": 1}])
-    remedy = scene.refused(lambda: people.hide_column("id"))
-    assert done(piece(remedy, r"view\.drop\(.*\)"), view=people.view()).columns == ("x",)
-    trades = scene.ws.create("trades")
-    trades.append([{"x": 1, "y": 1}])
-    trades.hide_column("x")
-    remedy = scene.refused(lambda: trades.hide_column("y"))
-    done(piece(remedy, r"ds\.show_column\(name\)"), ds=trades, name="x")
-    trades.hide_column("y")
-    assert trades.columns == ("x",)
-
-
-@story(
-    "dataset.definition",
-    'give on_change="from_here", or choose another name for another definition',
-    'give "error", or "from_here" to change the definition',
-)
-def a_definition_that_changes(scene: Scene) -> None:
-    one, two = scene.file("one/a.csv", "id\n1\n").parent, scene.file("two/a.csv", "id\n2\n").parent
-    scene.ws.create("trades", source=one)
-    remedy = scene.refused(lambda: scene.ws.create("trades", source=two, on_change="rebuild"))
-    scene.ws.create("trades", source=two, **keywords(remedy, r"(on_change=\"\w+\")"))
-    remedy = scene.refused(lambda: scene.ws.create("trades", source=one, on_change="yes"))
-    scene.ws.create("trades", source=one, on_change=piece(remedy, r"or \"(\w+)\""))
 
 
 @story("dataset.append.files", "fix the reader's options, or allow it with max_bad")
@@ -279,6 +185,7 @@ def batches_of_other_columns(scene: Scene) -> None:
     "dataset.at",
     "give a commit, a hash, a tag, a date (2026-11-13), a time with its zone, offset:N or head",
     "`trueline log --blocks` shows them",
+    "did you mean {close[0]!r}?",
 )
 def a_place_in_the_history_that_is_not_there(scene: Scene) -> None:
     trades = scene.ws.create("trades")
@@ -288,6 +195,9 @@ def a_place_in_the_history_that_is_not_there(scene: Scene) -> None:
     named = piece(remedy, r"offset:N").replace("N", "0")
     for at in (commit, commit.block, str(commit.block), commit.short, "head", named, "2099-01-01T00:00:00Z"):
         assert trades.view(at=at).row_count == 1
+    scene.ws.tag("audit-2026", trades)
+    remedy = scene.refused(lambda: trades.view(at="audit-2062"))
+    assert trades.view(at=piece(remedy, "'(.*)'")).row_count == 1
     remedy = scene.refused(lambda: trades.view(at="0" * 12))
     shown = piece(remedy, "`trueline ([^`]*)`").split()
     assert commit.short in scene.done(*shown, "trades")
@@ -346,16 +256,47 @@ def a_merge_that_is_not_one(scene: Scene) -> None:
 @story(
     "dataset.definition",
     "use ws[{name!r}] to open it as it is, or {change if changeable else 'choose another name'}",
+    'give on_change="from_here", or choose another name for another definition',
+    'give "error", or "from_here" to change the definition',
 )
 def a_dataset_of_another_definition(scene: Scene) -> None:
-    scene.ws.create("a")
-    remedy = scene.refused(lambda: scene.ws.create("a", merge=tl.merge.upsert(["id"])))
-    assert done(piece(remedy, r"ws\[[^]]*\]"), ws=scene.ws).name == "a"
-    one, two = scene.file("one/a.csv", "id\n1\n").parent, scene.file("two/a.csv", "id\n2\n").parent
-    scene.ws.create("b", source=tl.source(one, tl.csv()))
-    remedy = scene.refused(lambda: scene.ws.create("b", source=tl.source(two, tl.csv())))
-    scene.ws.create("b", source=tl.source(two, tl.csv()), **keywords(remedy, r"(on_change=\"\w+\")"))
-    scene.done("create", "b", "--source", one, "--format", "csv", *piece(remedy, "`(.*)`").split())
+    one, two = scene.file("one/a.csv", "id\n1\n").parent, scene.file("two/b.csv", "id\n2\n").parent
+    trades = scene.ws.create("trades", source=one)
+    remedy = scene.refused(lambda: scene.ws.create("trades", merge=tl.merge.upsert(["id"]), source=one))
+    assert done(piece(remedy, r"ws\[[^]]*\]"), ws=scene.ws).name == "trades"
+    assert scene.ws.create(f"{piece(remedy, 'another')}", merge=tl.merge.upsert(["id"]), source=one)
+    wrong = (
+        lambda: scene.ws.create("trades", source=two),
+        lambda: scene.ws.create("trades", source=two, on_change="rebuild"),
+    )
+    for number, asked in enumerate(wrong):
+        given = keywords(scene.refused(asked), r'(on_change="from_here")')
+        scene.ws.create("trades", source=(two, one)[number], **given)
+        scene.ws.pull("trades")
+    assert trades.view().to_arrow()["id"].to_pylist() == [2, 1]
+    option = piece(scene.run_refused("create", "trades", "--source", two), "`(--.*)`").split()
+    scene.done("create", "trades", "--source", two, *option)
+    remedy = scene.refused(lambda: scene.ws.create("trades", source=two, on_change="no"))
+    for policy in re.findall(r'"(\w+)"', remedy):
+        scene.ws.create("trades", source=two, on_change=policy)
+
+
+@story(
+    "dataset.append.revert",
+    "ws[{name!r}].view(at=...) reads it as it was, and "
+    "ws.create(another_name, merge=...).append(ws[{name!r}].view(at=...)) goes on from there",
+)
+def a_dataset_that_cannot_go_back(scene: Scene) -> None:
+    for name, merge in (("rows", tl.merge.append()), ("events", tl.merge.ledger("id"))):
+        dataset = scene.ws.create(name, merge=merge)
+        first = dataset.append([{"id": 1}])
+        dataset.append([{"id": 2}])
+        remedy = scene.refused(lambda dataset=dataset, first=first: dataset.revert(to=first))
+        for call in (r"ws\[[^]]*\]\.view\(at=\.\.\.\)", r"ws\.create.*\.append.*\)\)"):
+            text = piece(remedy, call).replace("merge=...", "merge=merge").replace("at=...", "at=first")
+            names = {"merge": merge, "first": first, "another_name": f"other-{name}"}
+            assert done(text, ws=scene.ws, **names) is not None
+        assert scene.ws[f"other-{name}"].view().to_arrow()["id"].to_pylist() == [1]
 
 
 @story("dataset.definition", "put the data there and use ws.pull({name!r}), or append to another dataset")
@@ -477,52 +418,3 @@ def a_slice_that_was_lost(scene: Scene) -> None:
     assert path.name in scene.run(*piece(remedy, "`trueline ([^`]*)`").split()).err
     path.write_bytes(kept)
     assert scene.done(*words)
-
-
-@story(
-    "dataset.append.inferred",
-    "a type is for ever, so choose: {ways}, max_bad={max(every, 1)} lets them be null",
-    "a type is for ever: to have the other, append to a new dataset with {option}",
-)
-def a_type_that_later_rows_do_not_have(scene: Scene) -> None:
-    path = scene.file("a.csv", "id,x\n" + "".join(f"{n},{n}\n" for n in range(40_000)) + "1,NA\n2,bad\n")
-    remedy = scene.refused(lambda: scene.ws.create("null").append(path))
-    assert scene.ws["null"].append(path, **keywords(remedy, r"(max_bad=\d+)")).rows == 40_002
-    given = keywords(remedy, r"(reader=trueline\.\w+\(.*?\}\))")
-    assert scene.ws.create("text").append(path, **given).rows == 40_002
-    path = scene.file("b.csv", "id,x\n1,NA\n2,5\n")
-    (advice,) = scene.ws.create("words").append(path).advice
-    given = keywords(scene.meet(advice.remedy), r"(reader=trueline\.\w+\(.*\))")
-    other = scene.ws.create("numbers")
-    other.append(path, **given)
-    assert other.view().to_arrow()["x"].to_pylist() == [None, 5]
-
-
-@story("dataset.append.commit", "look at commit.bad_cells(); max_bad=0 refuses such files")
-def cells_that_became_null(scene: Scene) -> None:
-    trades = scene.ws.create("trades", schema=pa.schema({"id": pa.int64(), "x": pa.int64()}))
-    path = scene.file("a.csv", "id,x\n" + "1,1\n" * 50 + "2,bad\n")
-    commit = trades.append(path)
-    remedy = scene.meet(commit.advice[0].remedy)
-    assert done(piece(remedy, r"commit\.bad_cells\(\)"), commit=commit).count() == 1
-    path.write_text("id,x\n" + "1,1\n" * 50 + "3,bad\n")
-    with pytest.raises(InputError):
-        trades.append(path, resend=True, **keywords(remedy, r"(max_bad=0)"))
-
-
-@story(
-    "dataset.append.new_columns",
-    "rename {'it' if len(unknown) == 1 else 'them'}, or {ALLOWED}",
-)
-@story("dataset.append.intake", "cast, rename or drop these columns, or append to a new dataset; {ALLOWED}")
-def columns_that_were_not_there(scene: Scene) -> None:
-    trades = scene.ws.create("trades")
-    trades.append([{"id": 1}])
-    remedy = scene.refused(lambda: trades.append([{"id": 2, "x": 1}]))
-    trades.append([{"id": 3, "y": 1}], new_columns=piece(remedy, r"\"(ignore)\""))
-    trades.append([{"id": 2, "x": 1}], **keywords(remedy, r"(new_columns=\"add\")"))
-    assert trades.columns == ("id", "x")
-    path = scene.file("a.csv", "id,z\n1,2\n")
-    remedy = scene.run_refused("ingest", "trades", path)
-    scene.done("ingest", "trades", path, *piece(remedy, r"\((--new-columns add)\)").split())
-    assert trades.columns == ("id", "x", "z")

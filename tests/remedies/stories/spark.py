@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pyarrow as pa
@@ -9,10 +12,12 @@ import pyarrow as pa
 import trueline as tl
 from tests.remedies.story import Scene, done, keywords, piece, story
 from tests.spark.running_steps import ByValue
+from tests.spark.test_writer import incoming, lines, rows, stream, write
 from trueline.chain.store.scratch import FolderScratch
 from trueline.dataset.prepare import Rows, on_rows
 from trueline.errors import RunFailed
 from trueline.run import Run
+from trueline.spark import java
 from trueline.spark.errors import CarriedError, carried, lasting_nonce
 from trueline.spark.frames import spool
 from trueline.spark.options import store_options
@@ -34,7 +39,8 @@ def session() -> Any:
     'add .option("changes", "true")',
     'read its events: .option("changes", "true")',
 )
-@story("spark.options", 'add .option("{name}", …)', "give options of the provider, such as store.region")
+@story("spark.options", 'add .option("{name}", …)')
+@story("spark.options", "give options of the provider, such as store.region")
 def options_of_the_source(scene: Scene) -> None:
     stock = scene.ws.create("stock", merge=tl.merge.upsert("id"))
     stock.append(pa.table({"id": [1]}))
@@ -144,3 +150,85 @@ def a_query_that_calls_java(scene: Scene) -> None:
         assert ws.sql(query).to_arrow()["x"].to_pylist() == ["1"]
     words = piece(remedy, "`trueline (.*)`").split()
     assert "1" in scene.done(*words, query)
+
+
+@story("workspace.sql", "did you mean {close[0]!r}?", "the datasets are: {known or 'none yet'}")
+@story("workspace.sql", "{remedy}; {trusted}")
+def a_query_of_a_table_that_is_not_there(scene: Scene) -> None:
+    scene.ws.create("trades").append([{"id": 1}])
+
+    def found(ws: tl.Workspace, table: str) -> int:
+        return int(ws.sql(f"select * from {table}").count())
+
+    with tl.open(scene.home, trusted_sql=True) as trusted:
+        for ws in (scene.ws, trusted):
+            remedy = scene.refused(lambda ws=ws: found(ws, "trade"))
+            assert found(ws, piece(remedy, r"mean '(\w+)'")) == 1
+            remedy = scene.refused(lambda ws=ws: found(ws, "people"))
+            assert found(ws, piece(remedy, r"are: (\w+)")) == 1
+
+
+@story("spark.writer", 'add .option("name", …), another one for every checkpoint')
+@story(
+    "spark.writer",
+    'send all rows in every batch, with .outputMode("complete"), or write to a dataset with another merge',
+    "use .{instead}, or write to a dataset created with merge=trueline.merge.snapshot(…)",
+)
+def writes_that_do_not_fit_the_merge(scene: Scene) -> None:
+    own = session()
+    lines(scene.folder / "in", 0, 1, 2)
+    frame = incoming(own, scene.folder / "in")
+    counts = frame.groupBy("n").count()
+    copy, whole = scene.ws.create("copy"), scene.ws.create("whole", merge=tl.merge.snapshot("n"))
+    remedy = scene.refused(lambda: stream(frame, copy, scene.folder / "a"))
+    name = piece(remedy, r'\.option\("(\w+)"')
+    stream(frame, copy, scene.folder / "b", **{name: "b"})
+    assert len(rows(copy)) == 2
+    remedy = scene.refused(lambda: stream(frame, whole, scene.folder / "c", name="c"))
+    mode = piece(remedy, r'outputMode\("(\w+)"\)')
+    stream(counts, whole, scene.folder / "d", mode=mode, name="d")
+    stream(frame, scene.ws.create("other"), scene.folder / "e", name="e")
+    assert rows(whole) == [{"n": 1, "count": 1}, {"n": 2, "count": 1}]
+    remedy = scene.refused(lambda: stream(counts, copy, scene.folder / "f", mode="complete", name="f"))
+    stream(frame, copy, scene.folder / "g", mode=piece(remedy, r'outputMode\("(\w+)"\)'), name="g")
+    remedy = scene.refused(lambda: write(own.sql("select 1L as n"), copy, mode="overwrite"))
+    write(own.sql("select 1L as n"), copy, mode=piece(remedy, r'mode\("(\w+)"\)'))
+    merge = done(piece(remedy, r"merge=(trueline.*)").replace("…", "'n'"))
+    write(own.sql("select 1L as n"), scene.ws.create("new", merge=merge), mode="overwrite")
+    assert [len(rows(each)) for each in (copy, scene.ws["new"])] == [5, 1]
+
+
+COUNTED = """
+import sys
+from pyspark.sql import SparkSession
+from trueline.errors import TruelineError
+from trueline.spark.errors import translated
+from trueline.spark.source import register
+own = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+register(own)
+try:
+    with translated():
+        print(own.read.format("trueline").load(sys.argv[1], dataset="trades").count())
+except TruelineError as error:
+    print(error.remedy)
+"""
+
+
+@story(
+    "spark.errors",
+    "set PYSPARK_PYTHON to the interpreter of this process before Spark starts: "
+    "export PYSPARK_PYTHON={sys.executable}",
+)
+def workers_with_another_python(scene: Scene) -> None:
+    scene.ws.create("trades").append([{"id": 1}])
+    script = scene.file("counted.py", COUNTED)
+    home = java.home_for_spark(java.find())
+
+    def said(first: str) -> str:
+        line = f'{first}; exec "$0" "$@"'
+        words = ["sh", "-c", line, sys.executable, str(script), str(scene.home)]
+        ran = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"JAVA_HOME": str(home)})
+        return ran.stdout.strip()
+
+    remedy = scene.meet(said("export PYSPARK_PYTHON=/nowhere/python"))
+    assert said(piece(remedy, r"export \S+")) == "1"

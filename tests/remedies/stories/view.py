@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 import re
+import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from datetime import date, datetime
@@ -11,17 +14,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 
 from tests.remedies.story import Scene, done, keywords, piece, story
 from trueline import testing
 from trueline import types as t
+from trueline.errors import ContractBroken
 from trueline.identity.logical import logical_hash
 from trueline.identity.rowid import RowId
 from trueline.identity.rowids import RowIds
 from trueline.testing.adapter import SimpleView
 from trueline.testing.conformance import plan
 from trueline.view import Field, View
-from trueline.view.annotations import CATEGORY_VALUES, Annotation, Annotations
+from trueline.view.annotations import Annotation, Annotations
 from trueline.view.cursor.consolidate import consolidate
 from trueline.view.cursor.cursor import ChunkCursor
 from trueline.view.schema import Column, Schema
@@ -35,11 +40,6 @@ def column(values: list[Any], kind: pa.DataType | None = None, name: str = "x") 
 def category() -> View:
     """A view of a column of codes."""
     return View.from_arrow(pa.table([pa.array([0, 1])], schema=pa.schema([t.field("x", t.category(2))])))
-
-
-def named_category(values: list[str]) -> View:
-    """A view of a column of codes that says what they mean."""
-    return category().annotate("x", **{CATEGORY_VALUES: values})
 
 
 def computed(view: View, text: str) -> list[Any]:
@@ -241,13 +241,6 @@ def codes_that_are_computed_with(scene: Scene) -> None:
     "view.plan.concat",
     "select() the columns that all views have, or add it to the other: with_columns({{name!r}: {null!r}})",
 )
-@story(
-    "view.plan.same_type",
-    "convert the column {place}: {call}",
-    "convert the column {one[1]}: {first}, and the column {other[1]}: {second}",
-    "convert both columns: {first}",
-    "convert the column {side[1]}: {_decoded(side[0])}",
-)
 def views_that_do_not_go_together(scene: Scene) -> None:
     one, other = View.from_rows([{"x": 1, "y": 1}]), View.from_rows([{"x": 2}])
     remedy = scene.refused(lambda: one.concat(other))
@@ -258,126 +251,6 @@ def views_that_do_not_go_together(scene: Scene) -> None:
     remedy = scene.refused(lambda: other.concat(one))
     added = done("other." + piece(remedy, r"with_columns.*"), other=other)
     assert added.concat(one).to_arrow()["y"].to_pylist() == [None, 1]
-    places = ("in view 1", "in view 2")
-    for first, second in (
-        (View.from_rows([{"x": 1}]), View.from_rows([{"x": "3"}])),
-        (named_category(["a", "b"]), named_category(["b", "c"])),
-        (named_category(["a", "b"]), View.from_rows([{"x": "a"}])),
-        (column([date(2026, 11, 13)], name="my x"), column([True], name="my x")),
-    ):
-        remedy = scene.refused(lambda first=first, second=second: first.concat(second))
-        same = converted(remedy, dict(zip(places, (first, second), strict=True)))
-        assert same[0].concat(same[1]).count() == first.count() + second.count()
-    days, flags = column([date(2026, 11, 13)], name="k"), column([True], name="j")
-    remedy = scene.refused(lambda: days.join(flags, on={"k": "j"}))
-    same = converted(remedy, {"on the left": days, "on the right": flags})
-    assert same[0].join(same[1], on={"k": "j"}).count() == 0
-
-
-def converted(remedy: str, views: dict[str, View]) -> list[View]:
-    """Do with each view what a remedy says of the place it has."""
-    found = []
-    for place, view in views.items():
-        call = re.search(rf"(?:column {place}|both columns): (.*?)(?:, and the column|$)", remedy)
-        found.append(view if call is None else done(f"view.{call[1]}", view=view))
-    return found
-
-
-@story(
-    "view.plan.aggregates",
-    "write one of {', '.join(known)} of a column or an expression, as in sum(x * 2)"
-    "{'; compute with the results in with_columns()' if window else ''}",
-    "aggregate twice: group_by(…).agg(…), then group_by(…).agg(…) of that",
-    "write row_number()",
-    "write lag(x, 1)",
-    "write quantile(x, 0.9)",
-    "write {_form(word, kind)}",
-)
-def aggregates_that_are_not_ones(scene: Scene) -> None:
-    view = column([1, 2])
-    remedy = scene.refused(lambda: view.group_by().agg(y="x + 1"))
-    assert view.group_by().agg(y=piece(remedy, r"sum\(x \* 2\)")).to_arrow()["y"].to_pylist() == [6]
-    remedy = scene.refused(lambda: view.window(1, y="sum(x) + 1"))
-    found = view.window(1, y=piece(remedy, r"sum\(x \* 2\)"))
-    call = piece(remedy, r"with_columns\(\)").replace("()", "(y='y + 1')")
-    assert done(f"found.{call}", found=found).count() == 2
-    remedy = scene.refused(lambda: view.group_by().agg(y="max(sum(x))"))
-    twice = piece(remedy, r"group_by\(…\)\.agg\(…\), then group_by\(…\)\.agg\(…\)").replace(", then ", ".")
-    for given in ("'x'", "y='sum(x)'", "", "y='max(y)'"):
-        twice = twice.replace("…", given, 1)
-    assert done(f"view.{twice}", view=view).to_arrow()["y"].to_pylist() == [2]
-    for wrong, pattern in (("row_number(x)", r"row_number\(\)"), ("lag(x, y)", r"lag\(x, 1\)")):
-        remedy = scene.refused(lambda wrong=wrong: view.window(y=wrong))
-        assert view.window(y=piece(remedy, pattern)).count() == 2
-    for wrong, pattern in (("quantile(x)", r"quantile\(x, 0\.9\)"), ("sum()", r"sum\(x\)")):
-        remedy = scene.refused(lambda wrong=wrong: view.group_by().agg(y=wrong))
-        assert view.group_by().agg(y=piece(remedy, pattern)).count() == 1
-
-
-@story(
-    "view.plan.group_by", "say which of its values is meant, as in first({quoted(name)}), or group by it too"
-)
-def a_column_outside_all_aggregates(scene: Scene) -> None:
-    view = View.from_rows([{"k": 1, "x": 1}, {"k": 1, "x": 2}])
-    remedy = scene.refused(lambda: view.group_by("k").agg(y="sum(x) + x"))
-    first = piece(remedy, r"first\(.*?\)")
-    assert view.group_by("k").agg(y=f"sum(x) + {first}").to_arrow()["y"].to_pylist() == [4]
-    assert view.group_by("k", "x").agg(y="sum(x) + x").count() == 2
-
-
-@story(
-    "view.plan.fill_null",
-    "write fill_null(0), or fill_null(price=0)",
-    "name the columns: fill_null(price=0)",
-    "give a value of that type, or convert the column first: {conversion(name, found.kind)}",
-)
-@story("view.plan.decode", "decode() takes categories with annotated values; cast(x as int64) gives codes")
-def nulls_that_are_filled(scene: Scene) -> None:
-    view = column([1, None], name="price")
-    remedy = scene.refused(view.fill_null)
-    for text in (r"fill_null\(0\)", r"fill_null\(price=0\)"):
-        assert done("view." + piece(remedy, text), view=view).to_arrow()["price"].to_pylist() == [1, 0]
-    remedy = scene.refused(lambda: view.fill_null("a"))
-    assert done("view." + piece(remedy, r"fill_null\(price=0\)"), view=view).count() == 2
-    remedy = scene.refused(lambda: view.fill_null(price=0.5))
-    converted = done("view." + piece(remedy, r"with_columns\(.*\)"), view=view)
-    assert converted.fill_null(price=0.5).to_arrow()["price"].to_pylist() == [1, 0.5]
-    remedy = scene.refused(lambda: category().decode("x"))
-    assert computed(category(), piece(remedy, r"cast\(x as int64\)")) == [0, 1]
-
-
-@story(
-    "view.expressions.operands",
-    "text is put together with || or concat(a, b); text is made of others by cast(x as text)",
-)
-def texts_that_are_added(scene: Scene) -> None:
-    view = View.from_rows([{"a": "x", "b": "y", "x": 1}])
-    remedy = scene.refused(lambda: computed(view, "a + b"))
-    assert computed(view, f"a {piece(remedy, r'[|][|]')} b") == ["xy"]
-    assert computed(view, piece(remedy, r"concat\(a, b\)")) == ["xy"]
-    assert computed(view, f"a || {piece(remedy, r'cast.x as text.')}") == ["x1"]
-
-
-@story("view.schema", "cast it before: column.cast(pyarrow.timestamp({kind.unit!r}, 'UTC'))")
-def a_zone_that_is_not_there(scene: Scene) -> None:
-    moments = pa.array([0], pa.timestamp("us", "Nowhere/City"))
-    remedy = scene.refused(lambda: View.from_arrow(pa.table({"x": moments})).schema)
-    cast = done(piece(remedy, r"column\.cast.*"), column=moments, pyarrow=pa)
-    assert View.from_arrow(pa.table({"x": cast})).count() == 1
-
-
-@story(
-    "view.plan.join",
-    'leave on= out, or join with how="inner"',
-    'name the columns whose values are to be equal, as in on="id"; for every pair of rows write how="cross"',
-)
-def joins_with_and_without_keys(scene: Scene) -> None:
-    one, two = View.from_rows([{"id": 1}]), View.from_rows([{"id": 1, "x": 2}])
-    remedy = scene.refused(lambda: one.join(two, on="id", how="cross"))
-    assert one.join(two, on="id", **keywords(remedy, r"(how=\"inner\")")).count() == 1
-    remedy = scene.refused(lambda: one.join(two))
-    assert one.join(two, **keywords(remedy, r"(on=\"id\")")).count() == 1
-    assert one.join(two.select("x"), **keywords(remedy, r"(how=\"cross\")")).count() == 1
 
 
 @story("view.plan.join", "rename() one of them, or give another suffix=")
@@ -534,23 +407,56 @@ def a_cursor_that_two_threads_move(scene: Scene) -> None:
     assert all(moved)
 
 
+class Twice(Squares):
+    """A view with a fault: each member of a set has all rows."""
+
+    def cursor_set(self, columns: Any = None, n: int | None = None, seed: int | None = None) -> Any:
+        return [self.cursor(columns, seed) for _ in range(2)]
+
+
 @story(
-    "view.hints",
-    "count its rows: view.count(); view.row_count is known without reading, or None",
-    "write {remedy}",
+    "view.cursor.consolidate",
+    "let the batches of a member rise, and no two members share one; trueline.testing.check(view) finds "
+    "what is wrong with a view",
 )
-@story("view.expressions.functions.temporal", "write '{instead}'")
-def what_other_libraries_write(scene: Scene) -> None:
-    view = View.range(20)
-    remedy = scene.refused(lambda: len(view))
-    assert done(piece(remedy, r"view\.count\(\)"), view=view) == done(
-        piece(remedy, r"view\.row_count"), view=view
-    )
-    remedy = scene.refused(lambda: view["n"])
-    for text in (r"view\.select\('n'\)", r"view\.to_arrow\(\)\['n'\]"):
-        assert done(piece(remedy, text), view=view) is not None
-    remedy = scene.refused(lambda: view[5])
-    assert done(piece(remedy, r"view\.skip\(5\)\.limit\(3\)"), view=view).count() == 3
-    texts = View.from_rows([{"x": "13.11.2026"}])
-    remedy = scene.refused(lambda: computed(texts, "to_date(x, 'dd.MM.yyyy')"))
-    assert computed(texts, f"to_date(x, {piece(remedy, 'write (.*)')})") == [date(2026, 11, 13)]
+def members_that_share_rows(scene: Scene) -> None:
+    view = Twice()
+    with consolidate(view.cursor_set(["n"])) as cursor:
+        remedy = scene.refused(lambda: [cursor.id for _ in iter(cursor.move_next, False)])
+    call = piece(remedy, r"trueline\.testing\.check\(view\)")
+    with pytest.raises(ContractBroken, match=r"K(10|11)\."):
+        done(call.replace("trueline.", ""), testing=testing, view=view)
+    with consolidate(Squares().cursor_set(["n"])) as cursor:
+        assert sum(1 for _ in iter(cursor.move_next, False)) == 3
+
+
+@story(
+    "kernel.spill",
+    "free some space, set TMPDIR to another place, or TRUELINE_VIEW_MEMORY_MB to more megabytes",
+)
+def rows_that_fit_neither_memory_nor_disk(scene: Scene) -> None:
+    full, free = scene.file("full/x", "").parent, scene.file("free/x", "").parent
+    opened = pa.OSFile
+
+    def write(path: str, mode: str) -> Any:
+        if path.startswith(str(full)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return opened(path, mode)
+
+    def rows() -> int:
+        return int(View.range(400_000).sort("n").to_arrow().num_rows)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("trueline.kernel.spill.pa.OSFile", write)
+        patch.setattr(tempfile, "tempdir", None)
+        patch.setenv("TMPDIR", str(full))
+        patch.setenv("TRUELINE_VIEW_MEMORY_MB", "1")
+        remedy = scene.refused(rows)
+        for name, given in (
+            (piece(remedy, r"or (\w+) to more"), "100"),
+            (piece(remedy, r"set (\w+)"), str(free)),
+        ):
+            with pytest.MonkeyPatch.context() as set_:
+                set_.setattr(tempfile, "tempdir", None)
+                set_.setenv(name, given)
+                assert rows() == 400_000

@@ -16,8 +16,9 @@ from tests.attacks.test_redirects import inside
 from tests.remedies.stories.dataset import pulled
 from tests.remedies.story import Scene, done, piece, story
 from tests.workspace.pull.serving import Page, serving
+from tests.workspace.test_deletion import derived
 from trueline.chain.store.file import FileStore
-from trueline.errors import InputError, StorageReadOnly
+from trueline.errors import StorageReadOnly
 from trueline.identity.multihash import Multihash
 from trueline.limits import size_of
 from trueline.workspace.http import HttpReader
@@ -410,46 +411,51 @@ def a_head_that_an_index_elsewhere_knows(scene: Scene) -> None:
     "workspace.tags",
     "choose another name, or remove it first: ws.untag({name!r}), `trueline tag {name} --delete`",
     'give a commit, a dataset, or text as in "sales@2026-11-13"',
+    "did you mean {close[0]!r}?",
+    "the tags are: {shown}",
 )
-@story("workspace.deletion", "<'; '.join(remedies)>")
-def tags_that_are_taken(scene: Scene) -> None:
+@story("workspace.names", "put a word in front of it, as in release-{text}")
+def tags_that_cannot_be_given(scene: Scene) -> None:
     sales = scene.ws.create("sales")
-    for number in range(3):
-        commit = sales.append([{"id": number}])
-        if number:
-            remedy = scene.refused(lambda commit=commit: scene.ws.tag("good", commit))
-            if number == 1:
-                done(piece(remedy, r"ws\.untag\([^)]*\)"), ws=scene.ws)
-            else:
-                scene.typed(remedy)
-        scene.ws.tag("good", commit)
-    remedy = scene.refused(lambda: scene.ws.tag("other", 5))
-    assert piece(remedy, r"sales@\d{4}-\d\d-\d\d")
-    scene.ws.tag("other", piece(remedy, "sales@") + "2099-01-01")
-    try:
-        scene.ws.delete("sales")
-    except InputError as error:
-        scene.met.update(each for each in scene.expected if each.module == "workspace.deletion")
-        for call in re.findall(r"ws\.untag\('\w+'\)", error.remedy):
-            done(call, ws=scene.ws)
-    scene.ws.delete("sales")
-    assert list(scene.ws) == []
+    first, second = (sales.append([{"id": n}]) for n in range(2))
+    scene.ws.tag("v1", first)
+    for way in ("called", "typed"):
+        remedy = scene.refused(lambda: scene.ws.tag("v1", second))
+        if way == "typed":
+            scene.typed(remedy)
+        else:
+            done(piece(remedy, r"ws\.untag\([^)]*\)"), ws=scene.ws)
+        assert scene.ws.tag("v1", second).at["sales"] == second.block
+        scene.ws.untag("v1")
+        scene.ws.tag("v1", first)
+    remedy = scene.refused(lambda: scene.ws.tag("v2", 5))
+    text = piece(remedy, '"(.*)"').replace("2026-11-13", "2099-11-13")
+    for number, what in enumerate((first, sales, text)):
+        assert scene.ws.tag(f"w{number}", what).at["sales"] in (first.block, second.block)
+    remedy = scene.refused(lambda: scene.ws.untag("v11"))
+    scene.ws.untag(piece(remedy, "'(.*)'"))
+    remedy = scene.refused(lambda: scene.ws.untag("release"))
+    for name in piece(remedy, "are: (.*)").split(", "):
+        scene.ws.untag(name)
+    remedy = scene.refused(lambda: scene.ws.tag("2026-11-13", sales))
+    assert scene.ws.tag(piece(remedy, r"as in (\S+)"), sales).name == "release-2026-11-13"
 
 
 @story(
-    "workspace.pull.late",
-    "remove {'it' if len(late) == 1 else 'them'} from the source, or take the rows as the newest with "
-    "ws.pull({dataset.name!r}, resend=True), `trueline pull {dataset.name} --resend`",
+    "workspace.deletion",
+    "first delete what is computed from it: {deleting}",
+    "first remove what names its commits: {untagging}",
+    "first delete what is computed from it: {deleting}; and remove what names its commits: {untagging}",
 )
-def a_snapshot_that_comes_too_late(scene: Scene) -> None:
-    for name in ("one", "two"):
-        inbox = scene.file(f"{name}/day-10.csv", "id\n1\n").parent
-        scene.ws.create(name, merge=tl.merge.snapshot(["id"]), source=inbox)
-        scene.ws.pull(name)
-        scene.file(f"{name}/day-9.csv", "id\n2\n")
-        remedy = scene.refused(lambda name=name: pulled(scene.ws, name))
-        if name == "one":
-            done(piece(remedy, r"ws\.pull\([^)]*\)"), ws=scene.ws)
-        else:
-            scene.typed(remedy)
-        assert scene.ws[name].view().to_arrow()["id"].to_pylist() == [2]
+def a_dataset_that_others_rest_on(scene: Scene) -> None:
+    for tags, inputs in ((("v1", "v2"), ()), ((), ("daily",)), (("v3",), ("daily", "weekly"))):
+        sales = scene.ws.create("sales")
+        for tag in tags:
+            scene.ws.tag(tag, sales)
+        for number, name in enumerate(inputs):
+            derived(scene.ws, name, "sales", *inputs[:number])
+        remedy = scene.refused(lambda: scene.ws.delete("sales"))
+        for call in re.findall(r"ws\.\w+\([^)]*\)", remedy):
+            done(call, ws=scene.ws)
+        scene.ws.delete("sales")
+        assert list(scene.ws) == []

@@ -47,6 +47,8 @@ def refused(text):
         ("x ^ 2", "power(x, 2)"),
         ("x // 2", "x div 2"),
         ("s ~ 'a'", "rlike"),
+        ("s =~ 'a'", "instead of =~ write x rlike"),
+        ("s -> 'a'", "a view has plain columns"),
         ("y is nan", "isnan(x)"),
         ("s.lower()", "lower(s)"),
         ("'a' + s", "||"),

@@ -14,7 +14,7 @@ import trueline as tl
 from tests.view.verbs.reading import divided
 from tests.view.verbs.test_group_by import quantile, root, variance
 from trueline.errors import InputError, SchemaError
-from trueline.view.plan.aggregates import _INSTEAD
+from trueline.view.plan.aggregates import _IN_GROUPS, _IN_WINDOWS
 
 INF, NAN = math.inf, math.nan
 
@@ -190,21 +190,29 @@ def test_what_is_wrong_with_an_aggregate_is_said_with_what_to_write(text, remedy
     assert remedy in caught.value.remedy
 
 
-@pytest.mark.parametrize("name", sorted(_INSTEAD))
+@pytest.mark.parametrize("name", sorted(_IN_GROUPS))
 def test_an_aggregate_of_another_language_says_what_to_write_and_that_works(name):
     view = tl.View.from_rows([{"x": 1}, {"x": 3}])
     with pytest.raises(InputError) as caught:
         view.group_by().agg(y=f"{name}(x)")
-    assert caught.value.remedy == f"instead of {name}: {_INSTEAD[name]}"
-    text = re.match(r"[a-z_]+\(.*\)", _INSTEAD[name])
-    if text and name == "dense_rank":
-        assert view.window(y=text[0]).count() == 2
-    elif text and name not in ("mode", "collect_set"):
+    assert caught.value.remedy == f"instead of {name}: {_IN_GROUPS[name]}"
+    text = re.match(r"[a-z_]+\(.*\)", _IN_GROUPS[name])
+    if text and name not in ("mode", "collect_set"):
         assert view.group_by().agg(y=text[0]).count() == 1
 
 
+@pytest.mark.parametrize("name", sorted(_IN_WINDOWS))
+def test_what_to_write_in_a_window_works_there(name):
+    view = tl.View.from_rows([{"x": 1}, {"x": 3}])
+    with pytest.raises(InputError) as caught:
+        view.window(1, y=f"{name}(x)")
+    assert caught.value.remedy == f"instead of {name}: {_IN_WINDOWS[name]}"
+    text = re.match(r"[a-z_]+\(.*?\)", _IN_WINDOWS[name])
+    assert view.window(1, y=text[0]).count() == 2
+
+
 def test_the_deviation_of_all_is_made_of_that_of_a_sample():
-    found = of([1, 2, 4], pa.int64(), s=_INSTEAD["stddev_pop"], v=_INSTEAD["var_pop"])
+    found = of([1, 2, 4], pa.int64(), s=_IN_GROUPS["stddev_pop"], v=_IN_GROUPS["var_pop"])
     assert found == {"s": pytest.approx(math.sqrt(14 / 9)), "v": pytest.approx(14 / 9)}
 
 

@@ -64,7 +64,7 @@ def lowered(node: Node, want: Want, target: Target) -> Lowered:
     del want, target
     raise NotPortable(
         f"{node.title}: its rows are in this process, where Spark's tasks cannot read them",
-        remedy="read them from files or a dataset, or run the view in this process (without on_spark())",
+        remedy="read them from files or a dataset, or run the view in this process",
     )
 
 

@@ -189,7 +189,7 @@ def _of_arrow(kind: pa.DataType, name: str) -> Wire:
         )
     raise NotPortable(
         f"values of the type {name} cannot be moved by Spark",
-        remedy="leave the column out with drop(), or cast() it before rows are sorted, joined or grouped",
+        remedy="leave the column out, or convert it before rows are sorted, joined or grouped",
         type=name,
     )
 

@@ -33,7 +33,7 @@ FUNCTIONS: Final = {
     "is_not_null": "x is not null",
     "is_null": "x is null",
     "isna": "x is null",
-    "isin": "x in (1, 2), or x in :values",
+    "isin": "x in (1, 2), or x in :wanted",
     "lcase": "lower(s)",
     "len": "length(s) for text, size(v) for a vector",
     "lit": "the value alone: 1, 'text', or a parameter, :value",
@@ -68,7 +68,6 @@ _OPERATORS: Final = (
     ("!~", "not x rlike 'a+'"),
     ("~", "x rlike 'a+', or not"),
     ("?", "if(c, a, b), or a parameter: :name"),
-    ("->", "get the column of a nested value before: a view has plain columns"),
 )
 
 
@@ -95,6 +94,8 @@ def of_part(found: object, text: str) -> str | None:
         method = _METHOD.search(text)
         shown = f"{method[2]}({method[1]})" if method else "lower(s)"
         return f"there are no methods: write {shown}"
+    if kind == "BitwiseNot" and "=~" in text:
+        return of_text(text)
     return _PARTS.get(kind)
 
 
@@ -104,6 +105,8 @@ def of_text(text: str) -> str | None:
     for sign, instead in _OPERATORS:
         if sign in plain:
             return f"instead of {sign} write {instead}"
+    if "->" in plain:
+        return "a view has plain columns: give what is inside a nested value a column of its own before"
     if text.count("'") % 2:
         return _PARTS["Concat"]
     if re.search(r"\blambda\b", plain):

@@ -371,7 +371,7 @@ class _Reader:
         called, spot = (what, None) if isinstance(what, str) else part_of(self.text, what)
         return InputError(
             f"{shown.format(called):.200} is not in the language of expressions{_shown(self.text, spot)}",
-            remedy=of_part(what, self.text) or LANGUAGE,
+            remedy=of_part(what, self.text) or of_text(self.text) or LANGUAGE,
             code="BadExpression",
             expression=self.text,
             line=spot.line if spot else None,

@@ -167,18 +167,20 @@ _ALIASES: Final = {
 }
 # What is not an aggregate here, and what to write.
 _INSTEAD: Final = {
-    "approx_count_distinct": "count_distinct(x) is exact",
     "percentile_approx": "quantile(x, 0.5) is exact",
     "approx_percentile": "quantile(x, 0.5) is exact",
-    "collect_set": "collect(x), after distinct()",
     "any_value": "first(x)",
-    "mode": "group by it, then sort by count(*)",
-    "dense_rank": "rank(x), which leaves gaps",
-    "stddev_pop": "stddev(x) * sqrt((count(x) - 1) / count(x))",
-    "var_pop": "variance(x) * (count(x) - 1) / count(x)",
     "size": "count(*)",
     "len": "count(*)",
 }
+_IN_GROUPS: Final = _INSTEAD | {
+    "approx_count_distinct": "count_distinct(x) is exact",
+    "collect_set": "collect(x), after distinct()",
+    "mode": "group by it, then sort by count(*)",
+    "stddev_pop": "stddev(x) * sqrt((count(x) - 1) / count(x))",
+    "var_pop": "variance(x) * (count(x) - 1) / count(x)",
+}
+_IN_WINDOWS: Final = _INSTEAD | {"dense_rank": "rank(x), which leaves gaps"}
 
 
 def needs_all_rows(call: AggregateCall) -> bool:
@@ -290,8 +292,9 @@ def _not_an_aggregate(name: str, text: object, *, window: bool) -> InputError:
     known = [word for word, each in _KINDS.items() if (each.windows if window else each.groups)]
     word = match[1].lower() if isinstance(text, str) and (match := re.match(r"\s*(\w+)", text)) else ""
     near = get_close_matches(word, known, n=1, cutoff=0.75)
-    if word in _INSTEAD:
-        remedy = f"instead of {word}: {_INSTEAD[word]}"
+    instead = _IN_WINDOWS if window else _IN_GROUPS
+    if word in instead:
+        remedy = f"instead of {word}: {instead[word]}"
     elif near and near[0] != word:
         remedy = f"did you mean {near[0]}?"
     else:
