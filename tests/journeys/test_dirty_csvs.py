@@ -85,11 +85,11 @@ BadCellsWarning: sales: 1 bad cell (qty 1), for example 'three' in qty (inbox/20
 >>> commit
 <Commit … of sales: +2 rows, offsets 7 to 8, 1 bad cell (qty 1), for example 'three' in qty (inbox/2026-11-17.csv, line 2)>
 >>> commit.bad_cells().show()
-1 rows, 5 columns
+1 row, 5 columns
 file                  row  line  column  text
 inbox/2026-11-17.csv    0     2  qty     three
 >>> sales.view().filter("price > 2.5").select("id", "day", "price").show()
-first 6 rows, 3 columns
+6 rows, 3 columns
 id  day         price
  2  2026-11-13    7.0
  3  2026-11-13    4.0
@@ -98,7 +98,7 @@ id  day         price
  9  2026-11-17    2.6
 10  2026-11-17    4.0
 >>> sales.view().group_by("item").agg(n="count(*)", worth="sum(price * qty)").sort("item").show()
-first 3 rows, 3 columns
+3 rows, 3 columns
 item  n  worth
 cup   2   20.0
 ink   3    7.2

@@ -83,7 +83,7 @@ n  float64  yes
 # %%
 birds.view().filter("mass is null").select("id", "year")
 ---
-first 15 rows, 2 columns
+15 rows, 2 columns
 id int64  year int64
 2  2026
 4  2026
@@ -145,7 +145,7 @@ bad cells  2 bad cells (mass 2), for example 'heavy' in mass (more.csv, line 2);
 # %%
 birds.view().group_by("year").agg(birds="count(*)", mean="round(avg(mass), 2)").sort("year")
 ---
-first 2 rows, 3 columns
+2 rows, 3 columns
 year int64  birds int64  mean float64
 2026  31  20.42
 2027  2  18.0
@@ -184,7 +184,7 @@ polled  +2 rows, offsets 0 to 1, 1 file
 # %%
 birds.diff(list(birds.log())[1])
 ---
-first 2 rows, 5 columns
+2 rows, 5 columns
 op text  id int64  year int64  mass float64  n float64
 update_preimage  33  2027  18.0  2.0
 update_postimage  33  2027  18.0  3.0
