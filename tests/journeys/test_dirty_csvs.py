@@ -77,7 +77,7 @@ Date:    … UTC
 >>> from pathlib import Path
 >>> _ = Path("inbox/2026-11-17.csv").write_text("id;day;item;price;qty\n9;17.11.2026;pen;2,60;three\n10;17.11.2026;cup;4;1\n")
 >>> sales.append("inbox/2026-11-17.csv", how, max_bad=0)
-InputError: 1 cells in 2 rows cannot be read (qty 1) in inbox/2026-11-17.csv, more than max_bad=0
+InputError: 1 cell in 2 rows cannot be read (qty 1) in inbox/2026-11-17.csv, more than max_bad=0
   → look at the files and the reader's options, or raise max_bad
 >>> commit = sales.append("inbox/2026-11-17.csv", how)
 BadCellsWarning: sales: 1 bad cell (qty 1), for example 'three' in qty (inbox/2026-11-17.csv, line 2), null instead
