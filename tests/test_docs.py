@@ -42,12 +42,25 @@ def shape(line: str) -> str:
 
 
 def differs(shown: list[str], output: str) -> str | None:
-    """Name the first shown line that the output does not have, in order; `…` stands for any lines."""
-    left = iter([shape(line) for line in output.splitlines()])
+    """Name the first shown line that is not the next of the output, or what the output has beyond them.
+
+    Alone on a line `…` stands for any lines, in a line for any text.
+
+    >>> differs(["sales  …", "…"], "sales 0123abcd\\nmore"), differs(["sales"], "sales\\nmore")
+    (None, 'more')
+    """
+    left = [shape(line) for line in output.splitlines() if line.strip()]
+    anywhere = False
     for line in shown:
-        if line.strip() not in {"…", "..."} and shape(line) not in left:
+        if line.strip() in {"…", "..."}:
+            anywhere = True
+            continue
+        wanted = re.compile(re.escape(shape(line)).replace("…", ".*"))
+        at = next((n for n, there in enumerate(left) if wanted.fullmatch(there)), None)
+        if at is None or (at and not anywhere):
             return line
-    return None
+        left, anywhere = left[at + 1 :], False
+    return left[0] if left and not anywhere else None
 
 
 def run_console(text: str, folder: Path) -> Path:
@@ -65,7 +78,7 @@ def run_console(text: str, folder: Path) -> Path:
         )
         assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}"
         missing = differs([s for s in shown if s.strip()], done.stdout)
-        assert missing is None, f"$ {line} does not show {missing!r} but\n{done.stdout}"
+        assert missing is None, f"$ {line}: {missing!r} is not what is next in\n{done.stdout}"
     return folder
 
 
@@ -92,10 +105,15 @@ def test_every_example_runs(page, tmp_path, monkeypatch, capsys):
 
 def test_a_wrong_shape_is_found():
     output = "sales  f1620ab12  10 rows\ndaily  f1620cd34  2 rows\n"
-    assert differs(["sales  f1620ffff  7 rows"], output) is None
+    assert differs(["sales  f1620ffff  7 rows", "daily  f16200  1 rows"], output) is None
     assert differs(["…", "daily f1620ffff 9 rows"], output) is None
-    assert differs(["daily f16201 2 rows", "sales f16202 10 rows"], output) == "sales f16202 10 rows"
+    assert differs(["daily f16201 2 rows", "sales f16202 10 rows"], output) == "daily f16201 2 rows"
+    assert differs(["…", "daily f16201 2 rows", "sales f16202 10 rows"], output) == "sales f16202 10 rows"
     assert differs(["sales 10 rows"], output) == "sales 10 rows"
+    assert differs(["sales f16201 10 rows"], output) == "daily # 0 rows"
+    assert differs(["sales f16201 10 rows", "…"], output) is None
+    assert differs(["sales … rows", "daily f16201 …"], output) is None
+    assert differs([], output) == "sales # 0 rows", "what is printed is shown"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
@@ -109,6 +127,44 @@ def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     pages = [str(p.relative_to(ROOT / "docs")) for p in PAGES if p.is_relative_to(ROOT / "docs")]
     assert [p for p in pages if f": {p.replace(os.sep, '/')}\n" not in navigation] == []
+
+
+def linked(page: Path) -> list[Path]:
+    """The files that a page links to."""
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    return [(page.parent / target).resolve() for target in targets if "://" not in target]
+
+
+@pytest.mark.parametrize("start", ["README.md", "docs/index.md"])
+def test_every_page_is_reached_from_the_first(start):
+    seen: set[Path] = set()
+    ahead = [ROOT / start]
+    while ahead:
+        page = ahead.pop()
+        if page.suffix == ".md" and page.exists() and page not in seen:
+            seen.add(page)
+            ahead += linked(page)
+    assert [page.name for page in PAGES if page not in seen and page != ROOT / "README.md"] == []
+
+
+def test_the_index_leads_to_every_page_itself():
+    shown = linked(ROOT / "docs" / "index.md")
+    pages = [page for page in PAGES if page.parent in {ROOT / "docs", ROOT / "docs" / "reference"}]
+    assert [page.name for page in pages if page not in shown and page.name != "index.md"] == []
+
+
+# Commands whose example needs what another page makes, or that show themselves.
+ELSEWHERE = {"run": "seeing-runs.md", "flow": "simulator.md", "demo": "reference/cli.md"}
+
+
+def test_every_command_has_an_example():
+    consoles = [text for language, text, _ in blocks(ROOT / "docs/reference/cli.md") if language == "console"]
+    shown = set(re.findall(r"^\$ trueline (?:-C \S+ )?([\w-]+)", "\n".join(consoles), re.MULTILINE))
+    helped = subprocess.run([sys.executable, "-c", RUN, "--help"], capture_output=True, text=True, check=True)
+    commands = set(re.findall(r"^  ([a-z-]+)  +\S", helped.stdout.partition("Commands:")[2], re.MULTILINE))
+    assert commands - shown == set(ELSEWHERE)
+    for command, page in ELSEWHERE.items():
+        assert f"trueline {command}" in (ROOT / "docs" / page).read_text(encoding="utf-8")
 
 
 def test_every_error_is_in_the_reference_and_no_other():

@@ -203,7 +203,8 @@ def chosen_reader(format_: str | None, options: dict[str, Any], files: Sequence[
         raise InputError(f"there is no format {format_!r}", remedy=f"give one of {', '.join(_FORMATS)}")
     import trueline
 
-    known = [] if format_ is not None else [each for each in files if trueline.readers.is_known_by_name(each)]
+    names = [options["member"]] if "member" in options else files  # the name of an archive says less
+    known = [] if format_ is not None else [each for each in names if trueline.readers.is_known_by_name(each)]
     usual = getattr(trueline, format_ or "csv")()
     if known:
         usual = trueline.readers.reader_for([trueline.readers.Source.memory(b"", each) for each in known])

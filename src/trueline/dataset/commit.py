@@ -273,7 +273,8 @@ class Commit:
             parts.append(f"{len(self.files):,} file{'s' * (len(self.files) != 1)}")
         if self.bad:
             columns = ", ".join(f"{name} {count:,}" for name, count in self.bad.items())
-            parts.append(f"{sum(self.bad.values()):,} bad cells ({columns})")
+            total = sum(self.bad.values())
+            parts.append(f"{total:,} bad cell{'s' * (total != 1)} ({columns})")
         if self.ignored:
             reasons = ", ".join(f"{why} {count:,}" for why, count in self.ignored.items())
             parts.append(f"ignored: {reasons}")

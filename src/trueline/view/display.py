@@ -22,13 +22,24 @@ def head(node: Node, count: int) -> Table:
     """Return the first rows as a table, with names and types above them."""
     table = table_of(_first(node, count + 1), node.schema.visible)
     shown, known = min(count, table.num_rows), row_count(node)
+    if known is None and table.num_rows <= count:
+        known = shown
     if known is None:
-        total = f"first {shown:,} rows" + (" (and more)" if table.num_rows > count else "")
+        total = f"first {counted(shown, 'row')} (and more)"
     else:
-        total = f"first {shown:,} of {known:,} rows" if known > shown else f"{known:,} rows"
+        total = f"first {shown:,} of {known:,} rows" if known > shown else counted(known, "row")
     rows = [tuple(_short(value) for value in row.values()) for row in table.to_pylist()[:count]]
     columns = tuple(f"{one_line(column.name)}\n{_described(column)}" for column in node.schema.visible)
-    return Table(columns, tuple(rows), f"{total}, {len(columns)} columns", data=True)
+    return Table(columns, tuple(rows), f"{total}, {counted(len(columns), 'column')}", data=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "row"), counted(2000, "row")
+    ('1 row', '2,000 rows')
+    """
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def _first(node: Node, count: int) -> Node:

@@ -39,11 +39,11 @@ def check_name(text: object) -> str:
     """
     if not is_name(text):
         shown = text[:200] if isinstance(text, str) else text
-        raise BadName(
-            f"{shown!r} cannot name a dataset",
-            remedy="use 1 to 128 of letters, digits, '.', '_', '-', with a letter or digit first; no '..'",
-            name=shown,
-        )
+        remedy = "use 1 to 128 of letters, digits, '.', '_', '-', with a letter or digit first; no '..'"
+        name, sign, at = str(text).partition("@")
+        if sign and is_name(name):
+            remedy = f"a dataset is read as it was by ws[{name!r}].view(at={at[:80]!r})"
+        raise BadName(f"{shown!r} cannot name a dataset", remedy=remedy, name=shown)
     return str(text)
 
 

@@ -60,6 +60,14 @@ def a_dataset_that_is_not_there(scene: Scene) -> None:
         assert list(other) == ["people"]
 
 
+@story("workspace.names", "a dataset is read as it was by ws[{name!r}].view(at={at[:80]!r})")
+def a_dataset_asked_for_with_its_position(scene: Scene) -> None:
+    scene.ws.create("trades").append([{"id": 1}])
+    scene.ws["trades"].append([{"id": 2}])
+    remedy = scene.refused(lambda: scene.ws["trades@offset:0"])
+    assert done(piece(remedy, r"ws\[.*\)"), ws=scene.ws).count() == 1
+
+
 @story("workspace.catalogue", "look at what there is: `trueline list`")
 def a_rename_of_what_was_removed(scene: Scene) -> None:
     trades = scene.ws.create("trades")

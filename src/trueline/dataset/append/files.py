@@ -314,8 +314,8 @@ def _refuse_garbage(reads: Sequence[FileRead], names: Sequence[str], max_bad: fl
             worst = max(range(len(reads)), key=lambda at: sum(reads[at].stats.bad.values()))
             where = f", most of them in {names[worst]}" if len(names) > 1 else f" in {names[worst]}"
             raise InputError(
-                f"{total:,} cells in {rows:,} rows cannot be read ({shown}){where}, "
-                f"more than max_bad={max_bad:g}",
+                f"{total:,} cell{'s' * (total != 1)} in {rows:,} row{'s' * (rows != 1)} cannot be read "
+                f"({shown}){where}, more than max_bad={max_bad:g}",
                 remedy="look at the files and the reader's options, or raise max_bad",
                 code="TooManyBadCells",
                 bad=dict(bad),

@@ -391,27 +391,28 @@ def named(error: InputError, path: str) -> InputError:
 
 def _read(task: FileTask) -> FileRead:
     empty = fit_rows(task.columns.empty_table(), task.tail, with_op=task.with_op).table
-    writer = PieceWriter(task.scratch, task.name, empty.schema)
     newest, rounded = None, 0
     cells: list[pa.Table] = []
     strategy = strategy_of(task.tail)
     key = () if isinstance(strategy, Append) else strategy.key
     reading = task.reader.read(task.source, task.columns, part=task.part)
-    for batch in _named(task, reading):
-        if not writer.rows or reading.stats.unknown:
-            task.check_columns(reading.stats, ended=False)
-        fitted = fit_rows(pa.Table.from_batches([batch.table]), task.tail, with_op=task.with_op)
-        _refuse_keyless(fitted.table, key, batch.start)
-        writer.write(fitted.table)
-        newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
-        if batch.bad.num_rows:
-            cells.append(_with_file(batch.bad, task.source.path))
-    task.check_columns(reading.stats, ended=True)
-    # The rows are to be those of the bytes that were hashed: a file that was written to meanwhile is refused.
-    task.source.open().close()
+    with PieceWriter(task.scratch, task.name, empty.schema) as writer:
+        for batch in _named(task, reading):
+            if not writer.rows or reading.stats.unknown:
+                task.check_columns(reading.stats, ended=False)
+            fitted = fit_rows(pa.Table.from_batches([batch.table]), task.tail, with_op=task.with_op)
+            _refuse_keyless(fitted.table, key, batch.start)
+            writer.write(fitted.table)
+            newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
+            if batch.bad.num_rows:
+                cells.append(_with_file(batch.bad, task.source.path))
+        task.check_columns(reading.stats, ended=True)
+        # The rows are to be those of the bytes that were hashed: a file written to meanwhile is refused.
+        task.source.open().close()
+        piece = writer.finish()
     found = pa.concat_tables(cells) if cells else None
     given = tuple(name for name in task.columns.names if name not in reading.stats.absent)
-    return FileRead((writer.finish(),), newest, rounded, reading.stats, found, given=given)
+    return FileRead((piece,), newest, rounded, reading.stats, found, given=given)
 
 
 def _refuse_keyless(table: pa.Table, key: Sequence[str], start: int) -> None:

@@ -84,8 +84,10 @@ def not_a_column(name: str, candidates: Iterable[str]) -> str:
 
     >>> not_a_column("prise", ["price", "day"])
     'is not a column of the dataset; did you mean price?'
+    >>> not_a_column("wind", ["id", "day"])
+    'is not a column of the dataset'
     """
-    near = get_close_matches(name.casefold(), [each.casefold() for each in candidates], n=1)
+    near = get_close_matches(name.casefold(), [each.casefold() for each in candidates], n=1, cutoff=0.7)
     meant = next((each for each in candidates if near and each.casefold() == near[0]), None)
     return "is not a column of the dataset" + (f"; did you mean {meant}?" if meant is not None else "")
 
