@@ -89,7 +89,7 @@ def test_json_that_is_not_lines_is_read_and_refused_by_tasks_as_in_this_process(
     (tmp_path / "array.json").write_text(json.dumps(rows, indent=1))
     (tmp_path / "page.json").write_text("<html>\n<body>Sign in</body>\n")
     how = {"steps": [parse()], "executor": Spark(spark_room)} if way == "executor" else {}
-    with tl.open(tmp_path / "ws", create=True, spark=spark_room) as ws:
+    with tl.open(tmp_path / "ws", create=True, spark=spark_room.given) as ws:
         ds = ws.create("sales")
         assert ds.append(tmp_path / "array.json", **how).rows == 4
         assert ds.view().to_arrow().to_pylist() == rows

@@ -12,7 +12,7 @@ from trueline.kernel.chunk import Piece
 from trueline.kernel.tasks import failure
 from trueline.spark.errors import CarriedError, lasting_nonce, translated
 from trueline.spark.frozen_frames import freeze
-from trueline.spark.lowering import Target
+from trueline.spark.lowering import LoweringTarget
 from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.dispatch import is_read_by_tasks
 from trueline.spark.lowering.layout import Layout
@@ -65,7 +65,7 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         target = arrow_schema_of(schema)
         if not is_read_by_tasks(node):
             want = Want(tuple(column.index for column in columns))
-            target_session = Target(session)
+            target_session = LoweringTarget(session)
             found = target_session.lower(node, want)
             # A frame does not say when it goes: what it reads stays as long as this process.
             _NEEDED.extend(target_session.needs)

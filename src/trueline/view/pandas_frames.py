@@ -6,11 +6,25 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from trueline.errors import SchemaError, check_memory
+from trueline.errors import InputError, SchemaError, check_memory
 from trueline.view.schema import Schema
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
+
+
+def copied_table(data: Any) -> pa.Table:
+    """Return a copy of an Arrow table or batch, or of anything with `__arrow_c_stream__`."""
+    if isinstance(data, pa.RecordBatch):
+        return owned(pa.Table.from_batches([data]))
+    if isinstance(data, pa.Table):
+        return owned(data)
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return owned(pa.table(data))
+    raise InputError(
+        f"a {type(data).__name__} is not an Arrow table",
+        remedy="give a table, a batch, or anything with __arrow_c_stream__; from_rows takes dictionaries",
+    )
 
 
 def owned(table: pa.Table) -> pa.Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeVar, overload
 
 import pyarrow as pa
@@ -86,18 +85,9 @@ class View(Verbs, ViewHints):
         >>> View.from_arrow(pa.table({"x": [1, 2]})).count()
         2
         """
-        from trueline.view.pandas_frames import owned
+        from trueline.view.pandas_frames import copied_table
 
-        if isinstance(data, pa.RecordBatch):
-            return cls(Memory(owned(pa.Table.from_batches([data]))))
-        if isinstance(data, pa.Table):
-            return cls(Memory(owned(data)))
-        if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-            return cls(Memory(owned(pa.table(data))))
-        raise InputError(
-            f"a {type(data).__name__} is not an Arrow table",
-            remedy="give a table, a batch, or anything with __arrow_c_stream__; from_rows takes dictionaries",
-        )
+        return cls(Memory(copied_table(data)))
 
     @classmethod
     def from_pandas(cls, frame: pd.DataFrame) -> Self:
@@ -409,7 +399,7 @@ class View(Verbs, ViewHints):
         >>> View.range(9).on_spark().sort("n").explain().splitlines()[0]
         'computed on Spark: asked for'
         """
-        found = self._spark if session is None else partial(_as_given, session)
+        found = self._spark if session is None else lambda: session
         return type(self)(self._node, found, ON_SPARK)
 
     @overload
@@ -506,7 +496,3 @@ class View(Verbs, ViewHints):
         ('n',)
         """
         return self._node
-
-
-def _as_given(session: Any) -> Any:
-    return session

@@ -111,6 +111,7 @@ def engine_of_views(ws, view):
 
 def test_auto_takes_spark_for_frames_and_for_many_bytes(numbers, spark, tmp_path, monkeypatch):
     with tl.open(tmp_path / "ws", create=True, spark=spark) as ws:
+        ws.config.set("views.engine", "auto")
         moved = numbers.sort("k")
         assert engine_of_views(ws, moved).startswith("computed in this process: it rests on about 0 MiB")
         frame = tl.View.from_spark(spark.range(3))

@@ -11,6 +11,7 @@ from trueline.spark.lowering import lowered
 from trueline.spark.lowering.deliver import delivered
 from trueline.view.execute import pieces
 from trueline.view.plan.node import Node, OneInput, OwnSchema, SourceNode
+from trueline.view.plan.sources import KnownSchema
 
 # Each with other partitions, with and without adaptive execution, in large and small batches.
 SETTINGS = [(1, "true", 10_000), (3, "false", 10), (20, "true", 10)]
@@ -61,7 +62,13 @@ def nodes() -> list[type[Node]]:
     while waiting:
         kind = waiting.pop()
         waiting += kind.__subclasses__()
-        if kind.__module__.startswith("trueline.") and kind not in (Node, OneInput, OwnSchema, SourceNode):
+        if kind.__module__.startswith("trueline.") and kind not in (
+            Node,
+            OneInput,
+            OwnSchema,
+            SourceNode,
+            KnownSchema,
+        ):
             found.append(kind)
     return sorted(set(found), key=lambda kind: kind.__name__)
 

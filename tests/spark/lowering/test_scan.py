@@ -15,7 +15,7 @@ from tests.spark.lowering.nasty import difference, everything, in_process, rows_
 from trueline.errors import NotPortable
 from trueline.spark.lowering import dispatch, scan
 from trueline.spark.lowering.deliver import delivered
-from trueline.spark.lowering.dispatch import Target
+from trueline.spark.lowering.dispatch import LoweringTarget
 from trueline.view.execute import pieces
 from trueline.view.plan.node import Want
 
@@ -111,6 +111,6 @@ def test_a_cluster_refuses_rows_of_one_process_by_name(kind, spark, monkeypatch)
         "frame": lambda: (tl.View.from_spark(spark.range(3)), "Spark frame"),
     }[kind]()
     with pytest.raises(NotPortable, match=name) as error:
-        Target(spark).lower(view.filter("true").node, everything(view))
+        LoweringTarget(spark).lower(view.filter("true").node, everything(view))
     assert error.value.code == "ProcessBound"
     assert "append them to a dataset" in error.value.remedy

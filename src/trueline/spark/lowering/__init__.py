@@ -8,6 +8,6 @@ import trueline.spark.lowering.scan
 import trueline.spark.lowering.sort
 import trueline.spark.lowering.window
 import trueline.spark.lowering.zip  # noqa: F401 (registered by importing)
-from trueline.spark.lowering.dispatch import Target, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 
-__all__ = ["Target", "lowered"]
+__all__ = ["LoweringTarget", "lowered"]

@@ -25,7 +25,7 @@ from trueline.kernel.temporary import Temporary
 from trueline.spark.engines import engine_of
 from trueline.spark.frames import parcels, shares_folders, write_pieces
 from trueline.spark.jobs import run
-from trueline.spark.lowering.dispatch import Target
+from trueline.spark.lowering.dispatch import LoweringTarget
 from trueline.spark.lowering.exchange import ranges
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered
@@ -56,7 +56,7 @@ class ToDeliver:
     parts: int
 
     def __call__(self) -> DeliveredRows:
-        target = Target(self.session)
+        target = LoweringTarget(self.session)
         found = target.lower(self.node, self.want)
         folder = Temporary("rows")
         rows = DeliveredRows(*_written(found, target, inside(folder.path)), self.parts)
@@ -64,7 +64,7 @@ class ToDeliver:
         return rows
 
 
-def in_order(found: Lowered, target: Target) -> DataFrame:
+def in_order(found: Lowered, target: LoweringTarget) -> DataFrame:
     """Return a frame whose tasks, one after another, have the rows in order."""
     if found.is_ordered:
         return found.frame
@@ -72,7 +72,7 @@ def in_order(found: Lowered, target: Target) -> DataFrame:
 
 
 def _written(
-    found: Lowered, target: Target, folder: Inside
+    found: Lowered, target: LoweringTarget, folder: Inside
 ) -> tuple[tuple[WrittenRows, ...], Inside, Layout]:
     layout = Layout(found.layout.types, found.layout.ids, ())
     # A view without columns still has rows.

@@ -24,7 +24,7 @@ _SENT_ALONG: Final = 1 << 20
 
 
 @dataclass(frozen=True)
-class Target:
+class LoweringTarget:
     """Where a view is to run; a node that several others rest on is lowered once.
 
     `needs` is what has to stay until Spark has read it: frames that are frozen, rows in files of ours.
@@ -59,7 +59,7 @@ class Target:
 
 
 @singledispatch
-def lowered(node: Node, want: Want, target: Target) -> Lowered:
+def lowered(node: Node, want: Want, target: LoweringTarget) -> Lowered:
     """Return what a node becomes, whose rows tasks cannot just read."""
     del want, target
     raise NotPortable(

@@ -24,7 +24,7 @@ from trueline.spark.lowering.rows import column
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from trueline.spark.lowering.dispatch import Target
+    from trueline.spark.lowering.dispatch import LoweringTarget
 
 # Rows of a task whose order is looked at to choose cuts.
 _SAMPLES: Final = 500
@@ -45,7 +45,7 @@ class Ranges:
         return moved.sortWithinPartitions(_PART, *order_of(self.layout))
 
 
-def ranges(found: Lowered, target: Target) -> Ranges:
+def ranges(found: Lowered, target: LoweringTarget) -> Ranges:
     """Cut rows into ranges of about the same size."""
     cuts = _cut_points(found, target.parts)
     frame = found.frame.withColumn(_PART, _part(cuts, found.layout))
@@ -147,7 +147,7 @@ class Ranked:
     count: int
 
 
-def ranked(found: Lowered, target: Target) -> Ranked:
+def ranked(found: Lowered, target: LoweringTarget) -> Ranked:
     """Number the rows in their order: ranges are counted first, by one job."""
     from pyspark.sql import functions as f
 

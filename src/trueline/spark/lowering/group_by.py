@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from trueline.kernel.chunk import Chunk, Piece
-from trueline.spark.lowering.dispatch import Target, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, types_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @lowered.register(GroupBy)
-def _group_by(node: GroupBy, want: Want, target: Target) -> Lowered:
+def _group_by(node: GroupBy, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     at = {place: number for number, place in enumerate(below.columns)}

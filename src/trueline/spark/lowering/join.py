@@ -19,7 +19,7 @@ import pyarrow as pa
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.exchange import Once
-from trueline.spark.lowering.dispatch import Target, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.exchange import by_shuffle
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
@@ -37,7 +37,7 @@ _NUMBER: Final = OrderColumn(pa.int64())
 
 
 @lowered.register(Join)
-def _join(node: Join, want: Want, target: Target) -> Lowered:
+def _join(node: Join, want: Want, target: LoweringTarget) -> Lowered:
     left_want, right_want = node.wants(want)
     left, right = target.lower(node.left, left_want), target.lower(node.right, right_want)
     if node.as_of is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from trueline.spark.lowering.dispatch import Target, layout_of, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
 from trueline.spark.lowering.exchange import ranked
 from trueline.spark.lowering.lowered import Lowered
 from trueline.spark.lowering.rows import column
@@ -16,7 +16,7 @@ _FEW: Final = 100_000
 
 
 @lowered.register(Limit)
-def _limit(node: Limit, want: Want, target: Target) -> Lowered:
+def _limit(node: Limit, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     layout = layout_of(node, want, found.layout)
@@ -38,7 +38,7 @@ def is_few(node: Limit) -> bool:
 
 
 @lowered.register(LastRows)
-def _last_rows(node: LastRows, want: Want, target: Target) -> Lowered:
+def _last_rows(node: LastRows, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = ranked(target.lower(node.below, below), target)
     number = column(found.rows.layout.order_names[0])

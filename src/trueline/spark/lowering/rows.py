@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from trueline.kernel.chunk import Piece
-from trueline.spark.lowering.dispatch import Target, layout_of, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
 from trueline.spark.lowering.lowered import CountedPiece, Lowered, Step, types_of, with_order
 from trueline.view.execute.concat import ConcatPiece
@@ -79,7 +79,7 @@ def _carried(below: Want, want: Want, found: Lowered) -> Carried:
 
 
 @lowered.register(Select)
-def _select(node: Select, want: Want, target: Target) -> Lowered:
+def _select(node: Select, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     places = [below.columns.index(node.places[index]) for index in want.columns]
@@ -109,7 +109,7 @@ def rest(found: Lowered) -> list[Column]:
 
 
 @lowered.register(Filter)
-def _filter(node: Filter, want: Want, target: Target) -> Lowered:
+def _filter(node: Filter, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     where = _carried(below, want, found)
@@ -119,7 +119,7 @@ def _filter(node: Filter, want: Want, target: Target) -> Lowered:
 
 
 @lowered.register(WithColumns)
-def _with_columns(node: WithColumns, want: Want, target: Target) -> Lowered:
+def _with_columns(node: WithColumns, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     _, kernels = node.divided(want)
@@ -136,7 +136,7 @@ def _with_columns(node: WithColumns, want: Want, target: Target) -> Lowered:
 
 
 @lowered.register(Explode)
-def _explode(node: Explode, want: Want, target: Target) -> Lowered:
+def _explode(node: Explode, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     where = _carried(below, want, found)
@@ -147,7 +147,7 @@ def _explode(node: Explode, want: Want, target: Target) -> Lowered:
 
 
 @lowered.register(Sample)
-def _sample(node: Sample, want: Want, target: Target) -> Lowered:
+def _sample(node: Sample, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     where = _carried(below, want, found)
@@ -163,7 +163,7 @@ def _sample(node: Sample, want: Want, target: Target) -> Lowered:
 
 @lowered.register(OnSpark)
 @lowered.register(Cache)
-def _as_below(node: Cache | OnSpark, want: Want, target: Target) -> Lowered:
+def _as_below(node: Cache | OnSpark, want: Want, target: LoweringTarget) -> Lowered:
     """The rows of the input: what a cache keeps stays in its process, and this is Spark already."""
     return target.lower(node.below, want)
 
@@ -172,7 +172,7 @@ def _as_below(node: Cache | OnSpark, want: Want, target: Target) -> Lowered:
 
 
 @lowered.register(Concat)
-def _concat(node: Concat, want: Want, target: Target) -> Lowered:
+def _concat(node: Concat, want: Want, target: LoweringTarget) -> Lowered:
     found = [target.lower(view, below) for view, below in zip(node.views, node.wants(want), strict=True)]
     if want.ids:
         found = [

@@ -22,7 +22,7 @@ from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.temporary import Temporary
 from trueline.spark.frames import shares_folders
 from trueline.spark.frozen_frames import FrozenFrame
-from trueline.spark.lowering.dispatch import Target, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
 from trueline.view.execute import pieces
@@ -34,7 +34,7 @@ _BYTES_OF_A_FILE: Final = 16 << 20
 
 
 @lowered.register(SourceNode)
-def _of_this_process(node: SourceNode, want: Want, target: Target) -> Lowered:
+def _of_this_process(node: SourceNode, want: Want, target: LoweringTarget) -> Lowered:
     """Return rows that tasks cannot read where they are."""
     if not shares_folders(target.session):
         raise NotPortable(

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.value_hash import Salt, hash_ids
-from trueline.spark.lowering.dispatch import Target, layout_of, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
 from trueline.spark.lowering.keys import sort_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
 from trueline.spark.lowering.lowered import Lowered
@@ -21,7 +21,7 @@ from trueline.view.plan.sort import Sort
 
 
 @lowered.register(Sort)
-def _sort(node: Sort, want: Want, target: Target) -> Lowered:
+def _sort(node: Sort, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     keys = []
@@ -37,7 +37,7 @@ def _sort(node: Sort, want: Want, target: Target) -> Lowered:
 
 
 @lowered.register(Shuffle)
-def _shuffle(node: Shuffle, want: Want, target: Target) -> Lowered:
+def _shuffle(node: Shuffle, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     plain = layout_of(node, want, found.layout)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from trueline.kernel.chunk import Chunk, Piece, together
-from trueline.spark.lowering.dispatch import Target, layout_of, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
 from trueline.spark.lowering.exchange import ranked
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import Layout, OrderColumn
@@ -27,7 +27,7 @@ _BLOCK: Final = 65_536
 
 
 @lowered.register(Window)
-def _window(node: Window, want: Want, target: Target) -> Lowered:
+def _window(node: Window, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     at = {place: number for number, place in enumerate(below.columns)}

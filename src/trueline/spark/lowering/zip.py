@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trueline.spark.lowering.dispatch import Target, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.exchange import by_shuffle, ranked
 from trueline.spark.lowering.layout import IDS, Layout
 from trueline.spark.lowering.lowered import Lowered, types_of
@@ -12,7 +12,7 @@ from trueline.view.plan.zip import Zip
 
 
 @lowered.register(Zip)
-def _zip(node: Zip, want: Want, target: Target) -> Lowered:
+def _zip(node: Zip, want: Want, target: LoweringTarget) -> Lowered:
     sides = [
         ranked(target.lower(view, below), target).rows
         for view, below in zip(node.views, node.wants(want), strict=True)
