@@ -39,7 +39,7 @@ def ws(tmp_path):
 def sales(ws):
     dataset = ws.create("sales")
     dataset.append(pa.table({"city": ["Bern", "Zug"], "price": [9.5, None]}))
-    dataset.append(pa.table({"city": ["Chur"], "price": [3.0], "tags": [["a", None]]}))
+    dataset.append(pa.table({"city": ["Chur"], "price": [3.0], "tags": [["a", None]]}), new_columns="add")
     return dataset
 
 
@@ -79,7 +79,7 @@ def test_it_reads_at_a_commit_with_the_columns_of_that_commit(session, sales):
 
 def test_a_frame_stays_at_its_commit(session, sales):
     frame = load(session, sales)
-    sales.append(pa.table({"city": ["Thun"], "price": [1.0], "more": [1]}))
+    sales.append(pa.table({"city": ["Thun"], "price": [1.0], "more": [1]}), new_columns="add")
     assert [row["city"] for row in rows(frame)] == ["Bern", "Zug", "Chur"]
     assert "more" in load(session, sales).columns
 
@@ -258,7 +258,7 @@ def test_what_comes_after_the_start_is_left_to_the_next_run_of_available_now(sal
 
 def test_columns_that_come_later_do_not_stop_a_stream_and_old_batches_have_them_missing(sales):
     before = stream(sales)
-    sales.append(pa.table({"city": ["Thun"], "price": [1.0], "more": [1]}))
+    sales.append(pa.table({"city": ["Thun"], "price": [1.0], "more": [1]}), new_columns="add")
     assert read(before, 2, 3) == [{"city": "Thun", "price": 1.0, "tags": None}]
     assert read(stream(sales), -1, 1)[0] == {"city": "Bern", "price": 9.5, "tags": None, "more": None}
 
@@ -334,7 +334,7 @@ def test_a_stream_that_is_killed_and_resumed_gives_each_event_once_in_order(tmp_
         seen = stock.changes().count()
         assert ws["copy"].view().count() == seen
         stock.append(pa.table({"item": ["nut"], "count": [9]}))
-        stock.append(pa.table({"item": ["bolt"], "count": [1], "colour": ["red"]}))
+        stock.append(pa.table({"item": ["bolt"], "count": [1], "colour": ["red"]}), new_columns="add")
     tell("follow", tmp_path)
     with tl.open(tmp_path / "shop") as ws:
         events = ws["stock"].changes().to_arrow().to_pylist()

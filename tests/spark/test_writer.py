@@ -417,7 +417,7 @@ def test_columns_that_others_add_meanwhile_are_null(ws):
         rig = Rig(copy, NUMBERS, stream=stream, **({"name": "q"} if stream else {}))
         writer = rig.writer()
         messages = [rig.message(0, numbers(1), writer=writer)]
-        copy.append(pa.table({"n": [7], f"more{stream}": ["x"]}))
+        copy.append(pa.table({"n": [7], f"more{stream}": ["x"]}), new_columns="add")
         rig.writer().commit(messages, 0) if stream else writer.commit(messages)
     assert [row["n"] for row in rows(copy)] == [0, 7, 1, 7, 1]
     assert [row["moreFalse"] for row in rows(copy)] == [None, "x", None, None, None]

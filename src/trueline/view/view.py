@@ -306,7 +306,7 @@ class View(Verbs, ViewHints):
         >>> with console.use(console.CapturedConsole()) as seen:
         ...     View.range(9).show(2)
         >>> print(seen.text)
-        9 rows, 1 columns
+        first 2 of 9 rows, 1 column
         n
         0
         1

@@ -259,12 +259,28 @@ def _meant(workspace: Workspace, what: object) -> tuple[Dataset, object]:
 def tags(workspace: Workspace) -> dict[str, Tag]:
     """Return the tags by name, with what they name."""
     found = workspace._tags.read()
-    known = workspace._names_by_id() if found else {}
+    known = _names(workspace) if found else {}
     return {name: _named(workspace, each, known) for name, each in sorted(found.items())}
 
 
-def _named(workspace: Workspace, found: Tag, known: Mapping[str, str] | None = None) -> Tag:
-    names = workspace._names_by_id() if known is None else known
+def _named(workspace: Workspace, found: Tag, known: Mapping[str, list[str]] | None = None) -> Tag:
+    names = _names(workspace) if known is None else known
     return replace(
-        found, at={names.get(dataset, dataset): block for dataset, block in found.positions.items()}
+        found,
+        at={
+            name: block
+            for dataset, block in found.positions.items()
+            for name in names.get(dataset, [dataset])
+        },
     )
+
+
+def _names(workspace: Workspace) -> dict[str, list[str]]:
+    """Return the names of the datasets by their ids; copies of one dataset have one id."""
+    found: dict[str, list[str]] = {}
+    for entry in workspace._catalogue.entries():
+        if entry.id is not None:
+            found.setdefault(entry.id, []).append(entry.name)
+    for dataset, name in workspace._names_by_id().items():
+        found.setdefault(dataset, [name])
+    return found
