@@ -27,7 +27,7 @@ QueryError: A column, variable, or function parameter with name `citty` cannot b
 >>> spark = sales.view().to_spark().sparkSession
 >>> from trueline.spark.source import register
 >>> register(spark)
->>> frame = spark.read.format("trueline").option("dataset", "sales").load("shop")
+>>> frame = spark.read.format("trueline").option("dataset", "sales").load(ws.location)
 >>> frame.orderBy("id").show()
 +---+----------+----+-----+
 | id|       day|city|price|
@@ -46,7 +46,7 @@ root
 
 >>> bern = ws.create("bern", merge=tl.merge.snapshot("id"))
 >>> writer = frame.where("city = 'Bern'").write.format("trueline").option("dataset", "bern")
->>> writer.mode("overwrite").save("shop")
+>>> writer.mode("overwrite").save(ws.location)
 >>> bern.view().show()
 2 rows, 4 columns
 id  day         city  price
@@ -54,34 +54,34 @@ id  day         city  price
  3  2026-11-13  Bern   11.0
 >>> sales.append([{"id": 3, "city": "Chur"}])
 <Commit … of sales: ~1 row, offsets 3 to 4>
->>> then = spark.read.format("trueline").option("dataset", "sales").option("at", "offset:2").load("shop")
+>>> then = spark.read.format("trueline").option("dataset", "sales").option("at", "offset:2").load(ws.location)
 >>> frame.where("city = 'Bern'").count(), then.where("city = 'Bern'").count()
 (2, 2)
->>> now = spark.read.format("trueline").option("dataset", "sales").load("shop")
->>> now.where("city = 'Bern'").write.format("trueline").option("dataset", "bern").mode("overwrite").save("shop")
+>>> now = spark.read.format("trueline").option("dataset", "sales").load(ws.location)
+>>> now.where("city = 'Bern'").write.format("trueline").option("dataset", "bern").mode("overwrite").save(ws.location)
 >>> bern.view().show()
 1 row, 4 columns
 id  day         city  price
  1  2026-11-12  Bern    9.5
 >>> bern.commit().changes
 '-1 row'
->>> now.write.format("trueline").option("dataset", "sales").mode("overwrite").save("shop")
+>>> now.write.format("trueline").option("dataset", "sales").mode("overwrite").save(ws.location)
 AnalysisException: [PYTHON_DATA_SOURCE_ERROR] …
 …
 trueline.spark.errors.CarriedError: mode("overwrite") replaces all rows, and sales merges by upsert('id'), which keeps them → use .mode("append"), or write to a dataset created with merge=trueline.merge.snapshot(…)
 …
 >>> from trueline.spark.errors import translated
 >>> with translated():
-...     now.write.format("trueline").option("dataset", "sales").mode("overwrite").save("shop")
+...     now.write.format("trueline").option("dataset", "sales").mode("overwrite").save(ws.location)
 InputError: mode("overwrite") replaces all rows, and sales merges by upsert('id'), which keeps them
   → use .mode("append"), or write to a dataset created with merge=trueline.merge.snapshot(…)
 >>> with translated():
-...     now.withColumnRenamed("city", "town").write.format("trueline").option("dataset", "bern").mode("append").save("shop")
+...     now.withColumnRenamed("city", "town").write.format("trueline").option("dataset", "bern").mode("append").save(ws.location)
 SchemaError: the table does not fit the dataset
     + town: String is not a column of the dataset
   → cast, rename or drop these columns, or append to a new dataset; new_columns="add" adds them (--new-columns add), "ignore" leaves them out
 >>> log = ws.create("log")
->>> changes = spark.readStream.format("trueline").option("dataset", "sales").option("changes", "true").load("shop")
+>>> changes = spark.readStream.format("trueline").option("dataset", "sales").option("changes", "true").load(ws.location)
 >>> stream = changes.selectExpr("`offset` as n", "op as did", "id", "city").writeStream.format("trueline")
 >>> stream = stream.option("workspace", "shop").option("dataset", "log").option("name", "log-of-sales").option("checkpointLocation", "check")
 >>> query = stream.trigger(availableNow=True).start()
