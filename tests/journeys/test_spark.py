@@ -83,7 +83,7 @@ SchemaError: the table does not fit the dataset
 >>> log = ws.create("log")
 >>> changes = spark.readStream.format("trueline").option("dataset", "sales").option("changes", "true").load(ws.location)
 >>> stream = changes.selectExpr("`offset` as n", "op as did", "id", "city").writeStream.format("trueline")
->>> stream = stream.option("workspace", "shop").option("dataset", "log").option("name", "log-of-sales").option("checkpointLocation", "check")
+>>> stream = stream.option("workspace", ws.location).option("dataset", "log").option("name", "log-of-sales").option("checkpointLocation", ws.location + "-check")
 >>> query = stream.trigger(availableNow=True).start()
 >>> query.awaitTermination()
 >>> log.view().show()
