@@ -30,6 +30,7 @@ from trueline.spark.lowering.exchange import ranges
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered
 from trueline.spark.lowering.rows import column
+from trueline.spark.lowering.scan import StoredPiece
 from trueline.spark.results import unreadable
 from trueline.view.plan.node import Node, Want
 
@@ -74,13 +75,12 @@ def in_order(found: Lowered, target: LoweringTarget) -> DataFrame:
 def _written(
     found: Lowered, target: LoweringTarget, folder: Inside
 ) -> tuple[tuple[WrittenRows, ...], Inside, Layout]:
+    from pyspark.sql import functions as f
+
     layout = Layout(found.layout.types, found.layout.ids, ())
     # A view without columns still has rows.
-    frame = in_order(found, target).select(*(column(name) for name in layout.names))
-    if not layout.names:
-        from pyspark.sql import functions as f
-
-        frame = in_order(found, target).select(f.lit(0).cast("tinyint").alias("row"))
+    row = f.lit(0).cast("tinyint").alias("row")
+    frame = in_order(found, target).select([column(name) for name in layout.names] or [row])
     target_folder = folder / uuid.uuid4().hex
     with target_folder.folder(make=True):
         pass
@@ -158,9 +158,4 @@ class DeliveredRows:
         """Yield the rows of one part."""
         count = len(self.files)
         for each in self.files[count * number // self.parts : count * (number + 1) // self.parts]:
-            with (self.folder / each.name).open() as file, pa.ipc.open_file(file) as reader:
-                if not self.layout.names:
-                    yield Chunk(each.rows, ())
-                    continue
-                batches = (reader.get_batch(at) for at in range(reader.num_record_batches))
-                yield from self.layout.chunks(batches)
+            yield from StoredPiece(self.folder / each.name, each.rows, self.layout).chunks()

@@ -48,7 +48,7 @@ class Ranges:
 def ranges(found: Lowered, target: LoweringTarget) -> Ranges:
     """Cut rows into ranges of about the same size."""
     cuts = _cut_points(found, target.parts)
-    frame = found.frame.withColumn(_PART, _part(cuts, found.layout))
+    frame = found.frame.withColumn(_PART, _numbered(cuts, found.layout, 0, len(cuts)))
     return Ranges(frame, found.layout, len(cuts) + 1)
 
 
@@ -97,18 +97,8 @@ def _picked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from held.combine_chunks().to_batches()
 
 
-def _part(cuts: Sequence[dict[str, Any]], layout: Layout) -> Column:
-    """Return the number of cuts that are not after a row, found by halves."""
-    from pyspark.sql import functions as f
-
-    if not cuts:
-        return f.lit(0)
-    middle = len(cuts) // 2
-    lower, upper = _numbered(cuts, layout, 0, middle), _numbered(cuts, layout, middle + 1, len(cuts))
-    return f.when(_before(cuts[middle], layout), lower).otherwise(upper)
-
-
 def _numbered(cuts: Sequence[dict[str, Any]], layout: Layout, low: int, high: int) -> Column:
+    """Return the number of cuts that are not after a row, found by halves among those from low to high."""
     from pyspark.sql import functions as f
 
     if low >= high:

@@ -23,7 +23,7 @@ from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.exchange import by_shuffle
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
-from trueline.spark.lowering.lowered import Lowered, types_of
+from trueline.spark.lowering.lowered import Lowered, order_of, types_of
 from trueline.spark.lowering.rows import column
 from trueline.view.execute.join import JoinPiece, JoinSide, Matching, RightOnlyPiece, ToJoin
 from trueline.view.plan.join import Join
@@ -190,7 +190,9 @@ def _as_of(node: Join, want: Want, left: Lowered, right: Lowered) -> Lowered:
         )
         keys.append(f.when(column("side") == 1, of_left).otherwise(of_right))
     together = both.repartition(*keys) if keys else both.repartition(1)
-    ordered = together.sortWithinPartitions("side", *_sides_order(left, "l"), *_sides_order(right, "r"))
+    ordered = together.sortWithinPartitions(
+        "side", *order_of(left.layout, "l_"), *order_of(right.layout, "r_")
+    )
     layout = Layout(types_of(node.schema, want.columns), want.ids, order)
     given = _wide(left.layout, right.layout)
     work = partial(AsOfTask, matching=matching, left=left.layout, right=right.layout)
@@ -215,15 +217,6 @@ def _both_sides(left: Lowered, right: Lowered) -> DataFrame:
                 columns.append(value.alias(f"{name}_{each}"))
         frames.append(mine.frame.select(f.lit(number).cast("bigint").alias("side"), *columns))
     return frames[0].union(frames[1])
-
-
-def _sides_order(found: Lowered, side: str) -> list[Column]:
-    from pyspark.sql import functions as f
-
-    return [
-        f.desc_nulls_last(name) if each.descending else f.asc_nulls_last(name)
-        for name, each in zip(_order(found, side), found.layout.order, strict=True)
-    ]
 
 
 @dataclass(frozen=True)

@@ -68,12 +68,12 @@ class Lowered:
         return order_of(self.layout)
 
 
-def order_of(layout: Layout) -> list[Column]:
-    """Return the columns that rows are sorted by, each in its direction."""
+def order_of(layout: Layout, prefix: str = "") -> list[Column]:
+    """Return the columns that rows are sorted by, each in its direction, under names that begin so."""
     from pyspark.sql import functions as f
 
     return [
-        f.desc_nulls_last(name) if each.descending else f.asc_nulls_last(name)
+        f.desc_nulls_last(prefix + name) if each.descending else f.asc_nulls_last(prefix + name)
         for name, each in zip(layout.order_names, layout.order, strict=True)
     ]
 
