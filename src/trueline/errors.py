@@ -32,6 +32,7 @@ __all__ = [
     "HashMismatch",
     "HeadMissing",
     "InputError",
+    "IrreproducibleQuery",
     "JournalBusy",
     "JournalDamaged",
     "LimitExceeded",
@@ -256,6 +257,10 @@ class QueryError(InputError):
 
 class UnsafeQuery(QueryError):
     """A query that may run programs, call Java, or read what is not a dataset; `construct` says by what."""
+
+
+class IrreproducibleQuery(QueryError):
+    """A query whose answer is not a function of its inputs; `construct` says by what."""
 
 
 class UnknownOperation(InputError, AttributeError, TypeError):
