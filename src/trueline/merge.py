@@ -33,10 +33,15 @@ __all__ = [
 
 
 class KeyEquality(StrEnum):
-    """Whether the two zeros of floats are one key; the definition of a dataset says it."""
+    """Which keys are equal; the definition of a dataset says it.
+
+    Bitwise: the two zeros of floats are two keys. Numeric: they are one. Group: they are one, and null is a
+    value, as in GROUP BY; the keys of derived datasets are compared so.
+    """
 
     BITWISE = "bitwise"
     NUMERIC = "numeric"
+    GROUP = "group"
 
 
 @dataclass(frozen=True, slots=True)

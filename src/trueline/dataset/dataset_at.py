@@ -22,11 +22,12 @@ from trueline.chain.sources import (
 )
 from trueline.chain.store.store import Folder
 from trueline.dataset.definition import SOURCE, key_equality_at
+from trueline.dataset.derivation import derivation_at
 from trueline.dataset.remove.record import Removals, removals_of
 from trueline.dataset.state import State
 from trueline.errors import InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
-from trueline.kernel.key_encoding import KeyEncoding, MergeKey
+from trueline.kernel.key_encoding import MergeKey
 from trueline.view.origin import Origin
 
 
@@ -81,6 +82,8 @@ class Standing:
     @cached_property
     def merge(self) -> MergeStrategy | None:
         """The merge strategy in force, None if nothing was declared."""
+        if (derivation := derivation_at(self.tail)) is not None:
+            return MergeSnapshot(derivation.key)
         push = self.tail.push
         source: Any = push.get(SOURCE) or next(iter(push.values()), None) or self.tail.polling
         return None if source is None else source.merge
@@ -132,7 +135,7 @@ class Standing:
         store = self.chain.store
         try:
             raw = store.get(Folder.CHECKPOINTS, self.tail.checkpoint, limit=MAX_CHECKPOINT_BYTES)
-            state = State.open(store, CheckpointFile.from_bytes(raw), encoding=KeyEncoding.MERGE)
+            state = State.open(store, CheckpointFile.from_bytes(raw), encoding=self.merge_key.encoding)
         except (ObjectMissing, InputError):
             return None
         there = all(store.size(Folder.CHECKPOINTS, file.hash) == file.size for file in state.files)

@@ -457,8 +457,8 @@ def key_equality_at(tail: Tail) -> KeyEquality:
 def _known_equality(given: object) -> KeyEquality:
     if given is None:
         return KeyEquality.BITWISE
-    if given == KeyEquality.NUMERIC:
-        return KeyEquality.NUMERIC
+    if given in (KeyEquality.NUMERIC, KeyEquality.GROUP):
+        return KeyEquality(given)
     raise UnsupportedVersion(
         f"the attachment {PATH} says key_equality {given!r:.80}, which is not known here",
         remedy="upgrade trueline",

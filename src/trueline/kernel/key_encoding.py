@@ -99,9 +99,20 @@ class MergeKey:
     columns: tuple[str, ...]
     equality: KeyEquality = KeyEquality.BITWISE
 
+    @property
+    def encoding(self) -> KeyEncoding:
+        """Which bytes its keys have."""
+        return KeyEncoding.GROUP if self.equality == KeyEquality.GROUP else KeyEncoding.MERGE
+
     def encode(self, table: pa.Table | pa.RecordBatch) -> pa.BinaryArray:
-        """Return each row's key; rows without one are refused."""
-        return encode_keys(table, self.columns, equality=self.equality)
+        """Return each row's key; rows without one are refused, unless null is a value."""
+        return encode_keys(table, self.columns, encoding=self.encoding, equality=self.equality)
+
+    def missing(self, table: pa.Table) -> npt.NDArray[np.bool_]:
+        """Say which rows have no key, because a column of it is null there."""
+        if self.encoding == KeyEncoding.GROUP:
+            return np.zeros(table.num_rows, dtype=bool)
+        return rows_without_key(table, self.columns)
 
     def followed_by(self, column: str) -> MergeKey:
         """Return the key with one more column."""

@@ -28,7 +28,7 @@ from trueline.dataset.state.rewrite import compacted
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.errors import ObjectMissing, SchemaError
-from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyEncoding
+from trueline.kernel.key_encoding import KEY, OFFSET, RANK, MergeKey
 from trueline.kernel.sorted_keys import unified
 from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Append, Keyed, Ledger, Snapshot, Strategy
@@ -59,7 +59,8 @@ class MergeOutcome:
 
 def open_state(store: Store, tail: Tail) -> State:
     """Open the state the last commit left."""
-    return State.open(store, read_checkpoint(store, tail), encoding=KeyEncoding.MERGE)
+    encoding = MergeKey((), key_equality_at(tail)).encoding
+    return State.open(store, read_checkpoint(store, tail), encoding=encoding)
 
 
 def read_checkpoint(store: Store, tail: Tail) -> CheckpointFile | None:
@@ -82,7 +83,7 @@ def rebuilt_state(chain: Chain, tail: Tail, strategy: Keyed) -> State:
     from trueline.dataset.dataset_at import Standing
     from trueline.dataset.read.current import CurrentRows
 
-    state = State.open(chain.store, None)
+    state = State.open(chain.store, None, encoding=MergeKey((), key_equality_at(tail)).encoding)
     if tail.last_offset is None:
         return state
     standing = Standing("", chain, tail, tail.position)

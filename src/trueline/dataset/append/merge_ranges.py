@@ -23,7 +23,7 @@ from trueline.dataset.append.pieces import IncomingPiece, PieceWriter, RowRange,
 from trueline.dataset.merge.result import MergeCounts, Merged
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
-from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyRange, null_key, ranges, rows_without_key
+from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyRange, null_key, ranges
 from trueline.kernel.sorted_runs import RunFile, choose_splitters, read_range, sort_run
 from trueline.merge import Ledger, Snapshot
 
@@ -70,7 +70,7 @@ def sort_part(task: SortTask) -> Sorted:
     """Sort rows by key into a run of scratch."""
     key = task.meeting.key
     rows = task.meeting.read(task.parts, task.rank)
-    missing = np.flatnonzero(rows_without_key(rows, key.columns))
+    missing = np.flatnonzero(key.missing(rows))
     if len(missing):
         return Sorted(None, len(missing), tuple(int(row) + task.rank for row in missing[:_NAMED]))
     return Sorted(sort_run(rows, key, task.scratch, file_name("run")))

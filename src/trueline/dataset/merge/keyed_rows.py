@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from trueline.chain.events import SetVocab
 from trueline.dataset.merge.result import Op
 from trueline.errors import InputError, SchemaError
-from trueline.kernel.key_encoding import KEY, RANK, MergeKey, null_key, rows_without_key
+from trueline.kernel.key_encoding import KEY, RANK, MergeKey, null_key
 from trueline.kernel.sorted_keys import Bools, Ints, as_array, repeats, sorting, unified
 
 NullKeys = Literal["refuse", "quarantine"]
@@ -79,7 +79,7 @@ def keyed(new: pa.Table, key: MergeKey, vocab: SetVocab, null_keys: NullKeys) ->
     columns = data_columns(new, vocab)
     quarantined = new.slice(0, 0)
     if KEY not in new.column_names:
-        missing = rows_without_key(new, key.columns)
+        missing = key.missing(new)
         if missing.any():
             if null_keys == "refuse":
                 raise null_key(key.columns, np.asarray(as_array(new[RANK]))[missing])

@@ -1,0 +1,186 @@
+"""What a derived dataset is defined by, as events of its chain and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, Final
+
+from trueline.chain.block import Block
+from trueline.chain.chain import Chain
+from trueline.chain.datatypes import DataSchema, Extra
+from trueline.chain.events import (
+    AttachmentEmbedded,
+    AttachmentsEmbedded,
+    DatasetKind,
+    Event,
+    Seed,
+    SetAttachments,
+    SetDataSchema,
+    SetInfo,
+    SetTransform,
+    SetVocab,
+    TransformInput,
+)
+from trueline.chain.head_state import Tail
+from trueline.chain.instant import Instant
+from trueline.chain.sources import SqlQueryStep, TransformSql
+from trueline.dataset.commit import linked
+from trueline.errors import InputError, UnsupportedVersion
+from trueline.identity.dataset_id import DatasetId
+from trueline.merge import KeyEquality
+
+# The engine that a SetTransform of ours names; the version is that of the canonical query.
+ENGINE: Final = "trueline"
+CANONICAL: Final = "1"
+PATH: Final = "trueline.json"
+FORMAT: Final = "trueline/derivation"
+VERSION: Final = 1
+# Of rows that nothing identifies: which of the equal rows it is. Readers do not see it.
+COPY: Final = "copy_number"
+
+
+class RowIdentity(StrEnum):
+    """How the rows of a result are told apart: by a key that the query proves or people declared, or as a bag."""
+
+    PROVEN = "proven"
+    DECLARED = "declared"
+    BAG = "bag"
+
+
+@dataclass(frozen=True, slots=True)
+class Derivation:
+    """The queries, their inputs by the names they have there, and what identifies a row of the result.
+
+    `written` is the text before stars were expanded; `strategy` says how the dataset follows its inputs and
+    `reason`, a stable code, why not by the increment.
+    """
+
+    queries: tuple[SqlQueryStep, ...]
+    inputs: tuple[TransformInput, ...]
+    key: tuple[str, ...]
+    identity: RowIdentity
+    written: str = ""
+    strategy: str = "recompute"
+    reason: str = ""
+    event_time: str | None = None
+    description: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def input_ids(self) -> tuple[DatasetId, ...]:
+        """The datasets it reads, in the order of the definition."""
+        return tuple(DatasetId.parse(each.dataset_ref) for each in self.inputs)
+
+    @property
+    def transform(self) -> SetTransform:
+        """The event that says how rows are computed."""
+        return SetTransform(self.inputs, TransformSql(ENGINE, CANONICAL, queries=self.queries))
+
+    @property
+    def document(self) -> str:
+        """What the event has no field for, as canonical text."""
+        said: dict[str, Any] = {
+            "key": list(self.key),
+            "identity": self.identity.value,
+            "key_equality": KeyEquality.GROUP.value,
+            "strategy": self.strategy,
+            "reason": self.reason,
+            "written": self.written,
+            "columns": dict(self.columns),
+        }
+        said = {name: value for name, value in said.items() if value}
+        return Extra.of({**said, "format": FORMAT, "version": VERSION}).entries
+
+    def events(self, schema: DataSchema) -> Iterator[Event]:
+        """Yield the events that follow the Seed."""
+        if self.event_time is not None:
+            yield SetVocab(event_time_column=self.event_time)
+        yield self.transform
+        if self.description is not None:
+            yield SetInfo(description=self.description)
+        yield SetAttachments(AttachmentsEmbedded((AttachmentEmbedded(PATH, self.document),)))
+        yield SetDataSchema(schema=schema)
+
+    def blocks(self, dataset_id: DatasetId, schema: DataSchema, now: Instant) -> list[Block]:
+        """Return the blocks of the one commit that makes the dataset."""
+        return linked(None, (Seed(dataset_id, DatasetKind.Derivative), *self.events(schema)), now)
+
+    def differences(self, chain: Chain) -> list[str]:
+        """Say how an existing dataset differs from this definition."""
+        tail = chain.tail()
+        assert tail is not None
+        there = derivation_at(tail)
+        if there is None:
+            kind = "a root" if tail.dataset_kind is DatasetKind.Root else "derived by another engine"
+            return [f"kind: it is {kind}"]
+        found = []
+        if there.written != self.written:
+            found += _text_differences(there.written, self.written)
+        for what, before, asked in (
+            ("inputs", _shown(there.inputs), _shown(self.inputs)),
+            ("key", list(there.key), list(self.key)),
+            ("event_time", tail.vocab.event_time_column, self.event_time),
+        ):
+            if before != asked:
+                found.append(f"{what}: it is {before}, asked for is {asked}")
+        return found
+
+
+def _shown(inputs: Sequence[TransformInput]) -> list[str]:
+    return [f"{each.alias} = {each.dataset_ref}" for each in inputs]
+
+
+def _text_differences(before: str, asked: str) -> list[str]:
+    from difflib import unified_diff
+
+    lines = unified_diff(before.splitlines(), asked.splitlines(), "it is", "asked for", lineterm="", n=1)
+    return [f"query: {line}" for line in lines]
+
+
+def derivation_at(tail: Tail) -> Derivation | None:
+    """Return the definition in force at a tail; None for roots, and for what other engines derive."""
+    if tail.dataset_kind is not DatasetKind.Derivative or tail.transform is None:
+        return None
+    transform = tail.transform.transform
+    if transform.engine != ENGINE:
+        return None
+    items = tail.attachments.attachments.items if tail.attachments is not None else ()
+    content = next((item.content for item in items if item.path == PATH), None)
+    return _read(tail.transform, content, tail.vocab.event_time_column)
+
+
+@lru_cache(maxsize=256)
+def _read(event: SetTransform, content: str | None, event_time: str | None) -> Derivation:
+    try:
+        said = json.loads(content or "")
+    except (ValueError, RecursionError):
+        said = None
+    if not isinstance(said, dict) or said.get("format") != FORMAT:
+        raise InputError(
+            f"the attachment {PATH} of a derived dataset cannot be read",
+            remedy="restore the dataset from a copy",
+            code="BadDerivation",
+        )
+    if said.get("version") != VERSION or event.transform.version != CANONICAL:
+        version = said.get("version"), event.transform.version
+        raise UnsupportedVersion(f"a derivation of version {version} is not known here", remedy="upgrade trueline")
+    key = said.get("key", [])
+    if not isinstance(key, list) or not all(isinstance(name, str) for name in key):
+        raise InputError(
+            f"the attachment {PATH} says the key is {key!r:.80}", remedy="restore the dataset from a copy"
+        )
+    return Derivation(
+        event.transform.queries or (),
+        event.inputs,
+        tuple(key),
+        RowIdentity(said.get("identity", "bag")),
+        str(said.get("written", "")),
+        str(said.get("strategy", "recompute")),
+        str(said.get("reason", "")),
+        event_time,
+        columns=said.get("columns", {}),
+    )
