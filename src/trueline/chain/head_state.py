@@ -39,6 +39,23 @@ class Position(NamedTuple):
     block: Multihash
     offset: int | None
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"block": str(self.block), "offset": self.offset}
+
+    @classmethod
+    def of(cls, value: object) -> Position:
+        """Read what `to_dict` gave; what is not of that form raises.
+
+        >>> Position.of({"block": str(Multihash.of(b"")), "offset": None}).offset
+        """
+        if not isinstance(value, Mapping) or set(value) != {"block", "offset"}:
+            raise InputError("a position is not {block, offset}", remedy="give both")
+        block, offset = value["block"], value["offset"]
+        if offset is not None and (type(offset) is not int or not 0 <= offset < 1 << 64):
+            raise InputError(f"{offset!r:.80} is not an offset", remedy="give a whole number from 0, or null")
+        return cls(Multihash.parse(block), offset)
+
 
 class Tail(NamedTuple):
     """The state a chain is in after a block; it holds events, not the way there.
