@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Final
@@ -44,7 +44,7 @@ COPY: Final = "copy_number"
 
 
 class RowIdentity(StrEnum):
-    """How the rows of a result are told apart: by a key that the query proves or people declared, or as a bag."""
+    """How rows of a result are told apart: by a key that is proven or declared, or by all they hold."""
 
     PROVEN = "proven"
     DECLARED = "declared"
@@ -69,6 +69,11 @@ class Derivation:
     event_time: str | None = None
     description: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    canonical: tuple[str, ...] = ()
+
+    def over(self, inputs: tuple[TransformInput, ...]) -> Derivation:
+        """Return the definition with its inputs."""
+        return replace(self, inputs=inputs)
 
     @property
     def input_ids(self) -> tuple[DatasetId, ...]:
@@ -78,7 +83,10 @@ class Derivation:
     @property
     def transform(self) -> SetTransform:
         """The event that says how rows are computed."""
-        return SetTransform(self.inputs, TransformSql(ENGINE, CANONICAL, queries=self.queries))
+        return SetTransform(
+            inputs=self.inputs,
+            transform=TransformSql(engine=ENGINE, version=CANONICAL, queries=self.queries),
+        )
 
     @property
     def document(self) -> str:
@@ -91,6 +99,7 @@ class Derivation:
             "reason": self.reason,
             "written": self.written,
             "columns": dict(self.columns),
+            "canonical": list(self.canonical),
         }
         said = {name: value for name, value in said.items() if value}
         return Extra.of({**said, "format": FORMAT, "version": VERSION}).entries
@@ -167,7 +176,9 @@ def _read(event: SetTransform, content: str | None, event_time: str | None) -> D
         )
     if said.get("version") != VERSION or event.transform.version != CANONICAL:
         version = said.get("version"), event.transform.version
-        raise UnsupportedVersion(f"a derivation of version {version} is not known here", remedy="upgrade trueline")
+        raise UnsupportedVersion(
+            f"a derivation of version {version} is not known here", remedy="upgrade trueline"
+        )
     key = said.get("key", [])
     if not isinstance(key, list) or not all(isinstance(name, str) for name in key):
         raise InputError(
@@ -183,4 +194,5 @@ def _read(event: SetTransform, content: str | None, event_time: str | None) -> D
         str(said.get("reason", "")),
         event_time,
         columns=said.get("columns", {}),
+        canonical=tuple(said.get("canonical", ())),
     )

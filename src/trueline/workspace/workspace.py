@@ -279,6 +279,21 @@ class Workspace:
         )
         return make(self, name, CreationPlan.of(definition, on_change))
 
+    def derive(
+        self,
+        name: str,
+        sql: str,
+        inputs: Any = None,
+        key: str | Sequence[str] | None = None,
+        event_time: str | None = None,
+        *,
+        description: str | None = None,
+    ) -> Dataset:
+        """Make a derived dataset."""
+        from trueline.workspace.derive.define import DerivationRequest, derive
+
+        return derive(self, DerivationRequest(name, sql, inputs, key, event_time, description))
+
     def create_from_manifest(self, text: str | bytes) -> Dataset:
         """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON."""
         from trueline.chain.manifest import DatasetSnapshot

@@ -231,7 +231,7 @@ def _blocks(store: Store, prepared: Prepared, notes: Mapping[str, Any]) -> list[
     """Definitions first, then one AddData per slice; what is said of the whole is in the last."""
     tail = prepared.tail
     blocks: list[Block] = []
-    for event in _definitions(prepared):
+    for event in definitions_of(prepared):
         blocks.append(next_block(tail, event, prepared.system_time))
         tail = follow(tail, blocks[-1])
     parts = max(len(prepared.written), 1)
@@ -264,7 +264,7 @@ def _checkpoint(store: Store, prepared: Prepared, notes: Mapping[str, Any]) -> A
     return write_checkpoint(store, state, {"commit": {**notes, "sequence_number": sequence}})
 
 
-def _definitions(prepared: Prepared) -> list[Event]:
+def definitions_of(prepared: Prepared) -> list[Event]:
     """The vocabulary and the schema, where these rows bring or extend them."""
     tail, incoming = prepared.tail, prepared.incoming
     events: list[Event] = []

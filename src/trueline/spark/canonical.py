@@ -1,0 +1,46 @@
+"""Where canonical queries run: a session with our settings and the functions of exact sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from trueline.spark.errors import translated
+from trueline.spark.settings import SQL_SETTINGS
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+# Not for what is read: what a query may mean in another session.
+_PINNED = {**SQL_SETTINGS, "spark.sql.runSQLOnFiles": "false"}
+
+
+def prepare(session: SparkSession, functions: Sequence[str]) -> None:
+    """Make a session of ours ready for canonical queries."""
+    with translated():
+        for name, value in _PINNED.items():
+            session.conf.set(name, value)
+        for function in functions:
+            session.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {function}")
+
+
+def types_of(session: SparkSession, query: str) -> dict[str, str]:
+    """Return the columns of a query with Spark's names of their types; nothing is computed."""
+    with translated(query):
+        return {field.name: field.dataType.simpleString() for field in session.sql(query).schema.fields}
+
+
+def same_meaning(session: SparkSession, one: str, other: str) -> bool:
+    """Say whether two queries have the same optimised plan, whatever names their parts have."""
+    with translated():
+        first, second = (session.sql(text)._jdf.queryExecution().optimizedPlan() for text in (one, other))
+        return bool(first.canonicalized().equals(second.canonicalized()))
+
+
+def result_of(session: SparkSession, steps: Mapping[str, str], last: str) -> DataFrame:
+    """Return the frame of the last query; earlier steps are tables of it by their names."""
+    for name, text in steps.items():
+        with translated(text):
+            session.sql(text).createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+    with translated(last):
+        return session.sql(last)

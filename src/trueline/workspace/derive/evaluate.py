@@ -1,0 +1,79 @@
+"""Evaluating a definition: its canonical queries over its inputs, each as it is at one position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trueline.dataset.derivation import COPY, Derivation, RowIdentity
+from trueline.view.engine import engine
+from trueline.workspace.derive import exact
+
+if TYPE_CHECKING:
+    from trueline.chain.head_state import Position
+    from trueline.identity.dataset_id import DatasetId
+    from trueline.view.view import View
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class QuerySession:
+    """A session of Spark in which the inputs of a definition are tables."""
+
+    session: Any
+
+    def types(self, query: str) -> Mapping[str, str]:
+        """Return the columns of a query with the types they have."""
+        from trueline.spark.canonical import types_of
+
+        return types_of(self.session, query)
+
+    def same(self, one: str, other: str) -> bool:
+        """Say whether two queries mean the same to Spark."""
+        from trueline.spark.canonical import same_meaning
+
+        return same_meaning(self.session, one, other)
+
+    def result(self, derivation: Derivation) -> Any:
+        """Return the frame of a definition, with the number of the copy where rows are a bag."""
+        from trueline.spark.canonical import result_of
+
+        *steps, last = derivation.canonical
+        names = [step.alias or "" for step in derivation.queries[:-1]]
+        frame = result_of(self.session, dict(zip(names, steps, strict=True)), last)
+        return numbered(frame) if derivation.identity is RowIdentity.BAG else frame
+
+
+def numbered(frame: Any) -> Any:
+    """Number equal rows, so that each has an identity; which of them has which number is all the same."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    columns = [f.col(f"`{name.replace('`', '``')}`") for name in frame.columns]
+    return frame.withColumn(COPY, f.row_number().over(Window.partitionBy(*columns).orderBy(columns[0])))
+
+
+@contextmanager
+def query_session(workspace: Workspace, views: Mapping[str, View]) -> Iterator[QuerySession]:
+    """Open a session of its own with views as tables; it is given back at the end."""
+    from trueline.spark.canonical import prepare
+
+    room = workspace._spark.first
+    session = room.new_session()
+    try:
+        prepare(session, exact.FUNCTIONS)
+        for name, view in views.items():
+            engine().register(session, name, view.node)
+        yield QuerySession(session)
+    finally:
+        room.release(session)
+
+
+def views_at(
+    inputs: Mapping[str, Dataset], positions: Mapping[DatasetId, Position]
+) -> dict[str, View]:
+    """Return the current rows of the inputs at their positions, by the names queries use."""
+    return {alias: dataset.view(positions[dataset.id].block) for alias, dataset in inputs.items()}
