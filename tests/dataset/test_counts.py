@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 import trueline as tl
 from tests.architecture import ROOT
-from trueline.chain.counts import CURRENT, OPERATIONS, Counts, keep_counts, kept_counts
-from trueline.dataset.append import commit as committing
+from trueline.chain.block import CURRENT, OPERATIONS
+from trueline.chain.counts import Counts, keep_counts, kept_counts
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import merge as merging
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])

@@ -24,6 +24,12 @@ from trueline.chain.events import (
     SetVocab,
 )
 from trueline.chain.instant import Instant
+from trueline.chain.sources import (
+    MergeChangelogStream,
+    MergeSnapshot,
+    MergeStrategy,
+    MergeUpsertStream,
+)
 from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
@@ -95,6 +101,17 @@ class Tail(NamedTuple):
         if isinstance(self.data, ExecuteTransform):
             return {taken.dataset_id: taken for taken in self.data.query_inputs}
         return {}
+
+    @property
+    def merge(self) -> MergeStrategy | None:
+        """The merge strategy in force, None if nothing was declared."""
+        source: Any = self.push.get("default") or next(iter(self.push.values()), None) or self.polling
+        return None if source is None else source.merge
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether later events replace earlier ones, so that there are fewer rows than events."""
+        return isinstance(self.merge, MergeSnapshot | MergeChangelogStream | MergeUpsertStream)
 
     def after(self, block: Block) -> Tail:
         """Return the tail one block on."""

@@ -13,15 +13,9 @@ from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.schema import fields_of, is_hidden, to_arrow
-from trueline.chain.sources import (
-    MergeChangelogStream,
-    MergeLedger,
-    MergeSnapshot,
-    MergeStrategy,
-    MergeUpsertStream,
-)
+from trueline.chain.sources import MergeLedger, MergeStrategy
 from trueline.chain.store.store import Folder
-from trueline.dataset.definition import SOURCE, key_equality_at
+from trueline.dataset.definition import key_equality_at
 from trueline.dataset.remove.record import Removals, removals_of
 from trueline.dataset.state import State
 from trueline.errors import InputError, ObjectMissing
@@ -78,12 +72,10 @@ class Standing:
         """The columns people gave and did not hide."""
         return tuple(name for name in self.given_columns if name not in self.hidden_columns)
 
-    @cached_property
+    @property
     def merge(self) -> MergeStrategy | None:
         """The merge strategy in force, None if nothing was declared."""
-        push = self.tail.push
-        source: Any = push.get(SOURCE) or next(iter(push.values()), None) or self.tail.polling
-        return None if source is None else source.merge
+        return self.tail.merge
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -98,7 +90,7 @@ class Standing:
     @property
     def is_keyed(self) -> bool:
         """Whether later events replace earlier ones of the same key."""
-        return isinstance(self.merge, MergeSnapshot | MergeChangelogStream | MergeUpsertStream)
+        return self.tail.replaces_rows
 
     @property
     def is_ledger(self) -> bool:

@@ -311,8 +311,7 @@ def from_odf(stored: MergeStrategy) -> Strategy:
 
 def strategy_of(tail: Tail) -> Strategy:
     """Return the merge strategy in force; a dataset that declares none appends."""
-    source: Any = tail.push.get(SOURCE) or next(iter(tail.push.values()), None) or tail.polling
-    return from_odf(source.merge) if source is not None else Append()
+    return from_odf(tail.merge) if tail.merge is not None else Append()
 
 
 def merge_of(tail: Tail) -> str | None:

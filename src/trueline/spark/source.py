@@ -32,10 +32,9 @@ from trueline.spark.packing import pack, unpack
 from trueline.spark.types import to_spark_schema
 from trueline.spark.writer import OPTIONS as WRITE_OPTIONS
 from trueline.spark.writer import FrameWriter, StreamWriter, Target
-from trueline.view.bounds import NO_BOUNDS
 from trueline.view.execute import pieces, portable
 from trueline.view.execute.dispatch import batch_of
-from trueline.view.plan.node import Want
+from trueline.view.plan.node import NO_BOUNDS, Want
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import RowSource
 from trueline.view.view import View

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from trueline.dataset.append.commit import as_instant
+from trueline.dataset.append.append import as_instant
 from trueline.dataset.append.new_columns import checked_policy
 from trueline.dataset.append.staged import StagedPart, StagedRows, StagePartition
 from trueline.dataset.commit import check_key

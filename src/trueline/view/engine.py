@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from trueline.errors import EnvironmentMissing
 from trueline.view.plan.node import Node
-from trueline.view.plan.on_spark import OnSpark
 
 if TYPE_CHECKING:
     from trueline.kernel.chunk import Piece
@@ -24,40 +23,6 @@ class ChosenEngine:
 
     is_spark: bool
     why: str
-
-
-@dataclass(frozen=True)
-class EngineChoice:
-    """Where the rows of a view are to be computed: `process`, `spark`, or `auto` by what it rests on.
-
-    `at_hand` returns a session that is there already, None if there is none; it starts no Spark.
-    """
-
-    engine: str
-    at_hand: Callable[[], Any]
-
-    def place(self, node: Node) -> ChosenEngine:
-        """Say where a plan is computed; nothing is read to find out."""
-        if self.engine == "spark":
-            return ChosenEngine(True, "asked for")
-        if self.engine == "process":
-            return ChosenEngine(False, "asked for")
-        session = self.at_hand()
-        return (
-            ChosenEngine(False, "no Spark is at hand") if session is None else engine().advise(node, session)
-        )
-
-    def plan(self, node: Node, session: Callable[[], Any] | None) -> Node:
-        """Return a plan as it is to be read."""
-        return OnSpark(node, session) if self.place(node).is_spark else node
-
-
-def nothing_at_hand() -> None:
-    """Return no session: a view of no workspace has none."""
-
-
-IN_PROCESS: Final = EngineChoice("process", nothing_at_hand)
-ON_SPARK: Final = EngineChoice("spark", nothing_at_hand)
 
 
 class Engine(Protocol):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from trueline.view.engine import IN_PROCESS, EngineChoice, engine
+from trueline.view.engine import engine
 from trueline.view.execute import row_count, serial
+from trueline.view.execute.dispatch import IN_PROCESS, EngineChoice
 from trueline.view.origin import ColumnOrigin
 from trueline.view.plan.cache import Cache
 from trueline.view.plan.node import Node, Want

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, overload
 
 from trueline.errors import InputError, SchemaError
+from trueline.view.expressions import columns_and_parameters
 from trueline.view.hints import GROUPS, unknown
 from trueline.view.plan.cache import Cache
 from trueline.view.plan.concat import concatenated
@@ -22,13 +23,7 @@ from trueline.view.plan.select import selected, with_annotations
 from trueline.view.plan.shuffle import shuffled
 from trueline.view.plan.sort import sorted_by
 from trueline.view.plan.window import windowed
-from trueline.view.plan.with_columns import (
-    RowIdColumn,
-    columns_and_parameters,
-    computed,
-    quoted,
-    with_columns,
-)
+from trueline.view.plan.with_columns import RowIdColumn, computed, quoted, with_columns
 from trueline.view.plan.zip import zipped
 from trueline.view.schema import key_columns
 

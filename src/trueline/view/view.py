@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from trueline.errors import InputError
 from trueline.view import explain
-from trueline.view.engine import IN_PROCESS, ON_SPARK, EngineChoice, engine
+from trueline.view.engine import engine
 from trueline.view.execute import dispatch, row_count
+from trueline.view.execute.dispatch import IN_PROCESS, ON_SPARK, EngineChoice
 from trueline.view.hints import ViewHints
 from trueline.view.plan.node import Node
 from trueline.view.plan.shuffle import shuffled
@@ -85,7 +86,7 @@ class View(Verbs, ViewHints):
         >>> View.from_arrow(pa.table({"x": [1, 2]})).count()
         2
         """
-        from trueline.view.pandas_frames import copied_table
+        from trueline.view.sources.memory import copied_table
 
         return cls(Memory(copied_table(data)))
 

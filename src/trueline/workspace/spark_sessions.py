@@ -12,7 +12,7 @@ from trueline.workspace.config import Config
 from trueline.workspace.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from trueline.view.engine import EngineChoice
+    from trueline.view.execute.dispatch import EngineChoice
 
 _REMOTE: Final = "sc://"
 
@@ -94,7 +94,7 @@ class Rooms:
     @property
     def choice(self) -> EngineChoice:
         """Where views of the workspace are computed, as its settings say."""
-        from trueline.view.engine import EngineChoice
+        from trueline.view.execute.dispatch import EngineChoice
 
         return EngineChoice(self._config["views.engine"], self.at_hand)
 

@@ -16,7 +16,7 @@ import trueline as tl
 import trueline.dataset.append.append
 import trueline.dataset.append.files
 import trueline.dataset.state
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import merge as merging
 from trueline.dataset.append import pieces
 

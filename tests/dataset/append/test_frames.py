@@ -9,7 +9,7 @@ import pytest
 
 import trueline as tl
 from tests.workspace.records import records, slices
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import pieces
 from trueline.dataset.append.pieces import cut
 from trueline.errors import InputError

@@ -10,8 +10,8 @@ import pytest
 
 import trueline as tl
 from trueline.dataset.append.append import append_rows
-from trueline.dataset.append.inferred import Look, look
 from trueline.dataset.append.intake import AppendRequest
+from trueline.dataset.append.read_files import Look, look
 from trueline.errors import BadCellsWarning, DataWarning, InputError, PullError, SchemaError
 from trueline.readers.profile import Profile
 from trueline.run import Step

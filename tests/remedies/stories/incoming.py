@@ -96,10 +96,10 @@ NUMBERS = "id,x\n" + "".join(f"{n},{n}\n" for n in range(20_000))
 
 
 @story(
-    "dataset.append.inferred",
+    "dataset.append.read_files",
     "a type is for ever, so choose: {ways}, max_bad={max(every, 1)} lets them be null",
 )
-@story("dataset.append.commit", "look at commit.bad_cells(); max_bad=0 refuses such files")
+@story("dataset.append.append", "look at commit.bad_cells(); max_bad=0 refuses such files")
 def cells_that_do_not_fit_the_beginning(scene: Scene) -> None:
     path = scene.file("a.csv", NUMBERS + "7,n.a.\n8,-\n")
     texts, nulls, bad = (scene.ws.create(name) for name in ("texts", "nulls", "bad"))
@@ -129,7 +129,7 @@ def _in_json(scene: Scene) -> None:
 
 
 @story(
-    "dataset.append.inferred",
+    "dataset.append.read_files",
     "a type is for ever: to have the other, append to a new dataset with {option}",
 )
 def columns_that_are_text_because_of_words_for_null(scene: Scene) -> None:

@@ -19,8 +19,8 @@ from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of
 from trueline.chain.store.folders import Inside
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.incoming import Incoming, fit_rows, latest, newest_event, typed_for
-from trueline.dataset.append.intake import fit
+from trueline.dataset.append.incoming import Incoming, latest, newest_event, typed_for
+from trueline.dataset.append.intake import fit, fit_rows
 from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import FEW_ROWS, IncomingPiece, PieceWriter
 from trueline.dataset.definition import strategy_of

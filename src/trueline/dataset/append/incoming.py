@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +17,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import annotated, differences, fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.file_columns import columns_in
-from trueline.dataset.append.intake import Fitted, fit
+from trueline.dataset.append.intake import Fitted, Held, fit, fit_rows
 from trueline.dataset.append.new_columns import (
     NewColumns,
     refuse_case_twins,
@@ -28,7 +27,7 @@ from trueline.dataset.append.new_columns import (
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
 from trueline.dataset.commit import Advice
 from trueline.dataset.definition import strategy_of
-from trueline.errors import InputError, NotPortable, SchemaError, check_memory
+from trueline.errors import InputError, NotPortable, SchemaError
 from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
 from trueline.kernel.key_encoding import null_key, rows_without_key
@@ -39,7 +38,6 @@ from trueline.readers import Batch, Reader, Reading, ReadStats, Source
 from trueline.readers.parts import WHOLE, Part, followed_by, in_the_file
 
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
-Held: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,42 +221,6 @@ def from_table(held: Held, tail: Tail, *, with_op: bool, new: NewColumns = "erro
     )
 
 
-def fit_rows(held: Held, tail: Tail, *, with_op: bool, new: NewColumns = "error") -> Fitted:
-    """Fit rows to a dataset; where its strategy takes operations, the column of them goes along."""
-    name = tail.vocab.op
-    if not with_op:
-        return fit(held, tail, new)
-    if isinstance(held, list):
-        ops: Any = _ops(lambda: pa.chunked_array([pa.array([row.get(name) for row in held])]), name)
-        given = any(name in row for row in held)
-        rest: Held = [{key: value for key, value in row.items() if key != name} for row in held]
-    else:
-        given = name in held.column_names
-        ops = _ops(lambda: held[name], name) if given else None
-        rest = held.drop_columns([name]) if given else held
-    fitted = fit(rest, tail, new)
-    return replace(fitted, table=fitted.table.append_column(name, ops)) if given else fitted
-
-
-def _ops(read: Callable[[], Any], name: str) -> Any:
-    """Read operations as numbers; text and booleans, which would also become some, are refused."""
-    try:
-        column = read()
-        wrong = pa.types.is_boolean(column.type) or pa.types.is_string(column.type)
-        if not wrong:
-            return column.cast(pa.int32())
-        found = f"it is {column.type}"
-    except (pa.ArrowException, MemoryError, TypeError, ValueError, OverflowError) as error:
-        check_memory(error, f"reading the operations in column {name!r}")
-        found = str(error)
-    raise SchemaError(
-        f"column {name!r} does not hold operations: {found}",
-        remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
-        code="BadOp",
-        column=name,
-    )
-
-
 def typed_for(schema: pa.Schema, tail: Tail, new: NewColumns = "error") -> Tail:
     """Return a tail whose schema is the one rows of an Arrow schema will be stored with.
 
@@ -291,6 +253,14 @@ def newest_event(fitted: Fitted) -> Instant | None:
 def latest(moments: Sequence[Instant | None]) -> Instant | None:
     """Return the latest of some times."""
     return max((moment for moment in moments if moment is not None), default=None)
+
+
+def columns_in(columns: pa.Schema, stats: ReadStats, reader: Reader) -> list[str]:
+    """Name the columns that a file had, of those it was read for and others; a key of JSON has to be used."""
+    absent = set(stats.absent)
+    if reader.kind == "json":
+        absent |= {name for name in columns.names if not stats.filled.get(name) and not stats.bad.get(name)}
+    return [*(name for name in columns.names if name not in absent), *stats.unknown]
 
 
 @dataclass(frozen=True, slots=True)

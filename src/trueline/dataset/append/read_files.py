@@ -1,34 +1,328 @@
-"""Files read into pieces: again where their columns or types turn out other than their first rows said."""
+"""Files read into pieces: which columns they have, of which types, and again where these turn out others.
+
+A type is for ever, and the first rows are only a beginning. So in the commit that fixes the schema, cells
+that do not fit a type that was inferred are not lost: the column is looked at as a whole and read again with
+the type that holds every cell. Where only text would, the commit is refused.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trueline.chain.head_state import Tail
 from trueline.chain.schema import to_arrow
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.file_columns import columns_for, columns_in, known_columns
 from trueline.dataset.append.incoming import (
     FileRead,
     FileTask,
     ReadFiles,
+    columns_in,
     read_all,
     read_file,
     schema_of,
     typed_for,
 )
-from trueline.dataset.append.inferred import FileColumns, Inferred, placeholder_advice, profiles_of
+from trueline.dataset.append.intake import user_fields
 from trueline.dataset.append.new_columns import NewColumns, refuse_case_twins, refuse_unknown, unknown_columns
-from trueline.errors import SchemaError
+from trueline.dataset.commit import Advice
+from trueline.errors import InputError, SchemaError
 from trueline.kernel.tasks import Tasks
-from trueline.readers import Reader, Source
+from trueline.readers import Reader, ReadStats, Source, looks_wrong
+from trueline.readers.profile import Profile
+from trueline.readers.rules import CellRules, is_text
 
 # One to find columns that only later rows have, one for wider types, one for columns that stay text.
 _ROUNDS: Final = 8
+# What is written in place of a value by hand, by spreadsheets and by statistics programs.
+PLACEHOLDERS: Final = (
+    "NA", "N/A", "n/a", "n.a.", "na", "NULL", "null", "None", "-", "--", "?", ".", "#N/A", "#NV", "\\N",
+)  # fmt: skip
+_SHOWN: Final = 3
+_SHOWN_COLUMNS: Final = 5
+
+
+# --- columns ----------------------------------------------------------------------------
+
+
+def without_twins(schema: pa.Schema, known: Sequence[str]) -> pa.Schema:
+    """Leave out columns that differ only by case from known ones, or from others before them."""
+    names: dict[str, str] = {name.casefold(): name for name in known}
+    kept = [c for c in schema if c.name in known or names.setdefault(c.name.casefold(), c.name) == c.name]
+    return pa.schema(kept)
+
+
+def known_columns(tail: Tail) -> list[str]:
+    """Name the columns of a dataset that files may have."""
+    return [column.name for column in user_fields(schema_of(tail), tail.vocab)]
+
+
+def columns_for(
+    tail: Tail,
+    sources: Sequence[Source],
+    reader: Reader,
+    op: str | None,
+    new: NewColumns,
+    *,
+    strange: bool = False,
+) -> pa.Schema:
+    """Return the columns to read: with the types the dataset has, else with those the files suggest.
+
+    `op` names the column of operations, where the strategy takes them. Files
+    that are `strange` may have no column of the dataset: steps will make some.
+    Of others, columns that the dataset does not have are read only if they are
+    to be added.
+    """
+    schema = schema_of(tail)
+    # The event time has its type even where no data has brought it yet.
+    types = [column for column in to_arrow(schema) if column.name not in tail.vocab.names[:3]]
+    if op is not None:
+        types.append(pa.field(op, pa.int32()))
+    found = reader.infer(sources, known=pa.schema(types))
+    if not strange and tail.schema is not None:
+        known = known_columns(tail)
+        for source in sources if not any(name in known for name in found.names) else ():
+            names = [name for name in reader.infer([source]).names if name != tail.vocab.event_time]
+            unknown_columns(names, known, new, place=source.path)
+    declared = {column.name: column for column in types}
+    if not strange:
+        # Left out here, a column that differs from another only by case is found in the file that has it.
+        found = without_twins(found, list(declared))
+    if not strange and tail.schema is not None and new != "add":
+        found = pa.schema([column for column in found if column.name in declared])
+    return pa.schema([declared.get(column.name, column) for column in found])
+
+
+# --- types that were inferred ---------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FileColumns:
+    """What reading a file showed of its columns."""
+
+    source: Source
+    stats: ReadStats
+    cells: pa.Table | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """The columns whose types are not declared, and what has been made of them so far.
+
+    `revised` have the type that the whole column suggests, `kept` may have cells that become null: the caller
+    allows bad cells. No first row had a cell of those that are `late`.
+    """
+
+    names: frozenset[str]
+    reader: Reader
+    event_time: str
+    lenient: bool
+    revised: frozenset[str] = frozenset()
+    kept: frozenset[str] = frozenset()
+    late: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(
+        cls, columns: pa.Schema, known: Iterable[str], reader: Reader, event_time: str, *, lenient: bool
+    ) -> Inferred:
+        """Return what is inferred among columns: all that neither dataset nor reader declares."""
+        declared = {name for name, _ in getattr(reader, "types", ())} | set(known)
+        return cls(frozenset(columns.names) - declared, reader, event_time, lenient)
+
+    def with_new(self, names: Iterable[str]) -> Inferred:
+        """Take columns along that only showed while files were read."""
+        return replace(self, names=self.names.union(names), late=self.late.union(names))
+
+    def doubtful(self, columns: pa.Schema, files: Sequence[FileColumns]) -> list[str]:
+        """Name the columns that have cells which do not fit, or that lose digits of a second."""
+        found = []
+        for name in columns.names:
+            kind = columns.field(name).type
+            # Text holds everything, and what is nested has no other type that would.
+            if name not in self.names or name in self.kept or is_text(kind) or pa.types.is_nested(kind):
+                continue
+            rounds = name != self.event_time and any(file.stats.rounded.get(name) for file in files)
+            if rounds or any(file.stats.bad.get(name) for file in files):
+                found.append(name)
+        return found
+
+    def revise(
+        self, columns: pa.Schema, files: Sequence[FileColumns], tasks: Tasks
+    ) -> tuple[Inferred, pa.Schema]:
+        """Return the columns with types that hold every cell; refuse where only text would."""
+        doubtful = self.doubtful(columns, files)
+        if not doubtful:
+            return self, columns
+        profiles = profiles_of(doubtful, self.reader, files, tasks)
+        kinds: dict[str, pa.DataType] = {}
+        kept = set(self.kept)
+        for name in doubtful:
+            kind, before = profiles[name].kind, columns.field(name).type
+            if profiles[name].cells == _read_as_they_are(name, files):
+                # What is bad has no text of any type: a record that is too short, bytes that are not text.
+                kept.add(name)
+                continue
+            if name in self.late and (name in self.revised or kind.equals(before)):
+                kind = pa.string()
+            elif name in self.revised or is_text(kind) or kind.equals(before):
+                if not self.lenient:
+                    raise _only_text(name, before, files, self.reader)
+                kept.add(name)
+                kind = _for_most(before, profiles[name])
+            kinds[name] = kind
+        fields = [field.with_type(kinds.get(field.name, field.type)) for field in columns]
+        return replace(self, revised=self.revised.union(doubtful), kept=frozenset(kept)), pa.schema(fields)
+
+
+def _read_as_they_are(name: str, files: Sequence[FileColumns]) -> int:
+    """Count the cells of a column that were read without loss; -1 if some were rounded."""
+    if any(file.stats.rounded.get(name) for file in files):
+        return -1
+    return sum(file.stats.filled.get(name, 0) for file in files)
+
+
+def _for_most(kind: pa.DataType, profile: Profile) -> pa.DataType:
+    """Return the type for the cells that can be values; the others become null, which the caller allows."""
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return profile.number or kind
+    if pa.types.is_temporal(kind):
+        return profile.moment or kind
+    return kind
+
+
+# --- whole columns ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Columns of a file to be looked at as a whole."""
+
+    source: Source
+    reader: Reader
+    names: tuple[str, ...]
+
+
+def look(task: Look) -> dict[str, Profile]:
+    """Profile columns of a file, read as text; runs where there is room for it."""
+    schema = pa.schema([(name, pa.string()) for name in task.names])
+    rules = getattr(task.reader, "rules", CellRules(nulls=()))
+    found = dict.fromkeys(task.names, Profile())
+    for batch in task.reader.read(task.source, schema, columns=task.names):
+        for name in task.names:
+            found[name] += Profile.of(batch.table[name], rules)
+    return found
+
+
+def profiles_of(
+    names: Sequence[str], reader: Reader, files: Sequence[FileColumns], tasks: Tasks
+) -> dict[str, Profile]:
+    """Profile columns over all files that have them."""
+    found = dict.fromkeys(names, Profile())
+    work = []
+    for file in files:
+        stats = file.stats
+        there = tuple(
+            name
+            for name in names
+            if name in stats.unknown or (name in stats.filled and name not in stats.absent)
+        )
+        if there:
+            work.append(Look(file.source, reader, there))
+    for _, profiles in tasks.map(look, work, label="look at columns"):
+        for name, profile in profiles.items():
+            found[name] += profile
+    return found
+
+
+# --- what people are to hear ----------------------------------------------------------------
+
+
+def _only_text(name: str, kind: pa.DataType, files: Sequence[FileColumns], reader: Reader) -> SchemaError:
+    bad = sum(file.stats.bad.get(name, 0) for file in files)
+    every = sum(sum(file.stats.bad.values()) for file in files)
+    cells = [cell for file in files for cell in _cells(file, name)]
+    texts = {cell["text"] for cell in cells}
+    shown = "; ".join(
+        f"{cell['text']!r:.60} ({cell['file']}" + (f", line {cell['line']:,})" if cell["line"] else ")")
+        for cell in cells[:_SHOWN]
+    )
+    reasons = [reason for file in files if (reason := looks_wrong(file.stats.counts)) is not None]
+    ways = f'reader=trueline.{reader.kind}(types={{"{name}": "text"}}) keeps them as text'
+    if not hasattr(reader, "types"):
+        ways = "create(..., schema=...) declares the type"
+    nulls = getattr(reader, "nulls", None)
+    if nulls is not None and texts and texts.issubset(PLACEHOLDERS):
+        ways += f", nulls={[*nulls, *sorted(texts)]!r} reads them as null"
+    return SchemaError(
+        f"column {name!r} is {kind} in the first rows, and {bad:,} later cell{'s' * (bad != 1)} "
+        f"cannot be read as that: {shown}" + (f"\n    {reasons[0]}" if reasons else ""),
+        remedy=f"a type is for ever, so choose: {ways}, max_bad={max(every, 1)} lets them be null",
+        code="TypeNotCertain",
+        column=name,
+        bad=bad,
+    )
+
+
+def _cells(file: FileColumns, name: str) -> list[dict[str, Any]]:
+    if file.cells is None:
+        return []
+    rows = file.cells.filter(pc.equal(file.cells["column"], name)).slice(0, _SHOWN)
+    return [{**row, "text": row["text"] or ""} for row in rows.to_pylist()]
+
+
+def placeholder_advice(
+    columns: pa.Schema, inferred: Inferred, sources: Sequence[Source]
+) -> tuple[Advice, ...]:
+    """Name the columns that are text only because of words for null, with the option to give."""
+    reader: Any = inferred.reader
+    nulls = getattr(reader, "nulls", None)
+    texts = [f.name for f in columns if f.name in inferred.names and is_text(f.type)]
+    if nulls is None or not texts or not set(PLACEHOLDERS) - set(nulls):
+        return ()
+    try:
+        other = replace(reader, nulls=(*nulls, *(word for word in PLACEHOLDERS if word not in nulls)))
+        guess = other.infer(sources)
+        changed = [n for n in texts if n in guess.names and not is_text(guess.field(n).type)]
+        words = _words(reader, changed, sources) if changed else {}
+    except InputError:
+        return ()
+    named = [name for name in changed if words.get(name)]
+    if not named:
+        return ()
+    given = sorted(set().union(*(words[name] for name in named)))
+    shown = ", ".join(
+        f"{name!r} (else {guess.field(name).type}) because of {', '.join(map(repr, sorted(words[name])))}"
+        for name in named[:_SHOWN_COLUMNS]
+    ) + (" …" if len(named) > _SHOWN_COLUMNS else "")
+    many = "a column is" if len(named) == 1 else f"{len(named)} columns are"
+    option = f"reader=trueline.{reader.kind}(nulls={[*nulls, *given]!r})"
+    problem = f"{many} text only because of words for null: {shown}"
+    remedy = f"a type is for ever: to have the other, append to a new dataset with {option}"
+    return (Advice("TextColumns", problem, remedy),)
+
+
+def _words(reader: Reader, names: Sequence[str], sources: Sequence[Source]) -> Mapping[str, set[str]]:
+    """Find which words for null the first rows of columns have."""
+    schema = pa.schema([(name, pa.string()) for name in names])
+    words = pa.array(PLACEHOLDERS, pa.string())
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for source in sources:
+        batch = next(iter(reader.read(source, schema, columns=list(names))), None)
+        if batch is None:
+            continue
+        for name in names:
+            column = batch.table[name]
+            found[name].update(pc.unique(column.filter(pc.is_in(column, value_set=words))).to_pylist())
+        if all(found.values()):
+            break
+    return found
+
+
+# --- reading ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,13 @@ from trueline.chain.schema import fields_of
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.incoming import (
     Incoming,
-    fit_rows,
     from_table,
     latest,
     newest_event,
     nothing,
     typed_for,
 )
-from trueline.dataset.append.intake import without_labels
+from trueline.dataset.append.intake import fit_rows, without_labels
 from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import ROWS_OF_A_BATCH, PieceWriter
 from trueline.errors import InputError, SchemaError, TruelineError, check_memory

@@ -16,20 +16,18 @@ import pyarrow as pa
 
 from trueline.chain.head_state import Tail
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.file_columns import columns_for
 from trueline.dataset.append.incoming import (
     FileRead,
     ReadFiles,
-    fit_rows,
     latest,
     named,
     newest_event,
     typed_for,
 )
-from trueline.dataset.append.inferred import FileColumns
+from trueline.dataset.append.intake import fit_rows
 from trueline.dataset.append.new_columns import NewColumns, refuse_unknown, unknown_columns
 from trueline.dataset.append.pieces import ROWS_OF_A_BATCH, PieceWriter
-from trueline.dataset.append.read_files import ReadRequest
+from trueline.dataset.append.read_files import FileColumns, ReadRequest, columns_for
 from trueline.dataset.prepare.parse import File
 from trueline.dataset.prepare.preparation import Preparation, PreparationResult
 from trueline.dataset.prepare.rows import Parsed, Rows, RowsWriter, without_texts

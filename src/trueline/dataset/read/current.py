@@ -18,8 +18,8 @@ from trueline.dataset.read.fold import folded, last
 from trueline.dataset.state import KEY, OFFSET, KeyRange, State, ranges
 from trueline.errors import StateMissing
 from trueline.kernel.sorted_keys import as_array, find, unified
-from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.origin import Origin
+from trueline.view.plan.node import NO_BOUNDS, Bounds
 from trueline.view.source import RowSource
 
 # Under which name the state keeps the offset of the event that set a row.

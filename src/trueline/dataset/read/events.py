@@ -15,8 +15,8 @@ from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
-from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.origin import Origin
+from trueline.view.plan.node import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.source import RowSource
 
 _KEPT_AT_ONCE: Final = 256

@@ -20,8 +20,8 @@ from trueline.identity.multihash import Multihash
 from trueline.limits import DEFAULT
 from trueline.readers import Limits
 from trueline.readers.parquet_file import BoundedFile
-from trueline.view.bounds import NO_BOUNDS, Bounds, step_of
 from trueline.view.origin import Origin
+from trueline.view.plan.node import NO_BOUNDS, Bounds, step_of
 from trueline.view.source import ROWS_OF_A_BATCH
 
 _COUNTED: Final = ("INT32", "INT64")

@@ -1,4 +1,4 @@
-"""Running plans in this process: what a node gives is found by its class.
+"""Running plans: where that is done, and in this process what a node gives, which is found by its class.
 
 Each verb registers here what it does (`execute/join.py` for `plan/join.py`), each source in `view/sources/`.
 What changes while nodes are read is kept beside them, by identity (`NodeState`): nodes never change.
@@ -6,9 +6,10 @@ What changes while nodes are read is kept beside them, by identity (`NodeState`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -16,11 +17,50 @@ from trueline import types as t
 from trueline.kernel.chunk import Chunk, Piece, in_order
 from trueline.kernel.read_ahead import THREADS
 from trueline.kernel.vectors import dense
+from trueline.view.engine import ChosenEngine, engine
 from trueline.view.plan.node import Node, Want, once_a_walk, steps
+from trueline.view.plan.on_spark import OnSpark
 from trueline.view.plan.sources import Memory
 
 if TYPE_CHECKING:
     from trueline.view.schema import Column
+
+
+# --- where ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Where the rows of a view are to be computed: `process`, `spark`, or `auto` by what it rests on.
+
+    `at_hand` returns a session that is there already, None if there is none; it starts no Spark.
+    """
+
+    engine: str
+    at_hand: Callable[[], Any]
+
+    def place(self, node: Node) -> ChosenEngine:
+        """Say where a plan is computed; nothing is read to find out."""
+        if self.engine == "spark":
+            return ChosenEngine(True, "asked for")
+        if self.engine == "process":
+            return ChosenEngine(False, "asked for")
+        session = self.at_hand()
+        return (
+            ChosenEngine(False, "no Spark is at hand") if session is None else engine().advise(node, session)
+        )
+
+    def plan(self, node: Node, session: Callable[[], Any] | None) -> Node:
+        """Return a plan as it is to be read."""
+        return OnSpark(node, session) if self.place(node).is_spark else node
+
+
+def nothing_at_hand() -> None:
+    """Return no session: a view of no workspace has none."""
+
+
+IN_PROCESS: Final = EngineChoice("process", nothing_at_hand)
+ON_SPARK: Final = EngineChoice("spark", nothing_at_hand)
 
 
 # --- what a node answers --------------------------------------------------------------------

@@ -20,8 +20,9 @@ from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.kernel import aggregates as s
 from trueline.kernel import moments, order_statistics
+from trueline.view.expressions import named_in
 from trueline.view.plan.node import Node
-from trueline.view.plan.with_columns import named_in, with_columns
+from trueline.view.plan.with_columns import with_columns
 from trueline.view.schema import Column, Field
 
 _NAME: Final = re.compile(r"`((?:[^`]|``)+)`|([^\W\d]\w*)")
