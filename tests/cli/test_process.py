@@ -24,6 +24,8 @@ HEAVY = {
     "yaml",
     "pydantic",
     "httpx",
+    "polars",
+    "sqlglot",
 }
 COUNT = """
 import json, sys
