@@ -42,7 +42,7 @@ _MOST_LASTING: Final = 16_384
 # People read those errors in the text of Spark's: problem and remedy, then one short line by which they are
 # recognised. It holds class, code, fields as JSON, both lengths, and a signature that needs the nonce.
 _SIGNED: Final = re.compile(
-    r"\n  \[(\w{1,80}) (\w{1,80})(?: (\{[^\n]*\}))? (\d{1,4})\+(\d{1,4})\.([0-9a-f]{16})\]"
+    r"\n  \[(\w{1,80})(?: (\w{1,80}))?(?: (\{[^\n]*\}))? (\d{1,4})\+(\d{1,4})\.([0-9a-f]{16})\]"
 )
 _MOST_READ: Final = 2_000
 _MOST_FIELD: Final = 100
@@ -114,10 +114,11 @@ def _read(text: str) -> str:
 
 def _signature(error: TruelineError, problem: str, remedy: str, nonce: str) -> str:
     document = error_document(error)
-    code = document["code"] if re.fullmatch(r"\w{1,80}", document["code"]) else document["class"]
+    is_word = re.fullmatch(r"\w{1,80}", document["code"]) is not None
+    code = f" {document['code']}" if is_word and document["code"] != document["class"] else ""
     fields = {name: value for name, value in document["fields"].items() if len(str(value)) <= _MOST_FIELD}
     shown = json.dumps(fields, separators=(",", ":")) if fields else ""
-    head = f"{document['class']} {code}" + (f" {shown}" if 0 < len(shown) <= _MOST_FIELDS else "")
+    head = f"{document['class']}{code}" + (f" {shown}" if 0 < len(shown) <= _MOST_FIELDS else "")
     lengths = f"{len(problem)}+{len(remedy)}"
     return f"\n  [{head} {lengths}.{_digest(nonce, head, problem, remedy)}]"
 
@@ -160,13 +161,13 @@ def _recognised(found: re.Match[str]) -> TruelineError | None:
     if begin < 0:
         return None
     problem, remedy = found.string[begin : begin + int(problems)], found.string[middle:end]
-    head = f"{kind} {code}" + (f" {fields}" if fields else "")
+    head = " ".join(part for part in (kind, code, fields) if part)
     with _lock:
         nonces = list(_lasting)
     if not any(hmac.compare_digest(_digest(nonce, head, problem, remedy), digest) for nonce in nonces):
         return None
     try:
-        document = {"class": kind, "problem": problem, "remedy": remedy, "code": code}
+        document = {"class": kind, "problem": problem, "remedy": remedy, "code": code or kind}
         return error_of(document | {"fields": json.loads(fields) if fields else {}})
     except Exception:  # noqa: BLE001 (of another version: then it is text)
         return None
