@@ -68,7 +68,8 @@ id  day         city  price
 >>> now.write.format("trueline").option("dataset", "sales").mode("overwrite").save(ws.location)
 AnalysisException: [PYTHON_DATA_SOURCE_ERROR] …
 …
-trueline.spark.errors.CarriedError: mode("overwrite") replaces all rows, and sales merges by upsert('id'), which keeps them → use .mode("append"), or write to a dataset created with merge=trueline.merge.snapshot(…)
+trueline.errors.InputError: mode("overwrite") replaces all rows, and sales merges by upsert('id'), which keeps them
+  → use .mode("append"), or write to a dataset created with merge=trueline.merge.snapshot(…)
 …
 >>> from trueline.spark.errors import translated
 >>> with translated():

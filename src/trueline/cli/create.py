@@ -216,7 +216,15 @@ def _read(file: Path) -> bytes:
         raise InputError(f"cannot read {file}: {error.strerror}", remedy="check the path") from None
 
 
-config = command_group("config", "Show and change the settings of the workspace, and your own.")
+def _list_all(context: typer.Context) -> None:
+    config_list(context)
+
+
+config = command_group(
+    "config",
+    "Show and change the settings of the workspace, and your own. Without a command, show all of them.",
+    alone=_list_all,
+)
 
 Own = Annotated[
     bool, typer.Option("--user", help="Your own settings, for every workspace; no workspace is needed.")
@@ -237,7 +245,7 @@ def config_list(
     """
     with session(context, directory, json) as here:
         if user:
-            _list(here.console, Config("format = 1", lambda _: None))
+            _list(here.console, Config("format = 1", lambda *_: None))
         else:
             with here.workspace() as workspace:
                 _list(here.console, workspace.config)

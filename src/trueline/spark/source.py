@@ -31,7 +31,7 @@ from trueline.spark.options import absolute, flag, opened, parsed, store_options
 from trueline.spark.packing import pack, unpack
 from trueline.spark.types import to_spark_schema
 from trueline.spark.writer import OPTIONS as WRITE_OPTIONS
-from trueline.spark.writer import FrameWriter, StreamWriter, Target
+from trueline.spark.writer import FrameWriter, StreamWriter, Target, writing
 from trueline.view.execute import pieces, portable
 from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import NO_BOUNDS, Want
@@ -281,11 +281,11 @@ class TruelineSource(DataSource):
             return StreamReader(self.asked, schema, self.nonce)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        with carrying(self.nonce):
+        with writing(self.nonce):
             return FrameWriter(Target.of(self.given, stream=False), schema, overwrite, self.nonce)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        with carrying(self.nonce):
+        with writing(self.nonce):
             return StreamWriter(Target.of(self.given, stream=True), schema, overwrite, self.nonce)
 
 

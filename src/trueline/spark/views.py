@@ -9,8 +9,7 @@ import pyarrow as pa
 
 from trueline.errors import SchemaError
 from trueline.kernel.chunk import Piece
-from trueline.kernel.tasks import failure
-from trueline.spark.errors import CarriedError, lasting_nonce, translated
+from trueline.spark.errors import carrying, lasting_nonce, translated
 from trueline.spark.frozen_frames import freeze
 from trueline.spark.lowering import LoweringTarget
 from trueline.spark.lowering.deliver import delivered
@@ -91,12 +90,10 @@ class _Read:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                try:
+                with carrying(self.nonce, _LABEL, number):
                     part: Piece = unpack(self.parts[number])
                     for chunk in part.chunks():
                         yield batch_of(chunk, self.columns, self.ours).cast(self.schema)
-                except Exception as error:  # noqa: BLE001 (anything reading raises)
-                    raise CarriedError(failure(error, label=_LABEL, index=number), self.nonce) from None
 
 
 def published(found: Lowered, columns: Sequence[Column], ours: pa.Schema, schema: StructType) -> DataFrame:
@@ -124,12 +121,10 @@ class Publish:
         self.layout, self.columns, self.ours, self.schema, self.nonce = layout, columns, ours, schema, nonce
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
+        with carrying(self.nonce, _LABEL):
             for chunk in self.layout.chunks(batches):
                 values = chunk.select(range(len(self.columns)))
                 yield batch_of(values, self.columns, self.ours).cast(self.schema)
-        except Exception as error:  # noqa: BLE001 (anything that is wrong with a value)
-            raise CarriedError(failure(error, label=_LABEL, index=0), self.nonce) from None
 
 
 def deliver(node: Node, want: Want, session: Callable[[], SparkSession] | None) -> Sequence[Piece]:

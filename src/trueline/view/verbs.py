@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, overload
 
 from trueline.errors import InputError, SchemaError
 from trueline.view.expressions import columns_and_parameters
-from trueline.view.hints import GROUPS, unknown
+from trueline.view.hints import GROUPS, computed_first, directed, hinted, unknown
 from trueline.view.plan.cache import Cache
 from trueline.view.plan.concat import concatenated
 from trueline.view.plan.decode import decoded
@@ -51,6 +51,7 @@ class Verbs:
 
     # --- columns ------------------------------------------------------------------------
 
+    @hinted(computed_first)
     def select(self, *columns: Key) -> Self:
         """Keep these columns, in this order; an index or a `Column` reaches a hidden one.
 
@@ -279,6 +280,7 @@ class Verbs:
 
     # --- order --------------------------------------------------------------------------
 
+    @hinted(directed)
     def sort(self, *columns: str, descending: bool | Sequence[bool] = False) -> Self:
         """Order the rows by columns: null last, NaN before it, equal rows as they were.
 

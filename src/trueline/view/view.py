@@ -330,7 +330,7 @@ class View(Verbs, ViewHints):
         return preview(self._node if steps else self._plan, natural(count, "preview"), steps=steps)
 
     def __repr__(self) -> str:
-        known = self.row_count
+        known = explain.likely_rows(self._node)
         rows = "" if known is None else f"{known:,} rows, "
         return f"<View {rows}{', '.join(f'{c.name}: {c.type}' for c in self.schema.visible)}>"
 

@@ -87,8 +87,11 @@ class Place(Protocol):
     def read_config(self) -> str | None:
         """Return the text of `trueline.toml`, None if there is no workspace here."""
 
-    def write_config(self, text: str, *, new: bool = False) -> None:
-        """Write `trueline.toml`; with `new` an existing one is left as it is."""
+    def create_config(self, text: str) -> None:
+        """Write `trueline.toml` unless there is one."""
+
+    def swap_config(self, kept: str, text: str) -> str | None:
+        """Replace `trueline.toml` if it is still what was `kept`; otherwise return what it is now."""
 
     def names(self) -> Iterator[str]:
         """Iterate over what may be datasets; foreign things are passed over."""
@@ -181,11 +184,31 @@ class FolderPlace:
     def read_config(self) -> str | None:
         return settings_file.read_settings(self.inside(self.path / settings_file.FILE))
 
-    def write_config(self, text: str, *, new: bool = False) -> None:
+    def create_config(self, text: str) -> None:
         with _refusing("write", self.path / settings_file.FILE):
             make_folders(self.path)
             with self._datasets.folder(make=True, durable=True):
-                self.inside(self.path / settings_file.FILE).write(text.encode(), replace=not new)
+                self.inside(self.path / settings_file.FILE).write(text.encode(), replace=False)
+
+    def swap_config(self, kept: str, text: str) -> str | None:
+        path = self.path / settings_file.FILE
+        with _refusing("write", path), self._alone(f".{settings_file.FILE}"):
+            found = self.read_config()
+            if found is not None and found != kept:
+                return found
+            self.inside(path).write(text.encode(), replace=True)
+            return None
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[int]:
+        """Let one process after another change a document; yields the folder of the datasets."""
+        with self._datasets.folder(make=True, durable=True) as within:
+            lock = _FILES.open_lock(f"{name}.lock", within)
+            try:
+                _FILES.lock(lock, exclusive=True)
+                yield within
+            finally:
+                _FILES.close(lock)
 
     @property
     def _datasets(self) -> Inside:
@@ -292,29 +315,21 @@ class FolderPlace:
 
     def _swap_document(self, name: str, kept: CatalogueBytes, data: bytes) -> bool:
         staged = f"{name}.new"
-        with (
-            _refusing("write", self.path / DATASETS / name),
-            self._datasets.folder(make=True, durable=True) as within,
-        ):
-            lock = _FILES.open_lock(f"{name}.lock", within)
+        with _refusing("write", self.path / DATASETS / name), self._alone(name) as within:
+            if self._read_document(name) != kept:
+                return False
+            # The one name of what is on its way: what a killed process left is replaced by the next.
+            with suppress(FileNotFoundError):
+                _FILES.unlink(staged, within)
+            fd = _FILES.create(staged, within)
             try:
-                _FILES.lock(lock, exclusive=True)
-                if self._read_document(name) != kept:
-                    return False
-                # The one name of what is on its way: what a killed process left is replaced by the next.
-                with suppress(FileNotFoundError):
-                    _FILES.unlink(staged, within)
-                fd = _FILES.create(staged, within)
-                try:
-                    _FILES.write(fd, data)
-                    _FILES.fsync(fd)
-                finally:
-                    _FILES.close(fd)
-                _FILES.rename(staged, within, name, within)
-                _FILES.fsync(within)
-                return True
+                _FILES.write(fd, data)
+                _FILES.fsync(fd)
             finally:
-                _FILES.close(lock)
+                _FILES.close(fd)
+            _FILES.rename(staged, within, name, within)
+            _FILES.fsync(within)
+            return True
 
     def read_origin(self, name: str) -> bytes | None:
         path = self._origin(name)

@@ -75,7 +75,7 @@ def open(  # noqa: A001 (the promised name)
     place = place_of(path, **options)
     text = place.read_config()
     if text is None and create:
-        place.write_config(settings_file.NEW, new=True)
+        place.create_config(settings_file.NEW)
         text = place.read_config()
     if text is None:
         raise WorkspaceNotFound(
@@ -83,7 +83,7 @@ def open(  # noqa: A001 (the promised name)
             remedy="give the folder of one, or make one: trueline.open(path, create=True), `trueline init`",
             path=place.location,
         )
-    settings = config.Config(text, place.write_config, f"{place.location}/{settings_file.FILE}")
+    settings = config.Config(text, place.swap_config, f"{place.location}/{settings_file.FILE}")
     return Workspace(place, settings, spark, trusted_sql=trusted_sql)
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from trueline.chain.head_state import Tail
 from trueline.chain.schema import fields_of
 from trueline.dataset.append.incoming import Handed, Incoming
 from trueline.dataset.merge.partial_rows import WHOLE, Lacking, Partial
 from trueline.errors import InputError, SchemaError
 from trueline.merge import Keyed, Snapshot, Upsert
+
+ALLOW_EMPTY: Final = (
+    "allow_empty=True (append, pull and trueline.source have it; in the shell it is --allow-empty)"
+)
 
 
 def lacking(strategy: Keyed, incoming: Incoming, tail: Tail) -> Partial:
@@ -53,8 +59,7 @@ def empty_snapshot(name: str | None, current: int | None = None) -> InputError:
     rows = "every row" if current is None else f"every row, {current:,} of them"
     return InputError(
         f"{name or 'the snapshot'} is empty, and as a snapshot it would retract {rows}",
-        remedy="if there really are no rows left, say so with allow_empty=True (append, pull and "
-        "trueline.source have it; in the shell it is --allow-empty)",
+        remedy=f"if there really are no rows left, say so with {ALLOW_EMPTY}",
         code="EmptySnapshot",
         path=name,
     )

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.chain.checkpoint import CheckpointFile, StateFile
+from trueline.chain.counts import kept_counts
+from  import recorded_current
 from trueline.chain.store.store import Store
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.merge.result import Op
@@ -57,6 +59,18 @@ class CurrentRows:
     def row_count(self) -> int | None:
         """Not known: it takes reading the keys to count them."""
         return 0 if self.standing.last_offset < 0 else None
+
+    @property
+    def noted_count(self) -> int | None:
+        """How many rows the commit notes: to be shown, since whoever wrote it may have been wrong.
+
+        What was removed later is not in it.
+        """
+        chain, tail = self.standing.chain, self.standing.tail
+        if self.standing.removals:
+            return None
+        noted = recorded_current(tail)
+        return noted if noted is not None else kept_counts(chain, tail.head).current
 
     @property
     def origins(self) -> Mapping[str, Origin]:

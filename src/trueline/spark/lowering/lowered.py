@@ -16,8 +16,7 @@ import pyarrow as pa
 
 from trueline import types as t
 from trueline.kernel.chunk import Chunk, Piece
-from trueline.kernel.tasks import failure
-from trueline.spark.errors import CarriedError, lasting_nonce
+from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.lowering.layout import Layout, OrderColumn
 from trueline.spark.packing import pack, unpack
 
@@ -92,15 +91,13 @@ class TaskWork:
         self.given, self.steps, self.layout, self.nonce = given, steps, layout, nonce
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
+        with carrying(self.nonce, "running the view"):
             piece: Piece = TaskRows(self.given, batches)
             for step in self.steps:
                 piece = unpack(step)(piece)
             for chunk in piece.chunks():
                 if chunk.rows:
                     yield self.layout.encode(chunk)
-        except Exception as error:  # noqa: BLE001 (anything reading raises)
-            raise CarriedError(failure(error, label="running the view", index=0), self.nonce) from None
 
 
 @dataclass(frozen=True, eq=False)
