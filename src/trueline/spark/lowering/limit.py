@@ -18,6 +18,7 @@ _FEW: Final = 100_000
 @lowered.register(Limit)
 def _limit(node: Limit, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
+    target = target.in_order
     found = target.lower(node.below, below)
     layout = layout_of(node, want, found.layout)
     if node.count is not None and is_few(node):
@@ -40,6 +41,7 @@ def is_few(node: Limit) -> bool:
 @lowered.register(LastRows)
 def _last_rows(node: LastRows, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
+    target = target.in_order
     found = ranked(target.lower(node.below, below), target)
     number = column(found.rows.layout.order_names[0])
     frame = found.rows.frame.where(number >= found.count - node.count)

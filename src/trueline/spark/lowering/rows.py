@@ -6,10 +6,10 @@ Each runs the piece of this process in the tasks; the columns that order the row
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -184,12 +184,35 @@ def _concat(node: Concat, want: Want, target: LoweringTarget) -> Lowered:
 def one_after_another(node: Node, want: Want, found: Sequence[Lowered]) -> Lowered:
     """Return all rows of the first, then of the second, and so on."""
     slots, places = common_slots([each.layout.order for each in found])
-    layout = Layout(types_of(node.schema, want.columns), want.ids, (OrderColumn(pa.int64()), *slots))
+    first = OrderColumn(pa.int64(), below=len(found))
+    layout = Layout(types_of(node.schema, want.columns), want.ids, (first, *slots))
     parts = [
         _placed(each, number, at, layout) for number, (each, at) in enumerate(zip(found, places, strict=True))
     ]
     frame = reduce(lambda one, other: one.union(other), (each.frame for each in parts))
-    return Lowered(frame, layout, (), layout)
+    cuts = CutsInTurn(tuple(found), tuple(map(tuple, places))) if all(each.cuts for each in found) else None
+    known = [each.most for each in found if each.most is not None]
+    most = sum(known) if len(known) == len(found) else None
+    return Lowered(frame, layout, (), layout, cuts=cuts, most=most)
+
+
+@dataclass(frozen=True)
+class CutsInTurn:
+    """Cuts of rows that come one after another: those of each, in the columns where its order is."""
+
+    found: tuple[Lowered, ...]
+    places: tuple[tuple[int, ...], ...]
+
+    def __call__(self, parts: int) -> list[tuple[Any, ...]]:
+        """Give each the same share of the parts."""
+        cuts: list[tuple[Any, ...]] = []
+        for number, (each, places) in enumerate(zip(self.found, self.places, strict=True)):
+            assert each.cuts is not None
+            cuts += [(number,)] if number else []
+            for cut in each.cuts(max(1, parts // len(self.found))):
+                at = dict(zip(places, cut, strict=False))
+                cuts.append((number, *(at.get(slot) for slot in range(max(at, default=-1) + 1))))
+        return cuts
 
 
 def _placed(found: Lowered, number: int, places: Sequence[int], layout: Layout) -> Lowered:
@@ -215,10 +238,21 @@ def common_slots(
         taken: list[int] = []
         for each in order:
             start = taken[-1] + 1 if taken else 0
-            at = next((slot for slot in range(start, len(slots)) if slots[slot] == each), len(slots))
+            at = next((slot for slot in range(start, len(slots)) if _alike(slots[slot], each)), len(slots))
             if at == len(slots):
                 slots.append(each)
+            else:
+                slots[at] = _of_both(slots[at], each)
             taken.append(at)
         assert all(one < other for one, other in pairwise(taken))
         places.append(taken)
     return slots, places
+
+
+def _alike(one: OrderColumn, other: OrderColumn) -> bool:
+    return (one.kind, one.descending) == (other.kind, other.descending)
+
+
+def _of_both(one: OrderColumn, other: OrderColumn) -> OrderColumn:
+    below = max(one.below, other.below) if one.below and other.below else 0
+    return replace(one, below=below)

@@ -29,6 +29,7 @@ _BLOCK: Final = 65_536
 @lowered.register(Window)
 def _window(node: Window, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
+    target = target.in_order
     found = target.lower(node.below, below)
     at = {place: number for number, place in enumerate(below.columns)}
     layout = layout_of(node, want, found.layout)

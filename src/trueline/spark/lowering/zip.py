@@ -13,6 +13,7 @@ from trueline.view.plan.zip import Zip
 
 @lowered.register(Zip)
 def _zip(node: Zip, want: Want, target: LoweringTarget) -> Lowered:
+    target = target.in_order
     sides = [
         ranked(target.lower(view, below), target).rows
         for view, below in zip(node.views, node.wants(want), strict=True)
