@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.exchange import Once
 from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.exchange import by_shuffle
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
-from trueline.spark.lowering.lowered import CutPoints, Lowered, order_of, types_of
+from trueline.spark.lowering.lowered import CombinedIds, CutPoints, Lowered, order_of, types_of
 from trueline.spark.lowering.rows import CutsInTurn, column
 from trueline.view.execute import row_count
 from trueline.view.execute.join import JoinPiece, JoinSide, Matching, RightOnlyPiece, ToJoin
@@ -200,25 +199,6 @@ def _rest(found: Lowered, side: str, *, ids: bool) -> list[str]:
 def _selected(frame: DataFrame, columns: list[Column], layout: Layout) -> Lowered:
     named = [each.alias(name) for each, name in zip(columns, layout.names, strict=True)]
     return Lowered(frame.select(*named), layout, (), layout)
-
-
-@dataclass(frozen=True, eq=False)
-class CombinedIds:
-    """A piece whose rows have the ids of the left, and those of the right as their last two columns."""
-
-    below: Piece
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows with their ids combined."""
-        for chunk in self.below.chunks():
-            assert chunk.ids is not None
-            low, high = (np.asarray(words).view(np.uint64) for words in chunk.arrays[-2:])
-            yield Chunk(chunk.rows, chunk.arrays[:-2], chunk.ids.combine(RowIds(low, high)))
 
 
 # --- as of ----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from trueline import types as t
+from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.tasks import failure
 from trueline.spark.errors import CarriedError, lasting_nonce
@@ -221,6 +222,25 @@ class CountedPiece:
         for chunk in self.below.chunks():
             yield Chunk(chunk.rows, (*chunk.arrays, count_from(start, chunk.rows)), chunk.ids)
             start += chunk.rows
+
+
+@dataclass(frozen=True, eq=False)
+class CombinedIds:
+    """A piece whose rows have the ids of the left, and those of the right as their last two columns."""
+
+    below: Piece
+
+    @property
+    def rows(self) -> int | None:
+        """Those of the piece."""
+        return self.below.rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows with their ids combined."""
+        for chunk in self.below.chunks():
+            assert chunk.ids is not None
+            low, high = (np.asarray(words).view(np.uint64) for words in chunk.arrays[-2:])
+            yield Chunk(chunk.rows, chunk.arrays[:-2], chunk.ids.combine(RowIds(low, high)))
 
 
 def types_of(schema: Any, columns: Sequence[int]) -> tuple[t.Type, ...]:

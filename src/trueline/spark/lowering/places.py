@@ -112,8 +112,8 @@ def _sort(node: Sort | Shuffle) -> str:
 def _group_by(node: GroupBy) -> str:
     if is_in_parts(node, Want(tuple(range(len(node.schema))))):
         return (
-            "Spark's aggregation makes parts of groups, exact ones, and the code of this process puts them "
-            "together; of sorted rows a shuffle brings those of equal keys to one task instead, in their order"
+            "Spark's aggregation makes exact parts of groups, which the code of this process puts together; "
+            "of sorted rows a shuffle brings those of equal keys to one task instead, in their order"
         )
     if not node.by:
         return "all rows meet in one task, in their order"

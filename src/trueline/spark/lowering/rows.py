@@ -16,7 +16,7 @@ import pyarrow as pa
 from trueline.kernel.chunk import Piece
 from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
-from trueline.spark.lowering.lowered import CountedPiece, Lowered, Step, types_of, with_order
+from trueline.spark.lowering.lowered import CombinedIds, CountedPiece, Lowered, Step, types_of, with_order
 from trueline.view.execute.concat import ConcatPiece
 from trueline.view.execute.explode import ExplodePiece
 from trueline.view.execute.filter import FilterPiece
@@ -88,6 +88,12 @@ def _select(node: Select, want: Want, target: LoweringTarget) -> Lowered:
 
 def columns_of(found: Lowered, places: Sequence[int], layout: Layout) -> Lowered:
     """Return some of the columns, in the tasks that have the rows at hand anyway, else by Spark."""
+    if found.late and found.steps == (CombinedIds,):
+        # Ids wait for the end, however many columns there are.
+        rows = found.unfinished
+        given = replace(rows.layout, types=layout.types)
+        fewer = rows.select([*(column(f"c{place}") for place in places), *rest(rows)], given)
+        return replace(found, base=fewer.base, given=given, layout=layout)
     if found.steps or not isinstance(found.given, Layout):
         count = len(found.layout.types)
         kept = (*places, *range(count, count + len(layout.order)))

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.value_hash import Salt, hash_ids
-from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
+from trueline.spark.lowering.dispatch import LoweringTarget, is_read_by_tasks, layout_of, lowered
 from trueline.spark.lowering.exchange import SpreadRows, chosen_cuts
 from trueline.spark.lowering.keys import sort_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
@@ -28,8 +28,8 @@ def _sort(node: Sort, want: Want, target: LoweringTarget) -> Lowered:
         return target.lower(node.below, want.of(want.columns))
     (below,) = node.wants(want)
     plain = Layout(types_of(node.schema, want.columns), want.ids, ())
-    found = _by_key(node, below, target.lower(node.below, below), plain)
-    return replace(found, cuts=KeyCuts(node, target))
+    rows = target.lower(node.below, below)
+    return replace(_by_key(node, below, rows, plain), cuts=KeyCuts(node, below, rows, target))
 
 
 def _by_key(node: Sort, below: Want, found: Lowered, plain: Layout) -> Lowered:
@@ -46,17 +46,27 @@ def _by_key(node: Sort, below: Want, found: Lowered, plain: Layout) -> Lowered:
 
 @dataclass(frozen=True)
 class KeyCuts:
-    """Cuts of an order by a key, from a sample for which nothing but the key is read."""
+    """Cuts of an order by a key, from a sample for which nothing but the key is read where that can be."""
 
     node: Sort
+    below: Want
+    rows: Lowered
     target: LoweringTarget
 
     def __call__(self, parts: int) -> list[tuple[Any, ...]]:
         """Run the sample."""
-        below = Want(tuple(dict.fromkeys(self.node.by)))
-        found = self.target.lower(self.node.below, below)
-        few = found.then(partial(SpreadRows, skip=0), found.layout)
-        return chosen_cuts(_by_key(self.node, below, few, Layout((), False, ())), parts)
+        node, below, rows = self.node, self.below, self.rows.unfinished
+        key = Want(tuple(dict.fromkeys(node.by)))
+        if is_read_by_tasks(node.below):
+            below, rows = key, self.target.lower(node.below, key)
+        elif rows.work is None:
+            places = [below.columns.index(place) for place in key.columns]
+            layout = Layout(types_of(node.below.schema, key.columns), False, self.rows.layout.order)
+            names = (*(f"c{place}" for place in places), *layout.order_names)
+            below, rows = key, rows.select([column(name) for name in names], layout)
+        layout = Layout(rows.layout.types, False, rows.layout.order)
+        few = rows.then(partial(SpreadRows, skip=0), layout)
+        return chosen_cuts(_by_key(node, below, few, Layout((), False, ())), parts)
 
 
 @lowered.register(Shuffle)

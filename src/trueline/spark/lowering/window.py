@@ -101,7 +101,7 @@ def _by_number(work: WindowWork, numbers: Lowered, layout: Layout, count: int) -
     made = Layout(layout.types, layout.ids, numbers.layout.order)
     carried = WindowWork(work.before, work.after, (), (*work.order, count))
     step = partial(BlockWindow, work=carried, size=size)
-    return Lowered(frame, given, (step,), made)
+    return Lowered(frame, given, (step,), made, cuts=numbers.cuts, most=numbers.most)
 
 
 @dataclass(frozen=True, eq=False)
