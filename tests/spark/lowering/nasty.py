@@ -139,7 +139,7 @@ def views(rows: int = 240) -> dict[str, View]:
         "groups by sums": a.group_by("s").agg(**sums, u="sum(u)", w="avg(u)", j="sum(i)", k="avg(n)"),
         "groups by extremes": a.group_by("i").agg(
             c="count(x)",
-            i="min(u)",
+            mu="min(u)",
             u="max(u)",
             x="min(x)",
             X="max(x)",

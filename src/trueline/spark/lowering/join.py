@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from trueline import types as t
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.exchange import Once
 from trueline.spark.lowering.dispatch import LoweringTarget, lowered
@@ -81,10 +82,13 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
     keys = []
     for number, (x, y) in enumerate(node.on):
         kind = node.left.schema[x].type
-        one = equal_key(column(f"l_c{left_want.columns.index(x)}"), kind)
-        other = equal_key(column(f"r_c{right_want.columns.index(y)}"), kind)
-        mine, theirs = mine.withColumn(f"l_k{number}", one), theirs.withColumn(f"r_k{number}", other)
-        keys.append(column(f"l_k{number}") == column(f"r_k{number}"))
+        pair = f"l_c{left_want.columns.index(x)}", f"r_c{right_want.columns.index(y)}"
+        if kind in t.FLOATS:
+            # Columns of their own: the values are shown as they are. Others are compared as they are.
+            one, other = (equal_key(column(name), kind) for name in pair)
+            pair = f"l_k{number}", f"r_k{number}"
+            mine, theirs = mine.withColumn(pair[0], one), theirs.withColumn(pair[1], other)
+        keys.append(column(pair[0]) == column(pair[1]))
     if node.keeps_right:
         # Which side a row has is asked of a column that is never null.
         mine, theirs = mine.withColumn("l_there", f.lit(1)), theirs.withColumn("r_there", f.lit(1))
