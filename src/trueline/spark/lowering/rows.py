@@ -87,7 +87,10 @@ def _select(node: Select, want: Want, target: LoweringTarget) -> Lowered:
 
 
 def columns_of(found: Lowered, places: Sequence[int], layout: Layout) -> Lowered:
-    """Return some of the columns, in the tasks that have the rows at hand anyway, else by Spark."""
+    """Return some of the columns, in the tasks that have the rows at hand anyway, else by Spark.
+
+    The layout has the order that the rows have, or none.
+    """
     if found.late and found.steps == (CombinedIds,):
         # Ids wait for the end, however many columns there are.
         rows = found.unfinished
@@ -98,7 +101,8 @@ def columns_of(found: Lowered, places: Sequence[int], layout: Layout) -> Lowered
         count = len(found.layout.types)
         kept = (*places, *range(count, count + len(layout.order)))
         return found.then(partial(ColumnsPiece, calls=(), order=kept, ids=layout.ids), layout)
-    return found.select([*(column(f"c{place}") for place in places), *rest(found)], layout)
+    more = layout.names[len(layout.types) :]
+    return found.select([column(name) for name in (*(f"c{place}" for place in places), *more)], layout)
 
 
 def column(name: str) -> Column:
