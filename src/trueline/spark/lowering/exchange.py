@@ -32,6 +32,8 @@ _SAMPLES: Final = 500
 _BYTES_OF_A_RANGE: Final = 64 << 20
 _BYTES_OF_A_TEXT: Final = 32
 _PART: Final = "part"
+# Which rows are looked at decides how even ranges are, and nothing else.
+_SEED: Final = 1
 
 
 @dataclass(frozen=True)
@@ -103,12 +105,17 @@ def sampled(found: Lowered, parts: int) -> list[tuple[Any, ...]]:
     """Return rows of the order that cut it into parts, from a sample that tasks take; none of few rows."""
     layout = Layout((), False, found.layout.order)
     if found.work is None:
-        chosen = found.select([column(name) for name in layout.order_names], layout)
-        chosen = chosen.then(partial(SpreadRows, skip=0), layout)
-    else:
-        # The rows are in Python already.
-        chosen = found.then(partial(SpreadRows, skip=len(found.layout.types)), layout)
-    return chosen_cuts(chosen, parts)
+        found = found.select([column(name) for name in layout.order_names], layout)
+    return chosen_cuts(few_of(found, parts), parts)
+
+
+def few_of(found: Lowered, parts: int) -> Lowered:
+    """Return a few rows without ids, from all over them: enough to cut them into parts."""
+    if found.work is not None or found.most is None:
+        # The rows are in Python already, or nobody knows how many make a few.
+        return found.then(SpreadRows, Layout(found.layout.types, False, found.layout.order))
+    share = _SAMPLES * parts / max(1, found.most)
+    return replace(found, base=found.base.sample(share, _SEED)) if share < 1 else found
 
 
 def chosen_cuts(few: Lowered, parts: int) -> list[tuple[Any, ...]]:
@@ -139,7 +146,6 @@ class SpreadRows:
     """A few rows of a piece, spread evenly; each time there are too many, every second."""
 
     below: Piece
-    skip: int  # columns that are left out
 
     @property
     def rows(self) -> int | None:
@@ -152,7 +158,7 @@ class SpreadRows:
         step, seen = 1, 0
         for chunk in self.below.chunks():
             places = np.arange(-seen % step, chunk.rows, step)
-            found = Chunk(chunk.rows, chunk.arrays[self.skip :]).take(places)
+            found = Chunk(chunk.rows, chunk.arrays).take(places)
             seen += chunk.rows
             held = found if held is None else together([held, found])
             while held.rows > 2 * _SAMPLES:

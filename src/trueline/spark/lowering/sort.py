@@ -12,7 +12,7 @@ import pyarrow as pa
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.value_hash import Salt, hash_ids
 from trueline.spark.lowering.dispatch import LoweringTarget, is_read_by_tasks, layout_of, lowered
-from trueline.spark.lowering.exchange import SpreadRows, chosen_cuts
+from trueline.spark.lowering.exchange import chosen_cuts, few_of
 from trueline.spark.lowering.keys import sort_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
 from trueline.spark.lowering.lowered import EvenCuts, Lowered, types_of
@@ -64,8 +64,7 @@ class KeyCuts:
             layout = Layout(types_of(node.below.schema, key.columns), False, self.rows.layout.order)
             names = (*(f"c{place}" for place in places), *layout.order_names)
             below, rows = key, rows.select([column(name) for name in names], layout)
-        layout = Layout(rows.layout.types, False, rows.layout.order)
-        few = rows.then(partial(SpreadRows, skip=0), layout)
+        few = few_of(rows, parts)
         return chosen_cuts(_by_key(node, below, few, Layout((), False, ())), parts)
 
 
