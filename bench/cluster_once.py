@@ -159,12 +159,12 @@ def _plain(question: Question, session: SparkSession, name: str, columns: tuple[
 
 
 def _delivered(view: View, session: SparkSession) -> None:
-    """Have all rows with their ids in order, in files; the first are read."""
+    """Have all rows with their ids in order, in files: whoever reads first starts it."""
     from trueline.spark.lowering.deliver import delivered
     from trueline.view.plan.node import Want
 
     want = Want(tuple(column.index for column in view.schema.visible), ids=True)
-    next(delivered(view.node, want, session)[0].chunks())
+    next(delivered(view.node, want, session)[0].chunks(), None)
 
 
 def _written(frame: DataFrame) -> None:
