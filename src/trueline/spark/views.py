@@ -64,7 +64,7 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         target = arrow_schema_of(schema)
         if not is_read_by_tasks(node):
             want = Want(tuple(column.index for column in columns))
-            target_session = LoweringTarget(session)
+            target_session = LoweringTarget(session, ordered=False)
             found = target_session.lower(node, want)
             # A frame does not say when it goes: what it reads stays as long as this process.
             _NEEDED.extend(target_session.needs)

@@ -13,8 +13,9 @@ from trueline.view.execute import pieces
 from trueline.view.plan.node import Node, OneInput, OwnSchema, SourceNode
 from trueline.view.plan.sources import KnownSchema
 
-# Each with other partitions, with and without adaptive execution, in large and small batches.
-SETTINGS = [(1, "true", 10_000), (3, "false", 10), (20, "true", 10)]
+# Each with other partitions, with and without adaptive execution, in large and small batches, and with and
+# without small sides of joins that are sent to all tasks.
+SETTINGS = [(1, "true", 10_000, "-1"), (3, "false", 10, "10MB"), (20, "true", 10, "-1")]
 VIEWS = views()
 
 
@@ -28,11 +29,12 @@ def session_with(spark):
 
     @cache
     def made(settings):
-        partitions, adaptive, batch = settings
+        partitions, adaptive, batch, broadcast = settings
         found = spark.newSession()
         found.conf.set("spark.sql.shuffle.partitions", str(partitions))
         found.conf.set("spark.sql.adaptive.enabled", adaptive)
         found.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch))
+        found.conf.set("spark.sql.autoBroadcastJoinThreshold", broadcast)
         return found
 
     return made

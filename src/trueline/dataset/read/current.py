@@ -9,9 +9,10 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trueline.chain.block import record_of
 from trueline.chain.checkpoint import CheckpointFile, StateFile
 from trueline.chain.counts import kept_counts
-from  import recorded_current
+from trueline.chain.events import AddData
 from trueline.chain.store.store import Store
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.merge.result import Op
@@ -69,7 +70,7 @@ class CurrentRows:
         chain, tail = self.standing.chain, self.standing.tail
         if self.standing.removals:
             return None
-        noted = recorded_current(tail)
+        noted = record_of(tail.data).current_rows if isinstance(tail.data, AddData) else None
         return noted if noted is not None else kept_counts(chain, tail.head).current
 
     @property

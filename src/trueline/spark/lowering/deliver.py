@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from trueline import types as t
 from trueline.chain.store.folders import Inside, inside
 from trueline.errors import EnvironmentMissing
 from trueline.kernel.chunk import Chunk, Piece
@@ -28,8 +29,8 @@ from trueline.spark.jobs import run
 from trueline.spark.lowering.dispatch import LoweringTarget
 from trueline.spark.lowering.exchange import ranges
 from trueline.spark.lowering.layout import Layout
-from trueline.spark.lowering.lowered import Lowered
-from trueline.spark.lowering.rows import column
+from trueline.spark.lowering.lowered import Lowered, TaskWork
+from trueline.spark.lowering.rows import column, columns_of
 from trueline.spark.lowering.scan import StoredPiece
 from trueline.spark.results import unreadable
 from trueline.view.plan.node import Node, Want
@@ -65,11 +66,13 @@ class ToDeliver:
         return rows
 
 
-def in_order(found: Lowered, target: LoweringTarget) -> DataFrame:
-    """Return a frame whose tasks, one after another, have the rows in order."""
+def in_order(found: Lowered, target: LoweringTarget) -> Lowered:
+    """Return rows whose tasks, one after another, have them in order; what can wait is done after that."""
     if found.is_ordered:
-        return found.frame
-    return ranges(found, target).in_order()
+        return found
+    rows = found.unfinished
+    moved = ranges(rows, target).in_order().select([column(name) for name in rows.layout.names])
+    return Lowered(moved, rows.layout, found.steps if found.late else (), found.layout, is_ordered=True)
 
 
 def _written(
@@ -78,15 +81,20 @@ def _written(
     from pyspark.sql import functions as f
 
     layout = Layout(found.layout.types, found.layout.ids, ())
-    # A view without columns still has rows.
-    row = f.lit(0).cast("tinyint").alias("row")
-    frame = in_order(found, target).select([column(name) for name in layout.names] or [row])
+    moved = in_order(found, target)
+    if layout.names:
+        last = columns_of(moved, range(len(layout.types)), layout)
+    else:
+        # A view without columns still has rows.
+        counted = Layout((t.int8,), False, ())
+        last = Lowered(moved.frame.select(f.lit(0).cast("tinyint").alias("c0")), counted, (), counted)
     target_folder = folder / uuid.uuid4().hex
     with target_folder.folder(make=True):
         pass
     if not shares_folders(target.session):
-        return tuple(_fetched(frame, target_folder)), target_folder, layout
-    written = write_pieces(frame, WriteRows(target_folder), label="running the view")
+        return tuple(_fetched(last.frame, target_folder)), target_folder, layout
+    # What is left to do is done by the tasks that write.
+    written = write_pieces(last.base, WriteRows(target_folder, last.work), label="running the view")
     files = tuple(WrittenRows(*each) for each in written if each is not None)
     for each in files:
         if _FILE.fullmatch(each.name) is None:
@@ -130,6 +138,7 @@ class WriteRows:
     """Writes the rows of a task as one Arrow file; nothing for none."""
 
     folder: Inside
+    work: TaskWork | None = None
 
     def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[str, int] | None:
         """Write the rows as they come; a second attempt writes a file of its own."""
@@ -137,7 +146,7 @@ class WriteRows:
         rows = 0
         with ExitStack() as stack:
             writer: Any = None
-            for batch in batches:
+            for batch in batches if self.work is None else self.work.rows(batches):
                 if not batch.num_rows:
                     continue
                 if writer is None:

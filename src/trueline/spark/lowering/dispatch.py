@@ -6,7 +6,7 @@ them each verb has a module of its own, under the name it has in `view/plan`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,9 +28,12 @@ class LoweringTarget:
     """Where a view is to run; a node that several others rest on is lowered once.
 
     `needs` is what has to stay until Spark has read it: frames that are frozen, rows in files of ours.
+    Where nobody asks for the rows in order (not `ordered`), nodes need not know it, and their layout has none
+    or any.
     """
 
     session: SparkSession
+    ordered: bool = True
     needs: list[object] = field(default_factory=list)
     known: dict[tuple[Any, ...], tuple[Node, Lowered]] = field(default_factory=dict)
 
@@ -39,18 +42,24 @@ class LoweringTarget:
         plain = Want(want.columns, want.ids, dict(want.bounds))
         key = (
             id(node),
+            self.ordered,
             plain.columns,
             plain.ids,
             tuple(sorted(plain.bounds.items(), key=lambda each: each[0])),
         )
         if key not in self.known:
             made = (
-                read_by_tasks(self.session, node, plain, pieces(node, plain))
+                read_by_tasks(self.session, node, plain, pieces(node, plain), ordered=self.ordered)
                 if is_read_by_tasks(node)
                 else lowered(node, plain, self)
             )
             self.known[key] = node, made
         return self.known[key][1]
+
+    @property
+    def in_order(self) -> LoweringTarget:
+        """The same for those who ask for rows in order."""
+        return self if self.ordered else replace(self, ordered=True)
 
     @property
     def parts(self) -> int:

@@ -11,6 +11,8 @@ from trueline.spark.engines import engine_of
 from trueline.spark.frames import shares_folders
 from trueline.spark.frozen_frames import FrozenFrame
 from trueline.spark.lowering.dispatch import is_heavy
+from trueline.spark.lowering.group_by import is_in_parts
+from trueline.spark.lowering.join import MAY_BE_SENT, known_bytes
 from trueline.spark.lowering.limit import is_few
 from trueline.view.engine import ChosenEngine
 from trueline.view.execute import portable, row_count
@@ -19,7 +21,7 @@ from trueline.view.plan.concat import Concat
 from trueline.view.plan.group_by import GroupBy
 from trueline.view.plan.join import Join
 from trueline.view.plan.limit import Limit
-from trueline.view.plan.node import Node, SourceNode, steps
+from trueline.view.plan.node import Node, SourceNode, Want, steps
 from trueline.view.plan.shuffle import Shuffle
 from trueline.view.plan.sort import Sort
 from trueline.view.plan.sources import Memory, SourceScan, TextFiles
@@ -108,6 +110,11 @@ def _sort(node: Sort | Shuffle) -> str:
 
 @describe.register(GroupBy)
 def _group_by(node: GroupBy) -> str:
+    if is_in_parts(node, Want(tuple(range(len(node.schema))))):
+        return (
+            "Spark's aggregation makes exact parts of groups, which the code of this process puts together; "
+            "of sorted rows a shuffle brings those of equal keys to one task instead, in their order"
+        )
     if not node.by:
         return "all rows meet in one task, in their order"
     return "a shuffle brings rows of equal keys to one task, in their order"
@@ -117,7 +124,9 @@ def _group_by(node: GroupBy) -> str:
 def _join(node: Join) -> str:
     if node.as_of is not None:
         return "a shuffle brings rows of equal keys to one task, in the order of time"
-    return "Spark's join, by a shuffle of both sides on keys compared as in this process"
+    text = "Spark's join, by a shuffle of both sides on keys compared as in this process"
+    sides = [side for side in MAY_BE_SENT[node.how] if known_bytes(getattr(node, side)) is not None]
+    return f"{text}; the {sides[0]} side, if it is small, goes to all tasks instead" if sides else text
 
 
 @describe.register(Window)
