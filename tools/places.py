@@ -6,8 +6,9 @@ It is in `docs/spark.md`, between two marks. With `--check` nothing is written: 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 import pyarrow as pa
@@ -15,7 +16,9 @@ import pyarrow as pa
 from trueline.spark.frozen_frames import FrozenFrame
 from trueline.spark.lowering.places import describe
 from trueline.view import View
+from trueline.view.bounds import Bounds
 from trueline.view.execute import serial
+from trueline.view.origin import Origin
 from trueline.view.plan.node import Node, steps
 from trueline.view.source import ROWS_OF_A_BATCH
 
@@ -29,9 +32,19 @@ PIECES: Final = "piece by piece"
 class _OfThisProcess:
     """A source that no other process can read."""
 
-    schema, row_count, ordinal, origins, travels = pa.schema({"n": pa.int64()}), None, None, {}, False
+    schema = pa.schema({"n": pa.int64()})
+    row_count: int | None = None
+    ordinal: str | None = None
+    origins: Mapping[str, Origin] = MappingProxyType({})
+    travels = False
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield nothing."""
+        del columns, bounds
+        return iter(())
 
     def explain(self) -> list[str]:
+        """Say what it is."""
         return ["rows of this process"]
 
 
