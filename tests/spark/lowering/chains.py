@@ -70,6 +70,10 @@ def _is_ordered(kind: t.Type) -> bool:
     return kind.has_order
 
 
+def _is_moment(kind: t.Type) -> bool:
+    return kind in t.NUMBERS or kind == t.date or isinstance(kind, t.Timestamp)
+
+
 def _is_vector(kind: t.Type) -> bool:
     return isinstance(kind, t.Vector)
 
@@ -234,10 +238,10 @@ def _cross(at: Choice) -> View:
 
 
 def _as_of(at: Choice) -> View:
-    times = at.having(_is_ordered)
-    if len(times) < 2:
+    time = at.one(at.having(_is_moment))
+    key = at.one([name for name in at.having(_is_ordered) if name != time])
+    if time is None or key is None:
         return at.view
-    key, time = at.random.sample(times, 2)
     right = at.fresh("r")
     how = at.random.choice(["inner", "left", "right", "full", "semi", "anti"])
     return at.view.join(_partners(at), on={key: f"{right}_{key}"}, as_of=(time, f"{right}_{time}"), how=how)
