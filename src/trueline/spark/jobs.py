@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Generic, TypeVar, cast
 
 from trueline import console
-from trueline.errors import EnvironmentMissing, ObjectMissing, TruelineError
 from trueline.spark.engines import SessionAdapter
 from trueline.spark.errors import translated
 from trueline.spark.progress import PACE, follow
@@ -46,8 +44,6 @@ def run(
             engine.mark(tag, label)
             with translated():
                 outcome.answer = action()
-        except TruelineError as error:
-            outcome.error = _not_shared(error) or error
         except BaseException as error:  # noqa: BLE001 (handed to the caller's thread)
             outcome.error = error
 
@@ -68,20 +64,3 @@ def run(
         raise
     finally:
         counter.close()
-
-
-def _not_shared(error: TruelineError) -> EnvironmentMissing | None:
-    """Return what is wrong where a task misses a file that this process has; None if that is not it."""
-    fields = error.fields
-    path = fields.get("path") if error.code == "NoSuchFile" else None
-    if isinstance(error, ObjectMissing) and "location" in fields:
-        name = fields.get("file") or f"{fields.get('folder')}/{fields.get('hash')}"
-        path = f"{fields['location']}/{name}"
-    if not isinstance(path, str) or not Path(path).exists():
-        return None
-    return EnvironmentMissing(
-        f"{path} is not to be seen where Spark's tasks run",
-        remedy="choose a folder that all machines of the cluster share, or an object store",
-        code="FolderNotShared",
-        folder=str(Path(path).parent),
-    )
