@@ -90,7 +90,7 @@ VERBS: Final[dict[str, Callable[[View], View]]] = {
     "`zip`": lambda v: v.zip(v.select("n").rename(m="n")),
     "`concat`": lambda v: v.concat(v),
     "`group_by`": lambda v: v.group_by("k").agg(s="sum(n)"),
-    "`group_by` of `first`, `last`, `collect`": lambda v: v.group_by("k").agg(s="first(n)"),
+    "`group_by` of `collect`, `median`": lambda v: v.group_by("k").agg(c="collect(n)", m="median(n)"),
     "`group_by()` without a key": lambda v: v.group_by().agg(s="sum(n)"),
     "`distinct`": lambda v: v.distinct("k"),
     "`join`": lambda v: v.join(v.select("k", "n").rename(m="n"), on="k"),
