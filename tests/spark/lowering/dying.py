@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -76,6 +77,19 @@ class DyingRows:
         for batch in batches:
             yield batch
             self.death.at("ranges")
+
+
+@dataclass(frozen=True)
+class DyingFunction:
+    """What tasks do for each descriptor, dying when one is done and nobody was told."""
+
+    function: Callable[[Any], Any]
+    death: Death
+
+    def __call__(self, descriptor: Any) -> Any:
+        result = self.function(descriptor)
+        self.death.at("tasks")
+        return result
 
 
 @dataclass(frozen=True)

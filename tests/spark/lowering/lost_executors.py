@@ -18,15 +18,16 @@ import pytest
 
 import trueline as tl
 from tests.spark.cluster_story import hashes, same_size_everywhere
-from tests.spark.lowering.dying import Death, DyingRows, DyingWork, Stalling
+from tests.spark.lowering.dying import Death, DyingFunction, DyingRows, DyingWork, Stalling
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, views
-from trueline.spark.lowering import lowered as lowered_rows
 from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.exchange import Ranges
+from trueline.spark.lowering.lowered import TaskWork
 from trueline.spark.session import start
 from trueline.spark.settings import Settings
+from trueline.spark.tasks import SparkTasks
 
-in_order = Ranges.in_order
+in_order, map_tasks = Ranges.in_order, SparkTasks.map
 
 
 def read_views(folder: Path) -> dict[str, tl.View]:
@@ -53,8 +54,13 @@ def plant(patched: pytest.MonkeyPatch, death: Death) -> None:
         frame = in_order(ranges)
         return frame.mapInArrow(DyingRows(death), frame.schema)
 
-    patched.setattr(lowered_rows, "TaskWork", dying)
+    def dying_map(tasks, function, descriptors, *, label):
+        return map_tasks(tasks, DyingFunction(function, death), descriptors, label=label)
+
+    # The package has a function of the name of this module.
+    patched.setattr(sys.modules[TaskWork.__module__], "TaskWork", dying)
     patched.setattr(Ranges, "in_order", dying_in_order)
+    patched.setattr(SparkTasks, "map", dying_map)
 
 
 def compared(view: tl.View, session: Any) -> str:
@@ -77,8 +83,8 @@ def duplicated(view: tl.View, session: Any, folder: Path) -> dict[str, Any]:
         return {"differs": compared(view, session), "duplicated": Path(f"{pipe}-duplicated").exists()}
 
 
-def appended(view: tl.View, session: Any, folder: Path, death: Death) -> dict[str, Any]:
-    """Append a view to two datasets, once from this process alone; return the hashes of both."""
+def appended(view: tl.View, asked: tl.View, session: Any, folder: Path, death: Death) -> dict[str, Any]:
+    """Append a view twice, the first time in this process alone; say whether the hashes differ."""
     with pytest.MonkeyPatch.context() as patched:
         same_size_everywhere(patched.setattr)
         with tl.open(folder / "here", create=True) as ws:
@@ -86,7 +92,7 @@ def appended(view: tl.View, session: Any, folder: Path, death: Death) -> dict[st
             here = hashes(ws, "x")
         with tl.open(folder / "there", create=True, spark=session) as ws:
             plant(patched, death)
-            ws.create("x").append(view.on_spark(session))
+            ws.create("x").append(asked)
             return {"differs": "" if hashes(ws, "x") == here else "hashes", "killed": death.happened}
 
 
@@ -98,7 +104,10 @@ def chapter(name: str, found: dict[str, tl.View], session: Any, folder: Path) ->
         return duplicated(found[place], session, folder)
     death = Death(folder, (place,))
     if what == "append":
-        return appended(found["sort by two"], session, folder, death)
+        return appended(found["sort by two"], found["sort by two"], session, folder, death)
+    if what == "append on Spark":
+        view = found["sort by two"]
+        return appended(view, view.on_spark(session), session, folder, death)
     with pytest.MonkeyPatch.context() as patched:
         plant(patched, death)
         return {"differs": compared(found[what], session), "killed": death.happened}
