@@ -11,6 +11,8 @@ import pytest
 from trueline.errors import (
     EnvironmentMissing,
     HashMismatch,
+    InputError,
+    ObjectMissing,
     OutOfMemory,
     QueryError,
     SparkFailed,
@@ -328,3 +330,40 @@ def test_a_place_in_a_query_is_under_a_caret():
     assert first == "Syntax error at or near 'sales': extra input 'sales'. (line 2, column 10)"
     assert line[carets.index("^") :] == "sales"
     assert carets.strip() == "^" * 5
+
+
+# --- folders that are not shared ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[PATH_NOT_FOUND] Path does not exist: file:{path}. SQLSTATE: 42K03",
+        "[FAILED_READ_FILE] Error while reading file file://{path}. File does not exist. It is",
+        "java.io.FileNotFoundException: File file:{path} does not exist\n\tat x",
+    ],
+)
+def test_a_file_that_only_this_process_sees_is_in_a_folder_that_is_not_shared(said, tmp_path):
+    path = tmp_path / "rows of x.parquet"
+    missing = translate(Exception(said.format(path=path)))
+    assert getattr(missing, "code", "") != "FolderNotShared", "this process does not see it either"
+    path.touch()
+    found = translate(Exception(said.format(path=path)))
+    assert (type(found), found.code, found.folder) == (EnvironmentMissing, "FolderNotShared", str(tmp_path))
+    assert str(path) in found.problem
+
+
+@pytest.mark.parametrize("kind", ["file", "slice", "object"])
+def test_a_file_that_a_task_misses_and_this_process_sees_is_not_shared(kind, tmp_path):
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data" / "f16"
+    error = {
+        "file": InputError("there is no file", code="NoSuchFile", path=str(path)),
+        "slice": ObjectMissing("missing", code="SliceMissing", location=str(tmp_path), file="data/f16"),
+        "object": ObjectMissing("missing", location=str(tmp_path), folder="data", hash="f16"),
+    }[kind]
+    with expecting() as nonce:
+        told = Exception(str(CarriedError(error, nonce)))
+        assert type(translate(told)) is type(error)
+        path.touch()
+        assert translate(told).code == "FolderNotShared"

@@ -13,10 +13,12 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from trueline.errors import (
     EnvironmentMissing,
+    ObjectMissing,
     OutOfMemory,
     QueryError,
     SparkFailed,
@@ -190,6 +192,11 @@ _OTHER_PYTHON: Final = re.compile(
     r'|Cannot run program "(?P<program>[^"\n]*python[^"\n]*)"'
 )
 _PYTHON: Final = "Traceback (most recent call last):"
+# As Spark's planner, its readers and Hadoop say it.
+_NO_FILE: Final = re.compile(
+    r"Path does not exist: file:/*(/[^\n]+?)\.(?:\s|$)|reading file file:/*(/[^\n]+?)\. File does not exist"
+    r"|File file:/*(/[^\n]+?) does not exist"
+)
 
 
 class QueryPosition(NamedTuple):
@@ -206,6 +213,8 @@ def translate(error: BaseException, query: str | None = None) -> TruelineError:
         return error
     text = _text(error)
     ours = carried(text)
+    if (unseen := _not_shared(ours, text)) is not None:
+        return unseen
     if ours is not None:
         if isinstance(ours, TaskFailed) and _PYTHON in text:
             ours.fields.setdefault("traceback", _of_python(text).traceback)
@@ -233,6 +242,25 @@ def translate(error: BaseException, query: str | None = None) -> TruelineError:
     if state.startswith(_OF_THE_QUERY) or _is_analysis(error):
         return _of_query(error, text, message, condition, query)
     return SparkFailed(message, remedy="try again; if it fails again, see Spark's log", condition=condition)
+
+
+def _not_shared(ours: TruelineError | None, text: str) -> EnvironmentMissing | None:
+    """Return what is wrong where tasks, or the server, miss a file that this process has; None if none."""
+    fields = {} if ours is None else ours.fields
+    path = fields.get("path") if ours is not None and ours.code == "NoSuchFile" else None
+    if isinstance(ours, ObjectMissing) and "location" in fields:
+        name = fields.get("file") or f"{fields.get('folder')}/{fields.get('hash')}"
+        path = f"{fields['location']}/{name}"
+    if ours is None and (found := _NO_FILE.search(text)) is not None:
+        path = next(each for each in found.groups() if each is not None)
+    if not isinstance(path, str) or not Path(path).exists():
+        return None
+    return EnvironmentMissing(
+        f"{path} is not to be seen where Spark's tasks run",
+        remedy="choose a folder that all machines of the cluster share, or an object store",
+        code="FolderNotShared",
+        folder=str(Path(path).parent),
+    )
 
 
 def _other_python(found: re.Match[str]) -> EnvironmentMissing:

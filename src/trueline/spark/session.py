@@ -59,7 +59,7 @@ class SparkRoom:
     @property
     def is_stopped(self) -> bool:
         """Whether its Spark was stopped, here or elsewhere."""
-        return _is_stopped(self)
+        return is_stopped(self.session)
 
     def new_session(self) -> SparkSession:
         """Return another session beside the first, pinned in the same way; `release` gives it back."""
@@ -124,7 +124,7 @@ def start(settings: Settings | None = None) -> SparkRoom:
     """
     with _lock:
         room = _Process.room
-        if room is not None and not _is_stopped(room):
+        if room is not None and not room.is_stopped:
             return room
         wanted = settings or Settings()
         if wanted.remote is not None:
@@ -206,10 +206,13 @@ def _connected(address: str) -> SparkSession:
         return SparkSession.builder.remote(address).getOrCreate()
 
 
-def _is_stopped(room: SparkRoom) -> bool:
-    if room.is_connect:
-        return bool(getattr(room.session, "is_stopped", False))
-    return getattr(room.session.sparkContext, "_jsc", None) is None
+def is_stopped(session: SparkSession) -> bool:
+    """Say whether the Spark of a session was stopped, here or elsewhere."""
+    from trueline.spark.engines import engine_of
+
+    if engine_of(session).is_connect:
+        return bool(getattr(session, "is_stopped", False))
+    return getattr(session.sparkContext, "_jsc", None) is None
 
 
 def _release(session: Any) -> None:

@@ -128,7 +128,7 @@ class View(Verbs, ViewHints):
     def from_spark(cls, frame: Any, order_by: Sequence[str] | str | None = None) -> Self:
         """View a Spark frame: sorted by columns, else frozen in the order its rows come in (decision 3)."""
         names = [order_by] if isinstance(order_by, str) else order_by
-        return cls(engine().freeze(frame, names))
+        return cls(engine().freeze(frame, names), choice=EngineChoice("auto", lambda: frame.sparkSession))
 
     @classmethod
     def range(cls, count: int, start: int = 0, name: str = "n") -> Self:

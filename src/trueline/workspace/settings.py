@@ -139,7 +139,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         True, "false leaves out syncing to disk: a power cut may then lose commits", _flag
     ),
     "views.engine": Setting(
-        "process",
+        "auto",
         "where views are computed: process, spark, or auto by what they rest on",
         _text("auto|process|spark", "auto, process or spark"),
     ),

@@ -85,11 +85,11 @@ class Rooms:
         return self.first.session
 
     def at_hand(self) -> Any:
-        """Return the session of a room that is there, or was given; None rather than starting a Spark."""
+        """Return the session of a room that is there, or the one given; None rather than starting a Spark."""
         with self._lock:
+            found = next((room.session for room in self._rooms if not room.is_stopped), None)
             is_given = self.asked is not None and not isinstance(self.asked, str)
-            found = any(not room.is_stopped for room in self._rooms)
-            return self.first.session if found or is_given else None
+            return self.asked if found is None and is_given else found
 
     @property
     def choice(self) -> EngineChoice:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
@@ -90,10 +91,10 @@ def far(rows: int) -> pa.Table:
     return pa.table({"k": hot, "y": values, "z": random.normal(size=rows), "n": np.arange(rows)})
 
 
-def views(rows: int = 240) -> dict[str, View]:
-    """Return a view for each verb, and some chains of them."""
-    a = tl.View.from_arrow(table(rows, 1))
-    b = tl.View.from_arrow(table(60, 2)).select("i", "x", "s", "at", "n").rename(m="n")
+def views(rows: int = 240, source: Callable[[pa.Table], View] = tl.View.from_arrow) -> dict[str, View]:
+    """Return a view for each verb, and some chains of them; the tables are read as `source` says."""
+    a = source(table(rows, 1))
+    b = source(table(60, 2)).select("i", "x", "s", "at", "n").rename(m="n")
     c = b.select("i", "x", "m")
     two = a.select("i", "s", "n").join(b.select("i", "s", "m"), on=["i", "s"], how="full")
     firsts = a.group_by("n").agg(i="first(i)").join(a.drop("i"), on="n")

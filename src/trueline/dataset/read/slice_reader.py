@@ -122,6 +122,7 @@ class SliceFile:
             f"{self._named} is missing from {self.store.location}",
             remedy=f"restore the file from a copy of the dataset; `trueline verify {self.dataset}` lists all",
             code="SliceMissing",
+            location=str(self.store.location),
             **self._fields,
         )
 
