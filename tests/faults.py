@@ -157,8 +157,8 @@ class ServerFaults:
     """What happens at the `at`-th request to a server that changes something.
 
     "refused", "busy" or "full": not done, answered so; "dropped": not done, no answer; "lost": done, no
-    answer; a callable: it is called, then the request is done. With `kill` a process is killed instead of
-    answered, before the request is done or after.
+    answer; a callable: it is called, then the request is done. With `kill` the process that asked is killed
+    instead of left without an answer, before the request is done or after.
     """
 
     def __init__(self, at: int, how: str | Callable[[], object], kill: int | None = None) -> None:
@@ -179,9 +179,12 @@ class ServerFaults:
         if callable(self.how):
             self.how()
             return None
-        if self.kill is not None and self.how == "dropped":
-            os.kill(self.kill, signal.SIGKILL)
         return _STATUS.get(self.how, self.how)
+
+    def unanswered(self) -> None:
+        """What happens in place of an answer."""
+        if self.kill is not None:
+            os.kill(self.kill, signal.SIGKILL)
 
 
 @contextmanager
