@@ -34,7 +34,12 @@ _DATA = (AddData, ExecuteTransform)
 
 
 class Position(NamedTuple):
-    """The end of a commit: a block, and the last offset of the dataset there (None: no record yet)."""
+    """The end of a commit: a block, and the last offset of the dataset there (None: no record yet).
+
+    >>> position = Position(Multihash.of(b"a block"), 9)
+    >>> position.to_dict()["offset"], Position.of(position.to_dict()) == position
+    (9, True)
+    """
 
     block: Multihash
     offset: int | None
@@ -45,10 +50,7 @@ class Position(NamedTuple):
 
     @classmethod
     def of(cls, value: object) -> Position:
-        """Read what `to_dict` gave; what is not of that form raises.
-
-        >>> Position.of({"block": str(Multihash.of(b"")), "offset": None}).offset
-        """
+        """Read what `to_dict` gave; what is not of that form raises."""
         if not isinstance(value, Mapping) or set(value) != {"block", "offset"}:
             raise InputError("a position is not {block, offset}", remedy="give both")
         block, offset = value["block"], value["offset"]
