@@ -13,7 +13,7 @@ import pytest
 
 from tests.attacks.test_object_leases import DAY, block_text, clock_ahead, collected, whole
 from tests.chain.store.ledger import commit
-from tests.chain.store.watched import WatchedFiles
+from tests.faults import WatchedFiles
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.memory import MemoryStore
 from trueline.chain.store.store import Folder, Store

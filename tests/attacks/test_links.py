@@ -16,7 +16,7 @@ import pytest
 
 import trueline as tl
 from tests.chain.store.ledger import commit, walk
-from tests.chain.store.watched import WatchedFiles
+from tests.faults import WatchedFiles
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.folders import Inside
 from trueline.chain.store.gc import collect

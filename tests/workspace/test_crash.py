@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-
 import pyarrow as pa
 import pytest
 
 import trueline as tl
-from tests.architecture import ROOT
+from tests.faults import killed
 from tests.workspace.records import column
 from trueline.chain.chain import Chain
 from trueline.chain.store.open import open_store
 from trueline.errors import DatasetExists
 
-
-def killed(tmp_path, template, what, torn):
-    """Run `what` in copies of a workspace, killed at operation 1, 2, … until one is not; the copies."""
-    last, folder = 0, tmp_path / "copies"
-    folder.mkdir()
-    while True:
-        for number in range(last + 1, last + 41):
-            shutil.copytree(template, folder / str(number))
-        command = [
-            sys.executable,
-            "-m",
-            "tests.workspace.zygote",
-            str(folder),
-            what,
-            str(last + 1),
-            str(last + 40),
-            torn,
-        ]
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-        assert done.returncode == 0, done.stderr
-        said = dict(line.split() for line in done.stdout.splitlines())
-        assert "failed" not in said.values(), done.stderr
-        last += 40
-        if "done" in said.values():
-            return [folder / number for number, how in said.items() if how == "killed"] + [
-                folder / str(number) for number in range(1, last - 39)
-            ]
+DEED = "tests.workspace.zygote:deed"
 
 
 def entries(chain):
@@ -59,7 +27,7 @@ def test_an_append_killed_at_any_operation_leaves_the_old_head_or_the_new_one(tm
             ds.append(pa.table({"x": [n]}))
         old = ds.head
     outcomes = set()
-    copies = killed(tmp_path, tmp_path / "ws", "append", torn)
+    copies = killed(DEED, tmp_path / "ws", tmp_path / "copies", "append", torn)
     assert len(copies) > 20
     for copy in copies:
         with tl.open(copy) as ws:
@@ -85,7 +53,7 @@ def test_an_append_killed_at_any_operation_leaves_the_old_head_or_the_new_one(tm
 def test_a_creation_killed_at_any_operation_leaves_nothing_or_the_dataset(tmp_path):
     tl.open(tmp_path / "ws", create=True).close()
     outcomes, reserved = set(), 0
-    for number, copy in enumerate(killed(tmp_path, tmp_path / "ws", "create", "whole")):
+    for number, copy in enumerate(killed(DEED, tmp_path / "ws", tmp_path / "copies", "create", "whole")):
         with tl.open(copy) as ws:
             there = "trades" in ws
             outcomes.add(there)
@@ -115,7 +83,7 @@ def test_a_rename_killed_at_any_operation_leaves_the_old_name_or_the_new_one(tmp
     with tl.open(tmp_path / "ws", create=True) as ws:
         ws.create("trades").append(pa.table({"x": [1]}))
     outcomes = set()
-    copies = killed(tmp_path, tmp_path / "ws", "rename", torn)
+    copies = killed(DEED, tmp_path / "ws", tmp_path / "copies", "rename", torn)
     assert len(copies) > 5
     for copy in copies:
         with tl.open(copy) as ws:

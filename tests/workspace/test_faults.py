@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
-from tests.chain.store.watched import WatchedFiles, failing
+from tests.faults import CAN_BE_FULL, WatchedFiles, failing
 from tests.workspace.records import column
 from trueline.chain.store import file as file_store
 from trueline.errors import (
@@ -146,9 +146,6 @@ def test_foreign_things_in_the_folders_are_passed_over(filled):
         assert ws.gc(older_than=0).objects == 0
         assert ws["trades"].append(pa.table({"x": [3]})).rows == 1
     assert (folder / "trades" / "data" / "junk.txt").read_text() == "junk"
-
-
-CAN_BE_FULL = frozenset({"create", "write", "fsync", "syncfs", "link", "rename", "make_folder", "open_lock"})
 
 
 def operations_of_an_append(tmp_path, monkeypatch) -> int:

@@ -395,3 +395,14 @@ def is_commit_end(block: Block) -> bool:
     if isinstance(event, ExecuteTransform):
         return not event.is_part
     return not isinstance(event, AddData) or record_of(event).is_end
+
+
+def check_commit_end(block: Block) -> None:
+    """Refuse a block inside a commit of several parts where a head, a position or a cut would be."""
+    if not is_commit_end(block):
+        raise InputError(
+            f"block {block.hash} is inside a commit of several parts",
+            remedy="give a commit from the log",
+            code="InsideCommit",
+            block=block.hash,
+        )

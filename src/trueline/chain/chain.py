@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from trueline.chain import rules
-from trueline.chain.block import Block
+from trueline.chain.block import Block, check_commit_end
 from trueline.chain.encode import MAX_BLOCK_BYTES
 from trueline.chain.events import (
     AddData,
@@ -292,7 +292,7 @@ class Chain:
             return Appended(tail.head, names, findings, unchecked)
 
     def reset(self, block: Multihash, *, expected: Multihash | None = None) -> None:
-        """Move the head to a block that exists (C9), normally an older one of this chain.
+        """Move the head to a commit end that exists (C9), normally an older one of this chain.
 
         `expected` is the head as the caller last saw it; if others have moved
         it since, their commits are not cut off but `RefCASFailed` is raised.
@@ -305,7 +305,7 @@ class Chain:
                     code="BlockNotFound",
                     rule="chain:C9",
                 )
-            self.block(block)
+            check_commit_end(self.block(block))
             self.store.move_head(block, expected=self.store.head() if expected is None else expected)
             self._tail = None
             self.forget_heads()  # it was meant

@@ -40,10 +40,29 @@ _DATA = (AddData, ExecuteTransform)
 
 
 class Position(NamedTuple):
-    """The end of a commit: a block, and the last offset of the dataset there (None: no record yet)."""
+    """The end of a commit: a block, and the last offset of the dataset there (None: no record yet).
+
+    >>> position = Position(Multihash.of(b"a block"), 9)
+    >>> position.to_dict()["offset"], Position.of(position.to_dict()) == position
+    (9, True)
+    """
 
     block: Multihash
     offset: int | None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {"block": str(self.block), "offset": self.offset}
+
+    @classmethod
+    def of(cls, value: object) -> Position:
+        """Read what `to_dict` gave; what is not of that form raises."""
+        if not isinstance(value, Mapping) or set(value) != {"block", "offset"}:
+            raise InputError("a position is not {block, offset}", remedy="give both")
+        block, offset = value["block"], value["offset"]
+        if offset is not None and (type(offset) is not int or not 0 <= offset < 1 << 64):
+            raise InputError(f"{offset!r:.80} is not an offset", remedy="give a whole number from 0, or null")
+        return cls(Multihash.parse(block), offset)
 
 
 class Tail(NamedTuple):

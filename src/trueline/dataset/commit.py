@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueline.chain.block import KINDS, Block, CommitRecord, commit_record
+from trueline.chain.block import KINDS, Block, CommitRecord, commit_record, is_commit_end
 from trueline.chain.chain import Chain
 from trueline.chain.counts import kept_counts
 from trueline.chain.events import Event
@@ -385,7 +385,7 @@ def joined(older: Block, newer: Block) -> bool:
     time; a commit of several parts goes on until its last.
     """
     if older.data_event is not None:
-        return not commit_record(older).is_end
+        return not is_commit_end(older)
     return older.system_time == newer.system_time
 
 

@@ -19,7 +19,7 @@ BLOCK = 1 << 21
 _LINE_END = re.compile(rb"\r\n|\n|\r(?=.)", re.DOTALL)
 
 
-class Cut(Protocol):
+class RecordEnds(Protocol):
     """Where records end."""
 
     def whole(self, text: bytes, *, final: bool) -> int:
@@ -46,7 +46,7 @@ class RecordBlock:
 def blocks(
     stream: Readable,
     source: Source,
-    cut: Cut,
+    cut: RecordEnds,
     *,
     size: int,
     limit: int,

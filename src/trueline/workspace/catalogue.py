@@ -24,8 +24,9 @@ from trueline.errors import (
     StoreError,
     UnsupportedVersion,
 )
-from trueline.workspace.locations import CatalogueBytes, Place, catalogue_damaged
+from trueline.workspace.locations import Place, catalogue_damaged
 from trueline.workspace.names import check_name, is_name, same_but_for_case
+from trueline.workspace.small_objects import CatalogueBytes
 
 _FORMAT: Final = "trueline/catalogue"
 # What says that a dataset was deleted is version 2: software that knows version 1 alone would show it.

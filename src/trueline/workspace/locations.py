@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import unquote, urlsplit
 
 from trueline.chain.store.file import FileStore
-from trueline.chain.store.files import Files, make_folders, refusal
+from trueline.chain.store.files import make_folders
 from trueline.chain.store.folders import Inside, remove_tree
 from trueline.chain.store.leases import is_private
 from trueline.chain.store.options import nested
 from trueline.chain.store.store import Folder, Store, is_ref
-from trueline.errors import BadName, CatalogueDamaged, CorruptionError, InputError, StoreError
+from trueline.errors import BadName, CatalogueDamaged, CorruptionError, InputError
 from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.workspace import settings_file
 from trueline.workspace.names import check_name, is_name
+from trueline.workspace.small_objects import CatalogueBytes, FolderObjects, SmallObjects, locked, refusing
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
@@ -33,15 +31,7 @@ DATASETS: Final = "datasets"
 ORIGINS: Final = ".origins"
 CATALOGUE: Final = ".catalogue"
 TAGS: Final = ".tags"
-_FILES: Final = Files()
-
-
-@dataclass(frozen=True, slots=True)
-class CatalogueBytes:
-    """The bytes of a document (None if there is none), and what a store tells their version by."""
-
-    raw: bytes | None
-    version: Any = None
+CUTS: Final = ".cuts"
 
 
 def catalogue_damaged(path: str, how: str) -> CatalogueDamaged:
@@ -64,12 +54,29 @@ def tags_damaged(path: str, how: str) -> CorruptionError:
     )
 
 
+def cuts_damaged(path: str, how: str) -> CorruptionError:
+    """The error of a part of the log of cuts that cannot be relied on."""
+    return CorruptionError(
+        f"{path}, a part of the log of cuts, is damaged: {how}",
+        remedy="restore it from a copy; or remove the whole log, the folder it is in: cuts are then "
+        "numbered from 1 again, and the datasets lose nothing",
+        code="CutsDamaged",
+        path=path,
+    )
+
+
 _DAMAGED: Final = {CATALOGUE: catalogue_damaged, TAGS: tags_damaged}
 
 
 def damaged_document(name: str, path: str, how: str) -> CorruptionError:
     """The error of a document beside the datasets that cannot be relied on."""
     return _DAMAGED[name](path, how)
+
+
+def damaged_cut(name: str, path: str, how: str) -> CorruptionError:
+    """The error of an object of the log of cuts, whichever it is."""
+    del name
+    return cuts_damaged(path, how)
 
 
 class Place(Protocol):
@@ -122,6 +129,9 @@ class Place(Protocol):
 
     def swap_tags(self, kept: CatalogueBytes, data: bytes) -> bool:
         """Replace the tags durably if they are still what was `kept`; False if they are not."""
+
+    def cuts(self) -> SmallObjects:
+        """Return the objects of the log of cuts, beside the datasets."""
 
     def read_origin(self, name: str) -> bytes | None:
         """Return what is kept of where a dataset came from, None if nothing is."""
@@ -185,37 +195,30 @@ class FolderPlace:
         return settings_file.read_settings(self.inside(self.path / settings_file.FILE))
 
     def create_config(self, text: str) -> None:
-        with _refusing("write", self.path / settings_file.FILE):
+        with refusing("write", self.path / settings_file.FILE):
             make_folders(self.path)
             with self._datasets.folder(make=True, durable=True):
                 self.inside(self.path / settings_file.FILE).write(text.encode(), replace=False)
 
     def swap_config(self, kept: str, text: str) -> str | None:
         path = self.path / settings_file.FILE
-        with _refusing("write", path), self._alone(f".{settings_file.FILE}"):
+        with (
+            refusing("write", path),
+            self._datasets.folder(make=True, durable=True) as within,
+            locked(f".{settings_file.FILE}.lock", within),
+        ):
             found = self.read_config()
             if found is not None and found != kept:
                 return found
             self.inside(path).write(text.encode(), replace=True)
             return None
 
-    @contextmanager
-    def _alone(self, name: str) -> Iterator[int]:
-        """Let one process after another change a document; yields the folder of the datasets."""
-        with self._datasets.folder(make=True, durable=True) as within:
-            lock = _FILES.open_lock(f"{name}.lock", within)
-            try:
-                _FILES.lock(lock, exclusive=True)
-                yield within
-            finally:
-                _FILES.close(lock)
-
     @property
     def _datasets(self) -> Inside:
         return Inside(self.path, (DATASETS,))
 
     def names(self) -> Iterator[str]:
-        with _refusing("list", self.path / DATASETS):
+        with refusing("list", self.path / DATASETS):
             found = self._datasets.listing()
         for name, of in found:
             if is_name(name) and (stat.S_ISDIR(of.st_mode) or self._is_second_name(name, of)):
@@ -260,7 +263,7 @@ class FolderPlace:
 
     def remove_unfinished(self, name: str, before: float, *, dry_run: bool) -> bool:
         folder = self._datasets / check_name(name)
-        with _refusing("remove", folder.path), self._datasets.folder() as datasets:
+        with refusing("remove", folder.path), self._datasets.folder() as datasets:
             found = _contents(name, datasets)
             if found is None or not all(is_ours(path) for path in found if path):
                 return False
@@ -278,7 +281,7 @@ class FolderPlace:
 
     def remove_deleted(self, name: str, *, dry_run: bool) -> bool:
         folder = self._datasets / check_name(name)
-        with _refusing("remove", folder.path):
+        with refusing("remove", folder.path):
             found = folder.stat()
             if found is not None and stat.S_ISLNK(found.st_mode):
                 # The dataset has another folder, which stays.
@@ -292,53 +295,32 @@ class FolderPlace:
         return dry_run or not os.path.lexists(folder)
 
     def read_catalogue(self) -> CatalogueBytes:
-        return self._read_document(CATALOGUE)
+        return self._documents.read(CATALOGUE)
 
     def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
-        return self._swap_document(CATALOGUE, kept, data)
+        return self._documents.swap(CATALOGUE, kept, data)
 
     def read_tags(self) -> CatalogueBytes:
-        return self._read_document(TAGS)
+        return self._documents.read(TAGS)
 
     def swap_tags(self, kept: CatalogueBytes, data: bytes) -> bool:
-        return self._swap_document(TAGS, kept, data)
+        return self._documents.swap(TAGS, kept, data)
 
-    def _read_document(self, name: str) -> CatalogueBytes:
-        place = self._datasets / name
-        with _refusing("read", place.path):
-            try:
-                return CatalogueBytes(place.read_small())
-            except OSError as error:
-                if error.errno in (errno.EFBIG, errno.EISDIR):
-                    raise damaged_document(name, str(place.path), str(error.strerror)) from None
-                raise
+    def cuts(self) -> SmallObjects:
+        return FolderObjects(self._datasets / CUTS, damaged_cut)
 
-    def _swap_document(self, name: str, kept: CatalogueBytes, data: bytes) -> bool:
-        staged = f"{name}.new"
-        with _refusing("write", self.path / DATASETS / name), self._alone(name) as within:
-            if self._read_document(name) != kept:
-                return False
-            # The one name of what is on its way: what a killed process left is replaced by the next.
-            with suppress(FileNotFoundError):
-                _FILES.unlink(staged, within)
-            fd = _FILES.create(staged, within)
-            try:
-                _FILES.write(fd, data)
-                _FILES.fsync(fd)
-            finally:
-                _FILES.close(fd)
-            _FILES.rename(staged, within, name, within)
-            _FILES.fsync(within)
-            return True
+    @property
+    def _documents(self) -> SmallObjects:
+        return FolderObjects(self._datasets, damaged_document)
 
     def read_origin(self, name: str) -> bytes | None:
         path = self._origin(name)
-        with _refusing("read", path.path):
+        with refusing("read", path.path):
             return path.read_small()
 
     def write_origin(self, name: str, data: bytes | None) -> None:
         path = self._origin(name)
-        with _refusing("write", path.path):
+        with refusing("write", path.path):
             if data is None:
                 path.remove()
             else:
@@ -395,16 +377,6 @@ def is_busy(store: Store) -> bool:
         store.close()
 
 
-@contextmanager
-def _refusing(doing: str, path: Path) -> Iterator[None]:
-    try:
-        yield
-    except StoreError:
-        raise
-    except OSError as error:
-        raise refusal(error, doing, str(path)) from error
-
-
 def _key_path(place: Place, dataset_id: DatasetId) -> Inside:
     return place.inside(place.keys / f"{dataset_id.removeprefix('did:odf:')}.key")
 
@@ -418,7 +390,7 @@ def holds_key(place: Place, dataset_id: DatasetId) -> bool:
 def keep_key(place: Place, key: DatasetKey) -> Inside:
     """Store the private half of a dataset's key where only its owner can read it."""
     path = _key_path(place, key.id)
-    with _refusing("write", path.path):
+    with refusing("write", path.path):
         text = key.private_bytes().hex().encode() + b"\n"
         path.write(text, replace=False, mode=0o600, folder_mode=0o700)
     return path

@@ -19,8 +19,9 @@ from trueline.dataset.commit import Commit
 from trueline.errors import InputError, RetryError, UnsupportedVersion
 from trueline.identity.multihash import Multihash
 from trueline.workspace.dataset import Dataset
-from trueline.workspace.locations import CatalogueBytes, Place, tags_damaged
+from trueline.workspace.locations import Place, tags_damaged
 from trueline.workspace.names import check_tag_name, is_tag_name, same_but_for_case
+from trueline.workspace.small_objects import CatalogueBytes
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace

@@ -10,23 +10,25 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from trueline.chain.store.folders import MAX_SMALL_BYTES, Inside
+from trueline.chain.store.folders import Inside
 from trueline.chain.store.open import below, open_store
 from trueline.chain.store.store import Store, is_ref
 from trueline.errors import ConfigError, StoreError
 from trueline.workspace import settings_file
 from trueline.workspace.locations import (
     CATALOGUE,
+    CUTS,
     DATASETS,
     ORIGINS,
     TAGS,
-    CatalogueBytes,
+    damaged_cut,
     damaged_document,
     is_busy,
     is_of_dataset,
     is_ours,
 )
 from trueline.workspace.names import check_name, is_name
+from trueline.workspace.small_objects import CatalogueBytes, Damaged, SmallObjects, UrlObjects
 
 T = TypeVar("T")
 # How often a creation that met others, all of which were refused, is tried.
@@ -205,47 +207,26 @@ class UrlPlace:
         return len(ours) == len(paths)
 
     def read_catalogue(self) -> CatalogueBytes:
-        return self._read_document(CATALOGUE)
+        return self._documents.read(CATALOGUE)
 
     def swap_catalogue(self, kept: CatalogueBytes, data: bytes) -> bool:
-        return self._swap_document(CATALOGUE, kept, data)
+        return self._documents.swap(CATALOGUE, kept, data)
 
     def read_tags(self) -> CatalogueBytes:
-        return self._read_document(TAGS)
+        return self._documents.read(TAGS)
 
     def swap_tags(self, kept: CatalogueBytes, data: bytes) -> bool:
-        return self._swap_document(TAGS, kept, data)
+        return self._documents.swap(TAGS, kept, data)
 
-    def _read_document(self, name: str) -> CatalogueBytes:
-        import obstore
+    def cuts(self) -> SmallObjects:
+        return self._objects(self._key(DATASETS, CUTS), f"{self.location}/{DATASETS}/{CUTS}", damaged_cut)
 
-        key = self._key(DATASETS, name)
-        try:
-            found = self._asked("read", lambda: obstore.get(self._client, key))
-            if found.meta["size"] > MAX_SMALL_BYTES:
-                path = f"{self.location}/{DATASETS}/{name}"
-                raise damaged_document(name, path, f"it has {found.meta['size']:,} bytes")
-            return CatalogueBytes(self._asked("read", lambda: found.bytes().to_bytes()), found.meta)
-        except FileNotFoundError:
-            return CatalogueBytes(None)
+    @property
+    def _documents(self) -> SmallObjects:
+        return self._objects(self._key(DATASETS), f"{self.location}/{DATASETS}", damaged_document)
 
-    def _swap_document(self, name: str, kept: CatalogueBytes, data: bytes) -> bool:
-        import obstore
-        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
-
-        from trueline.chain.store.object_client import condition
-
-        key = self._key(DATASETS, name)
-        try:
-            obstore.put(self._client, key, data, mode=condition(kept.version))
-        except (BaseError, OSError) as error:
-            # The library may have sent a request again that had been done.
-            if self._read_document(name).raw == data:
-                return True
-            if isinstance(error, AlreadyExistsError | PreconditionError | FileNotFoundError):
-                return False
-            raise self._refused("write to", error) from error
-        return True
+    def _objects(self, key: str, location: str, damaged: Damaged) -> SmallObjects:
+        return UrlObjects(self._client, key, location, damaged, self._refused)
 
     def read_origin(self, name: str) -> bytes | None:
         import obstore

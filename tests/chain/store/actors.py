@@ -1,15 +1,13 @@
-"""Processes that commit, die and collect: `python -m tests.chain.store.actors VERB PATH ...`."""
+"""Processes that commit and collect: `python -m tests.chain.store.actors VERB PATH ...`."""
 
 from __future__ import annotations
 
-import itertools
 import os
-import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.chain.store.ledger import commit, reachable
-from tests.chain.store.watched import killing
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.gc import collect
 from trueline.errors import RefCASFailed
@@ -19,28 +17,10 @@ CONTENTS = (b"slice " * 500, b"checkpoint " * 50)
 NOTE = "the commit that dies"
 
 
-def prepare(path: Path, *, first: bool) -> None:
-    """A dataset before the commit that dies: nothing at all, or one with a history."""
-    if not first:
-        store = FileStore(path, durable=False)
-        commit(store, b"earlier", note="before")
-        store.close()
-
-
-def die(path: str, first: str, torn: str) -> None:
-    """In PATH/1, PATH/2, … kill a commit before its first, second, … operation; say how many it has."""
-    for at in itertools.count(1):
-        dataset = Path(path, str(at))
-        prepare(dataset, first=first == "first")
-        child = os.fork()
-        if child == 0:
-            commit(FileStore(dataset, files=killing(at, torn=torn == "torn")), *CONTENTS, note=NOTE)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        if os.waitstatus_to_exitcode(status) != -signal.SIGKILL:
-            assert status == 0
-            sys.stdout.write(str(at - 1))
-            return
+def deed(path: str, _what: str) -> Callable[[], object]:
+    """Return the commit that is killed (see tests/faults.py)."""
+    store = FileStore(path)
+    return lambda: commit(store, *CONTENTS, note=NOTE)
 
 
 def append(path: str, who: str, times: str) -> None:
@@ -80,4 +60,4 @@ def sweep(path: str, stop: str) -> None:
 
 
 if __name__ == "__main__":
-    {"die": die, "append": append, "rely": rely, "sweep": sweep}[sys.argv[1]](*sys.argv[2:])
+    {"append": append, "rely": rely, "sweep": sweep}[sys.argv[1]](*sys.argv[2:])

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
@@ -22,6 +23,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     wbufsize = -1  # header and body in one packet: two cost 40 ms each time
     server: SmallS3
+    outcome: str | None = None
 
     def log_message(self, *_args: object) -> None:
         pass
@@ -30,10 +32,19 @@ class _Handler(BaseHTTPRequestHandler):
         """Let in who has the key; its signature is not looked at."""
         if not super().parse_request():
             return False
+        self.outcome = None
+        status: int | str | None = 403
         if f"Credential={KEY}/" in self.headers.get("Authorization", ""):
+            self.server.requests.append((self.command, self._asked()[0]))
+            writes, fault = self.command in {"PUT", "POST", "DELETE"}, self.server.fault
+            status = fault(*self.server.requests[-1]) if writes and fault is not None else None
+        if status is None or status == "lost":
+            self.outcome = status
             return True
         self._body()
-        self._answer(403)
+        if status == "dropped":
+            self.outcome = status
+        self._answer(status if isinstance(status, int) else 500)
         self.wfile.flush()
         return False
 
@@ -47,6 +58,11 @@ class _Handler(BaseHTTPRequestHandler):
         return self.rfile.read(int(self.headers.get("Content-Length", 0)))
 
     def _answer(self, status: int, body: bytes = b"", *, send: bool = True, **headers: str) -> None:
+        if self.outcome is not None:
+            # The client sees its connection end; `lost` says after the request was done.
+            self.close_connection = True
+            self.server.fault.unanswered()
+            return
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -142,6 +158,9 @@ class SmallS3(ThreadingHTTPServer):
         self.mutex = threading.Lock()
         self.objects: dict[str, tuple[bytes, str, datetime]] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
+        self.requests: list[tuple[str, str]] = []
+        # What decides about each request that changes something: `ServerFaults` of tests/faults.py.
+        self.fault: Any = None
 
     def store(self, key: str, data: bytes) -> str:
         etag = f'"{hashlib.md5(data).hexdigest()}"'

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.chain.store.ledger import commit, walk
-from tests.chain.store.watched import WatchedFiles
+from tests.faults import WatchedFiles
 from trueline.chain.store import staging
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.files import Files, syncfs

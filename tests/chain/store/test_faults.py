@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.chain.store.ledger import commit, walk
-from tests.chain.store.watched import OPERATIONS, WatchedFiles, failing
+from tests.faults import OPERATIONS, WatchedFiles, failing
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.files import Files, refusal
 from trueline.chain.store.store import Folder

@@ -1,13 +1,7 @@
-"""Ingests in copies of a workspace, each killed at another operation of its store.
-
-Arguments: a folder of numbered copies, which ingest, the first and the last number, `torn` or `whole`.
-A fork of this process works on each copy: the imports, which take most of a second, are done once.
-"""
+"""Ingests in copies of a workspace, each killed at another operation (see tests/faults.py)."""
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -61,28 +55,9 @@ def prepare(path, inbox, what, *, durable=False):
             dataset.append(OLD.slice(start, 10))
 
 
-def main() -> None:
-    folder, what, first, last, torn = sys.argv[1:]
-    from tests.chain.store.watched import WatchedFiles, killing
-    from trueline.chain.store import file as file_store
-
+def deed(path, what):
+    """Open a workspace, and return the ingest that is killed."""
     shrink()
-    for at in range(int(first), int(last) + 1):
-        child = os.fork()
-        if child == 0:
-            files = WatchedFiles()
-            file_store.Files = lambda files=files: files
-            workspace = tl.open(f"{folder}/{at}")
-            assert workspace[what].head
-            files.forget()
-            files.before = killing(at, torn=torn == "torn").before
-            ingest(workspace, what)
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        how = "killed" if os.WIFSIGNALED(status) else "done" if status == 0 else "failed"
-        sys.stdout.write(f"{at} {how}\n")
-        sys.stdout.flush()
-
-
-if __name__ == "__main__":
-    main()
+    workspace = tl.open(path)
+    assert workspace[what].head
+    return lambda: ingest(workspace, what)

@@ -13,8 +13,8 @@ import pytest
 
 import trueline as tl
 from tests.architecture import ROOT
-from tests.chain.store.watched import WatchedFiles
 from tests.dataset.append.test_faults import check_state, leftovers, write
+from tests.faults import WatchedFiles
 from tests.workspace.records import records
 from trueline.chain.store import file as file_store
 from trueline.dataset.append import files

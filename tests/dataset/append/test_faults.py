@@ -17,8 +17,8 @@ import pytest
 
 import trueline as tl
 from tests.architecture import ROOT
-from tests.chain.store.watched import WatchedFiles, failing
 from tests.dataset.append import dying
+from tests.faults import CAN_BE_FULL, WatchedFiles, failing, killed
 from tests.workspace.records import records
 from trueline.chain.block import commit_record
 from trueline.chain.chain import Chain
@@ -28,8 +28,6 @@ from trueline.chain.store.scratch import FolderScratch
 from trueline.dataset.append import files, pieces
 from trueline.dataset.append.merge import open_state
 from trueline.errors import InputError, OutcomeUnknown, SchemaError, StorageFull
-
-CAN_BE_FULL = frozenset({"create", "write", "fsync", "syncfs", "link", "rename", "make_folder", "open_lock"})
 
 
 def fold(ds, key="id"):
@@ -77,26 +75,6 @@ def leftovers(path, name):
     return [file for folder in ("staging", "scratch") for file in (private / folder).rglob("*")]
 
 
-def killed(tmp_path, template, what, torn):
-    """Ingest in copies of a workspace, killed at operation 1, 2, … until one is not; the copies."""
-    last, folder = 0, tmp_path / "copies"
-    folder.mkdir()
-    shutil.copytree(tmp_path / "inbox", folder / "inbox")
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
-    while True:
-        for number in range(last + 1, last + 41):
-            shutil.copytree(template, folder / str(number))
-        command = [sys.executable, "-m", "tests.dataset.append.dying", str(folder), what]
-        command += [str(last + 1), str(last + 40), torn]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr
-        said = dict(line.split() for line in done.stdout.splitlines())
-        assert "failed" not in said.values(), done.stderr
-        last += 40
-        if "done" in said.values():
-            return [folder / str(n) for n in range(1, last + 1) if said.get(str(n), "killed") == "killed"]
-
-
 @pytest.mark.parametrize(
     ("what", "torn"), [("append", "whole"), ("upsert", "torn"), ("ledger", "whole"), ("files", "torn")]
 )
@@ -109,7 +87,8 @@ def test_an_ingest_killed_at_any_operation_and_sent_again_is_there_once(tmp_path
     with tl.open(tmp_path / "whole" / "ws") as ws:
         dying.ingest(ws, what)
         wanted = records(ws[what]).drop_columns(["system_time"])
-    copies = killed(tmp_path, tmp_path / "ws", what, torn)
+    deed, inbox = "tests.dataset.append.dying:deed", tmp_path / "inbox"
+    copies = killed(deed, tmp_path / "ws", tmp_path / "copies", what, torn, beside=[inbox])
     assert len(copies) > 40
     outcomes, left = set(), 0
     for copy in copies:

@@ -71,12 +71,13 @@ class Inside:
 
     @contextmanager
     def folder(
-        self, *, make: bool = False, mode: int = 0o777, durable: bool = False, files: Files = _FILES
+        self, *, make: bool = False, mode: int = 0o777, durable: bool = False, files: Files | None = None
     ) -> Iterator[int]:
         """Open this folder for the context; with `make` it is made with `mode`, and those above it.
 
         What is made `durable` survives a power cut: each new folder in the one above.
         """
+        files = _FILES if files is None else files
         if make:
             make_folders(self.root)
         fd = files.open_folder(str(self.root))

@@ -12,7 +12,7 @@ from trueline.chain import rules
 from trueline.chain.block import Block
 from trueline.chain.encode import MAX_BLOCK_BYTES
 from trueline.chain.head_state import Tail, follow
-from trueline.chain.rule import Finding
+from trueline.chain.rule import Finding, unended
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.folders import Inside
 from trueline.chain.store.store import Folder
@@ -130,6 +130,9 @@ class Arriving:
                 findings.append((name, finding))
             tail = follow(tail, block)
             yield block
+        # A head inside a commit is mirrored as it is; readers stop at the commit before.
+        if names and (open_end := unended(tail)) is not None:
+            findings.append((names[-1], open_end))
 
     def close(self) -> None:
         """Keep what was fetched for another time."""

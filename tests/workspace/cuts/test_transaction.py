@@ -1,0 +1,528 @@
+"""Transactions: no cut falls between their appends, whoever records it and whenever."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+import threading
+from itertools import pairwise
+
+import pytest
+
+import trueline as tl
+from tests.architecture import ROOT
+from tests.chain.histories import dataset_id
+from tests.workspace.cuts.lake import Lake, Watched, offsets
+from trueline.errors import CorruptionError, InputError, OutcomeUnknown
+from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.cuts.transaction import IntentState, transaction
+from trueline.workspace.locations import place_of
+
+pytestmark = pytest.mark.contract("cut:P2")
+
+
+@pytest.fixture
+def pair(quick):
+    """Two roots with ten records each, at cut 1."""
+    a, b = quick.root("a"), quick.root("b")
+    quick.append(a)
+    quick.append(b)
+    log = quick.log()
+    assert log.record([a, b]).number == 1
+    return quick, a, b, log
+
+
+def test_an_open_transaction_holds_its_roots_and_a_closed_one_is_passed_as_a_whole(lake):
+    a, b, log = lake.root("a"), lake.root("b"), lake.log()
+    lake.append(a)
+    lake.append(b)
+    with lake.transaction(a, b):
+        assert offsets(log.record([a, b]), a, b) == [9, 9]
+        lake.append(a)
+        assert offsets(log.record([a, b]), a, b) == [9, 9]
+        assert offsets(lake.log().record([a]), a, b) == [9, 9]
+        lake.append(b)
+        assert offsets(lake.log().record([b]), a, b) == [9, 9]
+    # Who asks for one of them gets both.
+    assert offsets(lake.log().record([a]), a, b) == [19, 19]
+    assert log.intents.read() == {}
+    assert [offsets(cut, a, b) for cut in log.cuts()] == [[9, 9], [19, 19]]
+
+
+def test_roots_without_data_are_held_without_a_position(quick):
+    a, b, log = quick.root("a"), quick.root("b"), quick.log()
+    with quick.transaction(a, b):
+        quick.append(a)
+        assert log.record([a, b]).number == 0
+        quick.append(b)
+    assert offsets(log.record([b]), a, b) == [9, 9]
+
+
+def test_a_root_that_joins_later_is_held_from_then_on(pair):
+    lake, a, b, log = pair
+    with lake.transaction() as joined:
+        assert log.intents.read() == {}
+        joined.join(a)
+        lake.append(a)
+        lake.append(b)
+        assert offsets(log.record([a, b]), a, b) == [9, 19], "it was not of the transaction"
+        joined.join(b)
+        joined.join(b)
+        lake.append(b)
+        assert offsets(log.record([a, b]), a, b) == [9, 19]
+    assert offsets(log.record([a]), a, b) == [19, 29]
+
+
+def test_others_go_on_beside_a_transaction(pair):
+    lake, a, b, log = pair
+    c = lake.root("c")
+    with lake.transaction(a, b):
+        lake.append(a)
+        lake.append(c)
+        cut = log.record([a, b, c])
+        assert offsets(cut, a, b, c) == [9, 9, 9]
+        lake.append(b)
+
+
+def test_what_a_cut_has_passed_is_not_taken_back(pair):
+    """Its roots are looked at before the intent is there: a cut may pass them in between."""
+    lake, a, b, log = pair
+    held = lake.transaction(a, b)
+    real = lake.objects
+
+    def between(verb, name):
+        if verb == "swap" and name == "transactions":
+            watched.before = None
+            lake.append(a)
+            assert offsets(lake.log(real).record([a]), a, b) == [19, 9]
+
+    watched = lake.objects = Watched(real, between)
+    held = lake.transaction(a, b)
+    with held:
+        lake.append(b)
+        assert offsets(lake.log(real).record([a, b]), a, b) == [19, 9]
+    assert offsets(log.record([a, b]), a, b) == [19, 19]
+
+
+@pytest.mark.parametrize("steps", ["close", "begin", "all"])
+def test_a_transaction_that_begins_or_ends_while_heads_are_read_is_not_torn(pair, steps):
+    lake, a, b, log = pair
+    held = lake.transaction(a, b)
+    if steps == "close":
+        held.__enter__()
+        lake.append(a)
+    seen: list[object] = []
+
+    def meanwhile(name):
+        seen.append(name)
+        if len(seen) != 2:
+            return
+        lake.meanwhile = None
+        if steps != "close":
+            held.__enter__()
+            lake.append(a)
+        if steps != "begin":
+            lake.append(b)
+            held.close()
+
+    # Between the looks at the two heads: chains are asked for first, so it hooks the second head's read.
+    first, second = sorted([a, b])
+    store = lake.roots[second].store
+    real = store.head
+
+    def head(ref="head"):
+        store.head = real
+        seen.append(first)
+        meanwhile(second)
+        return real(ref)
+
+    store.head = head
+    cut = log.record([a, b])
+    assert offsets(cut, a, b) == [9, 9]
+    held.close()
+    if steps == "begin":
+        assert offsets(lake.log().record([a, b]), a, b) == [19, 9], "it closed without the second append"
+    else:
+        assert offsets(lake.log().record([a]), a, b) == [19, 19]
+
+
+def test_one_that_was_passed_and_forgotten_while_heads_were_read_takes_the_number(pair):
+    lake, a, b, log = pair
+    second = sorted([a, b])[1]
+    store = lake.roots[second].store
+    real = store.head
+
+    def head(ref="head"):
+        store.head = real
+        with lake.transaction(a, b):
+            lake.append(a)
+            lake.append(b)
+        assert offsets(lake.log().record([a]), a, b) == [19, 19]
+        assert lake.log().intents.read() == {}
+        return real(ref)
+
+    store.head = head
+    assert offsets(log.record([a, b]), a, b) == [19, 19]
+    assert [offsets(cut, a, b) for cut in log.cuts()] == [[9, 9], [19, 19]]
+
+
+def test_a_closed_one_that_shares_a_root_with_an_open_one_is_held_as_a_whole(pair):
+    lake, a, b, log = pair
+    c = lake.root("c")
+    lake.append(c)
+    log.record([c])
+    first, second = lake.transaction(a, b), lake.transaction(b, c)
+    first.__enter__()
+    lake.append(a)
+    second.__enter__()
+    lake.append(b)
+    lake.append(c)
+    first.close()
+    assert offsets(log.record([a, b, c]), a, b, c) == [9, 9, 9]
+    lake.append(b)
+    second.close()
+    assert offsets(log.record([a]), a, b, c) == [19, 29, 19], "both, by way of b"
+
+
+def test_what_a_transaction_that_fails_has_appended_stays_and_the_next_cut_names_it(pair):
+    lake, a, b, log = pair
+    with pytest.raises(KeyError), lake.transaction(a, b) as held:
+        lake.append(a)
+        raise KeyError
+    assert [each.id for each in log.intents.unfinished()] == [held.id]
+    cut = log.record([a])
+    assert (offsets(cut, a, b), cut.broken) == ([19, 9], (held.id,))
+
+
+def test_one_that_fails_before_it_has_appended_is_not_named(pair):
+    lake, a, b, log = pair
+    with pytest.raises(KeyError), lake.transaction(a, b):
+        raise KeyError
+    assert log.intents.unfinished() == ()
+    lake.append(a)
+    assert (log.record([a]).broken, log.intents.read()) == ((), {})
+
+
+def test_what_cannot_be_joined_is_refused(pair):
+    lake, a, _, _ = pair
+    with lake.transaction(a) as held:
+        with pytest.raises(InputError) as caught:
+            held.join(dataset_id("nowhere"))
+        assert caught.value.code == "NoSuchRoot"
+    with pytest.raises(InputError):
+        held.join(a)
+    for seconds in (0, -1, 1e9, float("nan")):
+        with pytest.raises(InputError):
+            lake.transaction(a, seconds=seconds)
+
+
+# --- those that expire --------------------------------------------------------------------
+
+
+def test_one_that_expired_is_reported_and_the_first_cut_that_passes_it_names_it(pair):
+    lake, a, b, log = pair
+    c = lake.root("c")
+    lake.append(c)
+    held = lake.transaction(a, b, seconds=60)
+    held.__enter__()
+    lake.append(a)
+    lake.clock.forward(59)
+    assert log.intents.unfinished() == ()
+    assert offsets(log.record([a, b]), a, b) == [9, 9]
+    lake.clock.forward(2)
+    assert [each.id for each in log.intents.unfinished()] == [held.id]
+    assert log.record([c]).broken == (), "it does not pass it"
+    assert [each.id for each in log.intents.unfinished()] == [held.id]
+    torn = log.record([a])
+    assert (offsets(torn, a, b), torn.broken) == ([19, 9], (held.id,))
+    lake.append(b)
+    with pytest.raises(OutcomeUnknown) as caught:
+        held.close()
+    assert (caught.value.code, caught.value.transaction) == ("TransactionExpired", held.id)
+    after = lake.log().record([a, b])
+    assert (offsets(after, a, b), after.broken) == ([19, 19], ())
+    assert log.intents.read() == {}
+    assert log.cut(torn.number).broken == (held.id,)
+
+
+def test_it_is_named_once_even_if_who_named_it_died(pair):
+    lake, a, b, log = pair
+    held = lake.transaction(a, b, seconds=60)
+    held.__enter__()
+    lake.append(a)
+    lake.clock.forward(61)
+    assert log.record([a]).broken == (held.id,)
+    assert held.id in log.intents.read(), "the next cut forgets it"
+    for _ in range(3):
+        lake.append(b)
+        assert lake.log().record([b]).broken == ()
+    assert log.intents.read() == {}
+
+
+def test_one_that_is_renewed_lives_on(pair):
+    lake, a, b, log = pair
+    with lake.transaction(a, b, seconds=60) as held:
+        lake.append(a)
+        for _ in range(5):
+            lake.clock.forward(50)
+            assert held.renew()
+            assert offsets(log.record([a, b]), a, b) == [9, 9]
+        lake.append(b)
+    assert offsets(log.record([a, b]), a, b) == [19, 19]
+
+
+def test_it_is_renewed_by_itself(pair):
+    lake, a, _, _ = pair
+    renewed, real = threading.Event(), lake.clock
+
+    def clock():
+        if threading.current_thread().name == "trueline-transaction":
+            renewed.set()
+        return real()
+
+    lake.clock = clock
+    with lake.transaction(a, seconds=0.05):
+        assert renewed.wait(60)
+
+
+def test_one_that_was_marked_as_expired_cannot_come_back(pair):
+    lake, a, b, log = pair
+    held = lake.transaction(a, seconds=60)
+    held.__enter__()
+    lake.clock.forward(61)
+    log.record([a, b])
+    assert log.intents.read()[held.id].state is IntentState.BROKEN
+    assert not held.renew()
+    with pytest.raises(OutcomeUnknown):
+        held.join(b)
+    with pytest.raises(KeyError) as caught, held:
+        raise KeyError
+    assert "expired" in caught.value.__notes__[0]
+
+
+def test_one_that_was_over_but_that_nobody_noticed_is_closed_as_usual(pair):
+    lake, a, b, log = pair
+    with lake.transaction(a, b, seconds=60):
+        lake.append(a)
+        lake.clock.forward(600)
+        lake.append(b)
+    cut = log.record([a])
+    assert (offsets(cut, a, b), cut.broken) == ([19, 19], ())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda value: value["transactions"][0].update(id="x"),
+        lambda value: value["transactions"][0].update(state="asleep"),
+        lambda value: value["transactions"][0].update(seconds=-1),
+        lambda value: value["transactions"][0].update(seconds=True),
+        lambda value: value["transactions"][0].update(roots=[]),
+        lambda value: value["transactions"][0].pop("renewed"),
+        lambda value: value["transactions"].append(value["transactions"][0]),
+        lambda value: value.update(transactions={}),
+        lambda value: value.update(format="other"),
+    ],
+)
+def test_a_damaged_document_is_named_and_nothing_is_recorded(pair, change):
+    lake, a, b, log = pair
+    held = lake.transaction(a, b)
+    held.__enter__()
+    value = json.loads(lake.objects.read("transactions").raw)
+    change(value)
+    lake.objects.put("transactions", json.dumps(value).encode())
+    lake.append(a)
+    with pytest.raises(CorruptionError) as caught:
+        log.record([a])
+    assert caught.value.code == "CutsDamaged"
+    assert caught.value.path.endswith("/transactions")
+    assert log.newest().number == 1
+
+
+def test_fields_of_a_later_version_are_kept(pair):
+    lake, a, _, _ = pair
+    with lake.transaction(a) as held:
+        value = json.loads(lake.objects.read("transactions").raw)
+        value["transactions"][0]["later"] = [1]
+        lake.objects.put("transactions", json.dumps(value).encode())
+        held.renew()
+        assert json.loads(lake.objects.read("transactions").raw)["transactions"][0]["later"] == [1]
+
+
+# --- any schedule -------------------------------------------------------------------------
+
+
+class Bank:
+    """Transactions and recorders that step at random, also in the middle of each other's steps.
+
+    Every transaction appends one record to each of its roots; what a cut shows of it is known from the
+    offsets after its appends.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.lake = Lake(place_of(f"memory://bank-{seed}-{self.random.random()}/x").cuts())
+        self.roots = [self.lake.root(f"r{n}") for n in range(3)]
+        for name in self.roots:
+            self.lake.append(name, 1)
+        self.open: list[tuple[object, list]] = []
+        self.done: list[dict] = []
+        self.appended: dict[str, dict] = {}
+        self.depth = 0
+        for name in self.roots:
+            store = self.lake.roots[name].store
+            real = store.head
+
+            def head(ref="head", real=real):
+                self.interrupted()
+                return real(ref)
+
+            store.head = head
+
+    def interrupted(self) -> None:
+        """Somebody else does something in between."""
+        if self.depth < 2 and self.random.random() < 0.3:
+            self.step()
+
+    def step(self) -> None:
+        self.depth += 1
+        try:
+            self.random.choice([self.begin, self.append, self.append, self.append, self.record])()
+        finally:
+            self.depth -= 1
+
+    def begin(self) -> None:
+        if len(self.open) < 3:
+            roots = self.random.sample(self.roots, self.random.choice([2, 2, 3]))
+            held = self.lake.transaction(*roots)
+            held.__enter__()
+            self.open.append((held, roots))
+
+    def append(self) -> None:
+        if not self.open or self.random.random() < 0.2:
+            self.lone()
+            return
+        held, left = self.open.pop(self.random.randrange(len(self.open)))
+        name = left.pop()
+        self.add(name)
+        self.appended.setdefault(held.id, {})[name] = self.lake.roots[name].last_offset
+        if left:
+            self.open.append((held, left))
+        else:
+            held.close()
+            self.done.append(self.appended.pop(held.id))
+
+    def lone(self) -> None:
+        self.add(self.random.choice(self.roots))
+
+    def add(self, name) -> None:
+        depth, self.depth = self.depth, 9
+        self.lake.append(name, 1)
+        self.depth = depth
+
+    def record(self) -> None:
+        wanted = self.random.sample(self.roots, self.random.choice([1, 2, 3]))
+
+        def before(_verb, _name):
+            self.interrupted()
+
+        self.lake.log(Watched(self.lake.objects, before)).record(wanted)
+
+    def check(self) -> None:
+        cuts = list(self.lake.log().cuts())
+        assert [cut.number for cut in cuts] == list(range(1, len(cuts) + 1))
+        for cut in cuts:
+            for of in self.done:
+                shown = {name in cut and cut[name].offset >= end for name, end in of.items()}
+                assert len(shown) == 1, (cut, of)
+        for before, after in pairwise(cuts):
+            assert all(after[name].offset >= before[name].offset for name in before.positions)
+            assert after != before
+            assert (after.reset, after.broken) == (frozenset(), ())
+
+
+@pytest.mark.contract("cut:P3")
+def test_no_schedule_tears_a_transaction_or_takes_a_cut_back():
+    cuts = finished = 0
+    for seed in range(150):
+        bank = Bank(seed)
+        for _ in range(25):
+            bank.step()
+        bank.depth = 9  # nobody interrupts from here on
+        for held, left in bank.open:
+            for name in left:
+                bank.add(name)
+                bank.appended.setdefault(held.id, {})[name] = bank.lake.roots[name].last_offset
+            held.close()
+            bank.done.append(bank.appended.pop(held.id))
+        last = bank.lake.log().record(bank.roots)
+        heads = [bank.lake.roots[name].last_offset for name in bank.roots]
+        assert offsets(last, *bank.roots) == heads, f"seed {seed}: everything is passed in the end"
+        assert bank.lake.log().intents.read() == {}
+        try:
+            bank.check()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}") from error
+        cuts += last.number
+        finished += len(bank.done)
+    assert cuts > 500
+    assert finished > 300
+
+
+# --- in a workspace, and across processes ---------------------------------------------------
+
+OTHER = """
+import sys
+import pyarrow as pa, trueline as tl
+from trueline.workspace.cuts.transaction import transaction
+with tl.open(sys.argv[1]) as ws:
+    with transaction(ws, "debits", "credits"):
+        ws["debits"].append(pa.table({"x": [-5]}))
+        print("half", flush=True)
+        sys.stdin.readline()
+        ws["credits"].append(pa.table({"x": [5]}))
+print("done", flush=True)
+"""
+
+
+def test_a_transaction_of_another_process_holds_its_roots(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        roots = [ws.create(name).id for name in ("debits", "credits")]
+        command = [sys.executable, "-c", OTHER, str(tmp_path / "ws")]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as other:
+            assert other.stdout.readline() == "half\n"
+            log = CutLog.of(ws)
+            assert ws["debits"].info.rows == 1
+            assert log.record(roots).number == 0
+            other.stdin.write("\n")
+            other.stdin.flush()
+            assert other.stdout.readline() == "done\n"
+        assert other.returncode == 0
+        assert offsets(log.record(roots[:1]), *roots) == [0, 0]
+
+
+def test_a_process_that_died_holds_its_roots_until_it_expires(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        roots = [ws.create(name).id for name in ("debits", "credits")]
+        command = [sys.executable, "-c", OTHER, str(tmp_path / "ws")]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(command, cwd=ROOT, text=True, **pipes) as other:
+            assert other.stdout.readline() == "half\n"
+            other.kill()
+        log = CutLog.of(ws)
+        assert log.record(roots).number == 0
+        later = tl.chain.Instant.now() + 301 * 10**9
+        late = CutLog(ws._location.cuts(), log._chain_of, lambda: tl.chain.Instant(later))
+        (dead,) = late.intents.unfinished()
+        cut = late.record(roots)
+        assert (offsets(cut, *roots), cut.broken) == ([0, -1], (dead.id,))
+
+
+def test_a_transaction_takes_the_roots_of_what_is_named(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        ds = ws.create("debits")
+        with transaction(ws, "debits") as held:
+            assert set(CutLog.of(ws).intents.read()[held.id].roots) == {ds.id}
