@@ -59,6 +59,14 @@ def advise(node: Node, session: SparkSession) -> ChosenEngine:
     return ChosenEngine(False, f"it rests on about {size >> 20:,} MiB, not more than {_BUDGET >> 20:,}")
 
 
+def travels(node: Node, session: SparkSession) -> bool:
+    """Say whether the tasks of a session can read all that a plan rests on."""
+    if shares_folders(session):
+        return True
+    sources = [each for each in steps(node) if isinstance(each, SourceNode)]
+    return all(portable(each) and not is_heavy(each) for each in sources)
+
+
 def _is_frame(node: SourceNode) -> bool:
     return isinstance(node, SourceScan) and isinstance(node.source, FrozenFrame)
 
