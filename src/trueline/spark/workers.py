@@ -41,7 +41,7 @@ _MOST_TEXT: Final = 500
 def our_version() -> str:
     """Return the version of trueline in this process."""
     # The front door, which no room imports, is loaded wherever one of its modules is.
-    return str(sys.modules["trueline"].__version__)
+    return str(sys.modules[__name__.partition(".")[0]].__version__)
 
 
 def check_version(expected: str) -> None:
@@ -93,7 +93,7 @@ class Workers:
             marks = {
                 key: mark
                 for key, make in _marks(writes, reads, files, stack)
-                if key not in self._known and (mark := make()) is not None
+                if not self._is_known(key) and (mark := make()) is not None
             }
             if self._is_same and not marks:
                 return
@@ -101,6 +101,10 @@ class Workers:
                 _check(seen)
             self._is_same = True
             self._known.update(marks)
+
+    def _is_known(self, key: str) -> bool:
+        """Say whether a folder was looked for before: where workers can write, they read too."""
+        return key in self._known or key.replace("read ", "write ", 1) in self._known
 
 
 _workers: WeakKeyDictionary[SparkSession, Workers] = WeakKeyDictionary()
@@ -182,6 +186,7 @@ def looking(
     marks: Sequence[tuple[str, bytes | None, tuple[int, int] | None]],
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return what a worker does. Spark sends it by its code, since it has no name in a module."""
+    package = __name__.partition(".")[0]
 
     def look(batches: Iterator[Any]) -> Iterator[Any]:
         import json
@@ -202,7 +207,7 @@ def looking(
                 return False
 
         try:
-            version = str(__import__("trueline").__version__)
+            version = str(__import__(package).__version__)
         except Exception:  # noqa: BLE001 (one that cannot be imported is none)
             version = None
         missing = [path for path, content, signs in marks if not sees(path, content, signs)]
