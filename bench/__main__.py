@@ -17,6 +17,7 @@ from bench import (
     codec,
     cold,
     data,
+    files_spark,
     flows,
     identity,
     ingest,
@@ -50,6 +51,7 @@ SCENARIOS: dict[str, Scenario] = {
     "upsert": upsert.run,
     "runs": runs.run,
     "flows": flows.run,
+    "files-spark": files_spark.run,
 }
 RESULTS = Path(__file__).parent / "results"
 

@@ -26,9 +26,8 @@ PATHS = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
 _SECONDS = 60
 # A JVM that lives for seconds is faster with one garbage collector thread and without the second compiler.
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-_CONF = {
-    "spark.driver.extraJavaOptions": _QUICK,
-    "spark.executor.extraJavaOptions": _QUICK,
+QUICK = {"spark.driver.extraJavaOptions": _QUICK, "spark.executor.extraJavaOptions": _QUICK}
+_CONF = QUICK | {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",

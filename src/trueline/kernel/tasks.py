@@ -108,6 +108,20 @@ class InlineTasks:
                     future.cancel()
 
 
+def apply(
+    tasks: Tasks, function: Callable[[Descriptor], Result], descriptor: Descriptor, *, label: str
+) -> Result:
+    """Apply a function to one descriptor where the tasks run; in this process as it is.
+
+    >>> apply(InlineTasks(), abs, -3, label="counting")
+    3
+    """
+    if isinstance(tasks, InlineTasks):
+        return function(descriptor)
+    ((_, result),) = tasks.map(function, [descriptor], label=label)
+    return result
+
+
 def failure(error: Exception, *, label: str, index: int) -> TruelineError:
     r"""Return what a task's exception comes out as: itself if it is ours, else a `TaskFailed`.
 

@@ -170,6 +170,7 @@ def records() -> tuple[type, ...]:
     from trueline.kernel.row_fingerprint import Fingerprint
     from trueline.kernel.sorted_runs import RunFile
     from trueline.readers.batch import ReadStats
+    from trueline.readers.parts import Part
     from trueline.readers.profile import Profile
     from trueline.spark import frames
 
@@ -180,6 +181,7 @@ def records() -> tuple[type, ...]:
         Fingerprint,
         Parsed,
         IncomingPiece,
+        Part,
         Profile,
         RangeMerged,
         ReadStats,

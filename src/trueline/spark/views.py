@@ -16,7 +16,7 @@ from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.dispatch import is_read_by_tasks
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered
-from trueline.spark.lowering.places import advise, describe
+from trueline.spark.lowering.places import advise, describe, travels
 from trueline.spark.packing import pack, unpack
 from trueline.spark.plans import check_sql
 from trueline.spark.session import start
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["advise", "answer", "deliver", "describe", "frame", "freeze", "register"]
+__all__ = ["advise", "answer", "deliver", "describe", "frame", "freeze", "register", "travels"]
 
 _LABEL: Final = "reading the view"
 _NEEDED: Final[list[object]] = []

@@ -48,6 +48,9 @@ class Engine(Protocol):
     def advise(self, node: Node, session: Any) -> ChosenEngine:
         """Say where a plan is better computed, in this process or in a Spark that is at hand."""
 
+    def travels(self, node: Node, session: Any) -> bool:
+        """Say whether the tasks of a session can read all that a plan rests on."""
+
     def describe(self, node: Node) -> str:
         """Say what one step of a plan does on Spark, without its inputs."""
 

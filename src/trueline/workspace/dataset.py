@@ -227,10 +227,9 @@ class Dataset:
     def _append(self, request: AppendRequest, clock: Callable[[], Instant] | None) -> Commit:
         """Carry out an append that somebody asked for, or that a pull of the declared source found."""
         from trueline.dataset.append.append import append_rows
-        from trueline.dataset.append.intake import is_frame
+        from trueline.workspace.placement import place_append
 
-        # Work on the rows of a Spark frame is done where they are, other work in this process.
-        tasks = self._workspace._spark.tasks_for(request.data) if is_frame(request.data) else None
+        request, tasks = place_append(self._workspace._spark, self.name, self.chain.store, request)
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
@@ -372,7 +371,8 @@ class Dataset:
         if report.ok:
             from trueline.dataset.verify import verify_data
 
-            report += verify_data(self.chain, start, end, progress=progress)
+            tasks = self._workspace._spark.tasks(f"verify {self.name}", reads=[self.chain.store])
+            report += verify_data(self.chain, start, end, tasks=tasks, progress=progress)
         report += VerificationReport(problems=head_problems(self, expected))
         named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
         return replace(report, problems=named)

@@ -135,6 +135,12 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _text(r"sc://[^\s/:]\S*", "sc://host:15002"),
         Decides.PROPOSED,
     ),
+    "spark.tasks": Setting(
+        "auto",
+        "where files, views, checks and copies are worked on: auto (in Spark's tasks where a cluster's "
+        "session is at hand), always, or never",
+        _text("auto|always|never", "auto, always or never"),
+    ),
     "storage.durable": Setting(
         True, "false leaves out syncing to disk: a power cut may then lose commits", _flag
     ),

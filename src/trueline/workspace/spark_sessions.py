@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trueline.credentials import masked
@@ -12,9 +13,12 @@ from trueline.workspace.config import Config
 from trueline.workspace.settings import SETTINGS
 
 if TYPE_CHECKING:
+    from trueline.chain.store.store import Store
+    from trueline.readers import Source
     from trueline.view.execute.dispatch import EngineChoice
 
 _REMOTE: Final = "sc://"
+_ONE_PROCESS: Final = ("local[", _REMOTE)
 
 
 class Room(Protocol):
@@ -35,8 +39,13 @@ class Room(Protocol):
     def is_in(self, session: Any) -> bool:
         """Say whether a session is in the same Spark."""
 
-    def tasks(self) -> Tasks:
-        """Return what runs functions in Spark tasks."""
+    def tasks(self, about: str = "") -> Tasks:
+        """Return what runs functions in Spark tasks; its web page shows what they are `about`."""
+
+    def check_workers(
+        self, *, writes: Sequence[Store] = (), reads: Sequence[Store] = (), files: Sequence[Source] = ()
+    ) -> None:
+        """Refuse workers that have another trueline, or do not see what they are to write and read."""
 
     def stop(self) -> None:
         """Give back what was made."""
@@ -113,9 +122,45 @@ class Rooms:
                 self._rooms.append(found)
             return found
 
-    def tasks_for(self, frame: Any) -> Tasks:
+    def tasks_for(self, frame: Any, about: str = "") -> Tasks:
         """Return what works on the rows of a Spark frame where they are."""
-        return self.of(frame.sparkSession).tasks()
+        return self.of(frame.sparkSession).tasks(about)
+
+    def workers(self) -> Room | None:
+        """Return the Spark whose tasks do the work of this workspace, None where this process does it.
+
+        By default that is a cluster whose session was given, or is there; no Spark is started to find out.
+        """
+        wanted = self._config["spark.tasks"]
+        if wanted == "never":
+            return None
+        with self._lock:
+            return self.first if wanted == "always" or self._is_in_a_cluster() else None
+
+    def _is_in_a_cluster(self) -> bool:
+        if isinstance(self.asked, str):
+            return self.asked != "local" and not self.asked.startswith(_ONE_PROCESS)
+        there = next((room.session for room in self._rooms if not room.is_stopped), self.asked)
+        if there is None:
+            return False
+        from trueline.spark.session import is_cluster
+
+        return is_cluster(there)
+
+    def tasks(
+        self,
+        about: str,
+        *,
+        writes: Sequence[Store] = (),
+        reads: Sequence[Store] = (),
+        files: Sequence[Source] = (),
+    ) -> Tasks | None:
+        """Return what does work in tasks that see these stores and files; None where this process does it."""
+        room = self.workers()
+        if room is None:
+            return None
+        room.check_workers(writes=writes, reads=reads, files=files)
+        return room.tasks(about)
 
     def leave(self) -> None:
         """Give all of them back; they are made again when they are needed."""

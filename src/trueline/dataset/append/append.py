@@ -21,10 +21,11 @@ from trueline.chain.schema import fields_of
 from trueline.chain.store.files import refusal
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
-from trueline.dataset.append.frames import take_frame
+from trueline.dataset.append.frames import take_frame, take_view
 from trueline.dataset.append.incoming import Incoming, from_table, no_rows, nothing
-from trueline.dataset.append.intake import AppendRequest, as_table, hold, is_frame
+from trueline.dataset.append.intake import AppendRequest, Held, as_table, hold, is_frame
 from trueline.dataset.append.merge import MergeOutcome, Terms, merge_pieces, write_checkpoint
+from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import ROWS_OF_A_SLICE
 from trueline.dataset.append.slices import SliceLayout, Written, write_all
 from trueline.dataset.append.staged import StagedRows
@@ -38,6 +39,7 @@ from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Append, Changelog, Snapshot, Strategy, Upsert
 from trueline.readers import Source
 from trueline.view.origin import Origin, noted
+from trueline.view.plan.on_spark import OnSpark
 
 # Each costs writing all slices once more.
 LOST_RACES: Final = 2
@@ -84,7 +86,7 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
     """Return the rows of a request, ready for the dataset."""
     data, preparation = request.data, request.preparation
     new = request.new_columns or "error"
-    if _are_files(data):
+    if are_files(data):
         from trueline.dataset.append.files import take_files
 
         taken = take_files(chain, tail, request, scratch, tasks)
@@ -121,7 +123,9 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
         )
     with_op = isinstance(strategy_of(tail), Changelog | Upsert)
     if isinstance(data, pa.Table) and preparation is None:
-        return from_table(data, tail, with_op=with_op, new=new)
+        return _from_memory(data, tail, scratch, tasks, with_op=with_op, new=new)
+    if preparation is None and (plan := spark_plan(data)) is not None:
+        return take_view(plan, tail, scratch, new)
     stream = as_stream(data)
     if preparation is not None:
         from trueline.dataset.prepare.prepare import prepare_tables
@@ -131,7 +135,28 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
         return replace(take_stream(in_batches(table), tail, scratch, with_op=with_op, new=new), steps=steps)
     if stream is not None:
         return take_stream(stream, tail, scratch, with_op=with_op, new=new)
-    return from_table(hold(data, tail), tail, with_op=with_op, new=new)
+    return _from_memory(hold(data, tail), tail, scratch, tasks, with_op=with_op, new=new)
+
+
+def _from_memory(
+    held: Held, tail: Tail, scratch: Scratch, tasks: Tasks, *, with_op: bool, new: NewColumns
+) -> Incoming:
+    """Take rows that this process holds; many go through scratch where other processes write the slices."""
+    if isinstance(tasks, InlineTasks) or not isinstance(held, pa.Table):
+        return from_table(held, tail, with_op=with_op, new=new)
+    return take_stream(in_batches(held), tail, scratch, with_op=with_op, new=new)
+
+
+def spark_plan(data: object) -> OnSpark | None:
+    """Return the plan of a view that runs on Spark; None for other data."""
+    if not hasattr(data, "__arrow_c_stream__"):
+        return None
+    from trueline.view.view import View
+
+    if not isinstance(data, View) or not data.schema.visible:
+        return None
+    plan = data._plan  # noqa: SLF001 (where it is read is nobody else's business)
+    return plan if isinstance(plan, OnSpark) else None
 
 
 @contextmanager
@@ -163,7 +188,8 @@ def _origins(data: object) -> tuple[Origin, ...]:
     return tuple(data.origins.values()) if isinstance(data, View) else ()
 
 
-def _are_files(data: object) -> bool:
+def are_files(data: object) -> bool:
+    """Say whether what was handed in names files."""
     if isinstance(data, str | os.PathLike | Source):
         return True
     return (

@@ -26,6 +26,7 @@ from trueline.dataset.append.pieces import FEW_ROWS, IncomingPiece, PieceWriter
 from trueline.dataset.definition import strategy_of
 from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Changelog, Upsert
+from trueline.view.plan.on_spark import OnSpark
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,19 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks, new: NewC
         )
         looking = tasks if spooled.rows > FEW_ROWS else InlineTasks()
         times = [seen for _, seen in looking.map(look_at_times, pieces, label="look at event times")]
+    return frame_rows(pieces, times, schema, typed, with_op=with_op, ignored=ignored, new=new)
+
+
+def take_view(plan: OnSpark, tail: Tail, scratch: Scratch, new: NewColumns = "error") -> Incoming:
+    """Take the rows of a view that runs on Spark: its tasks write them to scratch, in the view's order."""
+    from trueline.spark.lowering.append import write_in_order
+
+    schema = plan.schema.to_arrow()
+    typed, with_op, ignored = typed_frame(schema, tail, new)
+    writing = WritePartition(scratch, schema, typed, with_op, new)
+    written = write_in_order(plan.below, plan.session, writing)
+    pieces = tuple(piece for piece, _ in written if piece.rows)
+    times = [seen for _, seen in written]
     return frame_rows(pieces, times, schema, typed, with_op=with_op, ignored=ignored, new=new)
 
 

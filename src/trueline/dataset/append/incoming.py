@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -35,7 +36,7 @@ from trueline.kernel.row_fingerprint import ROWS, fingerprint
 from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Append
 from trueline.readers import Batch, Reader, Reading, ReadStats, Source
-from trueline.readers.parts import WHOLE, Part, followed_by, in_the_file
+from trueline.readers.parts import PART_BYTES, WHOLE, Part, followed_by, in_the_file
 
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 
@@ -295,12 +296,16 @@ class FileTask:
         if self.new == "error":
             refuse_unknown(given, self.known, place=self.source.path)
 
-    def parts(self) -> list[FileTask]:
+    def parts(self, cut: Sequence[Part]) -> list[FileTask]:
         """Return the parts a large file is cut into, else the file itself."""
-        cut = self.reader.parts(self.source)
         if len(cut) == 1:
             return [self]
         return [replace(self, part=part, name=f"{n}-{self.name}") for n, part in enumerate(cut)]
+
+
+def cut_file(task: FileTask) -> list[Part]:
+    """Say where a file is cut: by a look at some places of it."""
+    return task.reader.parts(task.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +371,8 @@ def _read(task: FileTask) -> FileRead:
     strategy = strategy_of(task.tail)
     key = () if isinstance(strategy, Append) else strategy.key
     reading = task.reader.read(task.source, task.columns, part=task.part)
-    with PieceWriter(task.scratch, task.name, empty.schema) as writer:
+    # Every attempt of a task writes a file of its own, so that none is read half written.
+    with PieceWriter(task.scratch, f"{uuid.uuid4().hex}-{task.name}", empty.schema) as writer:
         for batch in _named(task, reading):
             if not writer.rows or reading.stats.unknown:
                 task.check_columns(reading.stats, ended=False)
@@ -418,7 +424,7 @@ def read_all(
     read: Callable[[FileTask], FileRead], files: Sequence[FileTask], tasks: Tasks, *, max_listed: int
 ) -> list[FileRead]:
     """Read files in their order; one of which a part failed is read again as a whole."""
-    work = [(number, part) for number, file in enumerate(files) for part in file.parts()]
+    work = [(number, part) for number, file in enumerate(_cut(files, tasks)) for part in file]
     done = dict(tasks.map(read, [part for _, part in work], label="read files"))
     found: list[list[FileRead]] = [[] for _ in files]
     for index, (number, _) in enumerate(work):
@@ -429,6 +435,16 @@ def read_all(
         for index, number in enumerate(again):
             found[number] = [whole[index]]
     return [_joined(parts, max_listed) for parts in found]
+
+
+def _cut(files: Sequence[FileTask], tasks: Tasks) -> list[list[FileTask]]:
+    """Cut large files into parts."""
+    if isinstance(tasks, InlineTasks):
+        return [file.parts(cut_file(file)) for file in files]
+    large = [n for n, file in enumerate(files) if file.source.size is None or file.source.size >= PART_BYTES]
+    found = dict(tasks.map(cut_file, [files[number] for number in large], label="cut large files"))
+    cuts = {number: found[index] for index, number in enumerate(large)}
+    return [file.parts(cuts.get(number, (WHOLE,))) for number, file in enumerate(files)]
 
 
 def _joined(parts: Sequence[FileRead], max_listed: int) -> FileRead:

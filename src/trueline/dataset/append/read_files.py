@@ -31,7 +31,7 @@ from trueline.dataset.append.intake import user_fields
 from trueline.dataset.append.new_columns import NewColumns, refuse_case_twins, refuse_unknown, unknown_columns
 from trueline.dataset.commit import Advice
 from trueline.errors import InputError, SchemaError
-from trueline.kernel.tasks import Tasks
+from trueline.kernel.tasks import Tasks, apply
 from trueline.readers import Reader, ReadStats, Source, looks_wrong
 from trueline.readers.profile import Profile
 from trueline.readers.rules import CellRules, is_text
@@ -355,7 +355,7 @@ class ReadRequest:
 def read_files(request: ReadRequest, *, scratch: Scratch, tasks: Tasks) -> ReadFiles | None:
     """Read files straight into pieces; None if they have no columns."""
     files, reader, tail, op = request.files, request.reader, request.tail, request.op
-    columns = columns_for(tail, files, reader, op, request.new)
+    columns = apply(tasks, first_columns, request, label="look at the first rows")
     if not columns.names:
         return None
     inferred = request.inferred(columns)
@@ -387,13 +387,23 @@ def read_files(request: ReadRequest, *, scratch: Scratch, tasks: Tasks) -> ReadF
         if revised.names == columns.names:
             inferred, revised = inferred.revise(columns, seen, tasks)
         if revised.equals(columns):
-            advice = placeholder_advice(columns, inferred, files)
+            noticed = apply(tasks, _noticed, (columns, inferred, files), label="look for words for null")
+            advice = tuple(Advice(*each) for each in noticed)
             ignored = _ignored(reads) if request.new == "ignore" else ()
             return ReadFiles(tuple(reads), typed, with_op, advice=advice, ignored=ignored)
         columns = revised
     raise SchemaError(
         "the columns of the files change each time they are read", remedy="append them when they are complete"
     )
+
+
+def first_columns(request: ReadRequest) -> pa.Schema:
+    """Return the columns that the first rows of files suggest."""
+    return columns_for(request.tail, request.files, request.reader, request.op, request.new)
+
+
+def _noticed(task: tuple[pa.Schema, Inferred, Sequence[Source]]) -> list[tuple[str, str, str]]:
+    return [(each.code, each.problem, each.remedy) for each in placeholder_advice(*task)]
 
 
 def _ignored(reads: Iterable[FileRead]) -> tuple[str, ...]:

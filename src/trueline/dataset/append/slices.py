@@ -361,5 +361,8 @@ def write_all(
     if len(work) == 1 and (isinstance(tasks, InlineTasks) or _is_in_memory(work[0].parts)):
         # The head moves next, which makes it durable together with the blocks.
         return [_write_alone(work[0])]
+    if any(_is_in_memory(each.parts) for each in work) and not isinstance(tasks, InlineTasks):
+        # Rows in this process are not sent to others: each slice would take all of them along.
+        tasks = InlineTasks()
     done = dict(tasks.map(write_one, work, label="write slices"))
     return [done[index] for index in range(len(work))]

@@ -72,6 +72,14 @@ def _by_size(size: int, budget: int, why: str = "") -> ChosenEngine:
     return ChosenEngine(False, f"{about}, not more than {budget >> 20:,}")
 
 
+def travels(node: Node, session: SparkSession) -> bool:
+    """Say whether the tasks of a session can read all that a plan rests on."""
+    if shares_folders(session):
+        return True
+    sources = [each for each in steps(node) if isinstance(each, SourceNode)]
+    return all(portable(each) and not is_heavy(each) for each in sources)
+
+
 def _is_frame(node: SourceNode) -> bool:
     return isinstance(node, SourceScan) and isinstance(node.source, FrozenFrame)
 

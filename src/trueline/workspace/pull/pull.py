@@ -241,7 +241,7 @@ def _found(
         yield name
     elif urlsplit(step.url).scheme.lower() == "file":
         path = Path(unquote(urlsplit(step.url).path))
-        file = Source(name, Source.file(path).open, path.stat().st_size)
+        file = replace(Source.file(path), path=name)
         append = partial(_version, dataset, reader=reader, addendum=addendum, terms=terms)
         yield from bad.without([file], {}, append, lambda _: str(path))
     else:
