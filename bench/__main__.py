@@ -28,6 +28,7 @@ from bench import (
     verify,
     view,
     views,
+    views_process,
 )
 from bench.run import Run
 from bench.scale import FULL, NORMAL, QUICK, TINY, Scale
@@ -45,6 +46,7 @@ SCENARIOS: dict[str, Scenario] = {
     "data": data.run,
     "view": view.run,
     "views": views.run,
+    "views-process": views_process.run,
     "upsert": upsert.run,
     "runs": runs.run,
     "flows": flows.run,
