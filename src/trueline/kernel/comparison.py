@@ -29,6 +29,8 @@ Codes: TypeAlias = npt.NDArray[np.int64]
 _SIGN: Final = np.uint64(1 << 63)
 # Keys of fewer rows than this are numbered by one thread.
 _MANY: Final = 1 << 20
+# So many rows at a time stay near the processor.
+_BLOCK: Final = 1 << 16
 # Fewer texts than this are sorted by Arrow.
 _MANY_TEXTS: Final = 1 << 14
 # Hashes that are tried until one keeps all keys apart.
@@ -48,13 +50,22 @@ def order_words(array: pa.Array) -> Words:
     kind = array.type
     if pa.types.is_floating(kind):
         filled = pc.fill_null(array, pa.scalar(0.0, kind)) if array.null_count else array
-        bits = canonical_floats(np.asarray(filled).astype(np.float64)).view(np.uint64)
-        # Below zero all bits turn round, above it the sign only: bits are then in the order of the numbers.
-        negative = (bits & _SIGN) != 0
-        return np.where(negative, ~bits, bits | _SIGN)
+        return _float_words(np.asarray(filled))
     if pa.types.is_unsigned_integer(kind):
         return np.asarray(pc.fill_null(array, 0)).astype(np.uint64)
     return whole_numbers(array).view(np.uint64) ^ _SIGN
+
+
+def _float_words(values: npt.NDArray[np.floating]) -> Words:
+    """Return words in the order of numbers, some rows at a time so that they stay near the processor."""
+    found = np.empty(len(values), np.uint64)
+    for start in range(0, len(values), _BLOCK):
+        block = values[start : start + _BLOCK].astype(np.float64, copy=False)
+        bits = canonical_floats(block).view(np.int64)
+        # Below zero all bits turn round, above it the sign only: bits are then in the order of the numbers.
+        turned = (bits >> 63).view(np.uint64) | _SIGN
+        np.bitwise_xor(bits.view(np.uint64), turned, out=found[start : start + _BLOCK])
+    return found
 
 
 def places_in_order(arrays: Sequence[pa.Array], descending: Sequence[bool]) -> Places:
@@ -205,7 +216,7 @@ def _numbered(array: pa.Array) -> tuple[Codes, int]:
         words = value_words(array).view(np.int64)
         slots = Slots.of(words)
         if slots is not None:
-            return _numbered_slots(slots.at(words), slots.size)
+            return _numbered_slots(words, slots)
     whole = plain(array)
     cuts = [len(array) * part // THREADS for part in range(THREADS + 1)]
     if len(array) < _MANY:
@@ -260,20 +271,35 @@ class Slots:
         return np.where(inside, known[np.where(inside, place, np.uint64(0)).view(np.int64)], -1)
 
 
-def _numbered_slots(slot: Places, size: int) -> tuple[Codes, int]:
-    rows = len(slot)
-    first = np.full(size, rows)
-    np.minimum.at(first, slot, np.arange(rows))
+def _numbered_slots(numbers: npt.NDArray[np.int64], slots: Slots) -> tuple[Codes, int]:
+    """Number values by the first rows that are found in their slots, some rows at a time."""
+    rows = len(numbers)
+    first = np.full(slots.size, rows)
+    for start in range(0, rows, _BLOCK):
+        block = slots.at(numbers[start : start + _BLOCK])
+        np.minimum.at(first, block, np.arange(start, start + len(block)))
     used = np.flatnonzero(first < rows)
-    number = np.empty(size, np.int64)
+    number = np.empty(slots.size, np.int64)
     number[used[order_of_words(first[used].astype(np.uint64))]] = np.arange(len(used))
-    return number[slot], len(used)
+    found = np.empty(rows, np.int64)
+    for start in range(0, rows, _BLOCK):
+        np.take(number, slots.at(numbers[start : start + _BLOCK]), out=found[start : start + _BLOCK])
+    return found, len(used)
 
 
 def first_rows(found: Codes) -> Codes:
     """Return the first row of each key, as `codes` numbers them."""
-    highest = np.maximum.accumulate(found)
-    return np.flatnonzero(np.diff(highest, prepend=-1) > 0)
+    parts = [np.zeros(0, np.int64)]
+    highest = -1
+    for start in range(0, len(found), _BLOCK):
+        block = found[start : start + _BLOCK]
+        top = int(block.max())
+        # New keys come early: most blocks of few keys have none.
+        if top > highest:
+            so_far = np.maximum(np.maximum.accumulate(block), highest)
+            parts.append(np.flatnonzero(np.diff(so_far, prepend=highest) > 0) + start)
+            highest = top
+    return np.concatenate(parts)
 
 
 class KeyIndex:

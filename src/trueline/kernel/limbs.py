@@ -89,7 +89,7 @@ def floats_by_group(values: Numbers, group: Whole, groups: int) -> tuple[Whole, 
                 sums.append(np.zeros(groups, np.int64))
             power = BITS * (highest - depth)
             part = _on_grid(left, power)
-            total = np.bincount(at, weights=part, minlength=groups)
+            total: Numbers = np.bincount(at, weights=part, minlength=groups).astype(np.float64, copy=False)
             sums[depth] += _in_units(total, power)
             left = left - part
             rest = int(np.count_nonzero(left))
