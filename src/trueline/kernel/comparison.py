@@ -36,7 +36,7 @@ _MANY_TEXTS: Final = 1 << 14
 # Hashes that are tried until one keeps all keys apart.
 _TRIES: Final = 64
 # Slots for each number, where numbers lie near each other.
-_SLOTS: Final = 4
+_SLOTS: Final = 2
 _FEW_SLOTS: Final = 1 << 16
 
 
@@ -274,16 +274,17 @@ class Slots:
 def _numbered_slots(numbers: npt.NDArray[np.int64], slots: Slots) -> tuple[Codes, int]:
     """Number values by the first rows that are found in their slots, some rows at a time."""
     rows = len(numbers)
-    first = np.full(slots.size, rows)
+    kind = np.dtype(np.int32 if rows < 1 << 31 else np.int64)
+    first: npt.NDArray[np.signedinteger] = np.full(slots.size, rows, kind)
     for start in range(0, rows, _BLOCK):
         block = slots.at(numbers[start : start + _BLOCK])
-        np.minimum.at(first, block, np.arange(start, start + len(block)))
+        np.minimum.at(first, block, np.arange(start, start + len(block), dtype=kind))
     used = np.flatnonzero(first < rows)
-    number = np.empty(slots.size, np.int64)
-    number[used[order_of_words(first[used].astype(np.uint64))]] = np.arange(len(used))
+    # From here on a slot has the number of its value instead.
+    first[used[order_of_words(first[used].astype(np.uint64))]] = np.arange(len(used))
     found = np.empty(rows, np.int64)
     for start in range(0, rows, _BLOCK):
-        np.take(number, slots.at(numbers[start : start + _BLOCK]), out=found[start : start + _BLOCK])
+        found[start : start + _BLOCK] = first[slots.at(numbers[start : start + _BLOCK])]
     return found, len(used)
 
 

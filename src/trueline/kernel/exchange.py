@@ -41,6 +41,8 @@ _STRETCHES: Final = 4
 _LEAST: Final = 512
 # Pieces for each thread, where a reader does not say how many.
 _PIECES: Final = 2
+# Rows that are combined at a time at most.
+_ROWS_TO_COMBINE: Final = 1 << 21
 # Bytes of rows that are put together at a time.
 _BYTES: Final = 64 << 20
 
@@ -160,25 +162,25 @@ class _Held:
         self.runs: list[SortedRun] = []
         self.chunks: list[Chunk] = []
         self.parts: list[Chunk] = []
-        self.size = self.first = self.combined = 0
+        self.size = self.rows = self.first = self.combined = 0
 
     def add(self, chunk: Chunk) -> None:
         """Hold some rows; combine all that are held, or write them, where they are many."""
         self.chunks.append(chunk)
-        self.size += bytes_of(chunk)
-        self.memory.add(bytes_of(chunk))
-        if self.size < self.memory.run_bytes:
-            return
+        size = bytes_of(chunk)
+        self.size, self.rows = self.size + size, self.rows + chunk.rows
+        self.memory.add(size)
         if self.spec.combine is not None:
-            self._combine(self.spec.combine)
-        elif self.memory.spilling:
+            if self.size >= self.memory.run_bytes or self.rows >= _ROWS_TO_COMBINE:
+                self._combine(self.spec.combine)
+        elif self.memory.spilling and self.size >= self.memory.run_bytes:
             self.runs.append(write_run(self.chunks, self.number, self.first, self.spec, self.memory.folder))
             self._forget(0)
 
     def _forget(self, kept: int) -> None:
-        self.first += sum(each.rows for each in self.chunks)
         self.memory.add(kept - self.size)
-        self.chunks, self.size = [], 0
+        self.first += self.rows
+        self.chunks, self.size, self.rows = [], 0, 0
 
     def _combine(self, combine: Combine) -> None:
         """Make parts of the rows; parts are put together when they are twice what was left of them before."""
@@ -213,10 +215,7 @@ def route(piece: Piece, number: int, spec: SortSpec, memory: MemoryShare) -> Rou
 
 @dataclass(frozen=True)
 class Gathered:
-    """All rows of an exchange: in memory as they came (`held`), or in runs (none, if there are no rows).
-
-    They are parts of rows where they were `combined`; runs of an exchange that combines always are.
-    """
+    """All rows of an exchange, or parts of them (`combined`): held in memory in order, or in runs."""
 
     spec: SortSpec
     held: Chunk | None
@@ -271,11 +270,10 @@ def gather(pieces: Sequence[Piece], spec: SortSpec, *, threads: int = THREADS) -
 
 def _all_in_parts(routed: Routed, number: int, spec: SortSpec) -> Routed:
     """Return what became of a stretch with no rows in memory but parts."""
-    parts = list(routed.parts)
-    if routed.held:
-        assert spec.combine is not None
-        parts.append(spec.combine.of_rows(together(routed.held), position(number, routed.first)))
-    return Routed(routed.runs, tuple(parts), 0)
+    parts = routed.parts
+    if routed.held and spec.combine is not None:
+        parts += (spec.combine.of_rows(together(routed.held), position(number, routed.first)),)
+    return Routed(routed.runs, parts, 0)
 
 
 def _routed(stretches: Sequence[Piece], spec: SortSpec, memory: MemoryShare, threads: int) -> list[Routed]:

@@ -26,7 +26,7 @@ _FEW_ROWS: Final = 1 << 16
 _HIGHEST: Final = 29
 _LOWEST: Final = -34
 # Limbs of this many places and groups are held side by side.
-_SIDE_BY_SIDE: Final = 1 << 25
+_SIDE_BY_SIDE: Final = 1 << 24
 _MOST_PLACES: Final = 12
 
 

@@ -35,7 +35,7 @@ from trueline.kernel.word_order import sort_words
 _CELLS: Final = 4
 
 
-class Partial(Protocol):
+class AggregateState(Protocol):
     """What is known of some groups by some of their rows."""
 
     def to_arrow(self) -> list[pa.Array]:
@@ -54,12 +54,13 @@ class PartialAggregate:
     """How an aggregate is made of rows, or of parts; rows and parts come in the order of the rows.
 
     `of` takes the values of rows and the number of each row's group, `merge` the columns of parts, of which
-    there are `width`.
+    there are `width`. A `large` one takes many words for each group while it is made.
     """
 
-    of: Callable[[Values, Codes, int], Partial]
-    merge: Callable[[Sequence[pa.Array], Codes, int], Partial]
+    of: Callable[[Values, Codes, int], AggregateState]
+    merge: Callable[[Sequence[pa.Array], Codes, int], AggregateState]
     width: int = 1
+    large: bool = False
 
 
 def _counted(found: Codes, groups: int) -> Whole:
@@ -83,18 +84,18 @@ def _there(values: pa.Array, found: Codes) -> tuple[pa.Array, Codes]:
 
 
 @dataclass(frozen=True, eq=False)
-class Counts:
+class ValueCounts:
     """How many rows, or values that are not null."""
 
     number: Whole
 
     @classmethod
-    def of(cls, values: Values, found: Codes, groups: int) -> Counts:
+    def of(cls, values: Values, found: Codes, groups: int) -> ValueCounts:
         """Count rows."""
         return cls(_counted(found if values is None else _there(values, found)[1], groups))
 
     @classmethod
-    def merge(cls, parts: Sequence[pa.Array], found: Codes, groups: int) -> Counts:
+    def merge(cls, parts: Sequence[pa.Array], found: Codes, groups: int) -> ValueCounts:
         """Add counts."""
         return cls(_added(parts[0], found, groups))
 
@@ -204,7 +205,7 @@ class FloatTotals:
             part = PartialSums.from_arrow(parts[0])
             return cls(PartialSums.combined([(part, found, 1)], groups), mean)
 
-        return PartialAggregate(of, merge)
+        return PartialAggregate(of, merge, large=True)
 
     def to_arrow(self) -> list[pa.Array]:
         return [self.sums.to_arrow()]
@@ -374,7 +375,7 @@ def _best(largest: bool) -> Callable[[pa.Array, Codes, int], pa.Array]:
 # The value of the first row of each group.
 FIRST: Final = ChosenValues.made(_first)
 _ALWAYS: Final[Mapping[s.AggregateKernel, PartialAggregate]] = {
-    s.count: PartialAggregate(Counts.of, Counts.merge),
+    s.count: PartialAggregate(ValueCounts.of, ValueCounts.merge),
     s.count_distinct: PartialAggregate(DistinctValues.of, DistinctValues.merge),
     s.any_true: Truths.made(every=False),
     s.all_true: Truths.made(every=True),

@@ -115,10 +115,16 @@ class PartialSums:
     @classmethod
     def from_limbs(cls, limbs: Whole, lowest: int, counts: Mapping[str, Whole], pending: int) -> Self:
         """Take sums as limbs side by side: a row for each place from `lowest` on, a column for each group."""
-        by_group = np.ascontiguousarray(limbs.T)
-        group, place = np.nonzero(by_group)
-        places = (place + lowest).astype(np.int16)
-        found = cls(group, places, by_group[group, place], **counts, pending=pending)
+        group, place, limb = [np.zeros(0, np.int64)], [np.zeros(0, np.int16)], [np.zeros(0, np.int64)]
+        for start in range(0, limbs.shape[1], _GROUPS_AT_ONCE):
+            by_group = np.ascontiguousarray(limbs[:, start : start + _GROUPS_AT_ONCE].T)
+            rows, places = np.nonzero(by_group)
+            group.append(rows + start)
+            place.append((places + lowest).astype(np.int16))
+            limb.append(by_group[rows, places])
+        found = cls(
+            np.concatenate(group), np.concatenate(place), np.concatenate(limb), **counts, pending=pending
+        )
         return found.carried() if pending >= ROWS_BEFORE_CARRY else found
 
     @classmethod

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +36,9 @@ from trueline.view.execute.dispatch import pieces, portable
 from trueline.view.plan.aggregates import AggregateCall
 from trueline.view.plan.group_by import GroupBy
 from trueline.view.plan.node import Want
+
+# Aggregates that take many words for each group are made of rows side by side where groups are so many.
+_MANY_GROUPS: Final = 1 << 20
 
 
 @pieces.register(GroupBy)
@@ -86,10 +90,11 @@ class Grouping:
             if isinstance(each, int):
                 return chunk.arrays[each].take(first)
             call, place = each
-            if call.partial is None:
+            partial = call.partial
+            if partial is None or (partial.large and count > _MANY_GROUPS):
                 return call.of(together.column(place), together.spans)
             values = None if place is None else chunk.arrays[place]
-            return call.partial.of(values, found, count).result(call.type)
+            return partial.of(values, found, count).result(call.type)
 
         arrays = on_threads(made, self.made, chunk.rows)
         ids = chunk.ids[firsts] if self.ids and chunk.ids is not None else None
