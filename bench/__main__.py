@@ -29,6 +29,7 @@ from bench import (
     verify,
     view,
     views,
+    views_process,
     views_spark,
 )
 from bench.run import Run
@@ -48,6 +49,7 @@ SCENARIOS: dict[str, Scenario] = {
     "view": view.run,
     "views": views.run,
     "views-spark": views_spark.run,
+    "views-process": views_process.run,
     "upsert": upsert.run,
     "runs": runs.run,
     "flows": flows.run,

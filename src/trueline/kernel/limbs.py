@@ -6,6 +6,7 @@ limbs whatever the other numbers are. A total is rounded once, to the nearest do
 
 from __future__ import annotations
 
+import math
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -18,6 +19,15 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 BITS: Final = 32
 MASK: Final = np.int64(0xFFFF_FFFF)
 _32: Final = np.int64(BITS)
+# So many limbs of 32 bits add up to less than 2^53, so that doubles add them exactly.
+_ROWS: Final = 1 << 20
+_FEW_ROWS: Final = 1 << 16
+# Numbers above 2^960 are cut bit by bit: what they are rounded with would overflow.
+_HIGHEST: Final = 29
+_LOWEST: Final = -34
+# Limbs of this many places and groups are held side by side.
+_SIDE_BY_SIDE: Final = 1 << 24
+_MOST_PLACES: Final = 12
 
 
 # --- cutting --------------------------------------------------------------------------------
@@ -47,6 +57,113 @@ def cut_integers(values: npt.NDArray[np.integer]) -> tuple[Whole, Whole]:
     """Return the limbs of whole numbers of 64 bits at the places 0 and 1; the upper one has the sign."""
     lower = (values & values.dtype.type(0xFFFF_FFFF)).astype(np.int64)
     return lower, (values >> values.dtype.type(BITS)).astype(np.int64)
+
+
+# --- adding by group ------------------------------------------------------------------------
+
+
+def floats_by_group(values: Numbers, group: Whole, groups: int) -> tuple[Whole, int] | None:
+    """Return the sums of finite numbers by group: limbs, lowest first, and the place of the first of them.
+
+    None where numbers are few, lie far apart or are so large that they are better cut one by one. A number is
+    rounded to the grid 2^(32k), from its highest place down, and what that left out to the next lower one:
+    all of it is exact, and so are sums of fewer than 2^20 such parts as doubles.
+
+    >>> limbs, lowest = floats_by_group(np.array([1e16, 1.0, -1e16]), np.array([0, 0, 0]), 1)
+    >>> float(rounded(limbs, 32 * lowest)[0])
+    1.0
+    """
+    highest = _highest_place(values)
+    if highest is None:
+        return np.zeros((1, groups), np.int64), 0
+    if highest > _HIGHEST or groups > max(4 * len(values), _FEW_ROWS):
+        return None
+    sums: list[Whole] = []
+    step = min(_ROWS, max(_FEW_ROWS, groups))
+    for start in range(0, len(values), step):
+        left, at = values[start : start + step], group[start : start + step]
+        for depth in range(highest - _LOWEST + 1):
+            if depth == len(sums):
+                if (depth + 1) * groups > _SIDE_BY_SIDE:
+                    return None
+                sums.append(np.zeros(groups, np.int64))
+            power = BITS * (highest - depth)
+            part = _on_grid(left, power)
+            total: Numbers = np.bincount(at, weights=part, minlength=groups).astype(np.float64, copy=False)
+            sums[depth] += _in_units(total, power)
+            left = left - part
+            rest = int(np.count_nonzero(left))
+            if not rest:
+                break
+            if 2 * rest < len(left):
+                some = np.flatnonzero(left)
+                left, at = left[some], at[some]
+    return np.array(sums[::-1]), highest - len(sums) + 1
+
+
+def limbs_side_by_side(values: Numbers) -> tuple[Whole, int] | None:
+    """Return the limbs of each finite number, lowest first, and the place of the first of them.
+
+    They are those of `floats_by_group`; None where numbers are too large, or too far apart.
+    """
+    highest = _highest_place(values)
+    if highest is None:
+        return np.zeros((1, len(values)), np.int64), 0
+    if highest > _HIGHEST:
+        return None
+    found: list[Whole] = []
+    left = values
+    while left.any():
+        if len(found) == _MOST_PLACES:
+            return None
+        power = BITS * (highest - len(found))
+        part = _on_grid(left, power)
+        left = left - part
+        found.append(_in_units(part, power))
+    return np.array(found[::-1]), highest - len(found) + 1
+
+
+def _highest_place(values: Numbers) -> int | None:
+    """Return the place of the highest limb of all numbers; None if all are zero."""
+    top = max(float(values.max(initial=0.0)), -float(values.min(initial=0.0)))
+    return (math.frexp(top)[1] - 1) >> 5 if top else None
+
+
+def _on_grid(values: Numbers, power: int) -> Numbers:
+    """Round numbers below 2^51 units to the unit, which is 2 to the power of `power`."""
+    # Near 1.5 * 2^52 units a double has no digits below the unit.
+    grid = math.ldexp(1.5, power + 52)
+    part: Numbers = values + grid
+    part -= grid
+    return part
+
+
+def _in_units(values: Numbers, power: int) -> Whole:
+    """Return multiples of 2 to the power of `power` as whole numbers."""
+    if abs(power) > 1_000:  # what they would be multiplied with is not a double
+        return np.ldexp(values, -power).astype(np.int64)
+    return (values * math.ldexp(1.0, -power)).astype(np.int64)
+
+
+def integers_by_group(values: npt.NDArray[np.integer], group: Whole, groups: int) -> Whole:
+    """Return the sums of whole numbers of 64 bits by group: two limbs, the upper one with the sign."""
+    found = np.zeros((2, groups), np.int64)
+    small = len(values) > 0 and int(values.max()) < 1 << BITS and int(values.min()) >= -(1 << BITS)
+    step = min(_ROWS, max(_FEW_ROWS, groups))
+    for start in range(0, len(values), step):
+        part, at = values[start : start + step], group[start : start + step]
+        for place, limb in enumerate((part,) if small else cut_integers(part)):
+            found[place] += np.bincount(at, weights=limb, minlength=groups).astype(np.int64)
+    return carried_once(found)
+
+
+def carried_once(limbs: Whole) -> Whole:
+    """Return the same numbers with limbs from 0 to 2^32 - 1 but for the last, which keeps the sign."""
+    found = limbs.copy()
+    for place in range(len(found) - 1):
+        found[place + 1] += found[place] >> _32
+        found[place] &= MASK
+    return found
 
 
 # --- carrying -------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ not finite is counted, so that it can be taken back too. The total is rounded on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self
 
@@ -25,6 +25,7 @@ from trueline.kernel.limbs import (
     carried,
     cut_floats,
     cut_integers,
+    floats_by_group,
     rounded,
     with_infinities,
 )
@@ -96,6 +97,9 @@ class PartialSums:
         if not finite.all():
             values, group = values[finite], group[finite]
         rows = len(values)
+        by_group = floats_by_group(values, group, groups)
+        if by_group is not None:
+            return cls.from_limbs(*by_group, counts, rows)
         there = values != 0.0
         if not there.all():
             values, group = values[there], group[there]
@@ -107,6 +111,21 @@ class PartialSums:
             counts,
             rows,
         )
+
+    @classmethod
+    def from_limbs(cls, limbs: Whole, lowest: int, counts: Mapping[str, Whole], pending: int) -> Self:
+        """Take sums as limbs side by side: a row for each place from `lowest` on, a column for each group."""
+        group, place, limb = [np.zeros(0, np.int64)], [np.zeros(0, np.int16)], [np.zeros(0, np.int64)]
+        for start in range(0, limbs.shape[1], _GROUPS_AT_ONCE):
+            by_group = np.ascontiguousarray(limbs[:, start : start + _GROUPS_AT_ONCE].T)
+            rows, places = np.nonzero(by_group)
+            group.append(rows + start)
+            place.append((places + lowest).astype(np.int16))
+            limb.append(by_group[rows, places])
+        found = cls(
+            np.concatenate(group), np.concatenate(place), np.concatenate(limb), **counts, pending=pending
+        )
+        return found.carried() if pending >= ROWS_BEFORE_CARRY else found
 
     @classmethod
     def of_integers(cls, values: npt.NDArray[np.integer], group: Whole, groups: int) -> Self:
@@ -125,19 +144,19 @@ class PartialSums:
     @classmethod
     def _added(cls, group: Whole, place: Whole, limb: Whole, counts: dict[str, Whole], pending: int) -> Self:
         """Add entries of the same group and place, in 64 bits: the caller bounds how many there are."""
+        lowest, highest = int(place.min(initial=HIGHEST)), int(place.max(initial=LOWEST))
+        groups, places = len(counts["count"]), max(1, highest - lowest + 1)
+        if groups * places <= max(4 * len(group), 1 << 16):
+            total = np.zeros((places, groups), np.int64)
+            np.add.at(total.reshape(-1), (place - lowest) * groups + group, limb)
+            return cls.from_limbs(total, lowest, counts, pending)
         code = group * _PLACES + (place - LOWEST)
-        if len(counts["count"]) * _PLACES <= max(4 * len(code), 1 << 16):
-            total = np.zeros(len(counts["count"]) * _PLACES, np.int64)
-            np.add.at(total, code, limb)
-            codes = np.flatnonzero(total)
-            sums = total[codes]
-        else:
-            order = np.argsort(code, kind="stable")
-            sorted_codes = code[order]
-            starts = np.flatnonzero(np.diff(sorted_codes, prepend=-1))
-            codes = sorted_codes[starts]
-            sums = np.add.reduceat(limb[order], starts) if len(starts) else np.zeros(0, np.int64)
-            codes, sums = codes[sums != 0], sums[sums != 0]
+        order = np.argsort(code, kind="stable")
+        sorted_codes = code[order]
+        starts = np.flatnonzero(np.diff(sorted_codes, prepend=-1))
+        codes = sorted_codes[starts]
+        sums = np.add.reduceat(limb[order], starts) if len(starts) else np.zeros(0, np.int64)
+        codes, sums = codes[sums != 0], sums[sums != 0]
         found = cls(
             codes // _PLACES, (codes % _PLACES + LOWEST).astype(np.int16), sums, **counts, pending=pending
         )

@@ -227,9 +227,14 @@ class Dataset:
     def _append(self, request: AppendRequest, clock: Callable[[], Instant] | None) -> Commit:
         """Carry out an append that somebody asked for, or that a pull of the declared source found."""
         from trueline.dataset.append.append import append_rows
-        from trueline.workspace.placement import place_append
+        from trueline.dataset.append.intake import is_frame
 
-        request, tasks = place_append(self._workspace._spark, self.name, self.chain.store, request)
+        tasks = None
+        # Whatever else is appended is written here, unless a Spark may work.
+        if self._workspace._spark.may_work or is_frame(request.data) or hasattr(request.data, "node"):
+            from trueline.workspace.placement import place_append
+
+            request, tasks = place_append(self._workspace._spark, self.name, self.chain.store, request)
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)

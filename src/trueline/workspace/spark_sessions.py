@@ -59,6 +59,13 @@ class Rooms:
         self._config = config
         self._rooms: list[Room] = []
         self._lock = threading.RLock()
+        # Whether a Spark may do work that did not come from it; appends of small files ask nothing more.
+        self.may_work = False
+        self.settle()
+
+    def settle(self) -> None:
+        """Look at what settings say of who works."""
+        self.may_work = bool(self.asked is not None or self._rooms or self._config["spark.tasks"] == "always")
 
     @property
     def first(self) -> Room:
@@ -75,6 +82,7 @@ class Rooms:
                 )
                 settings = Settings(master, remote, self._config["spark.driver.memory"])
                 self._rooms.append(enter(self.asked, settings))
+                self.may_work = True
             return self._rooms[0]
 
     def _where(self) -> tuple[str, str | None]:
@@ -120,6 +128,7 @@ class Rooms:
 
                 found = adopt(session)
                 self._rooms.append(found)
+                self.may_work = True
             return found
 
     def tasks_for(self, frame: Any, about: str = "") -> Tasks:

@@ -198,7 +198,8 @@ class Workspace:
             return dataset
 
     def _limit(self) -> None:
-        """Hold the open datasets to the limits that are set now."""
+        """Hold the open datasets to the limits that are set now, and work where it is set."""
+        self._spark.settle()
         with self._lock:
             for dataset in self._open.values():
                 dataset.chain.limits = limits_of(self.config)

@@ -11,7 +11,7 @@ import trueline as tl
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
 from trueline import types as t
 from trueline.spark.lowering import aggregates, deliver, join
-from trueline.spark.lowering.aggregates import PartialAggregate
+from trueline.spark.lowering.aggregates import CatalystAggregate
 from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.exchange import ranges
 
@@ -55,7 +55,7 @@ def partial_sums(monkeypatch):
     monkeypatch.setattr(
         aggregates,
         "_float_sum",
-        lambda name: PartialAggregate((f.sum(f.col(name)),), (t.float64,), first_part),
+        lambda name: CatalystAggregate((f.sum(f.col(name)),), (t.float64,), first_part),
     )
 
 

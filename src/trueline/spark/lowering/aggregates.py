@@ -42,7 +42,7 @@ Finish: TypeAlias = Callable[[Arrays, Spans, AggregateCall], pa.Array]
 
 
 @dataclass(frozen=True)
-class PartialAggregate:
+class CatalystAggregate:
     """One aggregate in parts: columns that Spark aggregates, of these types, and how they are put together.
 
     `before` are columns that are made of rows first, some at a time, each from those before; `window` is the
@@ -69,32 +69,32 @@ def is_partial(call: AggregateCall, kind: t.Type | None) -> bool:
     return make in (kernel.total, kernel.average) and kind in t.NUMBERS
 
 
-def partial_aggregate(
+def catalyst_aggregate(
     call: AggregateCall, kind: t.Type | None, name: str, position: Column
-) -> PartialAggregate:
+) -> CatalystAggregate:
     """Return an aggregate of a column in parts, where it can be; `position` says which row is the first."""
     from pyspark.sql import functions as f
 
     make = call.kind.make
     if make is kernel.count:
         made = f.count(f.lit(1)) if kind is None else f.count(f.col(name))
-        return PartialAggregate((made,), (t.int64,), _added)
+        return CatalystAggregate((made,), (t.int64,), _added)
     assert kind is not None
     if make in (kernel.smallest, kernel.largest):
         return _extreme(name, kind, largest=make is kernel.largest)
     if make in (kernel.any_true, kernel.all_true):
         chosen = f.max if make is kernel.any_true else f.min
-        return PartialAggregate((chosen(f.col(name)),), (kind,), _of_parts)
+        return CatalystAggregate((chosen(f.col(name)),), (kind,), _of_parts)
     if make is kernel.first:
         # Parts of a group come in the order of their first rows.
-        return PartialAggregate((f.min_by(f.col(name), position),), (kind,), _of_parts)
+        return CatalystAggregate((f.min_by(f.col(name), position),), (kind,), _of_parts)
     return _float_sum(name) if kind in t.FLOATS else _whole_sum(name, kind)
 
 
 # --- extremes, counts, single values ----------------------------------------------------------
 
 
-def _extreme(name: str, kind: t.Type, *, largest: bool) -> PartialAggregate:
+def _extreme(name: str, kind: t.Type, *, largest: bool) -> CatalystAggregate:
     from pyspark.sql import functions as f
 
     value, best = f.col(name), f.max if largest else f.min
@@ -108,7 +108,7 @@ def _extreme(name: str, kind: t.Type, *, largest: bool) -> PartialAggregate:
         made = best(value.bitwiseXOR(sign)).bitwiseXOR(sign)
     else:
         made = best(value)
-    return PartialAggregate((made,), (kind,), _of_parts)
+    return CatalystAggregate((made,), (kind,), _of_parts)
 
 
 def _added(parts: Arrays, spans: Spans, call: AggregateCall) -> pa.Array:
@@ -128,7 +128,7 @@ def _sum(values: pa.Array, spans: Spans) -> Whole:
 # --- whole numbers ------------------------------------------------------------------------------
 
 
-def _whole_sum(name: str, kind: t.Type) -> PartialAggregate:
+def _whole_sum(name: str, kind: t.Type) -> CatalystAggregate:
     from pyspark.sql import functions as f
 
     value = f.coalesce(f.col(name).cast("bigint"), f.lit(0).cast("bigint"))
@@ -141,7 +141,7 @@ def _whole_sum(name: str, kind: t.Type) -> PartialAggregate:
         cut = [value.bitwiseAND(mask), f.shiftright(value, _WORD).bitwiseAND(mask), shift(value, 2 * _WORD)]
         words = [f.sum(each) for each in cut]
     merge = _whole_total_unsigned if pa.types.is_unsigned_integer(kind.arrow) else _whole_total_signed
-    return PartialAggregate((count, *words), (t.int64,) * (1 + len(words)), merge, finish=True)
+    return CatalystAggregate((count, *words), (t.int64,) * (1 + len(words)), merge, finish=True)
 
 
 def _whole_total_signed(parts: Arrays, spans: Spans, call: AggregateCall) -> pa.Array:
@@ -168,7 +168,7 @@ def _whole_total(parts: Arrays, spans: Spans, call: AggregateCall, *, signed: bo
 # --- floats -------------------------------------------------------------------------------------
 
 
-def _float_sum(name: str) -> PartialAggregate:
+def _float_sum(name: str) -> CatalystAggregate:
     from pyspark.sql import functions as f
 
     of_row, value, window = f.col(name), f.col(f"{name}_v"), f.col(f"{name}_w")
@@ -196,7 +196,7 @@ def _float_sum(name: str) -> PartialAggregate:
     sums = [f.sum(f.col(each)) for each in reversed(words)]
     made = (f.count(of_row), f.bit_or(flags), *sums)
     types = (t.int64,) * (1 + len(made))
-    return PartialAggregate(made, types, _float_total, finish=True, before=tuple(before), window=f"{name}_w")
+    return CatalystAggregate(made, types, _float_total, finish=True, before=tuple(before), window=f"{name}_w")
 
 
 def _float_total(parts: Arrays, spans: Spans, call: AggregateCall) -> pa.Array:

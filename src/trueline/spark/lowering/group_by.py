@@ -20,12 +20,13 @@ from trueline import types as t
 from trueline.identity import RowIds
 from trueline.kernel.aggregates import Spans, first
 from trueline.kernel.chunk import Chunk, Piece, together
-from trueline.kernel.comparison import Places, codes
+from trueline.kernel.comparison import codes
+from trueline.kernel.word_order import Places
 from trueline.spark.lowering.aggregates import (
+    CatalystAggregate,
     Finish,
-    PartialAggregate,
+    catalyst_aggregate,
     is_partial,
-    partial_aggregate,
 )
 from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.keys import equal_key
@@ -133,7 +134,7 @@ class GroupsInParts:
         at = {place: number for number, place in enumerate(self.below.columns)}
         keys = [f"c{at[place]}" for place in node.by]
         parts = [
-            partial_aggregate(call, _kind(call, node), f"c{at.get(call.column or 0, 0)}", column(_POSITION))
+            catalyst_aggregate(call, _kind(call, node), f"c{at.get(call.column or 0, 0)}", column(_POSITION))
             for call in _calls(node, want)
         ]
         rows = found.unfinished
@@ -163,7 +164,7 @@ class GroupsInParts:
         by = [*equal, *order_of(given)]
         return moved.sortWithinPartitions(*by) if by else moved
 
-    def _made(self, parts: Sequence[PartialAggregate]) -> Iterator[MadeOfParts]:
+    def _made(self, parts: Sequence[CatalystAggregate]) -> Iterator[MadeOfParts]:
         """Yield where each wanted column is in the parts, or what it is made of."""
         width, number = len(self.kinds), 0
         starts = np.cumsum([width, *(len(part.types) for part in parts)])
@@ -177,7 +178,7 @@ class GroupsInParts:
             number += 1
 
     def _aggregated(
-        self, rows: Lowered, keys: Sequence[str], parts: Sequence[PartialAggregate], given: Layout
+        self, rows: Lowered, keys: Sequence[str], parts: Sequence[CatalystAggregate], given: Layout
     ) -> DataFrame:
         """Return a row for each part of a group."""
         from pyspark.sql import functions as f

@@ -20,6 +20,7 @@ from trueline.kernel.vectors import dense
 from trueline.view.engine import ChosenEngine, engine
 from trueline.view.plan.node import Node, Want, once_a_walk, steps
 from trueline.view.plan.on_spark import OnSpark
+from trueline.view.plan.select import Select
 from trueline.view.plan.sources import Memory
 
 if TYPE_CHECKING:
@@ -96,8 +97,8 @@ def portable(node: Node) -> bool:
 
 
 def is_in_memory(node: Node) -> bool:
-    """Say whether all rows are in memory already, so that reading ahead gains nothing."""
-    return all(isinstance(each, Memory) for each in steps(node) if not each.inputs)
+    """Say whether all rows are in memory as they are wanted, so that reading ahead gains nothing."""
+    return all(isinstance(each, Memory | Select) for each in steps(node))
 
 
 def chunks(node: Node, want: Want) -> Iterator[Chunk]:

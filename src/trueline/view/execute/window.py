@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from trueline.kernel import aggregates as s
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, as_one, together
-from trueline.kernel.comparison import codes, order_of_words
+from trueline.kernel.comparison import codes
 from trueline.kernel.exchange import ByKeyHash, HeldParts, Once, RowParts, SharedPiece, gather, in_order_again
 from trueline.kernel.external_sort import SortSpec
+from trueline.kernel.word_order import order_of_words
 from trueline.view.execute.dispatch import pieces, portable, row_count
 from trueline.view.plan.aggregates import AggregateCall, needs_all_rows
 from trueline.view.plan.node import Want

@@ -69,7 +69,8 @@ class Expression:
 
     def mask(self, batch: pa.RecordBatch) -> pa.Array:
         """Say for each row whether the condition is true; where it is null it is not."""
-        return pc.fill_null(as_array(evaluate(self.tree, batch), batch.num_rows), False)
+        found = as_array(evaluate(self.tree, batch), batch.num_rows)
+        return pc.fill_null(found, False) if found.null_count else found
 
 
 def expression(text: str, schema: pa.Schema, parameters: Mapping[str, object] | None = None) -> Expression:
