@@ -228,9 +228,14 @@ class Dataset:
         """Carry out an append that somebody asked for, or that a pull of the declared source found."""
         from trueline.dataset.append.append import append_rows
         from trueline.dataset.append.intake import is_frame
+        from trueline.dataset.append.stream import plan_on_spark
 
         # Work on the rows of a Spark frame is done where they are, other work in this process.
         tasks = self._workspace._spark.tasks_for(request.data) if is_frame(request.data) else None
+        if (plan := plan_on_spark(request.data)) is not None:
+            from trueline.view.engine import engine
+
+            tasks = self._workspace._spark.of(engine().session_of(plan.session)).tasks()
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)

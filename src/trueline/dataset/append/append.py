@@ -16,11 +16,17 @@ from trueline.chain.instant import Instant
 from trueline.chain.store.files import refusal
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.commit import Order, as_instant, commit
-from trueline.dataset.append.frames import take_frame
+from trueline.dataset.append.frames import take_frame, take_view
 from trueline.dataset.append.incoming import Incoming, from_table, no_rows, nothing
 from trueline.dataset.append.intake import AppendRequest, as_table, hold, is_frame
 from trueline.dataset.append.staged import StagedRows
-from trueline.dataset.append.stream import as_stream, in_batches, same_columns, take_stream
+from trueline.dataset.append.stream import (
+    as_stream,
+    in_batches,
+    plan_on_spark,
+    same_columns,
+    take_stream,
+)
 from trueline.dataset.commit import Commit, check_key
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
 from trueline.errors import InputError, TaskFailed, TruelineError, check_memory
@@ -97,6 +103,8 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
         return take_frame(data, tail, scratch, tasks, new)
     if isinstance(data, StagedRows) and not for_files:
         return data.take(chain, tail, new)
+    if (plan := plan_on_spark(data)) is not None and not for_files and preparation is None:
+        return take_view(plan, tail, scratch, new)
     if _is_nothing(data) and tail.schema is not None and request.reader is None:
         # That the snapshot is empty has to be said.
         is_snapshot = request.allow_empty and isinstance(strategy_of(tail), Snapshot)

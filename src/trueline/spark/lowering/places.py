@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from trueline.dataset.read.events import Events
 from trueline.spark.engines import engine_of
 from trueline.spark.frames import shares_folders
 from trueline.spark.frozen_frames import FrozenFrame
@@ -96,6 +97,8 @@ def _source(node: SourceNode) -> str:
         return "computed once, by a job of its own, into files that tasks read; refused on a cluster"
     if not portable(node) or is_heavy(node):
         return "written by this process to files that tasks read; refused on a cluster"
+    if isinstance(node, SourceScan) and isinstance(node.source, Events):
+        return "read by tasks, piece by piece; by Spark itself where the next step moves rows of plain types"
     return "read by tasks, piece by piece"
 
 
