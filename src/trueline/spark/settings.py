@@ -84,6 +84,8 @@ class Settings:
             # jobs without a pool share one, first come, first served.
             "spark.scheduler.mode": "FAIR",
             "spark.scheduler.allocation.file": f"file://{Path(__file__).with_name('pools.xml')}",
+            # Conditions on datasets that are read by `format("trueline")` rule out what need not be read.
+            "spark.sql.python.filterPushdown.enabled": "true",
             **SQL_SETTINGS,
         }
         if self.is_local:

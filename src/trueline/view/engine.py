@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from trueline.errors import EnvironmentMissing
 from trueline.view.plan.node import Node
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from trueline.kernel.chunk import Piece
     from trueline.view.origin import Origin
     from trueline.view.plan.node import Want
     from trueline.view.source import RowSource
+
+Written = TypeVar("Written")
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,24 @@ class Engine(Protocol):
     def deliver(self, node: Node, want: Want, session: Callable[[], Any] | None) -> Sequence[Piece]:
         """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
 
+    def session_of(self, given: Callable[[], Any] | None) -> Any:
+        """Return the session that a plan runs in: one of ours, if none is given."""
+
+    def count(self, node: Node, session: Callable[[], Any] | None) -> int:
+        """Return how many rows a plan has on Spark."""
+
+    def write(
+        self,
+        node: Node,
+        session: Callable[[], Any] | None,
+        function: Callable[[int, Iterator[pa.RecordBatch]], Written],
+    ) -> list[Written]:
+        """Hand the visible columns of a plan to a function in tasks; return what it returns, in order.
+
+        Each task has a range of the rows, in their order, and its number. The function writes them and
+        returns something small; it may run more than once for a range.
+        """
+
     def advise(self, node: Node, session: Any) -> ChosenEngine:
         """Say where a plan is better computed, in this process or in a Spark that is at hand."""
 
@@ -54,19 +76,18 @@ class Engine(Protocol):
     def describe(self, node: Node) -> str:
         """Say what one step of a plan does on Spark, without its inputs."""
 
-    def register(self, session: Any, name: str, node: Node) -> None:
-        """Give the rows of a plan a name that queries of a session can use."""
-
     def answer(
         self,
         session: Any,
         query: str,
         parameters: Mapping[str, object],
-        tables: Collection[str] | None,
+        tables: Mapping[str, Node],
+        *,
+        trusted: bool,
     ) -> Any:
-        """Return the frame of a query, parameters bound; errors are ours and say where.
+        """Return the frame of a query over plans, parameters bound; errors are ours and say where.
 
-        It may use these tables and what Spark has built in; with None it is trusted with everything.
+        It may use these tables and what Spark has built in, unless it is trusted with everything.
         """
 
 

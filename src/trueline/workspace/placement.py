@@ -11,7 +11,7 @@ from trueline import readers
 from trueline.dataset.append.append import are_files
 from trueline.dataset.append.intake import AppendRequest, is_frame
 from trueline.dataset.append.staged import StagedRows
-from trueline.dataset.append.stream import IN_MEMORY_BYTES
+from trueline.dataset.append.stream import IN_MEMORY_BYTES, plan_on_spark
 
 if TYPE_CHECKING:
     from trueline.chain.store.store import Store
@@ -76,7 +76,5 @@ def _session_of(data: object) -> Any:
     """Return the session of a view that runs on Spark; None for other data."""
     if not hasattr(data, "__arrow_c_stream__"):
         return None
-    from trueline.dataset.append.append import spark_plan
-
-    plan = spark_plan(data)
+    plan = plan_on_spark(data)
     return None if plan is None or plan.session is None else plan.session()

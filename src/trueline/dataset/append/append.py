@@ -29,7 +29,13 @@ from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import ROWS_OF_A_SLICE
 from trueline.dataset.append.slices import SliceLayout, Written, write_all
 from trueline.dataset.append.staged import StagedRows
-from trueline.dataset.append.stream import as_stream, in_batches, same_columns, take_stream
+from trueline.dataset.append.stream import (
+    as_stream,
+    in_batches,
+    plan_on_spark,
+    same_columns,
+    take_stream,
+)
 from trueline.dataset.commit import Advice, Commit, check_key, earlier
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
@@ -39,7 +45,6 @@ from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Append, Changelog, Snapshot, Strategy, Upsert
 from trueline.readers import Source
 from trueline.view.origin import Origin, noted
-from trueline.view.plan.on_spark import OnSpark
 
 # Each costs writing all slices once more.
 LOST_RACES: Final = 2
@@ -111,6 +116,8 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
         return take_frame(data, tail, scratch, tasks, new)
     if isinstance(data, StagedRows) and not for_files:
         return data.take(chain, tail, new)
+    if (plan := plan_on_spark(data)) is not None and not for_files and preparation is None:
+        return take_view(plan, tail, scratch, new)
     if _is_nothing(data) and tail.schema is not None and request.reader is None:
         # That the snapshot is empty has to be said.
         is_snapshot = request.allow_empty and isinstance(strategy_of(tail), Snapshot)
@@ -124,8 +131,6 @@ def _take(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, ta
     with_op = isinstance(strategy_of(tail), Changelog | Upsert)
     if isinstance(data, pa.Table) and preparation is None:
         return _from_memory(data, tail, scratch, tasks, with_op=with_op, new=new)
-    if preparation is None and (plan := spark_plan(data)) is not None:
-        return take_view(plan, tail, scratch, new)
     stream = as_stream(data)
     if preparation is not None:
         from trueline.dataset.prepare.prepare import prepare_tables
@@ -145,18 +150,6 @@ def _from_memory(
     if isinstance(tasks, InlineTasks) or not isinstance(held, pa.Table):
         return from_table(held, tail, with_op=with_op, new=new)
     return take_stream(in_batches(held), tail, scratch, with_op=with_op, new=new)
-
-
-def spark_plan(data: object) -> OnSpark | None:
-    """Return the plan of a view that runs on Spark; None for other data."""
-    if not hasattr(data, "__arrow_c_stream__"):
-        return None
-    from trueline.view.view import View
-
-    if not isinstance(data, View) or not data.schema.visible:
-        return None
-    plan = data._plan  # noqa: SLF001 (where it is read is nobody else's business)
-    return plan if isinstance(plan, OnSpark) else None
 
 
 @contextmanager

@@ -170,6 +170,27 @@ class SliceFile:
         known = [each for each in found if each is not None]
         return (min(low for low, _ in known), max(high for _, high in known)) if known else (None, None)
 
+    def is_plain(self, schema: pa.Schema, offset: str, rows: int) -> bool:
+        """Say whether the file has the columns of a schema in these types, and none beside that is alike.
+
+        A column that it lacks is one that was added later. So many rows of it can be decoded together.
+        """
+        with self.open(offset) as parquet:
+            there = parquet.schema_arrow
+            if len({name.lower() for name in there.names}) < len(there.names):
+                return False
+            known = [field for field in schema if field.name in there.names]
+            if any(not _is_like(there.field(field.name), field) for field in known):
+                return False
+            if any(not field.nullable for field in schema if field.name not in there.names):
+                return False
+            names = [field.name for field in known]
+            footer = parquet.metadata
+            return all(
+                parquet.rows_at_once(number, names, rows) >= min(rows, footer.row_group(number).num_rows)
+                for number in range(footer.num_row_groups)
+            )
+
     def read(
         self,
         schema: pa.Schema,
@@ -230,7 +251,9 @@ class SliceFile:
             group = parquet.metadata.row_group(number).column(places[name])
             if _is_empty(group):
                 return False
-            step = step_of(parquet.schema_arrow.field(name).type)
+            kind = parquet.schema_arrow.field(name).type
+            # What statistics say of unsigned numbers depends on who wrote them.
+            step = None if pa.types.is_unsigned_integer(kind) else step_of(kind)
             found = _range(group.statistics)
             if found and step and not interval.meets(found[0] * step, found[1] * step):
                 return False
@@ -277,7 +300,6 @@ class Slices:
     files: tuple[SliceFile, ...]
     schema: pa.Schema
     offset: str
-    event_time: str
     span: tuple[int, int] | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
@@ -301,14 +323,18 @@ class Slices:
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the records in order."""
         schema = pa.schema([self.schema.field(name) for name in columns])
-        times = {name: bounds[name] for name in (self.event_time,) if name in bounds}
         first, last = self._span
         for file in self.files:
-            yield from file.read(schema, self.offset, first=first, last=last, bounds=times)
+            yield from file.read(schema, self.offset, first=first, last=last, bounds=bounds)
 
     def explain(self) -> list[str]:
         """Say how many there are."""
         return [f"{len(self.files)} slices"]
+
+
+def _is_like(there: pa.Field, wanted: pa.Field) -> bool:
+    """Say whether values of a column need no look before they are those of the dataset's."""
+    return bool(there.type == wanted.type and (wanted.nullable or not there.nullable))
 
 
 def _batches(

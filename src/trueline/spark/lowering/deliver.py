@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -26,18 +26,22 @@ from trueline.kernel.temporary import Temporary
 from trueline.spark.engines import engine_of
 from trueline.spark.frames import parcels, shares_folders, write_pieces
 from trueline.spark.jobs import run
-from trueline.spark.lowering.dispatch import LoweringTarget
+from trueline.spark.lowering.dispatch import LoweringTarget, is_read_by_tasks
 from trueline.spark.lowering.exchange import ranges
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, TaskWork
 from trueline.spark.lowering.rows import column, columns_of
 from trueline.spark.lowering.scan import StoredPiece
 from trueline.spark.results import unreadable
+from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import Node, Want
+from trueline.view.schema import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Written = TypeVar("Written")
+_LABEL: Final = "running the view"
 _FILE: Final = re.compile(r"rows-\d{5,10}-[0-9a-f]{32}\.arrow")
 
 
@@ -59,11 +63,16 @@ class ToDeliver:
 
     def __call__(self) -> DeliveredRows:
         target = LoweringTarget(self.session)
-        found = target.lower(self.node, self.want)
+        found = _lowered(self.node, self.want, target)
         folder = Temporary("rows")
         rows = DeliveredRows(*_written(found, target, inside(folder.path)), self.parts)
         weakref.finalize(rows, folder.remove)
         return rows
+
+
+def _lowered(node: Node, want: Want, target: LoweringTarget) -> Lowered:
+    """Return a node whose order is wanted: what nothing moves is in order already where tasks read it."""
+    return target.read(node, want) if is_read_by_tasks(node) else target.lower(node, want)
 
 
 def in_order(found: Lowered, target: LoweringTarget) -> Lowered:
@@ -94,7 +103,7 @@ def _written(
     if not shares_folders(target.session):
         return tuple(_fetched(last.frame, target_folder)), target_folder, layout
     # What is left to do is done by the tasks that write.
-    written = write_pieces(last.base, WriteRows(target_folder, last.work), label="running the view")
+    written = write_pieces(last.base, WriteRows(target_folder, last.work), label=_LABEL)
     files = tuple(WrittenRows(*each) for each in written if each is not None)
     for each in files:
         if _FILE.fullmatch(each.name) is None:
@@ -107,6 +116,43 @@ def _written(
                 folder=str(target_folder),
             )
     return files, target_folder, layout
+
+
+def written_by(
+    node: Node, session: SparkSession, function: Callable[[int, Iterator[pa.RecordBatch]], Written]
+) -> list[Written]:
+    """Hand the visible columns of a node, in order, to a function in tasks; return what it returns."""
+    target = LoweringTarget(session)
+    columns = node.schema.visible
+    found = _lowered(node, Want(tuple(column.index for column in columns)), target)
+    layout = Layout(found.layout.types, False, ())
+    work = WriteColumns(layout, columns, node.schema.to_arrow(), function)
+    frame = in_order(found, target).frame.select([column(name) for name in layout.names])
+    return write_pieces(frame, work, label=_LABEL)
+
+
+@dataclass(frozen=True)
+class WriteColumns:
+    """Hands the rows of a task on as Arrow has them in this process."""
+
+    layout: Layout
+    columns: tuple[Column, ...]
+    schema: pa.Schema
+    function: Callable[[int, Iterator[pa.RecordBatch]], Any]
+
+    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> Any:
+        """Return what the function makes of them."""
+        chunks = self.layout.chunks(batches)
+        return self.function(partition, (batch_of(chunk, self.columns, self.schema) for chunk in chunks))
+
+
+def counted(node: Node, session: SparkSession) -> int:
+    """Return how many rows a node has, counted where they are."""
+    from pyspark.sql import functions as f
+
+    found = LoweringTarget(session).lower(node, Want(()))
+    counting = found.frame.agg(f.count(f.lit(1)).alias("rows"))
+    return int(run(engine_of(session), counting.toArrow, label="counting rows")["rows"][0].as_py())
 
 
 def _fetched(frame: DataFrame, folder: Inside) -> list[WrittenRows]:
@@ -122,7 +168,7 @@ def _fetched(frame: DataFrame, folder: Inside) -> list[WrittenRows]:
                 found.append(WrittenRows(*made))
         return found
 
-    return run(engine, work, label="running the view")
+    return run(engine, work, label=_LABEL)
 
 
 @dataclass(frozen=True, slots=True)

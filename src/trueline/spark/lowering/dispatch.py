@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trueline.errors import NotPortable
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
+from trueline.spark.lowering.slices import read_by_spark
 from trueline.view.execute import pieces, portable, serial
 from trueline.view.plan.node import Node, Want, steps
 from trueline.view.plan.sources import Memory
@@ -48,13 +49,16 @@ class LoweringTarget:
             tuple(sorted(plain.bounds.items(), key=lambda each: each[0])),
         )
         if key not in self.known:
-            made = (
-                read_by_tasks(self.session, node, plain, pieces(node, plain), ordered=self.ordered)
-                if is_read_by_tasks(node)
-                else lowered(node, plain, self)
-            )
+            if is_read_by_tasks(node):
+                made = read_by_spark(self.session, node, plain) or self.read(node, plain)
+            else:
+                made = lowered(node, plain, self)
             self.known[key] = node, made
         return self.known[key][1]
+
+    def read(self, node: Node, want: Want) -> Lowered:
+        """Return a node that tasks can read as rows that they do."""
+        return read_by_tasks(self.session, node, want, pieces(node, want), ordered=self.ordered)
 
     @property
     def in_order(self) -> LoweringTarget:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from trueline.dataset.read.events import Events
 from trueline.spark.engines import engine_of
 from trueline.spark.frames import shares_folders
 from trueline.spark.frozen_frames import FrozenFrame
@@ -124,6 +125,8 @@ def _source(node: SourceNode) -> str:
         return "written by this process to files that tasks read; refused on a cluster"
     if isinstance(node, Memory):
         return "sent along with the tasks that read it"
+    if isinstance(node, SourceScan) and isinstance(node.source, Events):
+        return "read by tasks, piece by piece; by Spark itself where the next step moves rows of plain types"
     return "read by tasks, piece by piece"
 
 

@@ -139,6 +139,7 @@ def table(node: Node, columns: Sequence[Column]) -> pa.Table:
     return pa.Table.from_batches(found, schema=node.schema.arrow_of(columns))
 
 
+@singledispatch
 def count(node: Node) -> int:
     """Count the rows, reading no more than that takes."""
     known = row_count(node)
