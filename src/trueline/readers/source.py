@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -47,6 +47,32 @@ class Source:
                 f"{name} is not a file", remedy=f"give a file, or a pattern such as {name}/*", path=name
             )
         return cls(name, partial(_open_file, name, stat.st_size, stat.st_mtime_ns), stat.st_size)
+
+    def counted(self, read: Callable[[int], None]) -> Source:
+        """Return the same file; `read` is called with how many bytes were read, each time some are.
+
+        >>> sizes: list[int] = []
+        >>> Source.memory(b"a,b").counted(sizes.append).open().read(), sizes
+        (b'a,b', [3])
+        """
+        return replace(self, open=lambda: cast("BinaryIO", _CountedFile(self.open(), read)))
+
+
+class _CountedFile:
+    """An open file that says how many of its bytes were read."""
+
+    def __init__(self, file: BinaryIO, read: Callable[[int], None]) -> None:
+        self._file = file
+        self._read = read
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Give at most `size` bytes more; nothing at the end."""
+        data = self._file.read(size)
+        self._read(len(data))
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def find(given: object) -> list[Source]:
