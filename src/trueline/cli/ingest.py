@@ -13,6 +13,8 @@ from trueline.cli.session import Directory, Json, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.workspace import Commit
     from trueline.workspace.preparing import Step
 
 _FORMATS = ("arrow", "csv", "json", "parquet", "text")
@@ -166,11 +168,16 @@ def ingest(
             commit.to_dict(),
             lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
         )
-        for each in commit.advice:
-            if each.code != "BadCells":
-                here.console.warn(each.problem, remedy=each.in_shell or each.remedy, code=each.code)
-        for path, reason in commit.left_out.items():
-            here.console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
+        _warn(here.console, commit)
+
+
+def _warn(console: Console, commit: Commit) -> None:
+    """Say what to look at; bad cells are in the answer."""
+    for each in commit.advice:
+        if each.code != "BadCells":
+            console.warn(each.problem, remedy=each.in_shell or each.remedy, code=each.code)
+    for path, reason in commit.left_out.items():
+        console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
 
 
 def chosen_steps(names: Sequence[str], on_error: str) -> list[Step]:

@@ -141,11 +141,9 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     _refuse_many([given[index] for index in new])
     full = [index for index in new if hashes[index].content != NO_BYTES]
     op = tail.vocab.op if isinstance(strategy, Changelog | Upsert) else None
-    files = [sources[index] for index in full]
     taken: ReadFiles | None
-    wanted = ReadRequest(
-        files, chosen, tail, op, request.new_columns or "error", lenient=request.max_bad is not None
-    )
+    columns, lenient = request.new_columns or "error", request.max_bad is not None
+    wanted = ReadRequest([sources[index] for index in full], chosen, tail, op, columns, lenient=lenient)
     if preparation is not None:
         from trueline.dataset.prepare.prepare import prepared_files
 
@@ -155,9 +153,9 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         taken = _read(wanted, request, scratch, tasks)
     if taken is None:
         notes = tuple(_note(given[i], hashes[i], 0) for i in new)
-        read = replace(_nothing(tail, notes, allow_empty=request.allow_empty), skipped=tuple(skipped))
-        read = replace(read, files=notes, taken_at=tail, duplicates=twins)
-        return replace(read, digest=digest, earlier_digest=earlier)
+        found = replace(_nothing(tail, notes, allow_empty=request.allow_empty), skipped=tuple(skipped))
+        found = replace(found, digest=digest, earlier_digest=earlier)
+        return replace(found, files=notes, taken_at=tail, duplicates=twins)
     reads = [read for read in taken.reads if read is not None]
     names = [sources[i].path for i, read in zip(full, taken.reads, strict=True) if read is not None]
     if taken.with_op:
@@ -194,7 +192,7 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
             if read is not None
         ),
         ignored_columns=taken.ignored,
-        new=request.new_columns or "error",
+        new=columns,
         advice=taken.advice,
     )
 
