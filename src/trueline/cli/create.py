@@ -19,6 +19,7 @@ from trueline.cli.ingest import (
     NoHeader,
     Nulls,
     Separator,
+    TimestampFormat,
     Types,
     chosen_reader,
     reader_options,
@@ -123,6 +124,7 @@ def create(
     allow_empty: AllowEmpty = False,
     nulls: Nulls = None,
     date_format: DateFormat = None,
+    timestamp_format: TimestampFormat = None,
     decimal: Decimal = None,
     types: Types = None,
     member: Member = None,
@@ -142,7 +144,8 @@ def create(
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         how = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
-        how |= {"date_format": date_format, "decimal": decimal, "member": member}
+        how |= {"date_format": date_format, "timestamp_format": timestamp_format}
+        how |= {"decimal": decimal, "member": member}
         options = reader_options(how, nulls, types)
         if file is not None:
             said = (name, event_time, description, merge, lateness, source, on_bad_file, new_columns)

@@ -13,6 +13,8 @@ from trueline.cli.session import Directory, Json, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.workspace import Commit
     from trueline.workspace.preparing import Step
 
 _FORMATS = ("arrow", "csv", "json", "parquet", "text")
@@ -52,6 +54,12 @@ Nulls = Annotated[
 ]
 DateFormat = Annotated[
     str | None, typer.Option("--date-format", metavar="FORMAT", help="How dates are written: %d.%m.%Y.")
+]
+TimestampFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp-format", metavar="FORMAT", help="How dates with a time are written: %d.%m.%Y %H:%M."
+    ),
 ]
 Decimal = Annotated[
     str | None, typer.Option("--decimal", metavar="MARK", help="The decimal mark of numbers: . or ,")
@@ -94,6 +102,7 @@ def ingest(
     no_header: NoHeader = False,
     nulls: Nulls = None,
     date_format: DateFormat = None,
+    timestamp_format: TimestampFormat = None,
     decimal: Decimal = None,
     types: Types = None,
     member: Member = None,
@@ -140,7 +149,8 @@ def ingest(
         if not steps and (timeline or trace):
             raise InputError("--timeline and --trace need steps", remedy="give --step, or leave them out")
         said = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
-        said |= {"date_format": date_format, "decimal": decimal, "member": member}
+        said |= {"date_format": date_format, "timestamp_format": timestamp_format}
+        said |= {"decimal": decimal, "member": member}
         options = reader_options(said, nulls, types)
         with watched(f"ingest {name}", timeline, trace):
             commit = workspace[name].append(
@@ -158,11 +168,16 @@ def ingest(
             commit.to_dict(),
             lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
         )
-        for code, problem, remedy in commit.advice:
-            if code != "BadCells":
-                here.console.warn(problem, remedy=remedy, code=code)
-        for path, reason in commit.left_out.items():
-            here.console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
+        _warn(here.console, commit)
+
+
+def _warn(console: Console, commit: Commit) -> None:
+    """Say what to look at; bad cells are in the answer."""
+    for each in commit.advice:
+        if each.code != "BadCells":
+            console.warn(each.problem, remedy=each.in_shell or each.remedy, code=each.code)
+    for path, reason in commit.left_out.items():
+        console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
 
 
 def chosen_steps(names: Sequence[str], on_error: str) -> list[Step]:

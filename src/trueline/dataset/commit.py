@@ -26,11 +26,12 @@ _EXAMPLES: Final = 3
 
 
 class Advice(NamedTuple):
-    """Something about appended rows that people should look at, and what to do."""
+    """Something about appended rows that people should look at, and what to do: in Python, in the shell."""
 
     code: str
     problem: str
     remedy: str
+    in_shell: str = ""
 
 
 @dataclass(frozen=True, slots=True)

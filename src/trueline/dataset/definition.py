@@ -149,9 +149,9 @@ class Definition:
         floats = any(name not in kinds or _is_float(kinds[name]) for name in key)
         return KeyEquality.NUMERIC.value if floats else None
 
-    def blocks(self, dataset_id: DatasetId) -> list[Block]:
+    def blocks(self, dataset_id: DatasetId, now: Instant) -> list[Block]:
         """Return the blocks of the one commit that makes the dataset."""
-        return linked(None, (Seed(dataset_id, DatasetKind.Root), *self.events()), Instant.now())
+        return linked(None, (Seed(dataset_id, DatasetKind.Root), *self.events()), now)
 
     def differences(self, chain: Chain) -> list[str]:
         """Say how an existing dataset differs from this definition."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -56,6 +56,32 @@ class Source:
         place = os.path.abspath(name)  # noqa: PTH100 (keeps links)
         opened = partial(_open_file, place, name, stat.st_size, stat.st_mtime_ns)
         return cls(name, opened, stat.st_size, place)
+
+    def counted(self, read: Callable[[int], None]) -> Source:
+        """Return the same file; `read` is called with how many bytes were read, each time some are.
+
+        >>> sizes: list[int] = []
+        >>> Source.memory(b"a,b").counted(sizes.append).open().read(), sizes
+        (b'a,b', [3])
+        """
+        return replace(self, open=lambda: cast("BinaryIO", _CountedFile(self.open(), read)))
+
+
+class _CountedFile:
+    """An open file that says how many of its bytes were read."""
+
+    def __init__(self, file: BinaryIO, read: Callable[[int], None]) -> None:
+        self._file = file
+        self._read = read
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Give at most `size` bytes more; nothing at the end."""
+        data = self._file.read(size)
+        self._read(len(data))
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def find(given: object) -> list[Source]:

@@ -156,6 +156,7 @@ def _enums() -> tuple[type, ...]:
 def records() -> tuple[type, ...]:
     """Return the dataclasses that tasks answer with; a new one is added here."""
     from trueline.chain import events
+    from trueline.dataset.append.files import FileIdentity
     from trueline.dataset.append.frames import EventTimes
     from trueline.dataset.append.incoming import FileRead
     from trueline.dataset.append.merge_ranges import RangeMerged, Sorted
@@ -177,6 +178,7 @@ def records() -> tuple[type, ...]:
     return (
         Checked,
         DataProblem,
+        FileIdentity,
         FileRead,
         Fingerprint,
         Parsed,

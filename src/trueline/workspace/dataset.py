@@ -238,10 +238,10 @@ class Dataset:
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
-        for code, problem, remedy in made.advice:
-            kind = BadCellsWarning if code == "BadCells" else DataWarning
+        for each in made.advice:
+            kind = BadCellsWarning if each.code == "BadCells" else DataWarning
             # Points at who called `append`.
-            warnings.warn(visible(f"{self.name}: {problem}\n  → {remedy}"), kind, stacklevel=3)
+            warnings.warn(visible(f"{self.name}: {each.problem}\n  → {each.remedy}"), kind, stacklevel=3)
         return made
 
     def revert(self, to: At) -> Commit:

@@ -33,12 +33,14 @@ from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
 from trueline.kernel.key_encoding import null_key, rows_without_key
 from trueline.kernel.row_fingerprint import ROWS, fingerprint
-from trueline.kernel.tasks import InlineTasks, Tasks
+from trueline.kernel.tasks import InlineTasks, Tasks, task_progress
 from trueline.merge import Append
 from trueline.readers import Batch, Reader, Reading, ReadStats, Source
 from trueline.readers.parts import PART_BYTES, WHOLE, Part, followed_by, in_the_file
 
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
+# Formats that are read from front to back, so that the bytes read say how far a file is.
+_TEXT: Final = ("csv", "json", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +66,11 @@ class Handed:
 class Incoming:
     """Pieces for a dataset; `schema` is the whole schema of the slices, `newest` the latest event time.
 
-    `with_op` says that operations go along with the rows. Files were looked up
-    in the chain at `taken_at`; `retake` takes them again. `given` are the
-    columns of a table as it was handed in, `by_file` those of each file. `steps` prepared the rows, and
-    `left_out` says which files they could not, and why. `duplicates` are files that were passed over
-    because they have the bytes of another. Rows that are `pinned` were computed from the head at `taken_at`.
+    `with_op` says that operations go along with the rows. Files were looked up in the chain at `taken_at`;
+    `retake` takes them again. `given` are the columns of a table as it was handed in, `by_file` those of each
+    file. `steps` prepared the rows, and `left_out` says which files they could not, and why. `duplicates` are
+    files that were passed over because they have the bytes of another. `earlier_digest` is what earlier
+    versions recorded as `digest`. Rows that are `pinned` were computed from the head at `taken_at`.
     `ignored_columns` were handed in and left out, as was asked for; `new` says whether columns may be added
     that others did not; `advice` is for people.
     """
@@ -83,6 +85,7 @@ class Incoming:
     bad: Mapping[str, int] = field(default_factory=dict)
     bad_cells: pa.Table | None = None
     digest: str | None = None
+    earlier_digest: str | None = None
     source_state: SourceState | None = None
     typed_for: SetDataSchema | None = None
     again: Callable[[Tail], Incoming] | None = None
@@ -129,7 +132,7 @@ class Incoming:
 
     def is_same_as(self, recorded: str) -> bool:
         """Say whether a commit with this digest added the same data."""
-        if self.digest is None or self.digest == recorded:
+        if self.digest is None or recorded in (self.digest, self.earlier_digest):
             return True
         # Earlier versions recorded the logical hash of a table.
         both_forms = self.digest.startswith(ROWS) and not recorded.startswith(ROWS)
@@ -269,6 +272,7 @@ class FileTask:
     """One file to read, or a part of it: where it is, how, as what, and where its rows go.
 
     `known` are the columns it may have, None where files decide them; `new` says what becomes of others.
+    `size` is about how many bytes it has.
     """
 
     source: Source
@@ -281,6 +285,7 @@ class FileTask:
     part: Part = WHOLE
     new: NewColumns = "error"
     known: tuple[str, ...] | None = None
+    size: int | None = None
 
     def check_columns(self, stats: ReadStats, *, ended: bool) -> None:
         """Refuse a file by name that has columns it may not have, as soon as that is known."""
@@ -300,7 +305,15 @@ class FileTask:
         """Return the parts a large file is cut into, else the file itself."""
         if len(cut) == 1:
             return [self]
-        return [replace(self, part=part, name=f"{n}-{self.name}") for n, part in enumerate(cut)]
+        return [
+            replace(self, part=part, name=f"{n}-{self.name}", size=self._size_of(part, len(cut)))
+            for n, part in enumerate(cut)
+        ]
+
+    def _size_of(self, part: Part, parts: int) -> int | None:
+        if self.size is None or self.reader.kind not in _TEXT:
+            return None if self.size is None else self.size // parts
+        return (self.size if part.stop is None else part.stop) - part.start
 
 
 def cut_file(task: FileTask) -> list[Part]:
@@ -370,7 +383,11 @@ def _read(task: FileTask) -> FileRead:
     cells: list[pa.Table] = []
     strategy = strategy_of(task.tail)
     key = () if isinstance(strategy, Append) else strategy.key
-    reading = task.reader.read(task.source, task.columns, part=task.part)
+    progress = task_progress()
+    source = task.source
+    if task.reader.kind in _TEXT:
+        source = source.counted(lambda size: progress.advance(size=size))
+    reading = task.reader.read(source, task.columns, part=task.part)
     # Every attempt of a task writes a file of its own, so that none is read half written.
     with PieceWriter(task.scratch, f"{uuid.uuid4().hex}-{task.name}", empty.schema) as writer:
         for batch in _named(task, reading):
@@ -379,6 +396,7 @@ def _read(task: FileTask) -> FileRead:
             fitted = fit_rows(pa.Table.from_batches([batch.table]), task.tail, with_op=task.with_op)
             _refuse_keyless(fitted.table, key, batch.start)
             writer.write(fitted.table)
+            progress.advance(rows=fitted.table.num_rows)
             newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
             if batch.bad.num_rows:
                 cells.append(_with_file(batch.bad, task.source.path))
@@ -425,7 +443,16 @@ def read_all(
 ) -> list[FileRead]:
     """Read files in their order; one of which a part failed is read again as a whole."""
     work = [(number, part) for number, file in enumerate(_cut(files, tasks)) for part in file]
-    done = dict(tasks.map(read, [part for _, part in work], label="read files"))
+    done: dict[int, FileRead] = {}
+    try:
+        # Kept one by one: what was read before an error is looked at.
+        done.update(tasks.map(read, [part for _, part in work], label="read files"))
+    except InputError:
+        # The error is of the first that failed as a whole; a part of an earlier file may have failed before.
+        first = next((index for index in range(len(work)) if index not in done), len(work))
+        for number in dict.fromkeys(work[index][0] for index in range(first) if done[index].failed):
+            _ = list(tasks.map(read, [files[number]], label="read files"))
+        raise
     found: list[list[FileRead]] = [[] for _ in files]
     for index, (number, _) in enumerate(work):
         found[number].append(done[index])

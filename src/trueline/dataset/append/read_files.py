@@ -7,8 +7,9 @@ the type that holds every cell. Where only text would, the commit is refused.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any, Final
 
 import pyarrow as pa
@@ -30,20 +31,19 @@ from trueline.dataset.append.incoming import (
 from trueline.dataset.append.intake import user_fields
 from trueline.dataset.append.new_columns import NewColumns, refuse_case_twins, refuse_unknown, unknown_columns
 from trueline.dataset.commit import Advice
-from trueline.errors import InputError, SchemaError
+from trueline.errors import SchemaError
 from trueline.kernel.tasks import Tasks, apply
 from trueline.readers import Reader, ReadStats, Source, looks_wrong
 from trueline.readers.profile import Profile
 from trueline.readers.rules import CellRules, is_text
+from trueline.readers.text_columns import PLACEHOLDERS, BetterOption, better_options
 
 # One to find columns that only later rows have, one for wider types, one for columns that stay text.
 _ROUNDS: Final = 8
-# What is written in place of a value by hand, by spreadsheets and by statistics programs.
-PLACEHOLDERS: Final = (
-    "NA", "N/A", "n/a", "n.a.", "na", "NULL", "null", "None", "-", "--", "?", ".", "#N/A", "#NV", "\\N",
-)  # fmt: skip
 _SHOWN: Final = 3
 _SHOWN_COLUMNS: Final = 5
+# What a reader says of itself that nobody gave, or that does not matter for what cells are.
+_NOT_SHOWN: Final = ("kind", "max_listed", "max_columns", "max_record_bytes", "block_bytes")
 
 
 # --- columns ----------------------------------------------------------------------------
@@ -251,16 +251,19 @@ def _only_text(name: str, kind: pa.DataType, files: Sequence[FileColumns], reade
         for cell in cells[:_SHOWN]
     )
     reasons = [reason for file in files if (reason := looks_wrong(file.stats.counts)) is not None]
-    ways = f'reader=trueline.{reader.kind}(types={{"{name}": "text"}}) keeps them as text'
+    typed = quote(f"{name}=text")
+    ways = f'reader=trueline.{reader.kind}(types={{"{name}": "text"}}) (--types {typed}) keeps them as text'
     if not hasattr(reader, "types"):
         ways = "create(..., schema=...) declares the type"
     nulls = getattr(reader, "nulls", None)
     if nulls is not None and texts and texts.issubset(PLACEHOLDERS):
-        ways += f", nulls={[*nulls, *sorted(texts)]!r} reads them as null"
+        flags = " ".join(f"--nulls {quote(text)}" for text in sorted(texts))
+        ways += f", nulls={[*nulls, *sorted(texts)]!r} ({flags}) reads them as null"
     return SchemaError(
         f"column {name!r} is {kind} in the first rows, and {bad:,} later cell{'s' * (bad != 1)} "
         f"cannot be read as that: {shown}" + (f"\n    {reasons[0]}" if reasons else ""),
-        remedy=f"a type is for ever, so choose: {ways}, max_bad={max(every, 1)} lets them be null",
+        remedy=f"a type is for ever, so choose: {ways}, max_bad={max(every, 1)} (--max-bad {max(every, 1)}) "
+        "lets them be null",
         code="TypeNotCertain",
         column=name,
         bad=bad,
@@ -274,52 +277,38 @@ def _cells(file: FileColumns, name: str) -> list[dict[str, Any]]:
     return [{**row, "text": row["text"] or ""} for row in rows.to_pylist()]
 
 
-def placeholder_advice(
-    columns: pa.Schema, inferred: Inferred, sources: Sequence[Source]
-) -> tuple[Advice, ...]:
-    """Name the columns that are text only because of words for null, with the option to give."""
-    reader: Any = inferred.reader
-    nulls = getattr(reader, "nulls", None)
-    texts = [f.name for f in columns if f.name in inferred.names and is_text(f.type)]
-    if nulls is None or not texts or not set(PLACEHOLDERS) - set(nulls):
-        return ()
-    try:
-        other = replace(reader, nulls=(*nulls, *(word for word in PLACEHOLDERS if word not in nulls)))
-        guess = other.infer(sources)
-        changed = [n for n in texts if n in guess.names and not is_text(guess.field(n).type)]
-        words = _words(reader, changed, sources) if changed else {}
-    except InputError:
-        return ()
-    named = [name for name in changed if words.get(name)]
-    if not named:
-        return ()
-    given = sorted(set().union(*(words[name] for name in named)))
+def text_advice(columns: pa.Schema, inferred: Inferred, sources: Sequence[Source]) -> tuple[Advice, ...]:
+    """Name the columns that are text only because of how cells are written, with the option to give."""
+    texts = pa.schema([column for column in columns if column.name in inferred.names])
+    return tuple(_advice(each, inferred.reader) for each in better_options(inferred.reader, texts, sources))
+
+
+def _advice(better: BetterOption, reader: Reader) -> Advice:
+    is_words, names = better.kind == "nulls", list(better.types)
     shown = ", ".join(
-        f"{name!r} (else {guess.field(name).type}) because of {', '.join(map(repr, sorted(words[name])))}"
-        for name in named[:_SHOWN_COLUMNS]
-    ) + (" …" if len(named) > _SHOWN_COLUMNS else "")
-    many = "a column is" if len(named) == 1 else f"{len(named)} columns are"
-    option = f"reader=trueline.{reader.kind}(nulls={[*nulls, *given]!r})"
-    problem = f"{many} text only because of words for null: {shown}"
-    remedy = f"a type is for ever: to have the other, append to a new dataset with {option}"
-    return (Advice("TextColumns", problem, remedy),)
-
-
-def _words(reader: Reader, names: Sequence[str], sources: Sequence[Source]) -> Mapping[str, set[str]]:
-    """Find which words for null the first rows of columns have."""
-    schema = pa.schema([(name, pa.string()) for name in names])
-    words = pa.array(PLACEHOLDERS, pa.string())
-    found: dict[str, set[str]] = {name: set() for name in names}
-    for source in sources:
-        batch = next(iter(reader.read(source, schema, columns=list(names))), None)
-        if batch is None:
-            continue
-        for name in names:
-            column = batch.table[name]
-            found[name].update(pc.unique(column.filter(pc.is_in(column, value_set=words))).to_pylist())
-        if all(found.values()):
-            break
-    return found
+        f"{name!r} (else {better.types[name]}) {'because of' if is_words else 'as in'} "
+        + ", ".join(map(repr, better.cells[name]))
+        for name in names[:_SHOWN_COLUMNS]
+    ) + (" …" if len(names) > _SHOWN_COLUMNS else "")
+    many = "a column is" if len(names) == 1 else f"{len(names)} columns are"
+    why = "text only because of words for null" if is_words else "text, and every cell is a date or a time"
+    problem = f"{many} {why}: {shown}"
+    if better.loses:
+        call = f"to_{'date' if better.kind == 'date_format' else 'timestamp'}(`{names[0]}`, {better.value!r})"
+        remedy = f'leave it text, and read it with view.with_columns({{{names[0]!r}: "{call}"}})'
+        return Advice("TextColumns", problem, remedy)
+    given = {name: value for name, value in reader.to_dict().items() if name not in _NOT_SHOWN}
+    given[better.kind] = list(better.value) if is_words else better.value
+    options = ", ".join(f"{name}={each!r}" for name, each in given.items())
+    words: list[str] = [better.value]
+    if is_words:
+        words = [word for word in better.value if word not in getattr(reader, "nulls", ())]
+    flags = " ".join(f"--{better.kind.replace('_', '-')} {quote(word)}" for word in words)
+    other = f" (or {' or '.join(better.others)}, if that is meant)" if better.others else ""
+    call = f"reader=trueline.{reader.kind}({options}){other}"
+    remedy = f"a type is for ever: to have the other, append to a new dataset with {call}"
+    in_shell = f"a type is for ever: to have the other, ingest into a new dataset with {flags}{other}"
+    return Advice("TextColumns", problem, remedy, in_shell=in_shell)
 
 
 # --- reading ----------------------------------------------------------------------------
@@ -375,6 +364,7 @@ def read_files(request: ReadRequest, *, scratch: Scratch, tasks: Tasks) -> ReadF
                 with_op,
                 new=request.new,
                 known=request.known,
+                size=file.size,
             )
             for number, file in enumerate(files)
         ]
@@ -402,8 +392,8 @@ def first_columns(request: ReadRequest) -> pa.Schema:
     return columns_for(request.tail, request.files, request.reader, request.op, request.new)
 
 
-def _noticed(task: tuple[pa.Schema, Inferred, Sequence[Source]]) -> list[tuple[str, str, str]]:
-    return [(each.code, each.problem, each.remedy) for each in placeholder_advice(*task)]
+def _noticed(task: tuple[pa.Schema, Inferred, Sequence[Source]]) -> list[tuple[str, ...]]:
+    return [tuple(each) for each in text_advice(*task)]
 
 
 def _ignored(reads: Iterable[FileRead]) -> tuple[str, ...]:
