@@ -19,6 +19,7 @@ from trueline.cli.ingest import (
     NoHeader,
     Nulls,
     Separator,
+    SkipLines,
     Types,
     chosen_reader,
     reader_options,
@@ -120,6 +121,7 @@ def create(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
+    skip_lines: SkipLines = None,
     allow_empty: AllowEmpty = False,
     nulls: Nulls = None,
     date_format: DateFormat = None,
@@ -142,7 +144,7 @@ def create(
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         how = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
-        how |= {"date_format": date_format, "decimal": decimal, "member": member}
+        how |= {"date_format": date_format, "decimal": decimal, "member": member, "skip_lines": skip_lines}
         options = reader_options(how, nulls, types)
         if file is not None:
             said = (name, event_time, description, merge, lateness, source, on_bad_file, new_columns)

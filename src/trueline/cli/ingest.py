@@ -43,6 +43,9 @@ NewColumns = Annotated[
         help="Columns that the dataset does not have: error, add or ignore.",
     ),
 ]
+SkipLines = Annotated[
+    int | None, typer.Option("--skip-lines", metavar="N", min=0, help="Lines of a CSV before its header.")
+]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is data, not a header.")]
 Nulls = Annotated[
     list[str] | None,
@@ -92,6 +95,7 @@ def ingest(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
+    skip_lines: SkipLines = None,
     nulls: Nulls = None,
     date_format: DateFormat = None,
     decimal: Decimal = None,
@@ -140,12 +144,12 @@ def ingest(
         if not steps and (timeline or trace):
             raise InputError("--timeline and --trace need steps", remedy="give --step, or leave them out")
         said = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
-        said |= {"date_format": date_format, "decimal": decimal, "member": member}
-        options = reader_options(said, nulls, types)
+        said |= {"date_format": date_format, "decimal": decimal, "member": member, "skip_lines": skip_lines}
+        reader = chosen_reader(format_, reader_options(said, nulls, types), files)
         with watched(f"ingest {name}", timeline, trace):
             commit = workspace[name].append(
                 files,
-                chosen_reader(format_, options, files),
+                reader,
                 steps,
                 max_bad=max_bad,
                 idempotency_key=key,
@@ -158,9 +162,8 @@ def ingest(
             commit.to_dict(),
             lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
         )
-        for code, problem, remedy in commit.advice:
-            if code != "BadCells":
-                here.console.warn(problem, remedy=remedy, code=code)
+        for code, problem, remedy in (each for each in commit.advice if each[0] != "BadCells"):
+            here.console.warn(problem, remedy=remedy, code=code)
         for path, reason in commit.left_out.items():
             here.console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
 
