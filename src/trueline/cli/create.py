@@ -143,8 +143,9 @@ def create(
     The same definition again changes nothing, another is an error unless --on-change says otherwise.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        how = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
-        how |= {"date_format": date_format, "decimal": decimal, "member": member, "skip_lines": skip_lines}
+        how: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip_lines": skip_lines}
+        how |= {"header": False if no_header else None, "date_format": date_format}
+        how |= {"decimal": decimal, "member": member}
         options = reader_options(how, nulls, types)
         if file is not None:
             said = (name, event_time, description, merge, lateness, source, on_bad_file, new_columns)

@@ -13,6 +13,8 @@ from trueline.cli.session import Directory, Json, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.workspace import Commit
     from trueline.workspace.preparing import Step
 
 _FORMATS = ("arrow", "csv", "json", "parquet", "text")
@@ -143,8 +145,9 @@ def ingest(
         steps = chosen_steps(step or (), on_error)
         if not steps and (timeline or trace):
             raise InputError("--timeline and --trace need steps", remedy="give --step, or leave them out")
-        said = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
-        said |= {"date_format": date_format, "decimal": decimal, "member": member, "skip_lines": skip_lines}
+        said: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip_lines": skip_lines}
+        said |= {"header": False if no_header else None, "date_format": date_format}
+        said |= {"decimal": decimal, "member": member}
         reader = chosen_reader(format_, reader_options(said, nulls, types), files)
         with watched(f"ingest {name}", timeline, trace):
             commit = workspace[name].append(
@@ -158,14 +161,20 @@ def ingest(
                 allow_empty=allow_empty,
                 new_columns=cast("Any", new_columns),
             )
-        here.console.answer(
-            commit.to_dict(),
-            lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
-        )
-        for code, problem, remedy in (each for each in commit.advice if each[0] != "BadCells"):
-            here.console.warn(problem, remedy=remedy, code=code)
-        for path, reason in commit.left_out.items():
-            here.console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
+        _show(here.console, name, commit)
+
+
+def _show(console: Console, name: str, commit: Commit) -> None:
+    """Show what was added, and what is to be looked at."""
+    console.answer(
+        commit.to_dict(),
+        lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
+    )
+    for code, problem, remedy in commit.advice:
+        if code != "BadCells":
+            console.warn(problem, remedy=remedy, code=code)
+    for path, reason in commit.left_out.items():
+        console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
 
 
 def chosen_steps(names: Sequence[str], on_error: str) -> list[Step]:
