@@ -78,6 +78,17 @@ def test_the_extension_still_says_the_format(shop, inbox, capsys):
         assert rows(shop, name[2:])[0]["tag"] == dt.date(2026, 11, 13)
 
 
+def test_lines_before_the_header_are_skipped_by_ingest_and_by_a_source(shop, inbox, capsys):
+    (inbox / "a.csv").write_text('Bericht "Q4\n\nplz;ort\n01067;Dresden\n')
+    words = ("--delimiter", ";", "--skip-lines", "2", "--types", "plz=text")
+    run(capsys, shop, "create", "report")
+    assert run(capsys, shop, "ingest", "report", str(inbox / "a.csv"), *words)[0] == 0
+    assert run(capsys, shop, "create", "polled", "--source", str(inbox / "a*.csv"), *words)[0] == 0
+    assert run(capsys, shop, "pull", "polled")[0] == 0
+    assert rows(shop, "report") == rows(shop, "polled") == [{"plz": "01067", "ort": "Dresden"}]
+    assert run(capsys, shop, "ingest", "report", str(inbox / "a.csv"), "--skip-lines", "-1")[0] == 2
+
+
 def test_a_member_of_an_archive(shop, inbox, capsys):
     with zipfile.ZipFile(inbox / "two.zip", "w") as archive:
         archive.writestr("a.csv", "x\n1\n")

@@ -9,7 +9,7 @@ $ trueline create sales
 sales  root  …  did:odf:…
 $ trueline ingest sales ../inbox/2026-11-13.csv
 error: ../inbox/2026-11-13.csv is mostly unreadable: rows have too many cells (3 of 3): are separator, quote and header right, and does the schema name all columns?
-  → fix the reader's options, or allow it with max_bad
+  → fix the reader's options, such as separator and skip_lines (--delimiter, --skip-lines), or allow it with max_bad
 [exit 2]
 $ trueline ingest sales ../inbox/2026-11-13.csv --delimiter ';'
 sales  +3 rows, offsets 0 to 2, 1 file

@@ -130,7 +130,8 @@ def test_a_file_written_in_another_way_is_written_anew(text):
         ("gc.older_than", "soon", "not a duration"),
         ("gc.older_than", True, "not a duration"),
         ("storage.durable", "maybe", "neither true nor false"),
-        ("gc.oldr_than", "1h", "settings are"),
+        ("gc.oldr_than", "1h", "did you mean gc.older_than"),
+        ("colour", "red", "settings are"),
     ],
 )
 def test_a_wrong_value_is_refused_and_nothing_is_written(name, value, match):

@@ -19,6 +19,7 @@ from trueline.cli.ingest import (
     NoHeader,
     Nulls,
     Separator,
+    SkipLines,
     TimestampFormat,
     Types,
     chosen_reader,
@@ -121,6 +122,7 @@ def create(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
+    skip_lines: SkipLines = None,
     allow_empty: AllowEmpty = False,
     nulls: Nulls = None,
     date_format: DateFormat = None,
@@ -143,7 +145,8 @@ def create(
     The same definition again changes nothing, another is an error unless --on-change says otherwise.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        how = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
+        how: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip_lines": skip_lines}
+        how |= {"header": False if no_header else None}
         how |= {"date_format": date_format, "timestamp_format": timestamp_format}
         how |= {"decimal": decimal, "member": member}
         options = reader_options(how, nulls, types)

@@ -45,6 +45,9 @@ NewColumns = Annotated[
         help="Columns that the dataset does not have: error, add or ignore.",
     ),
 ]
+SkipLines = Annotated[
+    int | None, typer.Option("--skip-lines", metavar="N", min=0, help="Lines of a CSV before its header.")
+]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is data, not a header.")]
 Nulls = Annotated[
     list[str] | None,
@@ -100,6 +103,7 @@ def ingest(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
+    skip_lines: SkipLines = None,
     nulls: Nulls = None,
     date_format: DateFormat = None,
     timestamp_format: TimestampFormat = None,
@@ -148,14 +152,15 @@ def ingest(
         steps = chosen_steps(step or (), on_error)
         if not steps and (timeline or trace):
             raise InputError("--timeline and --trace need steps", remedy="give --step, or leave them out")
-        said = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
+        said: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip_lines": skip_lines}
+        said |= {"header": False if no_header else None}
         said |= {"date_format": date_format, "timestamp_format": timestamp_format}
         said |= {"decimal": decimal, "member": member}
-        options = reader_options(said, nulls, types)
+        reader = chosen_reader(format_, reader_options(said, nulls, types), files)
         with watched(f"ingest {name}", timeline, trace):
             commit = workspace[name].append(
                 files,
-                chosen_reader(format_, options, files),
+                reader,
                 steps,
                 max_bad=max_bad,
                 idempotency_key=key,
@@ -164,15 +169,15 @@ def ingest(
                 allow_empty=allow_empty,
                 new_columns=cast("Any", new_columns),
             )
-        here.console.answer(
-            commit.to_dict(),
-            lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
-        )
-        _warn(here.console, commit)
+        _show(here.console, name, commit)
 
 
-def _warn(console: Console, commit: Commit) -> None:
-    """Say what to look at; bad cells are in the answer."""
+def _show(console: Console, name: str, commit: Commit) -> None:
+    """Show what was added, and what is to be looked at; bad cells are in the answer."""
+    console.answer(
+        commit.to_dict(),
+        lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
+    )
     for each in commit.advice:
         if each.code != "BadCells":
             console.warn(each.problem, remedy=each.in_shell or each.remedy, code=each.code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -128,7 +129,12 @@ def diff(
     with session(context, directory, json) as here, here.workspace() as workspace:
         dataset, at = opened(workspace, name)
         if at is None:
-            raise InputError(f"{name!r} does not say since which commit", remedy=f"write {name}@2026-11-13")
+            before = list(islice(dataset.log(), 2))[-1].short
+            raise InputError(
+                f"{name!r} does not say since which commit",
+                remedy=f"write {name}@{before} for what the newest commit changed; "
+                f"`trueline log {name}` shows all commits",
+            )
         end = parted(upto)[1] if upto is not None and "@" in upto else upto
         _answer(here, dataset.diff(at, end), number)
 

@@ -385,7 +385,8 @@ def _refuse_garbage(reads: Sequence[FileRead], names: Sequence[str], max_bad: fl
         if max_bad is None and (reason := readers.looks_wrong(read.stats.counts)) is not None:
             raise InputError(
                 f"{name} is mostly unreadable: {reason}",
-                remedy="fix the reader's options, or allow it with max_bad",
+                remedy="fix the reader's options, such as separator and skip_lines "
+                "(--delimiter, --skip-lines), or allow it with max_bad",
                 code="TooManyBadCells",
                 bad=dict(bad),
                 path=name,

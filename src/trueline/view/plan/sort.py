@@ -36,7 +36,7 @@ def _check_signs(below: Node, columns: Sequence[str]) -> None:
         names = ", ".join(repr(name) for name, _ in plain)
         downs = [bool(down) for _, down in plain]
         how = str(downs[0]) if len(set(downs)) == 1 else repr(downs)
-        raise InputError(
+        raise SchemaError(
             f"sort({', '.join(map(repr, columns))}): a direction is not a part of a name",
             remedy=f"write sort({names}" + (f", descending={how})" if any(downs) else ")"),
             code="UnknownColumn",
