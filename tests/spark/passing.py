@@ -88,8 +88,10 @@ def jobs_in(session) -> Iterator[list[str]]:
         bus.waitUntilEmpty()
         jobs = store.jobsList(None)
         listed = [jobs.apply(at) for at in range(jobs.size())]
-        return {job.jobId(): job.description().getOrElse(None) or "" for job in listed}
+        named = {job.jobId(): job.description() for job in listed}
+        return {number: name.get() if name.isDefined() else "" for number, name in named.items()}
 
-    before, found = all_jobs(), []
+    # Spark forgets old ones, so what is new is known by its number.
+    last, found = max(all_jobs(), default=-1), []
     yield found
-    found.extend(name for number, name in sorted(all_jobs().items()) if number not in before)
+    found.extend(name for number, name in sorted(all_jobs().items()) if number > last)

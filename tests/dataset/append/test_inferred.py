@@ -14,6 +14,7 @@ from trueline.dataset.append.intake import AppendRequest
 from trueline.dataset.append.read_files import Look, look
 from trueline.errors import BadCellsWarning, DataWarning, InputError, PullError, SchemaError
 from trueline.readers.profile import Profile
+from trueline.readers.reader import SAMPLE_ROWS
 from trueline.run import Step
 
 
@@ -194,8 +195,9 @@ def test_a_type_that_the_dataset_has_stays_and_its_bad_cells_are_null(ds, tmp_pa
 
 
 def test_tasks_of_spark_widen_as_this_process_does(ws, tmp_path, spark_room):
-
-    files = [str(csv(tmp_path, *"12345")), str(csv(tmp_path, "1.5", "9", name="b.csv"))]
+    # The sample of the workers is as long as it is.
+    first = csv(tmp_path, *["1"] * (SAMPLE_ROWS + 1))
+    files = [str(first), str(csv(tmp_path, "1.5", "9", name="b.csv"))]
     here, there = ws.create("here"), ws.create("there")
     here.append(files)
     tail = there.chain.tail()
