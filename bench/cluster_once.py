@@ -1,6 +1,6 @@
-"""One view on a Spark cluster of this machine, in a process of its own: `python -m bench.cluster_once JSON`.
+"""Views on a Spark cluster of this machine, in a process of their own: `python -m bench.cluster_once JSON`.
 
-A process each, so that the driver is as small as the question says, and its peak memory is this view's.
+A process each, so that the driver is as small as the question says, and its peak memory is theirs.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ HEAP: Final = "1536m"
 
 @dataclass(frozen=True)
 class Question:
-    """Which view of which rows is measured, how often, where, and with how large a driver."""
+    """Which views of which rows are measured, how often, where, and with how large a driver."""
 
-    case: str
+    cases: list[str]
     place: str
     rounds: int
     master: str
@@ -45,14 +45,14 @@ class Question:
 
 @dataclass(frozen=True)
 class Answer:
-    """Seconds by action, and the largest memory of the driver's two processes in bytes, ours having run."""
+    """Seconds by view and action, and the most memory of the driver's two processes, ours having run."""
 
-    seconds: dict[str, list[float]]
+    seconds: dict[str, dict[str, list[float]]]
     python: int
     jvm: int
 
-    def samples(self, action: str) -> Samples:
-        return Samples(tuple(self.seconds[action]))
+    def samples(self, case: str, action: str) -> Samples:
+        return Samples(tuple(self.seconds[case][action]))
 
 
 def asked(question: Question) -> Answer | None:
@@ -79,7 +79,7 @@ def asked(question: Question) -> Answer | None:
 
 
 def answer(question: Question) -> Answer:
-    """Run ours once, look at the memory, then all actions in turn."""
+    """Run ours once each, look at the memory, then all actions in turn."""
     from trueline.spark.session import start
     from trueline.spark.settings import Settings
 
@@ -87,31 +87,32 @@ def answer(question: Question) -> Answer:
     room = start(Settings(master=question.master, memory=question.driver, conf=conf))
     try:
         session = room.given
-        actions = _actions(question, session)
-        first = timed(actions[FIRST])
+        actions = {case: _actions(case, question, session) for case in question.cases}
+        seconds = {case: {FIRST: [timed(each[FIRST])]} for case, each in actions.items()}
         python, jvm = _peak_of_python(), _peak_of_jvm(session)
-        if not question.rounds:
-            return Answer({FIRST: [first]}, python, jvm)
-        taken = alternate(actions, question.rounds, warmup=1)
-        return Answer({name: list(each.seconds) for name, each in taken.items()}, python, jvm)
+        if question.rounds:
+            for case, each in actions.items():
+                taken = alternate(each, question.rounds, warmup=1)
+                seconds[case] = {name: list(samples.seconds) for name, samples in taken.items()}
+        return Answer(seconds, python, jvm)
     finally:
         room.stop()
 
 
-def _actions(question: Question, session: SparkSession) -> dict[str, Callable[[], object]]:
+def _actions(case: str, question: Question, session: SparkSession) -> dict[str, Callable[[], object]]:
     left, right = _view(question, "left", LEFT), _view(question, "right", RIGHT)
     view = {
         "sort": lambda: left.sort("price"),
         "join": lambda: left.join(right, on="k"),
         "group": lambda: left.group_by("g").agg(rows="count(*)", total="sum(price)", top="max(weight)"),
         "join and group": lambda: _chain(left, right),
-    }[question.case]()
+    }[case]()
     actions: dict[str, Callable[[], object]] = {FIRST: lambda: _delivered(view, session)}
-    if question.case != "sort":
+    if case != "sort":
         actions["frame"] = lambda: _written(view.to_spark(session))
     if question.peers:
         mine, theirs = (_plain(question, session, *each) for each in (("left", LEFT), ("right", RIGHT)))
-        for name, frame in _peers(question.case, mine, theirs).items():
+        for name, frame in _peers(case, mine, theirs).items():
             actions[name] = lambda frame=frame: _written(frame)  # type: ignore[misc]
     return actions
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,7 +15,7 @@ from bench.cluster_once import FIRST, Answer, Question, asked
 from bench.machine import lacks_bytes
 from bench.run import Run
 from bench.table import Row, Value, duration
-from bench.timing import settle
+from bench.timing import Samples, settle
 
 CLUSTER: Final = "local-cluster[2,1,1536]"
 GOALS: Final = {"sort": 1.5, "join": 1.5, "group": 2.0}
@@ -36,7 +35,7 @@ ORDERED: Final = (
     "in order: the plain frame with a number for each row, and a sort by these numbers at the end."
 )
 FRAME: Final = "as a frame: view.to_spark(), which promises no order and has no ids, written as Parquet."
-MEMORY: Final = "driver: the peak of its Python process and of its JVM after one run of ours."
+MEMORY: Final = "driver: the peak of its Python process and of its JVM after one run of each of ours."
 
 
 def run(run: Run) -> Iterator[Row]:
@@ -44,20 +43,24 @@ def run(run: Run) -> Iterator[Row]:
     if missing := lacks_bytes(run.folder, 2 * rows * BYTES_OF_A_ROW):
         yield Row("views-spark", f"{rows:,} rows on Spark", note=f"views-spark was not measured: {missing}")
         return
-    master = CLUSTER if rows >= CHUNK else "local[2]"
     with run.doing(f"writing {rows:,} rows"):
         large = write(run.folder / "large", rows)
-        small = write(run.folder / "small", rows // 10)
     settle()
+    if rows < CHUNK:
+        # Too few to say more than that it runs.
+        found = asked(Question(list(GOALS), str(large), 0, "local[2]", "1g", peers=False))
+        for case in GOALS:
+            yield from _beside(case, rows, found)
+        return
+    question = Question(list(GOALS), str(large), ROUNDS, CLUSTER, "1g", peers=run.peers)
+    with run.doing(f"{', '.join(GOALS)} of {rows:,} rows"):
+        found = asked(question)
     for case in GOALS:
-        question = Question(case, str(large), ROUNDS, master, "1g", peers=run.peers)
-        with run.doing(f"{case} of {rows:,} rows"):
-            found = asked(question)
-            few = asked(replace(question, place=str(small), rounds=0))
         yield from _beside(case, rows, found)
-        yield _memory(case, rows, few, found)
-    shutil.rmtree(small)
-    yield _past(run, rows, large, master)
+    with run.doing(f"{', '.join(GOALS)} of {rows // 10:,} rows"):
+        small = write(run.folder / "small", rows // 10)
+        yield _memory(rows, asked(replace(question, place=str(small), rounds=0)), found)
+    yield _past(run, rows, large)
 
 
 def write(place: Path, rows: int) -> Path:
@@ -93,18 +96,21 @@ def _beside(case: str, rows: int, found: Answer | None) -> Iterator[Row]:
     if found is None:
         yield Row("views-spark", what, Value("did not end", {}), met=False, note=NOTE)
         return
-    ours = duration(found.samples(FIRST))
-    if "plain" not in found.seconds:
+    ours = duration(found.samples(case, FIRST))
+    if "plain" not in found.seconds[case]:
         yield Row("views-spark", what, ours, note=NOTE)
         return
-    yield _ratio(found, (FIRST, "plain"), f"{what}, in order, with ids", GOALS[case], NOTE)
-    if "ordered" in found.seconds:
-        yield _ratio(found, (FIRST, "ordered"), f"{what}, both in order", None, ORDERED)
-        yield _ratio(found, ("frame", "plain"), f"{what}, as a frame", WITHOUT, FRAME)
+    taken = {action: found.samples(case, action) for action in found.seconds[case]}
+    yield _ratio(taken, (FIRST, "plain"), f"{what}, in order, with ids", GOALS[case], NOTE)
+    if "ordered" in taken:
+        yield _ratio(taken, (FIRST, "ordered"), f"{what}, both in order", None, ORDERED)
+        yield _ratio(taken, ("frame", "plain"), f"{what}, as a frame", WITHOUT, FRAME)
 
 
-def _ratio(found: Answer, sides: tuple[str, str], what: str, goal: float | None, note: str) -> Row:
-    mine, theirs = map(found.samples, sides)
+def _ratio(
+    taken: Mapping[str, Samples], sides: tuple[str, str], what: str, goal: float | None, note: str
+) -> Row:
+    mine, theirs = (taken[side] for side in sides)
     ratio = mine.median / theirs.median
     return Row(
         "views-spark",
@@ -118,9 +124,9 @@ def _ratio(found: Answer, sides: tuple[str, str], what: str, goal: float | None,
     )
 
 
-def _memory(case: str, rows: int, few: Answer | None, many: Answer | None) -> Row:
+def _memory(rows: int, few: Answer | None, many: Answer | None) -> Row:
     """Say how the driver's memory grows with ten times the rows."""
-    what = f"the driver of {case}, {rows:,} rows beside {rows // 10:,}"
+    what = f"the driver of {', '.join(GOALS)}, {rows:,} rows beside {rows // 10:,}"
     if few is None or many is None:
         return Row("views-spark", what, Value("did not end", {}), met=False, note=MEMORY)
     ratio = max(many.python / few.python, many.jvm / few.jvm)
@@ -134,9 +140,9 @@ def _peaks(found: Answer) -> Value:
     return Value(text, {"python": found.python, "jvm": found.jvm})
 
 
-def _past(run: Run, rows: int, place: Path, master: str) -> Row:
+def _past(run: Run, rows: int, place: Path) -> Row:
     """Join and group rows that do not fit a driver of 600 MB."""
-    question = Question("join and group", str(place), 0, master, "600m", peers=False)
+    question = Question(["join and group"], str(place), 0, CLUSTER, "600m", peers=False)
     with run.doing(f"join and group of {rows:,} rows"):
         found = asked(question)
     what = f"join and group of {rows:,} rows past a driver of 600 MB"
@@ -144,7 +150,7 @@ def _past(run: Run, rows: int, place: Path, master: str) -> Row:
     if found is None:
         return Row("views-spark", what, Value("did not end", {}), goal=goal, met=False, note=MEMORY)
     peaks = _peaks(found)
-    seconds = found.seconds[FIRST][0]
+    seconds = found.seconds["join and group"][FIRST][0]
     text = f"{seconds:.1f} s, {peaks.text}"
     return Row(
         "views-spark",

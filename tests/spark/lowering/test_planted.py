@@ -82,7 +82,7 @@ SORTED = A.shuffle(7).sort("i")
 SUMS = A.select("i", "x").filter(FINITE).group_by("i").agg(s="sum(x)")
 FAR = tl.View.from_arrow(pa.table({"i": [1, 1, 1], "x": [1e10, 1e-20, -1e10]})).group_by("i").agg(s="sum(x)")
 JOINED = A.select("i", "x", "n").join(B.select("x", "m"), on="x", how="left")
-BY_NUMBER = A.select("i", "n").join(B.select("i", "m"), on="i")
+BY_VALUE = A.select("i", "x").join(B.select("x", "m"), on="x")
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ BY_NUMBER = A.select("i", "n").join(B.select("i", "m"), on="i")
         (order_assumed, A.shuffle(7)),
         (partial_sums, SUMS),
         (window_dropped, FAR),
-        (hash_for_equality, BY_NUMBER),
+        (hash_for_equality, BY_VALUE),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )

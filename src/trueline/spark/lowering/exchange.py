@@ -54,12 +54,12 @@ class Ranges:
 def ranges(found: Lowered, target: LoweringTarget) -> Ranges:
     """Cut rows into ranges of about the same size."""
     parts, layout = parts_of(found, target), found.layout
-    if parts < 2 or not layout.order:
-        return Ranges(found.frame.withColumn(_PART, _constant(0)), layout, 1)
-    if isinstance(found.cuts, EvenCuts):
+    if parts > 1 and layout.order and isinstance(found.cuts, EvenCuts):
         number, count = _even(found.cuts, parts)
         return Ranges(found.frame.withColumn(_PART, number), layout, count)
-    cuts = _told_apart(found.cuts(parts) if found.cuts is not None else sampled(found, parts))
+    cuts: Sequence[tuple[Any, ...]] = ()
+    if parts > 1 and layout.order:
+        cuts = _told_apart(found.cuts(parts) if found.cuts is not None else sampled(found, parts))
     return Ranges(found.frame.withColumn(_PART, _numbered(cuts, layout, 0, len(cuts))), layout, len(cuts) + 1)
 
 
@@ -80,12 +80,6 @@ def by_shuffle(frame: DataFrame) -> DataFrame:
     collect them all in the driver, to send them to every executor (exchange:E2).
     """
     return frame.hint("merge")
-
-
-def _constant(number: int) -> Column:
-    from pyspark.sql import functions as f
-
-    return f.lit(number)
 
 
 # --- cuts -----------------------------------------------------------------------------------
