@@ -42,6 +42,8 @@ def session(spark):
     """Tasks of Python that may hold 1 MB of rows, and joins that may hold a few."""
     found = spark.newSession()
     found.conf.set("spark.sql.shuffle.partitions", "4")
+    # Rows of a key meet in one task: neither side is sent to all of them.
+    found.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     found.conf.set("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold", "64")
     found.conf.set("spark.sql.sortMergeJoinExec.buffer.spill.threshold", "1024")
     environment = spark.sparkContext.environment
