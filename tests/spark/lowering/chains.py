@@ -124,7 +124,8 @@ def _drop_nulls(at: Choice) -> View:
 
 
 def _fill_null(at: Choice) -> View:
-    return at.view.fill_null(0)
+    names = [column.name for column in at.columns if column.nullable and column.type in t.NUMBERS]
+    return at.view.fill_null(0, *at.some(names)) if names else at.view
 
 
 def _explode(at: Choice) -> View:

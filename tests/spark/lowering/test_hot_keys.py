@@ -42,8 +42,10 @@ def session(spark):
     """Tasks of Python that may hold 1 MB of rows, and joins that may hold a few."""
     found = spark.newSession()
     found.conf.set("spark.sql.shuffle.partitions", "4")
-    found.conf.set("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold", "64")
-    found.conf.set("spark.sql.sortMergeJoinExec.buffer.spill.threshold", "1024")
+    # Rows of a key meet in one task: neither side is sent to all of them.
+    found.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    found.conf.set("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold", "1000")
+    found.conf.set("spark.sql.sortMergeJoinExec.buffer.spill.threshold", "20000")
     environment = spark.sparkContext.environment
     environment[MEMORY_VARIABLE] = "1"
     yield found
@@ -92,8 +94,8 @@ def test_a_window_over_the_hot_key_spills(rows, session):
 
 def test_a_join_of_the_hot_key_spills(rows, session):
     """Both sides have it: the right's rows of one key are more than a task may hold."""
-    left = rows.filter("n % 20000 = 7")
-    right = rows.select("k", "n").rename(m="n").filter("m % 10 = 3")
+    left = rows.filter("n % 50000 = 7")
+    right = rows.select("k", "n").rename(m="n").filter("m % 4 = 3")
     with stages_of(session) as stages:
         check(left.join(right, on="k"), session)
     assert sum(stage.memoryBytesSpilled() + stage.diskBytesSpilled() for stage in stages) > 0
@@ -101,5 +103,5 @@ def test_a_join_of_the_hot_key_spills(rows, session):
 
 @pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
 def test_other_joins_of_the_hot_key(how, rows, session):
-    right = rows.select("k", "n").rename(m="n").filter("m % 20000 = 3")
+    right = rows.select("k", "n").rename(m="n").filter("m % 100000 = 3")
     check(rows.select("k", "n").join(right, on="k", how=how), session)

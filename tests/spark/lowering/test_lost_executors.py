@@ -45,7 +45,8 @@ HOSTS = {"a": "127.0.0.1", "b": "127.0.0.2"}
 
 def ran(folder, chapters):
     with cluster(folder / "workers", HOSTS) as running:
-        return tell(running, folder, chapters, story="tests.spark.lowering.lost_executors", conf=SPECULATION)
+        story = "tests.spark.lowering.lost_executors"
+        return tell(running, folder, chapters, story=story, conf=SPECULATION, seconds=840)
 
 
 @pytest.fixture(scope="module")
