@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 OPERATIONS = frozenset(name for name in vars(Files) if not name.startswith("_"))
 # Operations that may need room on the disk.
 CAN_BE_FULL = frozenset({"create", "write", "fsync", "syncfs", "link", "rename", "make_folder", "open_lock"})
-# Operations that change what is on the disk: a death between two of them is one before the second.
+# Operations that change what is on the disk.
 DURABLE = CAN_BE_FULL | {"unlink", "remove_folder", "touch"}
+# What a death is tried before: locks and closed files too, since indexes are written between them by others.
+DEADLY = OPERATIONS - {"open_folder", "open", "read", "size", "modified", "entries"}
 # How many copies are made at a time.
 _BATCH = 40
 
@@ -103,13 +105,13 @@ def failing(at: int, code: int, only: frozenset[str] = OPERATIONS) -> WatchedFil
 
 
 def killing(at: int, *, torn: bool) -> WatchedFiles:
-    """Files that kill the process before the `at`-th durable operation; `torn`: after half of a write."""
+    """Files that kill the process before the `at`-th operation of `DEADLY`; `torn`: after half of a write."""
     seen = 0
 
     def before(_number: int, name: str, args: tuple[Any, ...]) -> None:
         nonlocal seen
-        seen += name in DURABLE
-        if seen == at and name in DURABLE:
+        seen += name in DEADLY
+        if seen == at and name in DEADLY:
             if torn and name == "write":
                 os.write(args[0], bytes(args[1])[: len(args[1]) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
