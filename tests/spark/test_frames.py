@@ -206,3 +206,13 @@ def test_large_partitions_are_fetched_one_at_a_time(spark, tmp_path, monkeypatch
     monkeypatch.setattr(engines, "_AT_ONCE", 1_000)
     frame = spark.range(0, 2_000, 1, 5)
     assert jobs_of(spark, "fetch", lambda: fetch(frame, tmp_path)) == 5
+
+
+def test_pieces_that_go_between_machines_are_compressed(spark, tmp_path, monkeypatch):
+    frame = spark.range(0, 50_000, 1, 2).withColumn("same", f.lit("x"))
+    plain = spool(frame, tmp_path / "plain")
+    monkeypatch.setattr(frames, "shares_folders", lambda session: False)
+    packed = spool(frame, tmp_path / "packed")
+    assert rows_of(packed) == rows_of(plain)
+    assert pq.read_metadata(packed.pieces[0].path).row_group(0).column(0).compression == "LZ4"
+    assert sum(piece.size for piece in packed.pieces) < sum(piece.size for piece in plain.pieces)

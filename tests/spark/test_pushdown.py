@@ -34,14 +34,14 @@ def ws(tmp_path_factory):
                             [START + timedelta(hours=n) for n in numbers], pa.timestamp("us", "UTC")
                         ),
                         "day": [date(2026, 1, 1) + timedelta(days=n) for n in numbers],
-                        "fine": pa.array([n * 1_000 + 7 for n in numbers], pa.timestamp("ns")),
+                        "fine": pa.array([n * 1_000 for n in numbers], pa.timestamp("ns")),
                         "big": pa.array([n + 2**63 for n in numbers], pa.uint64()),
                         "s": [f"t{n}" for n in numbers],
                         "m": [None if n % 2 else n for n in numbers],
                     }
                 )
             )
-        people = opened.create("people", merge=tl.merge.upsert("id", "part"))
+        people = opened.create("people", merge=tl.merge.upsert(["id", "part"]))
         people.append(
             pa.table({"id": range(3_000), "part": ["a"] * 3_000, "x": [float(n) for n in range(3_000)]})
         )
@@ -138,9 +138,7 @@ def test_keys_that_conditions_name_are_looked_up(ws):
     ]
     several = read(ws, "people", s.In(("id",), (7, 8, 9_999)), s.In(("part",), ("b", "a")))
     assert [(row["id"], row["part"]) for row in several] == [(7, "a"), (7, "b"), (8, "a")]
-    assert read(ws, "people", s.EqualTo(("id",), 2**70), s.EqualTo(("part",), "a"))[:1], (
-        "all: it is no such key"
-    )
+    assert read(ws, "people", s.EqualTo(("id",), 2**70), s.EqualTo(("part",), "a")) == [], "no such number"
 
 
 def test_ranges_of_the_key_leave_the_rest_of_the_state(ws):

@@ -57,7 +57,10 @@ def _nothing(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def needed_columns(frame: DataFrame) -> dict[str, set[str]]:
-    """Return the columns of stand-ins that a query over them needs, by the names of the tables."""
+    """Return the columns of stand-ins that a query over them needs, by the names of the tables.
+
+    A table that is not in the plan is not there: nothing is said of it.
+    """
     plan: Any = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 (no public way has the plan)
     output = plan.output()
     shown = frozenset(output.apply(place).exprId().id() for place in range(output.size()))
@@ -73,11 +76,12 @@ def _visit(node: PlanNode, above: frozenset[int] | None, found: dict[str, set[st
     mentioned: set[int] = set()
     for tree in _trees(node):
         _look_into(tree, mentioned.add, found)
-    if kind == "MapInArrow":
-        for each in _attributes(node.fields.get("output")):
-            table = (each.get("metadata") or {}).get(_NAME)
-            if table is not None and (above is None or each["exprId"]["id"] in above):
-                found.setdefault(table, set()).add(each["name"])
+    table = _table_of(node) if kind == "MapInArrow" else None
+    if table is not None:
+        columns = found.setdefault(table, set())
+        for each in _attributes(node.fields["output"]):
+            if above is None or each["exprId"]["id"] in above:
+                columns.add(each["name"])
     below: frozenset[int] | None = None
     if kind in _CHOOSING:
         below = frozenset(mentioned)
@@ -101,6 +105,15 @@ def _look_into(tree: PlanNode, mention: Callable[[int], None], found: dict[str, 
         mention(tree.fields["exprId"]["id"])
     for each in (*tree.children, *_trees(tree)):
         _look_into(each, mention, found)
+
+
+def _table_of(node: PlanNode) -> str | None:
+    """Return the table that a node stands for: what its function gives says so."""
+    for function in plan_roots(node.fields["functionExpr"]):
+        for each in function.fields["dataType"]["fields"]:
+            found = each["metadata"].get(_NAME)
+            return None if found is None else str(found)
+    return None
 
 
 def _attributes(value: Any) -> Iterator[Mapping[str, Any]]:

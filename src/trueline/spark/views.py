@@ -241,8 +241,11 @@ def answer(
 def _needed(
     session: SparkSession, tables: Mapping[str, Node], planned: Callable[[], DataFrame]
 ) -> dict[str, set[str] | None]:
-    """Return the columns of each table that a query needs; None where Spark finds out for itself."""
-    found: dict[str, set[str] | None] = dict.fromkeys(tables)
+    """Return the columns that a query needs, None for all, of each table that tasks read.
+
+    Tables that Spark reads itself get their names here.
+    """
+    found: dict[str, set[str] | None] = {}
     pruned = []
     for name, node in tables.items():
         columns = node.schema.visible
@@ -253,8 +256,8 @@ def _needed(
             _named(name, _table(session, node, None))
     if pruned:
         needed = needed_columns(planned())
-        found |= {name: needed.get(name, set()) for name in pruned}
-    return {name: columns for name, columns in found.items() if columns is not None}
+        found = {name: needed.get(name) for name in pruned}
+    return found
 
 
 def _named(name: str, rows: DataFrame) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 import trueline as tl
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
 from trueline.dataset.read.slice_reader import SliceFile
+from trueline.limits import DEFAULT
 from trueline.spark.lowering import slices
 from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.dispatch import LoweringTarget
@@ -200,18 +202,14 @@ def test_a_slice_with_a_page_beyond_the_limits_is_not_given_to_spark(dataset, sp
     assert "FileScan" not in plan_of(view, spark)
 
 
-def test_a_slice_is_plain_as_long_as_its_rows_fit_in_a_batch(dataset):
-    from dataclasses import replace
-
-    from trueline.limits import DEFAULT
-
-    source = dataset.view().node.source
-    schema = source.schema_of(["raw", "s"])
-    [*_, entry] = source.entries(0, source.standing.last_offset)
+def test_a_slice_is_plain_as_long_as_its_rows_fit_in_a_batch(ds):
+    ds.append(pa.table({"s": ["x" * 1_000] * 5_000}))
+    source = ds.view().node.source
+    [entry] = source.entries(0, source.standing.last_offset)
     file = source.file(entry)
-    assert file.is_plain(schema, "offset", 4_096)
-    tight = replace(file, limits=replace(DEFAULT, batch_bytes=2_000))
-    assert not tight.is_plain(schema, "offset", 4_096)
+    assert file.is_plain(source.schema, "offset", 4_096)
+    tight = replace(file, limits=replace(DEFAULT, batch_bytes=1 << 20))
+    assert not tight.is_plain(source.schema, "offset", 4_096)
 
 
 def test_names_that_differ_by_case_only_are_read_by_tasks(tmp_path, spark):

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from trueline.chain.events import DataSlice
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.remove.record import Hole
-from trueline.errors import CorruptionError, ObjectMissing, TruelineError, check_memory
+from trueline.errors import CorruptionError, LimitExceeded, ObjectMissing, TruelineError, check_memory
 from trueline.identity.multihash import Multihash
 from trueline.limits import DEFAULT
 from trueline.readers import Limits
@@ -186,10 +186,13 @@ class SliceFile:
                 return False
             names = [field.name for field in known]
             footer = parquet.metadata
-            return all(
-                parquet.rows_at_once(number, names, rows) >= min(rows, footer.row_group(number).num_rows)
-                for number in range(footer.num_row_groups)
-            )
+            try:
+                return all(
+                    parquet.rows_at_once(number, names, rows) >= min(rows, footer.row_group(number).num_rows)
+                    for number in range(footer.num_row_groups)
+                )
+            except LimitExceeded:
+                return False  # whoever reads it within the limits says what is too large
 
     def read(
         self,

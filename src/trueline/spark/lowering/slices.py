@@ -8,6 +8,7 @@ slices of other types than the dataset, slices whose pages are too large for one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,12 +56,12 @@ def read_by_spark(session: SparkSession, node: Node, want: Want) -> Lowered | No
     files = events.plain_files(pa.schema(named.values()), MOST_SLICES, _ROWS_AT_ONCE)
     if not files:
         return None
-    stored = pa.schema([(name, wire(t.of(field.type)).kind) for name, field in named.items()])
+    stored = pa.schema([(name, _read_as(field.type)) for name, field in named.items()])
     rows = read_parquet(session, stored, files)
     for index, interval in bounds.items():
         rows = _within(rows, events.schema.field(index), interval)
     place = rows[quoted(offset)]
-    values = [_sound(rows[quoted(field.name)], field.type) for field in fields]
+    values = [_as_wire(rows[quoted(field.name)], field.type) for field in fields]
     return Lowered(rows, layout, (), layout).select([*values, *_ids(place, want), place], layout)
 
 
@@ -110,9 +111,18 @@ def _is_as_stored(kind: t.Type) -> bool:
     )
 
 
-def _sound(value: Column, kind: pa.DataType) -> Column:
+def _read_as(kind: pa.DataType) -> pa.DataType:
+    """Return the type as which Spark reads a column: the one it travels as, where Spark does that."""
+    return pa.decimal128(20, 0) if kind == pa.uint64() else wire(t.of(kind)).kind
+
+
+def _as_wire(value: Column, kind: pa.DataType) -> Column:
+    """Return what Spark has read as it travels."""
     from pyspark.sql import functions as f
 
+    if kind == pa.uint64():
+        wide = f.lit(Decimal(1 << 64)).cast("decimal(20,0)")
+        return f.when(value > f.lit((1 << 63) - 1), value - wide).otherwise(value).cast("bigint")
     return f.when(f.is_valid_utf8(value), value) if pa.types.is_string(kind) else value
 
 
