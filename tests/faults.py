@@ -135,8 +135,8 @@ def delaying(at: int, meanwhile: Callable[[], object]) -> WatchedFiles:
 
 
 @contextmanager
-def watching(files: Files) -> Iterator[None]:
-    """Let everything that a workspace writes to a disk go through these files."""
+def watching(files: Files, *, stores_only: bool = False) -> Iterator[None]:
+    """Let everything that a workspace (or only the stores of its datasets) writes go through these files."""
     from trueline.chain.store import file, folders
     from trueline.workspace import small_objects
 
@@ -144,7 +144,7 @@ def watching(files: Files) -> Iterator[None]:
         (file, "Files", lambda: files),
         (folders, "_FILES", files),
         (small_objects, "_FILES", files),
-    ]
+    ][: 1 if stores_only else 3]
     former = [getattr(module, name) for module, name, _ in places]
     for module, name, new in places:
         setattr(module, name, new)
@@ -243,7 +243,8 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             files = WatchedFiles()
-            with watching(files):
+            # Scratch files of a merge are hundreds of operations that nobody reads after a death.
+            with watching(files, stores_only=getattr(begin, "stores_only", False)):
                 act = begin(f"{folder}/{at}", what)
                 files.forget()
                 files.before = killing(at, torn=torn == "torn").before

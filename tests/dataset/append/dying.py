@@ -61,3 +61,6 @@ def deed(path, what):
     workspace = tl.open(path)
     assert workspace[what].head
     return lambda: ingest(workspace, what)
+
+
+deed.stores_only = True
