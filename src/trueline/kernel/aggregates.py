@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from trueline import types as t
 from trueline.kernel.comparison import codes, has_words, order_words, places_in_order
 from trueline.kernel.exact_sums import as_words, float_sums, prefix, python_sums, spread, whole_sums
-from trueline.kernel.limbs import Whole, rounded
+from trueline.kernel.limbs import Whole, as_floats, rounded
 from trueline.kernel.value_hash import Words, whole_numbers
 
 Values: TypeAlias = pa.Array
@@ -135,12 +135,6 @@ def decimal_means(sums: Sequence[int], number: Whole, scale: int, kind: t.Type) 
     more = 10 ** (kind.scale - scale)
     totals = zip(sums, number.tolist(), strict=True)
     return decimals([divided(each * more, many) for each, many in totals], number == 0, kind)
-
-
-def as_floats(values: Values) -> npt.NDArray[np.float64]:
-    """Return numbers as doubles; 0.0 where a value is null."""
-    filled = pc.fill_null(values, 0.0) if values.null_count else values
-    return np.asarray(filled).astype(np.float64, copy=False)
 
 
 def as_integers(values: Values) -> npt.NDArray[np.integer]:

@@ -19,8 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trueline.kernel.chunk import on_threads
 from trueline.kernel.nan import canonical_floats
-from trueline.kernel.read_ahead import THREADS, on_threads
+from trueline.kernel.read_ahead import THREADS
 from trueline.kernel.value_hash import Salt, Words, hash_values, is_one_word, value_words, whole_numbers
 from trueline.kernel.word_order import Places, order_of_texts, order_of_words
 
@@ -212,7 +213,8 @@ def codes(arrays: Sequence[pa.Array], rows: int, *, nulls: bool) -> tuple[Codes,
 
 def _numbered(array: pa.Array) -> tuple[Codes, int]:
     """Number the values of one column in the order of their first rows, null like others."""
-    if is_one_word(array.type) and not pa.types.is_floating(array.type) and not array.null_count:
+    is_whole = pa.types.is_primitive(array.type) and not pa.types.is_floating(array.type)
+    if is_whole and not array.null_count and is_one_word(array.type):
         words = value_words(array).view(np.int64)
         slots = Slots.of(words)
         if slots is not None:

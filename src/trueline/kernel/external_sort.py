@@ -66,11 +66,6 @@ class SortSpec:
     positions: bool = False
     combine: Combine | None = None
 
-    @classmethod
-    def of_parts(cls, order: Ordering, ids: bool, combine: Combine) -> SortSpec:
-        """Return what is done with parts."""
-        return cls(order, -1, ids, positions=True, combine=combine)
-
     def carried(self, chunk: Chunk) -> Chunk:
         """Return what is carried on of some rows."""
         return Chunk(chunk.rows, chunk.arrays[: self.keep], chunk.ids if self.ids else None)

@@ -26,8 +26,14 @@ from trueline.kernel.comparison import (
     order_words,
     places_in_order,
 )
-from trueline.kernel.limbs import Whole, carried, carried_once, integers_by_group
-from trueline.kernel.partial_sums import PartialSums
+from trueline.kernel.limbs import (
+    PartialSums,
+    Whole,
+    as_floats,
+    carried,
+    carried_once,
+    integers_by_group,
+)
 from trueline.kernel.value_hash import Words
 from trueline.kernel.word_order import sort_words
 
@@ -199,7 +205,7 @@ class FloatTotals:
         def of(values: Values, found: Codes, groups: int) -> FloatTotals:
             assert values is not None
             some, at = _there(values, found)
-            return cls(PartialSums.of_floats(s.as_floats(some), at, groups), mean)
+            return cls(PartialSums.of_floats(as_floats(some), at, groups), mean)
 
         def merge(parts: Sequence[pa.Array], found: Codes, groups: int) -> FloatTotals:
             part = PartialSums.from_arrow(parts[0])

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
 from contextvars import copy_context
 from typing import Final, Generic, TypeVar
 
@@ -16,16 +15,6 @@ T = TypeVar("T")
 THREADS: Final = min(8, os.cpu_count() or 1)
 # What waits for the reader of one stream; each thread holds one more in its hands.
 _WAITING: Final = 4
-# Fewer rows than this are worked on by one thread.
-_MANY: Final = 1 << 18
-
-
-def on_threads(work: Callable[[S], T], items: Sequence[S], rows: int) -> list[T]:
-    """Do some work for each item, by a few threads where there are many rows to look at."""
-    if len(items) < 2 or rows < _MANY or THREADS < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(THREADS, len(items)), thread_name_prefix="trueline-work") as pool:
-        return list(pool.map(work, items))
 
 
 class Background(Generic[T]):

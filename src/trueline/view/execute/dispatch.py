@@ -60,6 +60,8 @@ def nothing_at_hand() -> None:
     """Return no session: a view of no workspace has none."""
 
 
+# Threads begin later than so many rows are computed.
+_FEW_ROWS: Final = 1 << 14
 IN_PROCESS: Final = EngineChoice("process", nothing_at_hand)
 ON_SPARK: Final = EngineChoice("spark", nothing_at_hand)
 
@@ -97,8 +99,11 @@ def portable(node: Node) -> bool:
 
 
 def is_in_memory(node: Node) -> bool:
-    """Say whether all rows are in memory as they are wanted, so that reading ahead gains nothing."""
-    return all(isinstance(each, Memory | Select) for each in steps(node))
+    """Say whether rows are in memory, as they are wanted or few, so that reading ahead gains nothing."""
+    found = list(steps(node))
+    sources = [each for each in found if not each.inputs]
+    is_few = all(isinstance(each, Memory) and each.table.num_rows < _FEW_ROWS for each in sources)
+    return is_few or all(isinstance(each, Memory | Select) for each in found)
 
 
 def chunks(node: Node, want: Want) -> Iterator[Chunk]:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from trueline.kernel.aggregates import Spans
-from trueline.kernel.chunk import Chunk, Piece
+from trueline.kernel.chunk import Chunk, Piece, on_threads
 from trueline.kernel.comparison import Codes, codes, first_rows
 from trueline.kernel.exchange import (
     BucketWork,
@@ -30,7 +30,6 @@ from trueline.kernel.exchange import (
 )
 from trueline.kernel.external_sort import SortSpec
 from trueline.kernel.partial_aggregates import FIRST, PartialAggregate
-from trueline.kernel.read_ahead import on_threads
 from trueline.kernel.word_order import Places, order_of_words
 from trueline.view.execute.dispatch import pieces, portable
 from trueline.view.plan.aggregates import AggregateCall
@@ -153,7 +152,8 @@ class PartialGroups:
     @property
     def spec(self) -> SortSpec:
         """What brings parts together by key."""
-        return SortSpec.of_parts(ByKeyHash(tuple(range(len(self.work.key)))), self.work.ids, self)
+        order = ByKeyHash(tuple(range(len(self.work.key))))
+        return SortSpec(order, -1, self.work.ids, positions=True, combine=self)
 
     def of_rows(self, chunk: Chunk, start: int) -> Chunk:
         """Return the groups of consecutive rows."""
