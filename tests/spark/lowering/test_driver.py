@@ -155,12 +155,14 @@ def test_appending_a_view_brings_names_and_counts_only(few_and_many, spark, tmp_
 
 @pytest.mark.contract("exchange:E2")
 def test_counting_a_view_brings_numbers_only(few_and_many, spark):
+    found = []
     for rows, count in zip(few_and_many, (FEW, MANY), strict=True):
         view = rows.filter("k >= 0").sort("k").on_spark(spark)
         with counted(spark) as passed:
             assert view.count() == count
-        assert passed.jobs == 1
-        assert passed.bytes < 10_000
+        found.append(passed)
+    assert found[0].jobs == found[1].jobs > 0
+    assert found[1].bytes < found[0].bytes + 1_000
 
 
 @pytest.mark.contract("exchange:E2")
@@ -210,7 +212,7 @@ def test_frames_are_made_of_nothing_that_is_here_but_of_no_rows(few_and_many, sp
         view.to_spark(spark)
         delivering(view, spark)
     tl.View.from_arrow(pa.table({"n": range(FEW)})).sort("n").to_spark(spark).count()
-    tl.View.from_arrow(pa.table({"n": range(0)})).to_spark(spark).count()
+    tl.View.from_arrow(pa.table({"n": pa.array([], pa.int64())})).to_spark(spark).count()
     appended(few_and_many[0], spark, tmp_path / "a")
     queried(few_and_many[0], spark, tmp_path / "q")
     assert sizes
@@ -225,7 +227,7 @@ def datasets(tmp_path):
     with tl.open(tmp_path / "ws", create=True) as ws:
         many, keyed = ws.create("many"), ws.create("keyed", merge=tl.merge.upsert("n"))
         for part in range(40):
-            rows = pa.table({"n": [part], "d": pa.array([part], pa.timestamp("ns")), "s": ["x"]})
+            rows = pa.table({"n": [part], "d": pa.array([part * 1_000], pa.timestamp("ns")), "s": ["x"]})
             many.append(rows)
             if part < 3:
                 keyed.append(rows)
