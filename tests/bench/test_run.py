@@ -43,7 +43,7 @@ def scenario(name):
     return pytest.param(name, marks=[pytest.mark.jvm] if name == "views-spark" else [])
 
 
-@pytest.mark.parametrize("name", map(scenario, sorted(SCENARIOS)))
+@pytest.mark.parametrize("name", [scenario(name) for name in sorted(SCENARIOS)])
 def test_a_scenario_gives_rows_with_numbers(name, tmp_path, capsys):
     assert main(["--tiny", "--no-peers", "--results", str(tmp_path), name]) == 0
     kept = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
