@@ -182,7 +182,7 @@ def test_this_machine_shares_its_folders_with_itself(spark):
 def test_rows_of_many_small_partitions_are_fetched_by_a_few_jobs(spark, tmp_path, partitions):
     frame = spark.range(0, 1_000, 1, partitions)
     found = []
-    jobs = jobs_of(spark, "fetch", lambda: found.append(fetch(frame, tmp_path)))
+    jobs = jobs_of(spark, f"fetch {partitions}", lambda: found.append(fetch(frame, tmp_path)))
     assert jobs <= 8
     assert [row["id"] for row in rows_of(found[0])] == list(range(1_000))
 
@@ -205,7 +205,7 @@ def test_partitions_that_are_too_large_together_are_fetched_one_by_one(spark, tm
 def test_large_partitions_are_fetched_one_at_a_time(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(engines, "_AT_ONCE", 1_000)
     frame = spark.range(0, 2_000, 1, 5)
-    assert jobs_of(spark, "fetch", lambda: fetch(frame, tmp_path)) == 5
+    assert jobs_of(spark, "fetch large ones", lambda: fetch(frame, tmp_path)) == 5
 
 
 def test_pieces_that_go_between_machines_are_compressed(spark, tmp_path, monkeypatch):
