@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueline.errors import CorruptionError
-from trueline.kernel import partial_sums
+from trueline.kernel import limbs as partial_sums
 from trueline.kernel.limbs import LIMB, TYPE, PartialSums
 
 NASTY = [

@@ -50,7 +50,7 @@ class Position(NamedTuple):
     block: Multihash
     offset: int | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str | int | None]:
         """Return it as plain values."""
         return {"block": str(self.block), "offset": self.offset}
 
