@@ -17,6 +17,7 @@ from bench import (
     codec,
     cold,
     data,
+    files_spark,
     flows,
     identity,
     ingest,
@@ -28,6 +29,8 @@ from bench import (
     verify,
     view,
     views,
+    views_process,
+    views_spark,
 )
 from bench.run import Run
 from bench.scale import FULL, NORMAL, QUICK, TINY, Scale
@@ -45,9 +48,12 @@ SCENARIOS: dict[str, Scenario] = {
     "data": data.run,
     "view": view.run,
     "views": views.run,
+    "views-spark": views_spark.run,
+    "views-process": views_process.run,
     "upsert": upsert.run,
     "runs": runs.run,
     "flows": flows.run,
+    "files-spark": files_spark.run,
 }
 RESULTS = Path(__file__).parent / "results"
 

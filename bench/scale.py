@@ -26,10 +26,28 @@ class Scale:
     runs: tuple[int, ...]  # keys of the runs whose overhead is measured
     run_peers: int  # feedforward is measured up to so many keys
     sleepers: int  # keys of the runs that only wait
+    clustered: int  # rows of the views on a Spark cluster
 
 
 TINY = Scale(
-    "tiny", (5, 20), 6, 0.5, (60, 240), 5, (60, 240), 10_000, 10_000, 2, 200, 3_000, 1, 3_000, (500,), 500, 24
+    "tiny",
+    (5, 20),
+    6,
+    0.5,
+    (60, 240),
+    5,
+    (60, 240),
+    10_000,
+    10_000,
+    2,
+    200,
+    3_000,
+    1,
+    3_000,
+    (500,),
+    500,
+    24,
+    3_000,
 )
 QUICK = Scale(
     "quick",
@@ -49,6 +67,7 @@ QUICK = Scale(
     (1_000, 100_000),
     10_000,
     200,
+    5_000_000,
 )
 NORMAL = Scale(
     "normal",
@@ -68,6 +87,7 @@ NORMAL = Scale(
     (1_000, 10_000, 100_000, 1_000_000),
     100_000,
     200,
+    10_000_000,
 )
 FULL = Scale(
     "full",
@@ -87,5 +107,6 @@ FULL = Scale(
     (1_000, 10_000, 100_000, 1_000_000),
     1_000_000,
     200,
+    50_000_000,
 )
 SCALES = {scale.name: scale for scale in (TINY, QUICK, NORMAL, FULL)}

@@ -36,8 +36,10 @@ if TYPE_CHECKING:
 OPERATIONS = frozenset(name for name in vars(Files) if not name.startswith("_"))
 # Operations that may need room on the disk.
 CAN_BE_FULL = frozenset({"create", "write", "fsync", "syncfs", "link", "rename", "make_folder", "open_lock"})
-# Operations that change what is on the disk: a death between two of them is one before the second.
+# Operations that change what is on the disk.
 DURABLE = CAN_BE_FULL | {"unlink", "remove_folder", "touch"}
+# What a death is tried before: locks and closed files too, since indexes are written between them by others.
+DEADLY = OPERATIONS - {"open_folder", "open", "read", "size", "modified", "entries"}
 # How many copies are made at a time.
 _BATCH = 40
 
@@ -103,13 +105,13 @@ def failing(at: int, code: int, only: frozenset[str] = OPERATIONS) -> WatchedFil
 
 
 def killing(at: int, *, torn: bool) -> WatchedFiles:
-    """Files that kill the process before the `at`-th durable operation; `torn`: after half of a write."""
+    """Files that kill the process before the `at`-th operation of `DEADLY`; `torn`: after half of a write."""
     seen = 0
 
     def before(_number: int, name: str, args: tuple[Any, ...]) -> None:
         nonlocal seen
-        seen += name in DURABLE
-        if seen == at and name in DURABLE:
+        seen += name in DEADLY
+        if seen == at and name in DEADLY:
             if torn and name == "write":
                 os.write(args[0], bytes(args[1])[: len(args[1]) // 2])
             os.kill(os.getpid(), signal.SIGKILL)
@@ -133,8 +135,8 @@ def delaying(at: int, meanwhile: Callable[[], object]) -> WatchedFiles:
 
 
 @contextmanager
-def watching(files: Files) -> Iterator[None]:
-    """Let everything that a workspace writes to a disk go through these files."""
+def watching(files: Files, *, stores_only: bool = False) -> Iterator[None]:
+    """Let everything that a workspace (or only the stores of its datasets) writes go through these files."""
     from trueline.chain.store import file, folders
     from trueline.workspace import small_objects
 
@@ -142,7 +144,7 @@ def watching(files: Files) -> Iterator[None]:
         (file, "Files", lambda: files),
         (folders, "_FILES", files),
         (small_objects, "_FILES", files),
-    ]
+    ][: 1 if stores_only else 3]
     former = [getattr(module, name) for module, name, _ in places]
     for module, name, new in places:
         setattr(module, name, new)
@@ -157,8 +159,8 @@ class ServerFaults:
     """What happens at the `at`-th request to a server that changes something.
 
     "refused", "busy" or "full": not done, answered so; "dropped": not done, no answer; "lost": done, no
-    answer; a callable: it is called, then the request is done. With `kill` a process is killed instead of
-    answered, before the request is done or after.
+    answer; a callable: it is called, then the request is done. With `kill` the process that asked is killed
+    instead of left without an answer, before the request is done or after.
     """
 
     def __init__(self, at: int, how: str | Callable[[], object], kill: int | None = None) -> None:
@@ -179,9 +181,12 @@ class ServerFaults:
         if callable(self.how):
             self.how()
             return None
-        if self.kill is not None and self.how == "dropped":
-            os.kill(self.kill, signal.SIGKILL)
         return _STATUS.get(self.how, self.how)
+
+    def unanswered(self) -> None:
+        """What happens in place of an answer."""
+        if self.kill is not None:
+            os.kill(self.kill, signal.SIGKILL)
 
 
 @contextmanager
@@ -238,7 +243,8 @@ def main() -> None:
         child = os.fork()
         if child == 0:
             files = WatchedFiles()
-            with watching(files):
+            # Scratch files of a merge are hundreds of operations that nobody reads after a death.
+            with watching(files, stores_only=getattr(begin, "stores_only", False)):
                 act = begin(f"{folder}/{at}", what)
                 files.forget()
                 files.before = killing(at, torn=torn == "torn").before

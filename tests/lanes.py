@@ -1,60 +1,84 @@
-"""`python -m tests.lanes`: the suite as two processes side by side, one of them with all that needs a JVM.
+"""`python -m tests.lanes`: the suite as three processes side by side, one of them with all that needs a JVM.
 
-Also the pytest plugin that deals the tests out: `pytest --lane spark` and `pytest --lane rest`.
+Also the pytest plugin that deals the tests out: `pytest --lane spark`, `--lane first`, `--lane second`, and
+`--lane rest` for all that needs no JVM.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
-LANES = ("spark", "rest")
-BESIDE_SPARK = ("tests/spark", "tests/dataset/append")  # what makes both lanes about as long
+LANES = ("spark", "first", "second")
+# The folders from here on, by name, are the second half of what needs no JVM.
+SECOND_FROM = "tests/kernel"
+# Tests wait for the disk a fifth of their time. In memory, where there is plenty, they do not: what is synced
+# and when is counted by the tests that are about it.
+IN_MEMORY = Path("/dev/shm")
+ENOUGH = 8 << 30
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--lane",
-        choices=LANES,
-        help="only what needs Spark, with some long ones, or the others",
+        choices=(*LANES, "rest"),
+        help="only what needs Spark, or one half of the others, or all of them",
     )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if lane := config.getoption("--lane"):
-        dealt = {name: [item for item in items if lane_of(item) == name] for name in LANES}
-        items[:] = dealt.pop(lane)
-        config.hook.pytest_deselected(items=[item for others in dealt.values() for item in others])
+        wanted = ("first", "second") if lane == "rest" else (lane,)
+        left_out = [item for item in items if lane_of(item) not in wanted]
+        items[:] = [item for item in items if lane_of(item) in wanted]
+        config.hook.pytest_deselected(items=left_out)
 
 
 def lane_of(item: pytest.Item) -> str:
     """Say where it runs: what uses the one Spark of the suite, or starts another, takes turns."""
-    needs_a_jvm = "spark_room" in getattr(item, "fixturenames", ()) or item.get_closest_marker("jvm")
-    beside = any(item.path.is_relative_to(item.config.rootpath / folder) for folder in BESIDE_SPARK)
-    return "spark" if needs_a_jvm or beside else "rest"
+    if "spark_room" in getattr(item, "fixturenames", ()) or item.get_closest_marker("jvm"):
+        return "spark"
+    return "first" if str(item.path) < str(item.config.rootpath / SECOND_FROM) else "second"
 
 
 def main(words: list[str]) -> int:
-    """Show one lane as it goes, the other when it is done."""
+    """Show one lane as it goes, the others when all are done."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    command = [sys.executable, "-m", "pytest", *words, "--lane"]
-    with tempfile.TemporaryFile() as told:
-        first = subprocess.Popen([*command, "spark"], stdout=told, stderr=subprocess.STDOUT)
+    with ExitStack() as stack:
+        made = stack.enter_context(tempfile.TemporaryDirectory(dir=folder(), ignore_cleanup_errors=True))
+        command = [sys.executable, "-m", "pytest", *words]
+        *behind, shown = ([*command, f"--basetemp={made}/{lane}", "--lane", lane] for lane in LANES)
+        told = [stack.enter_context(tempfile.TemporaryFile()) for _ in behind]
+        running = [
+            subprocess.Popen(lane, stdout=file, stderr=subprocess.STDOUT)
+            for lane, file in zip(behind, told, strict=True)
+        ]
         try:
-            second = subprocess.run([*command, "rest"], check=False)
-            first.wait()
+            codes = [subprocess.run(shown, check=False).returncode, *(lane.wait() for lane in running)]
         finally:
-            first.terminate()
-            first.wait()
-            told.seek(0)
-            sys.stdout.flush()
-            sys.stdout.buffer.write(told.read())
-            sys.stdout.flush()
-    return first.returncode or second.returncode
+            for lane, file in zip(running, told, strict=True):
+                lane.terminate()
+                lane.wait()
+                file.seek(0)
+                sys.stdout.flush()
+                sys.stdout.buffer.write(file.read())
+                sys.stdout.flush()
+    return next(filter(None, codes), 0)
+
+
+def folder() -> str | None:
+    """Return where the tests work: in memory if there is room, else where temporary files are."""
+    if not (IN_MEMORY.is_dir() and os.access(IN_MEMORY, os.W_OK)):
+        return None
+    return str(IN_MEMORY) if shutil.disk_usage(IN_MEMORY).free >= ENOUGH else None
 
 
 if __name__ == "__main__":

@@ -168,6 +168,21 @@ def test_importing_is_cheap(module):
     assert json.loads(done.stdout) == []
 
 
+# How many modules a newcomer passes who follows a call, beside readers and leaves.
+MODULES_OF_A_WALK = {"append": 35, "view": 22}
+
+
+def test_a_call_passes_few_modules():
+    """In a process of its own: what another test has cached is not entered."""
+    done = subprocess.run([sys.executable, "tools/walk.py"], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    found = {
+        word: int(count) for word, count in re.findall(r"^(\w+): (\d+) modules", done.stdout, re.MULTILINE)
+    }
+    assert found.keys() == MODULES_OF_A_WALK.keys()
+    assert {word: n for word, n in found.items() if n > MODULES_OF_A_WALK[word]} == {}, done.stdout
+
+
 def test_a_workspace_works_where_pyspark_is_not_installed(tmp_path):
     code = """
 import sys

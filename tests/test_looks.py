@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ import trueline as tl
 from trueline.console import CapturedConsole, TerminalConsole, use
 from trueline.console.items import Table, as_text, data_cell, fitted
 from trueline.errors import EnvironmentMissing
+from trueline.kernel import tasks
 from trueline.kernel.tasks import measured
 
 HASH = re.compile(r"f1620[0-9a-f]{64}")
@@ -109,6 +111,54 @@ def test_progress_counts_bytes_of_files_and_rows_of_slices(ws, tmp_path):
     sizes = sum(path.stat().st_size for path in tmp_path.glob("*.csv"))
     work = {each.label: (each.done, each.total) for each in seen.work}
     assert work["hash files, bytes"] == (sizes, sizes)
+
+
+class Watched(CapturedConsole):
+    """Keeps every move of a bar, not only the last."""
+
+    @contextmanager
+    def progress(self, label, total=None):
+        with super().progress(label, total) as work:
+            moves = []
+            keep = SimpleNamespace(
+                advance=lambda steps=1: (work.advance(steps), moves.append((work.done, work.label))),
+                describe=work.describe,
+                expect=work.expect,
+            )
+            yield keep
+            self.moves = {**getattr(self, "moves", {}), label: moves}
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.json"])
+def test_progress_counts_bytes_and_rows_while_a_file_is_parsed(ws, tmp_path, monkeypatch, name):
+    monkeypatch.setattr(tasks, "_PACE", 0)
+    path = tmp_path / name
+    text = "x\n" + "".join(f"{n}\n" for n in range(100_000))
+    if name == "a.json":
+        text = "".join(f'{{"x": {n}}}\n' for n in range(50_000))
+    path.write_text(text)
+    reader = (tl.json if name == "a.json" else tl.csv)(block_bytes=1 << 16)
+    with use(Watched()) as seen:
+        commit = ws.create("sales").append(path, reader)
+    [work] = [each for each in seen.work if each.label.startswith("read files")]
+    assert work.label == f"read files, bytes, {commit.rows:,} rows"
+    size = path.stat().st_size
+    assert (work.done, work.total, work.closed) == (size, size, True)
+    moves = seen.moves["read files, bytes"]
+    inside = [(done, label) for done, label in moves if 0 < done < size]
+    assert inside, "nothing was shown before the file was read"
+    assert [done for done, _ in moves] == sorted(done for done, _ in moves)
+    assert any(label.endswith("rows") for _, label in inside)
+
+
+def test_rows_of_files_that_are_read_side_by_side_are_counted_together(ws, tmp_path):
+    for name in "abcde":
+        (tmp_path / f"{name}.csv").write_text("x\n" + f"{ord(name)}\n" * 1000)
+    with use(CapturedConsole()) as seen:
+        ws.create("sales").append(str(tmp_path / "*.csv"))
+    sizes = sum(path.stat().st_size for path in tmp_path.glob("*.csv"))
+    work = {each.label: (each.done, each.total) for each in seen.work}
+    assert work["read files, bytes, 5,000 rows"] == (sizes, sizes)
 
 
 def test_pieces_of_work_are_measured_in_what_all_of_them_know():

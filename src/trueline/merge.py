@@ -10,10 +10,11 @@ A strategy is a value; `ws.create` takes one:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from functools import wraps
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 from trueline.errors import InputError
 
@@ -105,6 +106,25 @@ class Upsert:
 
 Keyed = Ledger | Snapshot | Changelog | Upsert
 Strategy = Append | Keyed
+P = ParamSpec("P")
+S = TypeVar("S")
+
+
+def _one_key(strategy: Callable[P, S]) -> Callable[P, S]:
+    """Say of a key that is given column by column how it is given as one."""
+    name = strategy.__name__
+
+    @wraps(strategy)
+    def made(*given: P.args, **named: P.kwargs) -> S:
+        if len(given) > 1:
+            raise InputError(
+                f"{name}({', '.join(map(repr, given))}): the columns of a key are given as one list",
+                remedy=f"write {name}({list(given)!r})",
+                code="BadKey",
+            )
+        return strategy(*given, **named)
+
+    return made
 
 
 def append() -> Append:
@@ -116,6 +136,7 @@ def append() -> Append:
     return Append()
 
 
+@_one_key
 def ledger(key: str | Iterable[str]) -> Ledger:
     """Keep the first row of every key; a row sent again is ignored.
 
@@ -135,6 +156,7 @@ def snapshot(key: str | Iterable[str], compare: str | Iterable[str] | None = Non
     return Snapshot(columns, None if compare is None else _names(compare, "compare"))
 
 
+@_one_key
 def changelog(key: str | Iterable[str]) -> Changelog:
     """Take rows as events: `op` is 0 append, 1 retract, 2 correct from, 3 correct to.
 
@@ -144,6 +166,7 @@ def changelog(key: str | Iterable[str]) -> Changelog:
     return Changelog(_names(key, "key"))
 
 
+@_one_key
 def upsert(key: str | Iterable[str]) -> Upsert:
     """Keep the last row of every key; `op` 1, where the column is given, removes it.
 

@@ -100,7 +100,7 @@ def test_settings_that_are_not_a_small_file_are_refused_at_once(tmp_path, home, 
 )
 def test_hostile_text_is_a_typed_error_without_its_control_characters(tmp_path, home, text):
     with pytest.raises(ConfigError) as told:
-        Config(text, lambda _: None)
+        Config(text, lambda *_: None)
     assert not set(str(told.value)) & {"\x1b", "\u202e"}
     assert len(str(told.value)) < 2000
     home.write_text(text.replace("format = 1\n", ""))

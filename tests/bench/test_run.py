@@ -38,7 +38,12 @@ def test_words_that_mean_nothing_are_refused(words, capsys):
     assert capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS))
+def scenario(name):
+    """Return the name; one scenario starts a Spark of its own."""
+    return pytest.param(name, marks=[pytest.mark.jvm] if name == "views-spark" else [])
+
+
+@pytest.mark.parametrize("name", [scenario(name) for name in sorted(SCENARIOS)])
 def test_a_scenario_gives_rows_with_numbers(name, tmp_path, capsys):
     assert main(["--tiny", "--no-peers", "--results", str(tmp_path), name]) == 0
     kept = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))

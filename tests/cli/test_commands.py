@@ -245,7 +245,11 @@ def test_gc_says_what_it_removes(run, shop):
 
 
 def test_settings_are_shown_and_set(run, shop):
-    assert "gc.older_than" in run("-C", shop, "config", "list").out
+    listed = run("-C", shop, "config", "list")
+    assert "gc.older_than" in listed.out
+    for words in (("-C", shop, "config"), ("config", "-C", shop)):
+        assert run(*words) == listed
+        assert run(*words, "--json").json == run("-C", shop, "config", "list", "--json").json
     assert run("-C", shop, "config", "set", "gc.older_than", "2d").code == 0
     assert run("config", "-C", shop, "get", "gc.older_than").out == "2d\n"
     assert run("config", "get", "gc.older_than", "-C", shop, "--json").json == {"gc.older_than": "2d"}

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import trueline as tl
+from trueline import console
+from trueline.cli.demo import Story
+from trueline.spark import java, session
 
 
-def test_the_story_is_true(run, tmp_path):
+def test_the_story_is_true(run, tmp_path, spark):
     done = run("demo", "--json", "--keep", tmp_path / "kept")
     assert done.code == 0, done.err
     facts = done.json["facts"]
@@ -16,6 +19,7 @@ def test_the_story_is_true(run, tmp_path):
     assert facts["views"]["same"] is True
     assert facts["views"]["rows"] > 0
     assert facts["views"]["caught"].startswith("K5"), "a broken view is caught by its check"
+    assert facts["engines"] == {"rows": 5, "same": True}, "computed here and on Spark"
     prepared = facts["prepared"]
     assert prepared["same"] is True
     assert prepared["visits"]["ahead"] > 0
@@ -35,7 +39,7 @@ def test_the_story_is_true(run, tmp_path):
     assert run("demo", "--keep", tmp_path / "kept").code == 2
 
 
-def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch):
+def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch, spark):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     done = run("demo")
     assert done.code == 0, done.err
@@ -45,6 +49,7 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch):
         "Working ahead",
         "Keys",
         "Views",
+        "Two engines",
         "Agreement",
         "Two writers at once",
         "Proof",
@@ -55,3 +60,15 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch):
     assert "WRONG" not in done.out
     assert "corrupt: block" in done.out
     assert list(tmp_path.glob("trueline-demo-*")) == []
+
+
+def test_without_java_the_story_says_so_and_goes_on(ws, monkeypatch):
+    monkeypatch.setattr(session, "_running", lambda: None)
+    monkeypatch.setattr(session._Process, "room", None)
+    monkeypatch.setattr(java, "candidates", lambda environment=None: iter(()))
+    with console.use(console.CapturedConsole()) as seen:
+        story = Story(seen, ws)
+        story.engines(story.commits())
+    assert story.facts["engines"] is None
+    assert "left out, as there is no Spark here" in seen.text
+    assert "Java" in seen.text

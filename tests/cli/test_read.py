@@ -145,7 +145,10 @@ def test_a_damaged_slice_is_an_answer_of_no(run, shop):
 def test_bad_cells_of_the_newest_commit_that_has_some(run, shop, tmp_path):
     file = tmp_path / "more.csv"
     file.write_text("city,price\nChur,2\nGenf,much\n")
-    assert run("-C", shop, "show", "sales", "--bad").code == 2
+    for name in ("sales", "sales@head"):
+        done = run("-C", shop, "show", name, "--bad")
+        assert (done.code, done.out, done.err) == (0, "no bad cells\n", "")
+        assert run("-C", shop, "show", name, "--bad", "--json").json["rows"] == []
     assert run("-C", shop, "ingest", "sales", file).code == 0
     rows = run("-C", shop, "show", "sales", "--bad", "--json").json["rows"]
     assert [(row["column"], row["text"]) for row in rows] == [("price", "much")]

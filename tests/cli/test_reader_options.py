@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import shlex
 import zipfile
 from decimal import Decimal
 
@@ -77,6 +78,17 @@ def test_the_extension_still_says_the_format(shop, inbox, capsys):
         assert rows(shop, name[2:])[0]["tag"] == dt.date(2026, 11, 13)
 
 
+def test_lines_before_the_header_are_skipped_by_ingest_and_by_a_source(shop, inbox, capsys):
+    (inbox / "a.csv").write_text('Bericht "Q4\n\nplz;ort\n01067;Dresden\n')
+    words = ("--delimiter", ";", "--skip-lines", "2", "--types", "plz=text")
+    run(capsys, shop, "create", "report")
+    assert run(capsys, shop, "ingest", "report", str(inbox / "a.csv"), *words)[0] == 0
+    assert run(capsys, shop, "create", "polled", "--source", str(inbox / "a*.csv"), *words)[0] == 0
+    assert run(capsys, shop, "pull", "polled")[0] == 0
+    assert rows(shop, "report") == rows(shop, "polled") == [{"plz": "01067", "ort": "Dresden"}]
+    assert run(capsys, shop, "ingest", "report", str(inbox / "a.csv"), "--skip-lines", "-1")[0] == 2
+
+
 def test_a_member_of_an_archive(shop, inbox, capsys):
     with zipfile.ZipFile(inbox / "two.zip", "w") as archive:
         archive.writestr("a.csv", "x\n1\n")
@@ -121,3 +133,30 @@ def test_a_source_that_skips_bad_files(shop, inbox, capsys):
     [reason] = json.loads(out)["datasets"][0]["bad_files"].values()
     assert "is not JSON" in reason
     assert run(capsys, shop, "create", "other", "--on-bad-file", "skip")[0] == 2
+
+
+def test_advice_names_the_options_of_the_command_line_and_they_work(shop, tmp_path, capsys):
+    file = tmp_path / "a.csv"
+    file.write_text("n,at\n1,2012/01/01 00:00\nn. a.,2012/01/02 10:30\n".replace("n. a.", "NA"))
+    for name in ("first", "second"):
+        run(capsys, shop, "create", name)
+    code, out, err = run(capsys, shop, "ingest", "first", str(file))
+    assert (code, out.count("first")) == (0, 1)
+    assert "reader=" not in err
+    given = [line.partition(" with ")[2] for line in err.splitlines() if "→" in line]
+    assert given == ["--nulls NA", "--timestamp-format '%Y/%m/%d %H:%M'"]
+    words = [word for each in given for word in shlex.split(each)]
+    code, _, err = run(capsys, shop, "ingest", "second", str(file), *words)
+    assert (code, err) == (0, "")
+    assert rows(shop, "second") == [
+        {"n": 1, "at": dt.datetime(2012, 1, 1)},
+        {"n": None, "at": dt.datetime(2012, 1, 2, 10, 30)},
+    ]
+
+
+def test_a_declared_source_has_a_timestamp_format(shop, inbox, capsys):
+    (inbox / "a.csv").write_text("at\n13.11.2026 09:30\n")
+    words = ("--source", str(inbox / "*.csv"), "--timestamp-format", "%d.%m.%Y %H:%M")
+    assert run(capsys, shop, "create", "sales", *words)[0] == 0
+    assert run(capsys, shop, "pull")[0] == 0
+    assert rows(shop) == [{"at": dt.datetime(2026, 11, 13, 9, 30)}]

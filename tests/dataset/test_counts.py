@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 import trueline as tl
 from tests.architecture import ROOT
-from trueline.chain.counts import CURRENT, OPERATIONS, Counts, keep_counts, kept_counts
-from trueline.dataset.append import commit as committing
+from trueline import console
+from trueline.chain.block import CURRENT, OPERATIONS
+from trueline.chain.counts import Counts, keep_counts, kept_counts
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import merge as merging
 
 SCHEMA = pa.schema([("id", pa.int64()), ("city", pa.string())])
@@ -50,6 +52,40 @@ def test_a_snapshot_and_a_changelog_record_it_too(ws):
     # A changelog may add what is there and take away what is not.
     commit = log.append([{"id": 1, "city": "Zug", "op": 0}, {"id": 9, "city": None, "op": 1}])
     assert (commit.changes, commit.current_rows, log.view().count()) == ("+1 -1 rows", 2, 2)
+
+
+def first_line(view) -> str:
+    with console.use(console.CapturedConsole()) as seen:
+        view.show(2)
+    return seen.text.splitlines()[0]
+
+
+def test_a_keyed_view_is_shown_with_the_number_of_its_rows(ws):
+    ds = ws.create("x", merge=tl.merge.upsert("id"))
+    first = ds.append(table((1, "Bern"), (2, "Basel"), (3, "Zug")))
+    ds.append(table((3, "Chur"), (4, "Olten")))
+    view = ds.view()
+    assert first_line(view) == "first 2 of 4 rows, 2 columns"
+    assert first_line(view.with_columns(n="id + 1").sort("n")) == "first 2 of 4 rows, 3 columns"
+    assert "4 rows, 2 columns" in view._repr_html_()
+    assert repr(view).startswith("<View 4 rows, ")
+    assert first_line(ds.view(at=first)) == "first 2 of 3 rows, 2 columns"
+    assert first_line(view.filter("id > 1")) == "first 2 rows (and more), 2 columns"
+    assert first_line(view.limit(3)) == "first 2 of 3 rows, 2 columns"
+    assert view.row_count is None, "a note is not a promise"
+    ds.drop_data(where="id = 1", reason="asked to")
+    assert first_line(ds.view()) == "first 2 rows (and more), 2 columns", "noted before the removal"
+
+
+def test_a_number_of_rows_that_is_noted_wrongly_is_not_shown_where_it_is_seen_to_be_wrong(ws, monkeypatch):
+    monkeypatch.setattr(committing, "_row_counts", lambda prepared: {CURRENT: 1})
+    ds = ws.create("x", merge=tl.merge.upsert("id"))
+    ds.append(table((1, "Bern"), (2, "Basel"), (3, "Zug")))
+    assert first_line(ds.view()) == "first 2 rows (and more), 2 columns"
+    assert ds.view().count() == 3
+    with console.use(console.CapturedConsole()) as seen:
+        ds.view().show(5)
+    assert seen.text.startswith("3 rows, 2 columns")
 
 
 def test_a_ledger_and_an_append_have_as_many_rows_as_records(ws):

@@ -21,6 +21,7 @@ from trueline.merge import KeyEquality
 # a schema, `facts` ledger(["x", "n"]), `plain` append(), each with both zeros. Keys and indexes are left out.
 GOLDEN = ROOT / "tests" / "golden" / "workspace-bitwise-keys"
 NAN = math.nan
+pytestmark = pytest.mark.contract("exchange:E5")
 
 
 def rows(*pairs: tuple[float, str]) -> pa.Table:

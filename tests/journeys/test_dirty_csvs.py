@@ -9,12 +9,14 @@ $ trueline create sales
 sales  root  …  did:odf:…
 $ trueline ingest sales ../inbox/2026-11-13.csv
 error: ../inbox/2026-11-13.csv is mostly unreadable: rows have too many cells (3 of 3): are separator, quote and header right, and does the schema name all columns?
-  → fix the reader's options, or allow it with max_bad
+  → fix the reader's options, such as separator and skip_lines (--delimiter, --skip-lines), or allow it with max_bad
 [exit 2]
 $ trueline ingest sales ../inbox/2026-11-13.csv --delimiter ';'
 sales  +3 rows, offsets 0 to 2, 1 file
 warning: a column is text only because of words for null: 'qty' (else int64) because of 'n/a'
-  → a type is for ever: to have the other, append to a new dataset with reader=trueline.csv(nulls=['', 'n/a'])
+  → a type is for ever: to have the other, ingest into a new dataset with --nulls n/a
+warning: a column is text, and every cell is a date or a time: 'day' (else date32[day]) as in '13.11.2026'
+  → a type is for ever: to have the other, ingest into a new dataset with --date-format %d.%m.%Y
 $ trueline delete sales --yes
 deleted sales; `trueline gc` frees its room
 $ trueline create sales

@@ -70,7 +70,7 @@ commit … (head)
 Dataset: readings
 Date:    … UTC
     +1 row, offset 8, … bytes
-    files: ../inbox/december.zip
+    files: ../inbox/december.zip#c.json
 … older commits are not shown; -n 10 shows more, -n 0 all
 $ trueline show readings
 id  city   temp  wind

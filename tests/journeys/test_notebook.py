@@ -49,7 +49,7 @@ description  –
 # %%
 birds.view()
 ---
-first 20 rows (and more), 4 columns
+first 20 of 30 rows, 4 columns
 id int64  year int64  mass float64  n float64
 1  2026  20.5  7.0
 2  2026  –  –

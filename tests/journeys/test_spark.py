@@ -68,7 +68,8 @@ id  day         city  price
 >>> now.write.format("trueline").option("dataset", "sales").mode("overwrite").save(ws.location)
 AnalysisException: [PYTHON_DATA_SOURCE_ERROR] …
 …
-trueline.spark.errors.CarriedError: mode("overwrite") replaces all rows, and sales merges by upsert('id'), which keeps them → use .mode("append"), or write to a dataset created with merge=trueline.merge.snapshot(…)
+trueline.errors.InputError: mode("overwrite") replaces all rows, and sales merges by upsert('id'), which keeps them
+  → use .mode("append"), or write to a dataset created with merge=trueline.merge.snapshot(…)
 …
 >>> from trueline.spark.errors import translated
 >>> with translated():
@@ -79,7 +80,7 @@ InputError: mode("overwrite") replaces all rows, and sales merges by upsert('id'
 ...     now.withColumnRenamed("city", "town").write.format("trueline").option("dataset", "bern").mode("append").save(ws.location)
 SchemaError: the table does not fit the dataset
     + town: String is not a column of the dataset
-  → cast, rename or drop these columns, or append to a new dataset; new_columns="add" adds them (--new-columns add), "ignore" leaves them out
+  → cast, rename or drop these columns, or append to a new dataset; .option("newColumns", "add") adds them, "ignore" leaves them out
 >>> log = ws.create("log")
 >>> changes = spark.readStream.format("trueline").option("dataset", "sales").option("changes", "true").load(ws.location)
 >>> stream = changes.selectExpr("`offset` as n", "op as did", "id", "city").writeStream.format("trueline")

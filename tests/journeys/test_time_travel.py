@@ -7,8 +7,9 @@ TRANSCRIPT = r"""
 >>> ws = tl.open("shop", create=True)
 >>> def today(text):
 ...     ws.clock = lambda: Instant.parse(f"{text}T18:00:00Z")
->>> today("2100-11-11")
+>>> today("2100-11-10")
 >>> stock = ws.create("stock", merge=tl.merge.upsert("item"))
+>>> today("2100-11-11")
 >>> stock.append([{"item": "pen", "n": 10}, {"item": "ink", "n": 3}])
 <Commit … of stock: +2 rows, offsets 0 to 1>
 >>> today("2100-11-12")

@@ -15,8 +15,9 @@ from tests.view.verbs.test_table import written_hash
 from trueline.identity import RowId, RowIds
 from trueline.kernel import comparison as keys
 from trueline.kernel import exact_sums as sums
-from trueline.kernel.comparison import order_of_words, places_in_order, row_key
+from trueline.kernel.comparison import places_in_order, row_key
 from trueline.kernel.value_hash import Salt, hash_ids, hash_values
+from trueline.kernel.word_order import order_of_words
 
 NAN = float("nan")
 

@@ -79,6 +79,39 @@ def test_threads_run_side_by_side_and_few_are_begun_ahead():
     assert len(begun) <= 8
 
 
+@pytest.mark.parametrize("workers", [2, 3])
+def test_of_several_that_fail_the_first_is_named_whichever_was_faster(workers):
+    second_failed = threading.Event()
+
+    def refuse(number):
+        if number == 1:
+            second_failed.wait(20)
+        elif number == 2:
+            second_failed.set()
+        if number in (1, 2):
+            raise HashMismatch("damaged", remedy="restore it", number=number)
+        return number
+
+    found = []
+    with pytest.raises(HashMismatch) as caught:
+        found.extend(InlineTasks(workers).map(refuse, range(100), label="t"))
+    assert caught.value.number == 1
+
+
+@given(st.sets(st.integers(0, 19), min_size=1), st.integers(1, 4))
+def test_what_comes_before_the_first_failure_has_a_result(bad, workers):
+    def refuse(number):
+        if number in bad:
+            raise HashMismatch("damaged", remedy="restore it", number=number)
+        return number
+
+    found = {}
+    with pytest.raises(HashMismatch) as caught:
+        found.update(InlineTasks(workers).map(refuse, range(20), label="t"))
+    assert caught.value.number == min(bad)
+    assert set(range(min(bad))) <= set(found)
+
+
 def test_progress_counts_every_piece():
     with console.use(console.CapturedConsole()) as seen:
         list(InlineTasks().map(abs, [-1, 2, -3], label="counting"))

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Parameters of our functions and classes that hold what to do.
-PARAMETERS = ("remedy", "if_full", "if_read_only")
+PARAMETERS = ("remedy", "in_shell", "if_full", "if_read_only")
 
 # What a reader may type: code in backticks, calls, options, commands, names of Python and of settings.
 TYPED = re.compile(

@@ -9,9 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tests.architecture import ROOT
@@ -25,9 +26,8 @@ PATHS = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
 _SECONDS = 60
 # A JVM that lives for seconds is faster with one garbage collector thread and without the second compiler.
 _QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
-_CONF = {
-    "spark.driver.extraJavaOptions": _QUICK,
-    "spark.executor.extraJavaOptions": _QUICK,
+QUICK = {"spark.driver.extraJavaOptions": _QUICK, "spark.executor.extraJavaOptions": _QUICK}
+_CONF = QUICK | {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.executor.memory": "512m",
@@ -40,13 +40,18 @@ _CONF = {
 
 
 class Daemon:
-    """A master or a worker; what it says is read as it comes, so that it never waits for a reader."""
+    """A master, a worker or a server; what it says is read as it comes, so that it never waits for a reader.
 
-    def __init__(self, kind: str, arguments: list[str], environment: dict[str, str]) -> None:
+    It is started by the words `before` it, if there are any.
+    """
+
+    def __init__(
+        self, kind: str, arguments: list[str], environment: dict[str, str], before: Sequence[str] = ()
+    ) -> None:
         import pyspark
 
         script = Path(pyspark.__file__).parent / "bin" / "spark-class"
-        command = [str(script), f"org.apache.spark.deploy.{kind}", *arguments]
+        command = [*before, str(script), f"org.apache.spark.deploy.{kind}", *arguments]
         self.process = subprocess.Popen(
             command,
             env=os.environ | environment,
@@ -125,11 +130,12 @@ class Cluster:
             self.master.end()
             raise
 
-    def start_worker(self, name: str) -> None:
-        """Start a worker; `wait` waits until it can be used."""
+    def start_worker(self, name: str, host: str = "127.0.0.1") -> None:
+        """Start a worker, on an address of loopback; `wait` waits until it can be used."""
         work = ["--cores", "1", "--memory", self._memory, "--work-dir", str(self.folder / name)]
-        environment = self._environment | {WORKER: name}
-        self.workers[name] = Daemon("worker.Worker", [*self._local, *work, self.url], environment)
+        environment = self._environment | {WORKER: name, "SPARK_LOCAL_IP": host}
+        local = ["--host", host, *self._local[2:]]
+        self.workers[name] = Daemon("worker.Worker", [*local, *work, self.url], environment)
         self.all.append(self.workers[name])
 
     def wait(self) -> None:
@@ -148,9 +154,16 @@ class Cluster:
 
 
 def tell(
-    running: Cluster, folder: Path, chapters: Sequence[str], *, seconds: float = 540, **more: Any
+    running: Cluster,
+    folder: Path,
+    chapters: Sequence[str],
+    *,
+    story: str = "tests.spark.cluster_story",
+    conf: Mapping[str, str] = MappingProxyType({}),
+    seconds: float = 540,
+    **more: Any,
 ) -> dict[str, Any]:
-    """Run chapters of `cluster_story` by a driver of its own; return what each found."""
+    """Run chapters of a story by a driver of its own; return what each found."""
     (folder / "events").mkdir()
     config = {
         "master": running.url,
@@ -158,7 +171,7 @@ def tell(
         "workspace": str(folder / "ws"),
         "heap": HEAP,
         "room": ROOM,
-        "conf": _CONF | {"spark.eventLog.dir": (folder / "events").as_uri()},
+        "conf": _CONF | {"spark.eventLog.dir": (folder / "events").as_uri(), **conf},
         "log": str(folder / "driver.log"),
         "chapters": list(chapters),
     }
@@ -170,7 +183,7 @@ def tell(
         # Its pages count when they are used, not when they are reserved.
         "ARROW_DEFAULT_MEMORY_POOL": "system",
     }
-    command = [sys.executable, "-m", "tests.spark.cluster_story", json.dumps(config | more)]
+    command = [sys.executable, "-m", story, json.dumps(config | more)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=seconds)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stderr == ""
@@ -179,12 +192,12 @@ def tell(
 
 
 @contextmanager
-def cluster(folder: Path, names: tuple[str, ...] = ("a", "b"), memory: str = "1g") -> Iterator[Cluster]:
-    """Run a cluster while the block lasts."""
+def cluster(folder: Path, hosts: Mapping[str, str] | None = None, memory: str = "1g") -> Iterator[Cluster]:
+    """Run a cluster while the block lasts: a worker for each name, on its address of loopback."""
     made = Cluster(folder, memory)
     try:
-        for name in names:
-            made.start_worker(name)
+        for name, host in (hosts or {"a": "127.0.0.1", "b": "127.0.0.1"}).items():
+            made.start_worker(name, host)
         made.wait()
         yield made
     finally:

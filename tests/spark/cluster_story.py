@@ -19,7 +19,7 @@ import pytest
 import trueline as tl
 from tests.spark.stalling import StallingRows, StallingStore
 from trueline.chain import Instant
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import pieces
 from trueline.dataset.append import slices as writing
 from trueline.dataset.append.frames import SpooledPiece

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 
 import pytest
@@ -10,13 +11,24 @@ import pytest
 from trueline.errors import (
     EnvironmentMissing,
     HashMismatch,
+    InputError,
+    ObjectMissing,
     OutOfMemory,
     QueryError,
     SparkFailed,
     StorageFull,
     TaskFailed,
 )
-from trueline.spark.errors import CarriedError, carried, expecting, translate, translated
+from trueline.spark.errors import (
+    CarriedError,
+    SignedError,
+    carried,
+    carrying,
+    expecting,
+    lasting_nonce,
+    translate,
+    translated,
+)
 
 ABORTED = """An error occurred while calling o267.getResult.
 : org.apache.spark.SparkException: Exception thrown in awaitResult:
@@ -149,6 +161,87 @@ def test_without_a_nonce_an_error_is_text_that_says_what_to_do():
     assert error.problem.endswith("no space → make room")
 
 
+# --- of what users run themselves -----------------------------------------------------------
+
+
+def raised(error: Exception, nonce: str) -> SignedError:
+    with pytest.raises(SignedError) as caught, carrying(nonce):
+        raise error
+    return caught.value
+
+
+def test_an_error_that_users_read_is_its_message_its_remedy_and_one_short_line():
+    said = raised(
+        StorageFull("no space", remedy="make room", code="Quota", path="x", left=3), lasting_nonce()
+    )
+    first, second, last = str(said).split("\n")
+    assert (first, second) == ("no space", "  → make room")
+    assert re.fullmatch(r'  \[StorageFull Quota {"path":"x","left":3} 8\+9\.[0-9a-f]{16}\]', last)
+    assert (type(said).__module__, type(said).__name__) == ("trueline.errors", "StorageFull")
+    assert str(raised(StorageFull("no space", remedy="make room"), "")) == "no space\n  → make room"
+
+
+@pytest.mark.parametrize(
+    ("problem", "remedy"),
+    [
+        ("no space", "make room"),
+        ("no remedy", ""),
+        ("two\n    + lines: é\U0001f600", "a → b\n  → c"),
+        ("quotes [StorageFull Quota 8+9.0123456789abcdef]", "x"),
+    ],
+)
+def test_it_is_found_in_the_text_of_sparks(problem, remedy):
+    said = raised(StorageFull(problem, remedy=remedy, code="Quota", path="x"), lasting_nonce())
+    error = translate(Said(PYTHON.replace("ValueError: boom", f"trueline.errors.StorageFull: {said}")))
+    assert (type(error), error.problem, error.remedy) == (StorageFull, problem, remedy)
+    assert (error.code, error.fields) == ("Quota", {"path": "x"})
+
+
+def test_what_is_long_is_cut_and_long_fields_are_left_out():
+    sent = StorageFull("\0\ud800" * 9_000, remedy="r" * 9_000, code="not a word", text="x" * 101, left=3)
+    said = str(raised(sent, lasting_nonce()))
+    assert len(said.encode()) < 10_000
+    error = carried(said)
+    assert error.problem.startswith("\\x00\\ud800")
+    assert len(error.problem) == len(error.remedy) == 2_000
+    assert (error.code, error.fields) == ("StorageFull", {"left": 3})
+
+
+def test_a_text_that_was_changed_or_that_others_signed_is_not_ours():
+    nonce = lasting_nonce()
+    said = str(raised(StorageFull("no space", remedy="make room", left=3), nonce))
+    assert carried(said) is not None
+    for old, new in (
+        ("no space", "no place"),
+        ("make", "take"),
+        ("[StorageFull", "[HashMismatch"),
+        (":3", ":4"),
+    ):
+        assert old in said
+        assert carried(said.replace(old, new)) is None
+    assert carried(said[1:]) is None
+    assert carried(str(raised(StorageFull("no space", remedy="make room"), "0" * 32))) is None
+    with expecting() as other:
+        assert carried(str(raised(StorageFull("no space"), other))) is None, "jobs of ours have another form"
+
+
+def test_a_signed_class_that_is_not_an_error_of_ours_makes_none(monkeypatch):
+    from trueline.spark import errors
+
+    document = {"class": "Path", "problem": "", "remedy": "", "code": "Path", "fields": {}}
+    monkeypatch.setattr(errors, "error_document", lambda _: document)
+    assert carried(str(raised(StorageFull("a problem"), lasting_nonce()))) is None
+
+
+def test_an_exception_of_others_says_where_it_came_from():
+    said = raised(ZeroDivisionError("by zero"), lasting_nonce())
+    assert isinstance(said.__cause__, ZeroDivisionError)
+    error = translate(Said(PYTHON.replace("ValueError: boom", f"trueline.errors.TaskFailed: {said}")))
+    assert isinstance(error, TaskFailed)
+    assert error.problem.startswith("reading the dataset: task 0 failed: ZeroDivisionError: by zero")
+    assert "/srv/job.py" in error.traceback, "what the remedy names"
+
+
 @pytest.mark.parametrize(
     "text", ["", "nothing here", "trueline-error::end", f"trueline-error:{'0' * 32}:e30=:end"]
 )
@@ -237,3 +330,40 @@ def test_a_place_in_a_query_is_under_a_caret():
     assert first == "Syntax error at or near 'sales': extra input 'sales'. (line 2, column 10)"
     assert line[carets.index("^") :] == "sales"
     assert carets.strip() == "^" * 5
+
+
+# --- folders that are not shared ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[PATH_NOT_FOUND] Path does not exist: file:{path}. SQLSTATE: 42K03",
+        "[FAILED_READ_FILE] Error while reading file file://{path}. File does not exist. It is",
+        "java.io.FileNotFoundException: File file:{path} does not exist\n\tat x",
+    ],
+)
+def test_a_file_that_only_this_process_sees_is_in_a_folder_that_is_not_shared(said, tmp_path):
+    path = tmp_path / "rows of x.parquet"
+    missing = translate(Exception(said.format(path=path)))
+    assert getattr(missing, "code", "") != "FolderNotShared", "this process does not see it either"
+    path.touch()
+    found = translate(Exception(said.format(path=path)))
+    assert (type(found), found.code, found.folder) == (EnvironmentMissing, "FolderNotShared", str(tmp_path))
+    assert str(path) in found.problem
+
+
+@pytest.mark.parametrize("kind", ["file", "slice", "object"])
+def test_a_file_that_a_task_misses_and_this_process_sees_is_not_shared(kind, tmp_path):
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data" / "f16"
+    error = {
+        "file": InputError("there is no file", code="NoSuchFile", path=str(path)),
+        "slice": ObjectMissing("missing", code="SliceMissing", location=str(tmp_path), file="data/f16"),
+        "object": ObjectMissing("missing", location=str(tmp_path), folder="data", hash="f16"),
+    }[kind]
+    with expecting() as nonce:
+        told = Exception(str(CarriedError(error, nonce)))
+        assert type(translate(told)) is type(error)
+        path.touch()
+        assert translate(told).code == "FolderNotShared"

@@ -13,7 +13,8 @@ from tests.spark import deeds
 from tests.spark.test_tasks import jobs_of
 from trueline.chain.store.folders import inside
 from trueline.errors import EnvironmentMissing, InputError, SchemaError, StorageFull
-from trueline.spark import frames
+from trueline.spark import engines, frames
+from trueline.spark.engines import Classic
 from trueline.spark.frames import fetch, shares_folders, spool, write_pieces
 
 
@@ -175,3 +176,43 @@ def test_a_frame_that_cannot_be_fetched_leaves_nothing_behind(spark, tmp_path):
 
 def test_this_machine_shares_its_folders_with_itself(spark):
     assert shares_folders(spark)
+
+
+@pytest.mark.parametrize("partitions", [1, 100])
+def test_rows_of_many_small_partitions_are_fetched_by_a_few_jobs(spark, tmp_path, partitions):
+    frame = spark.range(0, 1_000, 1, partitions)
+    found = []
+    jobs = jobs_of(spark, f"fetch {partitions}", lambda: found.append(fetch(frame, tmp_path)))
+    assert jobs <= 8
+    assert [row["id"] for row in rows_of(found[0])] == list(range(1_000))
+
+
+def test_partitions_that_are_too_large_together_are_fetched_one_by_one(spark, tmp_path, monkeypatch):
+    real, asked = Classic._partitions, []
+
+    def refuse(self, rows, numbers):
+        asked.append(len(numbers))
+        if len(numbers) > 4:
+            raise RuntimeError("results are bigger than spark.driver.maxResultSize")
+        return real(self, rows, numbers)
+
+    monkeypatch.setattr(Classic, "_partitions", refuse)
+    found = fetch(spark.range(0, 200, 1, 20), tmp_path)
+    assert [row["id"] for row in rows_of(found)] == list(range(200))
+    assert asked[:5] == [1, 2, 4, 8, 1]
+
+
+def test_large_partitions_are_fetched_one_at_a_time(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(engines, "_AT_ONCE", 1_000)
+    frame = spark.range(0, 2_000, 1, 5)
+    assert jobs_of(spark, "fetch large ones", lambda: fetch(frame, tmp_path)) == 5
+
+
+def test_pieces_that_go_between_machines_are_compressed(spark, tmp_path, monkeypatch):
+    frame = spark.range(0, 50_000, 1, 2).withColumn("same", f.lit("x"))
+    plain = spool(frame, tmp_path / "plain")
+    monkeypatch.setattr(frames, "shares_folders", lambda session: False)
+    packed = spool(frame, tmp_path / "packed")
+    assert rows_of(packed) == rows_of(plain)
+    assert pq.read_metadata(packed.pieces[0].path).row_group(0).column(0).compression == "LZ4"
+    assert sum(piece.size for piece in packed.pieces) < sum(piece.size for piece in plain.pieces)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 import trueline as tl
@@ -148,6 +150,55 @@ def test_a_damaged_slice_is_named(session, sales):
     with pytest.raises(CorruptionError) as caught:
         rows(frame)
     assert caught.value.dataset == "sales"
+
+
+def seen_by_a_user(error: object) -> str:
+    """Return the text of an error of Spark after checking that people can read what is ours in it."""
+    text = str(error)
+    assert "trueline-error" not in text
+    assert not re.search(r"[A-Za-z0-9+/=]{80}", text), text
+    return text
+
+
+def test_a_user_without_our_calls_reads_message_and_remedy(session, sales):
+    reader = session.read.format("trueline").option("workspace", sales.workspace.location)
+    with pytest.raises(PySparkException) as caught:
+        reader.option("dataset", "sale").load()
+    assert "trueline.errors.DatasetNotFound: no dataset 'sale'" in seen_by_a_user(caught.value)
+    assert "\n  → did you mean 'sales'?\n" in str(caught.value)
+    with pytest.raises(PySparkException) as caught:
+        reader.option("dataset", "sales").option("columns", "citty").load()
+    assert "\n  → did you mean 'city'?\n" in seen_by_a_user(caught.value)
+    with pytest.raises(PySparkException) as caught:
+        reader.option("dataset", "sales").option("columns", "city").option(
+            "after", "offset:1"
+        ).load().collect()
+    assert '\n  → add .option("changes", "true")\n' in seen_by_a_user(caught.value)
+
+
+def test_a_user_reads_what_is_wrong_with_a_slice(session, sales):
+    frame = load(session, sales)
+    for path in Path(sales.chain.store.location, "data").iterdir():
+        path.chmod(0o644)
+        path.write_bytes(b"PAR1 nonsense PAR1")
+    with pytest.raises(PySparkException) as caught:
+        frame.collect()
+    text = seen_by_a_user(caught.value)
+    with pytest.raises(CorruptionError) as expected:
+        rows(frame)
+    assert f"trueline.errors.{type(expected.value).__name__}: {expected.value}\n" in text
+
+
+def test_a_user_of_a_stream_reads_message_and_remedy(session, stock, tmp_path):
+    reader = session.readStream.format("trueline").option("workspace", stock.workspace.location)
+    query = reader.option("dataset", "stock").load().writeStream.format("noop").trigger(availableNow=True)
+    running = query.option("checkpointLocation", str(tmp_path / "check")).start()
+    with pytest.raises(PySparkException) as caught:
+        running.awaitTermination()
+    for error in (caught.value, running.exception()):
+        text = seen_by_a_user(error)
+        assert "stock replaces rows, and a stream cannot retract rows" in text
+        assert '\n  → read its events: .option("changes", "true")\n' in text
 
 
 # --- the sink -----------------------------------------------------------------------------------

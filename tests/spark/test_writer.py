@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from datetime import date, datetime
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 import trueline as tl
 from tests.architecture import ROOT
@@ -236,7 +238,53 @@ def test_overwriting_is_refused_elsewhere_and_its_remedy_works(session, ws, merg
     assert len(rows(stock)) == 2
 
 
+def test_an_empty_frame_retracts_a_snapshot_only_where_that_is_asked_for(session, ws):
+    stock = ws.create("stock", merge=tl.merge.snapshot("item"))
+    write(session.sql(f"select * from {OTHERS[0]}"), stock, mode="overwrite")
+    none = session.sql(f"select * from {OTHERS[0]} where count > 9")
+    with pytest.raises(InputError, match="retract every row, 2 of them") as caught:
+        write(none, stock, mode="overwrite")
+    assert caught.value.code == "EmptySnapshot"
+    assert len(rows(stock)) == 2
+    name, value = re.search(r'\.option\("(\w+)", "(\w+)"\)', caught.value.remedy).groups()
+    write(none, stock, mode="overwrite", **{name: value})
+    assert rows(stock) == []
+    with pytest.raises(InputError, match="'allowEmpty' is 'perhaps'"):
+        write(none, stock, mode="overwrite", allowEmpty="perhaps")
+
+
+def test_new_columns_are_asked_for_by_an_option_which_the_error_names(session, ws):
+    copy = ws.create("copy")
+    write(session.sql("select 1L as id"), copy)
+    more = session.sql("select 2L as id, 'x' as word")
+    with pytest.raises(SchemaError, match="word") as caught:
+        write(more, copy)
+    assert "new_columns=" not in caught.value.remedy
+    name, value = re.search(r'\.option\("(\w+)", "(\w+)"\)', caught.value.remedy).groups()
+    write(more, copy, **{name: value})
+    assert rows(copy) == [{"id": 1, "word": None}, {"id": 2, "word": "x"}]
+
+
 # --- refused ------------------------------------------------------------------------------------
+
+
+def test_a_user_without_our_calls_reads_message_and_remedy(session, ws):
+    """Where the writer is made, and where its tasks run."""
+    stock = ws.create("stock", schema=pa.schema([pa.field("id", pa.int64(), nullable=False)]))
+    frame = session.range(0, 100, 1, 4).selectExpr("if(id = 99, null, id) as id")
+    for mode, name, message, remedy in (
+        ("overwrite", "InputError", 'mode("overwrite") replaces all rows', 'use .mode("append"), or'),
+        ("append", "SchemaError", "the table does not fit the dataset", "cast, rename or drop"),
+    ):
+        writer = frame.write.format("trueline").mode(mode).option("dataset", "stock")
+        with pytest.raises(PySparkException) as caught:
+            writer.save(ws.location)
+        text = str(caught.value)
+        assert f"trueline.errors.{name}: {message}" in text
+        assert f"\n  → {remedy}" in text
+        assert "trueline-error" not in text
+        assert not re.search(r"[A-Za-z0-9+/=]{80}", text), text
+    assert commits(stock) == []
 
 
 def test_errors_are_ours_and_name_the_place(session, ws):

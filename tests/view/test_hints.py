@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import re
 
 import pytest
 
 import trueline as tl
-from trueline.errors import TruelineError, UnknownOperation
+from trueline.errors import InputError, SchemaError, TruelineError, UnknownOperation
 from trueline.view.hints import GROUPS, VIEW
 
 CALL = re.compile(r"view(?:\.\w+\(.*?\)(?=$|[.,;\s)])|\.columns|\.schema)(?:\.\w+\([^()]*\))*")
@@ -77,6 +78,64 @@ def test_a_name_on_groups_says_what_to_write_and_that_works(name):
         getattr(view().group_by("x"), name)
     assert caught.value.remedy == f"write {GROUPS[name]}"
     assert works(GROUPS[name])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        ('view.select(w="x + 1")', 'write view.with_columns(w="x + 1").select("w")'),
+        (
+            """view.select("y", w="x + 1", v="concat('a', 'b')")""",
+            """write view.with_columns(w="x + 1", v="concat('a', 'b')").select("y", "w", "v")""",
+        ),
+        ("view.select(w=1)", 'write view.with_columns(w="1").select("w")'),
+        ('view.sort("x", ascending=False)', 'write view.sort("x", descending=True)'),
+        (
+            'view.sort("x", "y", ascending=[True, False])',
+            'write view.sort("x", "y", descending=[False, True])',
+        ),
+        ('view.sort(by=["x", "y"])', 'write view.sort("x", "y")'),
+        ('view.sort(by="x", reverse=True)', 'write view.sort("x", descending=True)'),
+    ],
+)
+def test_keywords_of_other_libraries_are_answered_with_the_names_that_were_typed(wrong, remedy):
+    with pytest.raises(UnknownOperation) as caught:
+        eval(wrong, {"view": view()})
+    assert caught.value.remedy == remedy
+    assert isinstance(caught.value, TypeError)
+    assert eval(remedy.removeprefix("write "), {"view": view()}).count() == 2
+
+
+def test_other_keywords_are_errors_of_python():
+    with pytest.raises(TypeError, match="'colour'"):
+        view().sort("x", colour="red")
+    assert list(inspect.signature(tl.View.sort).parameters) == ["self", "columns", "descending"]
+
+
+@pytest.mark.parametrize(
+    ("given", "remedy"),
+    [
+        (["-x"], "sort('x', descending=True)"),
+        (["+x"], "sort('x')"),
+        (["x", "-y"], "sort('x', 'y', descending=[False, True])"),
+        (["-x", "- y"], "sort('x', 'y', descending=True)"),
+        (["x desc"], "sort('x', descending=True)"),
+        (["x DESC", "y asc"], "sort('x', 'y', descending=[True, False])"),
+    ],
+)
+def test_a_direction_in_the_name_of_a_column_is_answered_with_how_it_is_given(given, remedy):
+    with pytest.raises(InputError, match="not a part of a name") as caught:
+        view().sort(*given)
+    assert caught.value.remedy == f"write {remedy}"
+    assert eval(f"view.{remedy}", {"view": view()}).count() == 2
+
+
+def test_a_column_whose_name_begins_with_a_sign_is_sorted_by():
+    signed = tl.View.from_rows([{"-x": 2, "x": 1, "x desc": 3}, {"-x": 1, "x": 2, "x desc": 4}])
+    assert [row["-x"] for row in signed.sort("-x")] == [1, 2]
+    assert [row["-x"] for row in signed.sort("x desc")] == [2, 1]
+    with pytest.raises(SchemaError, match="no column '-z'"):
+        signed.sort("-z")
 
 
 def test_a_misspelt_name_is_found_and_an_unknown_one_is_an_attribute_error():

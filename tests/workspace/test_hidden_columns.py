@@ -114,3 +114,18 @@ def test_a_view_of_a_dataset_that_hides_columns_hides_nothing_where_it_is_append
     ds.hide_column("note")
     assert ws.create("copy").append(ds.view(at=before)).rows == 2
     assert ws["copy"].columns == ("id", "city", "note")
+
+
+def test_a_snapshot_may_lack_a_hidden_column_whose_values_stay(ws, tmp_path):
+    ds = ws.create("sales", merge=merge.snapshot("id"))
+    ds.append(pa.table(ROWS))
+    ds.hide_column("note")
+    ds.append(pa.table({"id": [1, 2], "city": ["Bern", "Chur"]}))
+    (tmp_path / "a.csv").write_text("id,city\n1,Bern\n2,Chur\n3,Sion\n")
+    assert ds.append(tmp_path / "a.csv").operations == {"insert": 1, "update": 0, "delete": 0}
+    ds.show_column("note")
+    assert ds.view().to_arrow()["note"].to_pylist() == ["a", None, None]
+    with pytest.raises(SchemaError, match="lacks column 'note'"):
+        ds.append(pa.table({"id": [1], "city": ["Bern"]}))
+    with pytest.raises(SchemaError, match="lacks column 'city'"):
+        ds.append(pa.table({"id": [1], "note": ["a"]}))

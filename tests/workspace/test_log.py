@@ -155,3 +155,16 @@ def test_info_costs_a_few_block_reads_whatever_the_length(ws, ds):
     for n in range(40):
         ds.append(pa.table({"x": [n]}))
     assert reads() <= few
+
+
+def test_the_clock_of_a_workspace_stamps_what_makes_and_changes_a_dataset(ws):
+    noon = Instant.parse("2020-01-01T12:00:00Z")
+    ws.clock = lambda: noon
+    ds = ws.create("sales", schema=pa.schema({"x": pa.int64()}), description="all")
+    assert {block.system_time for _, block in ds.blocks()} == {noon}
+    later = Instant.parse("2020-01-02T12:00:00Z")
+    ws.clock = lambda: later
+    ws.create("sales", schema=pa.schema({"x": pa.int64()}), description="some", on_change="from_here")
+    assert ds.commit().system_time == later
+    manifest = "kind: DatasetSnapshot\nversion: 1\ncontent:\n  name: trades\n  kind: Root\n  metadata: []\n"
+    assert ws.create_from_manifest(manifest).commit().system_time == later

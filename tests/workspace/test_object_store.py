@@ -107,8 +107,38 @@ def test_of_two_who_create_at_once_the_first_one_writes_the_settings(url):
     with serving() as server:
         for place in (place_of(url), place_of("s3://bucket/lake", **server.options)):
             for text in ("format = 1\n# first\n", "format = 1\n# second\n"):
-                place.write_config(text, new=True)
+                place.create_config(text)
             assert place.read_config() == "format = 1\n# first\n"
+
+
+def test_of_two_who_set_different_settings_at_once_both_count(url):
+    with serving() as server:
+        for place, options in ((url, {}), ("s3://bucket/lake", server.options)):
+            with tl.open(place, create=True, **options) as one, tl.open(place, **options) as other:
+                one.config.set("gc.older_than", "2d")
+                other.config.set("storage.durable", False)
+            with tl.open(place, **options) as again:
+                assert (again.config["gc.older_than"], again.config["storage.durable"]) == ("2d", False)
+
+
+def test_settings_that_change_between_a_look_and_the_write_are_looked_at_again(monkeypatch):
+    """Another writer comes between reading the settings and the conditional write."""
+    with serving() as server, tl.open("s3://bucket/lake", create=True, **server.options) as ws:
+        put = small_s3._Handler.do_PUT
+        others = ["limits"]
+
+        def overtaken(handler):
+            if handler.path.endswith("trueline.toml") and others:
+                others.pop()
+                with tl.open("s3://bucket/lake", **server.options) as other:
+                    other.config.set("limits.columns", 77)
+            return put(handler)
+
+        monkeypatch.setattr(small_s3._Handler, "do_PUT", overtaken)
+        ws.config.set("gc.older_than", "2d")
+        assert (ws.config["limits.columns"], ws.config["gc.older_than"]) == (77, "2d")
+        with tl.open("s3://bucket/lake", **server.options) as again:
+            assert (again.config["limits.columns"], again.config["gc.older_than"]) == (77, "2d")
 
 
 @pytest.mark.parametrize("refused", [1, 3])

@@ -149,12 +149,12 @@ def test_an_address_comes_before_what_the_settings_say(monkeypatch, spark):
 def test_settings_of_spark_are_checked(name, good, bad):
     kept = []
     for value in good:
-        config = Config("format = 1", kept.append)
+        config = Config("format = 1", lambda _, text: kept.append(text))
         config.set(name, value)
-        assert Config(kept[-1], kept.append)[name] == value
+        assert Config(kept[-1], lambda _, text: kept.append(text))[name] == value
     for value in bad:
         with pytest.raises(ConfigError, match="write it like"):
-            Config("format = 1", kept.append).set(name, value)
+            Config("format = 1", lambda _, text: kept.append(text)).set(name, value)
 
 
 LOCAL = """

@@ -16,6 +16,8 @@ A chain has a head and the state there:
 (True, True, True)
 >>> tail.last_offset, tail.next_offset, tail.watermark, tail.checkpoint, tail.taken
 (1, 2, None, None, {})
+>>> type(tail.merge).__name__, tail.replaces_rows
+('MergeAppend', False)
 
 Blocks are walked along their links, or found by the index:
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from trueline.chain.datatypes import Extra
 from trueline.chain.decode import open_manifest
@@ -282,6 +282,11 @@ _STENCILS = Stencils()
 
 COMMIT_KEY = "trueline/commit"
 MAX_PARTS = 1 << 31
+# Notes of commits of keyed datasets: how many rows are current, and what was done to how many.
+CURRENT: Final = "current_rows"
+OPERATIONS: Final = "operations"
+# The names of the counts, in the order in which people read them.
+KINDS: Final = ("insert", "update", "delete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +317,25 @@ class CommitRecord:
             (name, content) for name, content in pairs if isinstance(name, str) and isinstance(content, str)
         ]
 
+    @property
+    def current_rows(self) -> int | None:
+        """How many rows are current after the commit, None if it does not say so."""
+        return _count((self.notes or {}).get(CURRENT))
+
+    @property
+    def operations(self) -> dict[str, int] | None:
+        """The rows by what was done to them, None if the commit does not say so.
+
+        >>> CommitRecord(notes={"operations": {"insert": 1, "delete": 2}}).operations
+        {'insert': 1, 'update': 0, 'delete': 2}
+        """
+        noted = (self.notes or {}).get(OPERATIONS)
+        if not isinstance(noted, Mapping):
+            return None
+        found = {kind: _count(noted.get(kind, 0)) for kind in KINDS}
+        known = {kind: count for kind, count in found.items() if count is not None}
+        return known if len(known) == len(KINDS) else None
+
     def to_extra(self) -> Extra | None:
         """Return the attributes to store, None if there is nothing to say."""
         value: dict[str, Any] = dict(self.notes or {})
@@ -337,6 +361,11 @@ class CommitRecord:
 
 
 WHOLE = CommitRecord()
+
+
+def _count(noted: object) -> int | None:
+    """Read a count that a commit noted; what is not one is passed over."""
+    return noted if type(noted) is int and noted >= 0 else None
 
 
 def commit_record(block: Block) -> CommitRecord:

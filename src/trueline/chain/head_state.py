@@ -24,6 +24,12 @@ from trueline.chain.events import (
     SetVocab,
 )
 from trueline.chain.instant import Instant
+from trueline.chain.sources import (
+    MergeChangelogStream,
+    MergeSnapshot,
+    MergeStrategy,
+    MergeUpsertStream,
+)
 from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
@@ -34,21 +40,23 @@ _DATA = (AddData, ExecuteTransform)
 
 
 class Position(NamedTuple):
-    """The end of a commit: a block, and the last offset of the dataset there (None: no record yet)."""
+    """The end of a commit: a block, and the last offset of the dataset there (None: no record yet).
+
+    >>> position = Position(Multihash.of(b"a block"), 9)
+    >>> position.to_dict()["offset"], Position.of(position.to_dict()) == position
+    (9, True)
+    """
 
     block: Multihash
     offset: int | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, str | int | None]:
         """Return it as plain values."""
         return {"block": str(self.block), "offset": self.offset}
 
     @classmethod
     def of(cls, value: object) -> Position:
-        """Read what `to_dict` gave; what is not of that form raises.
-
-        >>> Position.of({"block": str(Multihash.of(b"")), "offset": None}).offset
-        """
+        """Read what `to_dict` gave; what is not of that form raises."""
         if not isinstance(value, Mapping) or set(value) != {"block", "offset"}:
             raise InputError("a position is not {block, offset}", remedy="give both")
         block, offset = value["block"], value["offset"]
@@ -112,6 +120,17 @@ class Tail(NamedTuple):
         if isinstance(self.data, ExecuteTransform):
             return {taken.dataset_id: taken for taken in self.data.query_inputs}
         return {}
+
+    @property
+    def merge(self) -> MergeStrategy | None:
+        """The merge strategy in force, None if nothing was declared."""
+        source: Any = self.push.get("default") or next(iter(self.push.values()), None) or self.polling
+        return None if source is None else source.merge
+
+    @property
+    def replaces_rows(self) -> bool:
+        """Whether later events replace earlier ones, so that there are fewer rows than events."""
+        return isinstance(self.merge, MergeSnapshot | MergeChangelogStream | MergeUpsertStream)
 
     def after(self, block: Block) -> Tail:
         """Return the tail one block on."""

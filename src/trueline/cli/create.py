@@ -19,6 +19,8 @@ from trueline.cli.ingest import (
     NoHeader,
     Nulls,
     Separator,
+    SkipLines,
+    TimestampFormat,
     Types,
     chosen_reader,
     reader_options,
@@ -120,9 +122,11 @@ def create(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
+    skip_lines: SkipLines = None,
     allow_empty: AllowEmpty = False,
     nulls: Nulls = None,
     date_format: DateFormat = None,
+    timestamp_format: TimestampFormat = None,
     decimal: Decimal = None,
     types: Types = None,
     member: Member = None,
@@ -141,8 +145,10 @@ def create(
     The same definition again changes nothing, another is an error unless --on-change says otherwise.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
-        how = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
-        how |= {"date_format": date_format, "decimal": decimal, "member": member}
+        how: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip_lines": skip_lines}
+        how |= {"header": False if no_header else None}
+        how |= {"date_format": date_format, "timestamp_format": timestamp_format}
+        how |= {"decimal": decimal, "member": member}
         options = reader_options(how, nulls, types)
         if file is not None:
             said = (name, event_time, description, merge, lateness, source, on_bad_file, new_columns)
@@ -216,7 +222,15 @@ def _read(file: Path) -> bytes:
         raise InputError(f"cannot read {file}: {error.strerror}", remedy="check the path") from None
 
 
-config = command_group("config", "Show and change the settings of the workspace, and your own.")
+def _list_all(context: typer.Context) -> None:
+    config_list(context)
+
+
+config = command_group(
+    "config",
+    "Show and change the settings of the workspace, and your own. Without a command, show all of them.",
+    alone=_list_all,
+)
 
 Own = Annotated[
     bool, typer.Option("--user", help="Your own settings, for every workspace; no workspace is needed.")
@@ -237,7 +251,7 @@ def config_list(
     """
     with session(context, directory, json) as here:
         if user:
-            _list(here.console, Config("format = 1", lambda _: None))
+            _list(here.console, Config("format = 1", lambda *_: None))
         else:
             with here.workspace() as workspace:
                 _list(here.console, workspace.config)

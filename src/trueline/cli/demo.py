@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import trueline
-from trueline.errors import Counterexample, InputError
+from trueline.errors import Counterexample, EnvironmentMissing, InputError
 
 if TYPE_CHECKING:
+    from trueline import View
     from trueline.console import Console
     from trueline.flow import Flow, Simulation
     from trueline.workspace import Commit, Dataset, Workspace
@@ -82,6 +83,7 @@ class Story:
         self.preparation()
         self.keys()
         self.views(sales)
+        self.engines(sales)
         self.agreement()
         self.race(sales)
         self.proof()
@@ -184,6 +186,28 @@ class Story:
         self.console.say("  A view that loses rows when one of its columns is read is caught:", "faint")
         self.console.say(f"    {caught}", "faint")
         self.facts["views"] = {"rows": len(serial), "same": together == serial, "caught": caught[:7]}
+
+    def engines(self, sales: Dataset) -> None:
+        """One view in this process and on Spark: the same rows, ids and order."""
+        self.chapter(
+            "Two engines",
+            "A view that joins, groups and sorts is computed twice, in this process and by tasks of Spark,\n"
+            "whose shuffle moves the rows. Values are compared bit by bit, ids and order too.",
+        )
+        view = _moving(sales.view())
+        try:
+            there = _all_of(view.on_spark())
+        except EnvironmentMissing as missing:
+            self.console.say(f"  left out, as there is no Spark here: {missing.problem}", "faint")
+            self.console.say(f"  {missing.remedy}", "faint")
+            self.facts["engines"] = None
+            return
+        here = _all_of(view)
+        for row_id, city, total, best in here:
+            self.console.say(f"    {row_id.hex[-6:]}  {city:<6} {total:6.2f}  {best:6.2f}", "faint")
+        which = "the same" if there == here else "OTHER"
+        self.console.say(f"  on Spark: {which} rows, ids and order", "good" if there == here else "bad")
+        self.facts["engines"] = {"rows": len(here), "same": there == here}
 
     def agreement(self) -> None:
         """A counter that breaks under one schedule, and one that no schedule breaks."""
@@ -291,6 +315,24 @@ def _read(cursors: Sequence[Any]) -> list[tuple[Any, ...]]:
             city, gross = cursor.getter("city"), cursor.getter("gross")
             while cursor.move_next():
                 found.append((cursor.id, city(), gross()))
+    return found
+
+
+def _moving(sales: View) -> View:
+    """What was sold by city, beside the best of its days: every step moves rows."""
+    sold = sales.filter("price > 0")
+    best = sold.group_by("day").agg(best="max(price)")
+    by_city = sold.join(best, on="day").group_by("city").agg(total="sum(price)", best="max(best)")
+    return by_city.sort("total", descending=True)
+
+
+def _all_of(view: View) -> list[tuple[Any, ...]]:
+    """Read a view to its end: the id and all values of each row."""
+    found = []
+    with view.cursor() as cursor:
+        getters = [cursor.getter(name) for name in view.columns]
+        while cursor.move_next():
+            found.append((cursor.id, *(get() for get in getters)))
     return found
 
 

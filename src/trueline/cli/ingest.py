@@ -13,6 +13,8 @@ from trueline.cli.session import Directory, Json, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
+    from trueline.console import Console
+    from trueline.workspace import Commit
     from trueline.workspace.preparing import Step
 
 _FORMATS = ("arrow", "csv", "json", "parquet", "text")
@@ -43,6 +45,9 @@ NewColumns = Annotated[
         help="Columns that the dataset does not have: error, add or ignore.",
     ),
 ]
+SkipLines = Annotated[
+    int | None, typer.Option("--skip-lines", metavar="N", min=0, help="Lines of a CSV before its header.")
+]
 NoHeader = Annotated[bool, typer.Option("--no-header", help="The first line of a CSV is data, not a header.")]
 Nulls = Annotated[
     list[str] | None,
@@ -52,6 +57,12 @@ Nulls = Annotated[
 ]
 DateFormat = Annotated[
     str | None, typer.Option("--date-format", metavar="FORMAT", help="How dates are written: %d.%m.%Y.")
+]
+TimestampFormat = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp-format", metavar="FORMAT", help="How dates with a time are written: %d.%m.%Y %H:%M."
+    ),
 ]
 Decimal = Annotated[
     str | None, typer.Option("--decimal", metavar="MARK", help="The decimal mark of numbers: . or ,")
@@ -92,8 +103,10 @@ def ingest(
     separator: Separator = None,
     encoding: Encoding = None,
     no_header: NoHeader = False,
+    skip_lines: SkipLines = None,
     nulls: Nulls = None,
     date_format: DateFormat = None,
+    timestamp_format: TimestampFormat = None,
     decimal: Decimal = None,
     types: Types = None,
     member: Member = None,
@@ -139,13 +152,15 @@ def ingest(
         steps = chosen_steps(step or (), on_error)
         if not steps and (timeline or trace):
             raise InputError("--timeline and --trace need steps", remedy="give --step, or leave them out")
-        said = {"separator": separator, "encoding": encoding, "header": False if no_header else None}
-        said |= {"date_format": date_format, "decimal": decimal, "member": member}
-        options = reader_options(said, nulls, types)
+        said: dict[str, Any] = {"separator": separator, "encoding": encoding, "skip_lines": skip_lines}
+        said |= {"header": False if no_header else None}
+        said |= {"date_format": date_format, "timestamp_format": timestamp_format}
+        said |= {"decimal": decimal, "member": member}
+        reader = chosen_reader(format_, reader_options(said, nulls, types), files)
         with watched(f"ingest {name}", timeline, trace):
             commit = workspace[name].append(
                 files,
-                chosen_reader(format_, options, files),
+                reader,
                 steps,
                 max_bad=max_bad,
                 idempotency_key=key,
@@ -154,15 +169,20 @@ def ingest(
                 allow_empty=allow_empty,
                 new_columns=cast("Any", new_columns),
             )
-        here.console.answer(
-            commit.to_dict(),
-            lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
-        )
-        for code, problem, remedy in commit.advice:
-            if code != "BadCells":
-                here.console.warn(problem, remedy=remedy, code=code)
-        for path, reason in commit.left_out.items():
-            here.console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
+        _show(here.console, name, commit)
+
+
+def _show(console: Console, name: str, commit: Commit) -> None:
+    """Show what was added, and what is to be looked at; bad cells are in the answer."""
+    console.answer(
+        commit.to_dict(),
+        lambda shown: shown.say(f"{name}  {commit.told}", "good" if commit.rows else "plain"),
+    )
+    for each in commit.advice:
+        if each.code != "BadCells":
+            console.warn(each.problem, remedy=each.in_shell or each.remedy, code=each.code)
+    for path, reason in commit.left_out.items():
+        console.warn(f"{path} was left out: {reason}", remedy="fix it and ingest it again")
 
 
 def chosen_steps(names: Sequence[str], on_error: str) -> list[Step]:

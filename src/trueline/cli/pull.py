@@ -80,9 +80,10 @@ def pull(
                     shown.warn(
                         f"{path} was left out: {reason}", remedy="fix it; it is tried when its bytes change"
                     )
-                for code, problem, remedy in (advice for made in each.commits for advice in made.advice):
-                    if code != "BadCells":
-                        shown.warn(f"{each.dataset}: {problem}", remedy=remedy, code=code)
+                for advice in (advice for made in each.commits for advice in made.advice):
+                    if advice.code != "BadCells":
+                        remedy = advice.in_shell or advice.remedy
+                        shown.warn(f"{each.dataset}: {advice.problem}", remedy=remedy, code=advice.code)
             if not len(report):
                 shown.say("no dataset has a source; `trueline create NAME --source PATH` makes one that has")
 

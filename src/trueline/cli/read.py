@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsons
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -71,8 +72,9 @@ def show(
             raise InputError("--changes and --bad cannot be combined", remedy="give one of them")
         dataset, at = opened(workspace, name)
         if bad:
-            view = _bad_cells(dataset, at)
-        elif changes:
+            _answer(here, _bad_cells(dataset, at), number, none="no bad cells")
+            return
+        if changes:
             view = dataset.changes(upto=at, system=system)
             view = view.skip(max(0, view.count() - number)) if number else view
         else:
@@ -127,7 +129,12 @@ def diff(
     with session(context, directory, json) as here, here.workspace() as workspace:
         dataset, at = opened(workspace, name)
         if at is None:
-            raise InputError(f"{name!r} does not say since which commit", remedy=f"write {name}@2026-11-13")
+            before = list(islice(dataset.log(), 2))[-1].short
+            raise InputError(
+                f"{name!r} does not say since which commit",
+                remedy=f"write {name}@{before} for what the newest commit changed; "
+                f"`trueline log {name}` shows all commits",
+            )
         end = parted(upto)[1] if upto is not None and "@" in upto else upto
         _answer(here, dataset.diff(at, end), number)
 
@@ -159,13 +166,7 @@ def _bad_cells(dataset: Dataset, at: str | None) -> View:
     """The bad cells of a commit; of the newest commit that has some, if none is named."""
     if at is not None:
         return dataset.commit(dataset.view(at).origins[dataset.name].block).bad_cells()
-    found = next((commit for commit in dataset.log() if commit.bad), None)
-    if found is None:
-        raise InputError(
-            f"no commit of {dataset.name!r} has bad cells",
-            remedy="nothing to do: every cell was read",
-        )
-    return found.bad_cells()
+    return next((commit for commit in dataset.log() if commit.bad), dataset.commit()).bad_cells()
 
 
 def _parameters(given: list[str]) -> dict[str, object]:
@@ -185,8 +186,11 @@ def _parameters(given: list[str]) -> dict[str, object]:
     return found
 
 
-def _answer(here: Session, view: View, number: int) -> None:
-    """Show rows to people, or as a document: where they come from, columns, rows, whether there are more."""
+def _answer(here: Session, view: View, number: int, *, none: str = "") -> None:
+    """Show rows to people, or as a document: where they come from, columns, rows, whether there are more.
+
+    `none` is what to say where there are no rows.
+    """
     table = (view.limit(number + 1) if number else view).to_arrow()
     more = bool(number) and table.num_rows > number
     rows: list[dict[str, Any]] = table.to_pylist()[: number or None]
@@ -196,7 +200,7 @@ def _answer(here: Session, view: View, number: int) -> None:
         if rows:
             shown.table(names, [tuple(row[name] for name in names) for row in rows], data=True)
         else:
-            shown.say(f"no rows; the columns are {', '.join(names) or 'not known yet'}")
+            shown.say(none or f"no rows; the columns are {', '.join(names) or 'not known yet'}")
         if more:
             shown.say(f"… more rows are not shown; -n {number * 10} shows more, -n 0 all", "faint")
         if view.origins:

@@ -85,21 +85,27 @@ class Given:
         return Given(directory if directory is not None else self.directory, json or self.json, self.options)
 
 
-def command_group(name: str, about: str) -> typer.Typer:
-    """Return a verb that has verbs of its own; -C and --json may come before or after it."""
+def command_group(name: str, about: str, alone: Callable[[typer.Context], None] | None = None) -> typer.Typer:
+    """Return a verb that has verbs of its own; -C and --json may come before or after it.
+
+    `alone` is what it does without one of them; otherwise it shows its help.
+    """
+
+    def before_verb(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
+        given = context.obj if isinstance(context.obj, Given) else Given()
+        context.obj = given.with_own(directory, json)
+        if alone is not None and context.invoked_subcommand is None:
+            alone(context)
+
     return typer.Typer(
         name=name,
         help=about,
-        no_args_is_help=True,
+        no_args_is_help=alone is None,
+        invoke_without_command=alone is not None,
         rich_markup_mode=None,
         cls=QuickGroup,
-        callback=_before_verb,
+        callback=before_verb,
     )
-
-
-def _before_verb(context: typer.Context, directory: Directory = None, json: Json = False) -> None:
-    given = context.obj if isinstance(context.obj, Given) else Given()
-    context.obj = given.with_own(directory, json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from trueline.chain.head_state import Position, Tail, follow, next_block, next_e
 from trueline.chain.instant import Instant
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
-from trueline.dataset.append.commit import Order, Prepared, definitions_of, prepare
+from trueline.dataset.append.append import Order, Prepared, definitions_of, prepare
 from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.commit import Commit
 from trueline.dataset.derivation import Derivation
@@ -47,7 +47,7 @@ def commit_result(
     scratch: Scratch,
     tasks: Tasks,
 ) -> Commit:
-    """Record what makes the current rows those of `result`: one commit, nothing for rows that are as they were.
+    """Record what makes the current rows those of `result`, in one commit; rows that stay are not recorded.
 
     Whoever loses the race for the head gets `RefCASFailed` and plans again.
     """
@@ -57,7 +57,9 @@ def commit_result(
     try:
         prepared = prepare(chain, tail, order, scratch, tasks)
     except InputError as error:
-        raise _violated(name, derivation, error) if error.code == "DuplicateKeys" else error
+        if error.code != "DuplicateKeys":
+            raise
+        raise _violated(name, derivation, error) from None
     prepared = replace(prepared, watermark=advance.watermark)
     blocks = _blocks(chain.store, prepared, advance)
     chain.append(*blocks)
@@ -65,7 +67,7 @@ def commit_result(
 
 
 def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
-    """Definitions first, then a block for each slice; the last takes the inputs and names a new checkpoint."""
+    """Definitions first, then a block for each slice; the last takes the inputs, with a new checkpoint."""
     tail = prepared.tail
     blocks: list[Block] = []
 

@@ -6,17 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueline.chain.block import Block, commit_record, is_commit_end
+from trueline.chain.block import KINDS, Block, CommitRecord, commit_record, is_commit_end
 from trueline.chain.chain import Chain
-from trueline.chain.counts import (
-    CURRENT,
-    KINDS,
-    OPERATIONS,
-    kept_counts,
-    read_count,
-    read_operations,
-    replaces_rows,
-)
+from trueline.chain.counts import kept_counts
 from trueline.chain.events import Event
 from trueline.chain.head_state import Tail, follow, next_block
 from trueline.chain.instant import Instant
@@ -34,11 +26,12 @@ _EXAMPLES: Final = 3
 
 
 class Advice(NamedTuple):
-    """Something about appended rows that people should look at, and what to do."""
+    """Something about appended rows that people should look at, and what to do: in Python, in the shell."""
 
     code: str
     problem: str
     remedy: str
+    in_shell: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +124,8 @@ class Commit:
             bad_cells_file=_object(notes, "bad_cells"),
             removal=_removal(notes.get("removal")),
             steps=_texts(notes.get("steps")),
-            operations=_operations(notes, pairs, len(offsets), chain),
-            current_rows=read_count(notes.get(CURRENT)),
+            operations=_operations(record, pairs, len(offsets), chain),
+            current_rows=record.current_rows,
             reverted_to=_hash(notes.get("reverted_to")),
             origins=_origins(notes.get("origins")),
             ignored_columns=_texts(notes.get("ignored_columns")),
@@ -318,14 +311,13 @@ def same_bytes(duplicates: Mapping[str, str]) -> str:
 
 
 def _operations(
-    notes: Mapping[str, Any], blocks: list[Linked], rows: int, chain: Chain | None
+    record: CommitRecord, blocks: list[Linked], rows: int, chain: Chain | None
 ) -> dict[str, int] | None:
     """Return the rows by operation: as the commit noted them, else as they were counted since."""
-    noted = read_operations(notes.get(OPERATIONS))
-    if noted is not None:
-        return noted
+    if record.operations is not None:
+        return record.operations
     tail = chain.tail() if chain is not None and rows else None
-    if chain is None or tail is None or not replaces_rows(tail):
+    if chain is None or tail is None or not tail.replaces_rows:
         return {**dict.fromkeys(KINDS, 0), "insert": rows}
     total = dict.fromkeys(KINDS, 0)
     for name, block in blocks:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from trueline.chain.block import record_of
 from trueline.chain.chain import Chain
-from trueline.chain.counts import Counts, keep_counts, kept_counts, recorded_current, replaces_rows
+from trueline.chain.counts import Counts, keep_counts, kept_counts
+from trueline.chain.events import AddData
 from trueline.chain.head_state import Tail
 from trueline.dataset.remove.record import removals_of
 
@@ -15,9 +17,9 @@ def current_rows(chain: Chain, tail: Tail) -> int | None:
     """
     if tail.last_offset is None:
         return 0
-    if not replaces_rows(tail):
+    if not tail.replaces_rows:
         return tail.next_offset - removals_of(chain).count(tail.last_offset)
-    recorded = recorded_current(tail)
+    recorded = record_of(tail.data).current_rows if isinstance(tail.data, AddData) else None
     return recorded if recorded is not None else kept_counts(chain, tail.head).current
 
 
@@ -29,7 +31,7 @@ def counted_rows(chain: Chain, tail: Tail) -> int:
     # Reading rows is only needed here; looking at metadata would pay for importing it.
     from trueline.dataset.dataset_at import Standing
     from trueline.dataset.read.current import CurrentRows
-    from trueline.view.bounds import NO_BOUNDS
+    from trueline.view.plan.node import NO_BOUNDS
 
     standing = Standing("", chain, tail, tail.position)
     offset = str(standing.vocab.offset)

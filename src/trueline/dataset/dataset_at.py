@@ -13,15 +13,9 @@ from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.schema import fields_of, is_hidden, to_arrow
-from trueline.chain.sources import (
-    MergeChangelogStream,
-    MergeLedger,
-    MergeSnapshot,
-    MergeStrategy,
-    MergeUpsertStream,
-)
+from trueline.chain.sources import MergeLedger, MergeSnapshot, MergeStrategy
 from trueline.chain.store.store import Folder
-from trueline.dataset.definition import SOURCE, key_equality_at
+from trueline.dataset.definition import key_equality_at
 from trueline.dataset.derivation import derivation_at
 from trueline.dataset.remove.record import Removals, removals_of
 from trueline.dataset.state import State
@@ -79,14 +73,12 @@ class Standing:
         """The columns people gave and did not hide."""
         return tuple(name for name in self.given_columns if name not in self.hidden_columns)
 
-    @cached_property
+    @property
     def merge(self) -> MergeStrategy | None:
         """The merge strategy in force, None if nothing was declared."""
         if (derivation := derivation_at(self.tail)) is not None:
             return MergeSnapshot(derivation.key)
-        push = self.tail.push
-        source: Any = push.get(SOURCE) or next(iter(push.values()), None) or self.tail.polling
-        return None if source is None else source.merge
+        return self.tail.merge
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -101,7 +93,7 @@ class Standing:
     @property
     def is_keyed(self) -> bool:
         """Whether later events replace earlier ones of the same key."""
-        return isinstance(self.merge, MergeSnapshot | MergeChangelogStream | MergeUpsertStream)
+        return self.tail.replaces_rows
 
     @property
     def is_ledger(self) -> bool:

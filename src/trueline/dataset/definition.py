@@ -149,9 +149,9 @@ class Definition:
         floats = any(name not in kinds or _is_float(kinds[name]) for name in key)
         return KeyEquality.NUMERIC.value if floats else None
 
-    def blocks(self, dataset_id: DatasetId) -> list[Block]:
+    def blocks(self, dataset_id: DatasetId, now: Instant) -> list[Block]:
         """Return the blocks of the one commit that makes the dataset."""
-        return linked(None, (Seed(dataset_id, DatasetKind.Root), *self.events()), Instant.now())
+        return linked(None, (Seed(dataset_id, DatasetKind.Root), *self.events()), now)
 
     def differences(self, chain: Chain) -> list[str]:
         """Say how an existing dataset differs from this definition."""
@@ -311,8 +311,7 @@ def from_odf(stored: MergeStrategy) -> Strategy:
 
 def strategy_of(tail: Tail) -> Strategy:
     """Return the merge strategy in force; a dataset that declares none appends."""
-    source: Any = tail.push.get(SOURCE) or next(iter(tail.push.values()), None) or tail.polling
-    return from_odf(source.merge) if source is not None else Append()
+    return from_odf(tail.merge) if tail.merge is not None else Append()
 
 
 def merge_of(tail: Tail) -> str | None:
@@ -457,7 +456,7 @@ def key_equality_at(tail: Tail) -> KeyEquality:
 def _known_equality(given: object) -> KeyEquality:
     if given is None:
         return KeyEquality.BITWISE
-    if given in (KeyEquality.NUMERIC, KeyEquality.GROUP):
+    if isinstance(given, str) and given in (KeyEquality.NUMERIC, KeyEquality.GROUP):
         return KeyEquality(given)
     raise UnsupportedVersion(
         f"the attachment {PATH} says key_equality {given!r:.80}, which is not known here",

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from trueline import types as t
 from trueline.kernel.comparison import codes, has_words, order_words, places_in_order
 from trueline.kernel.exact_sums import as_words, float_sums, prefix, python_sums, spread, whole_sums
-from trueline.kernel.limbs import Whole, rounded
+from trueline.kernel.limbs import Whole, as_floats, rounded
 from trueline.kernel.value_hash import Words, whole_numbers
 
 Values: TypeAlias = pa.Array
@@ -60,7 +60,7 @@ def _counts(mask: npt.NDArray[np.bool_], spans: Spans) -> Whole:
     return spread(prefix(mask), spans.low, spans.high)
 
 
-def _typed(words: npt.NDArray[np.generic], missing: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
+def typed(words: npt.NDArray[np.generic], missing: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
     """Return numbers as an array of a type, null where a mask says so."""
     found = pa.array(words, mask=missing)
     if pa.types.is_temporal(kind.arrow):
@@ -93,12 +93,18 @@ def total(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
     """The exact sum; null where no value is there, or where it does not fit the type."""
     none = _counts(there(values), spans) == 0
     if pa.types.is_decimal(values.type):
-        return _decimals(_decimal_sums(values, spans), none, kind)
+        return decimals(_decimal_sums(values, spans), none, kind)
     if pa.types.is_floating(values.type):
-        return pa.array(float_sums(_floats(values), spans.low, spans.high), mask=none)
-    limbs, signed = _whole(values, spans)
+        return pa.array(float_sums(as_floats(values), spans.low, spans.high), mask=none)
+    plain = as_integers(values)
+    return whole_totals(whole_sums(plain, spans.low, spans.high), none, kind)
+
+
+def whole_totals(limbs: Whole, none: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
+    """Return sums of three limbs as values; null where a mask says so, or where they do not fit the type."""
+    signed = not pa.types.is_unsigned_integer(kind.arrow)
     words, wrong = as_words(limbs, signed=signed)
-    return _typed(words.view(np.int64) if signed else words, none | wrong, kind)
+    return typed(words.view(np.int64) if signed else words, none | wrong, kind)
 
 
 def average(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
@@ -106,41 +112,51 @@ def average(values: Values, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
     number = _counts(there(values), spans)
     none = number == 0
     if pa.types.is_decimal(values.type):
-        assert isinstance(kind, t.Decimal)
-        scale = 10 ** (kind.scale - values.type.scale)
-        totals = zip(_decimal_sums(values, spans), number.tolist(), strict=True)
-        return _decimals([_divided(each * scale, many) for each, many in totals], none, kind)
-    divisor = np.maximum(number, 1)
+        return decimal_means(_decimal_sums(values, spans), number, values.type.scale, kind)
     if pa.types.is_floating(values.type):
-        return pa.array(float_sums(_floats(values), spans.low, spans.high) / divisor, mask=none)
-    limbs, _ = _whole(values, spans)
+        sums = float_sums(as_floats(values), spans.low, spans.high)
+        return pa.array(sums / np.maximum(number, 1), mask=none)
+    return whole_means(whole_sums(as_integers(values), spans.low, spans.high), number, kind)
+
+
+def whole_means(limbs: Whole, number: Whole, kind: t.Type) -> pa.Array:
+    """Return sums of three limbs divided by how many values there are; null where there are none."""
+    none, divisor = number == 0, np.maximum(number, 1)
     if isinstance(kind, t.Duration):
         sums = zip(*limbs.tolist(), divisor.tolist(), strict=True)
-        means = [_divided(low + (high << 32) + (over << 64), many) for low, high, over, many in sums]
-        return _typed(np.array(means, np.int64), none, kind)
+        means = [divided(low + (high << 32) + (over << 64), many) for low, high, over, many in sums]
+        return typed(np.array(means, np.int64), none, kind)
     return pa.array(rounded(limbs, 0) / divisor, mask=none)
 
 
-def _floats(values: Values) -> npt.NDArray[np.float64]:
-    return np.asarray(pc.fill_null(values, 0.0)).astype(np.float64)
+def decimal_means(sums: Sequence[int], number: Whole, scale: int, kind: t.Type) -> pa.Array:
+    """Return sums of digits, of which `scale` are behind the point, divided by how many values there are."""
+    assert isinstance(kind, t.Decimal)
+    more = 10 ** (kind.scale - scale)
+    totals = zip(sums, number.tolist(), strict=True)
+    return decimals([divided(each * more, many) for each, many in totals], number == 0, kind)
 
 
-def _whole(values: Values, spans: Spans) -> tuple[npt.NDArray[np.int64], bool]:
-    signed = not pa.types.is_unsigned_integer(values.type)
-    plain: npt.NDArray[np.integer] = (
-        whole_numbers(values) if signed else np.asarray(pc.fill_null(values, 0)).astype(np.uint64)
-    )
-    return whole_sums(plain, spans.low, spans.high), signed
+def as_integers(values: Values) -> npt.NDArray[np.integer]:
+    """Return whole numbers and durations as words of 64 bits; 0 where a value is null."""
+    if pa.types.is_unsigned_integer(values.type):
+        return np.asarray(pc.fill_null(values, 0)).astype(np.uint64)
+    return whole_numbers(values)
+
+
+def decimal_words(values: Values) -> npt.NDArray[np.uint64]:
+    """Return the digits of decimals as rows of words, lowest first; 0 where a value is null."""
+    width = values.type.byte_width // 8
+    raw = np.frombuffer(values.buffers()[1], "<u8", len(values) * width, values.offset * 8 * width)
+    return np.where(there(values)[:, None], raw.reshape(len(values), width), np.uint64(0))
 
 
 def _decimal_sums(values: Values, spans: Spans) -> list[int]:
-    width = values.type.byte_width // 8
-    raw = np.frombuffer(values.buffers()[1], "<u8", len(values) * width, values.offset * 8 * width)
-    words = np.where(there(values)[:, None], raw.reshape(len(values), width), np.uint64(0))
-    return python_sums(words, spans.low, spans.high)
+    return python_sums(decimal_words(values), spans.low, spans.high)
 
 
-def _decimals(sums: Sequence[int], none: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
+def decimals(sums: Sequence[int], none: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
+    """Return digits as decimals; null where a mask says so, or where they are too many."""
     assert isinstance(kind, t.Decimal)
     limit = 10**kind.precision
     return pa.array(
@@ -152,7 +168,7 @@ def _decimals(sums: Sequence[int], none: npt.NDArray[np.bool_], kind: t.Type) ->
     )
 
 
-def _divided(number: int, by: int) -> int:
+def divided(number: int, by: int) -> int:
     """Divide whole numbers, rounded to the nearest, halves away from zero."""
     by = max(1, by)
     found = (2 * abs(number) + by) // (2 * by)
@@ -188,7 +204,7 @@ def _extreme(values: Values, spans: Spans, kind: t.Type, *, largest: bool) -> pa
     if by_rank:
         places = order[np.where(none, 0, found).astype(np.int64)] if len(order) else np.zeros(0, np.int64)
         return values.take(pa.array(places, mask=none))
-    return _from_words(found, none, kind)
+    return from_words(found, none, kind)
 
 
 def _of_spans(words: Words, spans: Spans, better: np.ufunc) -> Words:
@@ -215,7 +231,7 @@ def _of_spans(words: Words, spans: Spans, better: np.ufunc) -> Words:
     return found
 
 
-def _from_words(words: Words, none: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
+def from_words(words: Words, none: npt.NDArray[np.bool_], kind: t.Type) -> pa.Array:
     """Turn words of an order into the values they encode."""
     if pa.types.is_floating(kind.arrow):
         bits = np.where(words & _SIGN, words ^ _SIGN, ~words)
@@ -223,7 +239,7 @@ def _from_words(words: Words, none: npt.NDArray[np.bool_], kind: t.Type) -> pa.A
     if pa.types.is_unsigned_integer(kind.arrow):
         return pa.array(np.where(none, np.uint64(0), words), mask=none).cast(kind.arrow)
     whole = np.where(none, np.int64(0), (words ^ _SIGN).view(np.int64))
-    return _typed(whole, none, kind)
+    return typed(whole, none, kind)
 
 
 # --- single rows ----------------------------------------------------------------------------

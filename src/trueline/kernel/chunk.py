@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, chain
-from typing import Final, Protocol, overload
+from typing import Final, Protocol, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,11 @@ import pyarrow as pa
 
 from trueline.identity import RowIds
 from trueline.kernel.read_ahead import THREADS, ReadAhead
+
+S = TypeVar("S")
+T = TypeVar("T")
+# Fewer rows than this are worked on by one thread.
+_MANY: Final = 1 << 18
 
 ROWS_OF_A_CHUNK: Final = 65_536
 # So many are as well made at once.
@@ -51,14 +57,18 @@ class Chunk:
         ids = None if self.ids is None else RowIds(self.ids.low[places], self.ids.high[places])
         return Chunk(len(places), tuple(array.take(at) for array in self.arrays), ids)
 
-    def filter(self, mask: npt.NDArray[np.bool_]) -> Chunk:
-        """Return the rows where a mask is true."""
-        kept = int(np.count_nonzero(mask))
+    def filter(self, mask: npt.NDArray[np.bool_] | pa.BooleanArray) -> Chunk:
+        """Return the rows where a mask, which has no nulls, is true."""
+        chosen = pa.array(mask) if isinstance(mask, np.ndarray) else mask
+        kept = chosen.true_count
         if kept == self.rows:
             return self
-        chosen = pa.array(mask)
-        ids = None if self.ids is None else RowIds(self.ids.low[mask], self.ids.high[mask])
-        return Chunk(kept, tuple(array.filter(chosen) for array in self.arrays), ids)
+        ids = None if self.ids is None else self.ids[np.asarray(chosen)]
+        if len(self.arrays) < 2:
+            return Chunk(kept, tuple(array.filter(chosen) for array in self.arrays), ids)
+        # Together: the mask is turned into places once, which is most of the work.
+        batch = pa.RecordBatch.from_arrays(list(self.arrays), names=list(map(str, range(len(self.arrays)))))
+        return Chunk(kept, tuple(batch.filter(chosen).columns), ids)
 
     def select(self, places: Sequence[int], *, ids: bool = True) -> Chunk:
         """Return some of the arrays, by their positions here."""
@@ -232,3 +242,11 @@ def in_order(pieces: Sequence[Piece], threads: int = THREADS) -> Iterator[tuple[
         return
     with ReadAhead(lambda number: pieces[number].chunks(), len(pieces), min(threads, len(pieces))) as ahead:
         yield from ahead.run()
+
+
+def on_threads(work: Callable[[S], T], items: Sequence[S], rows: int) -> list[T]:
+    """Do some work for each item, by a few threads where there are many rows to look at."""
+    if len(items) < 2 or rows < _MANY or THREADS < 2:
+        return [work(item) for item in items]
+    with ThreadPoolExecutor(min(THREADS, len(items)), thread_name_prefix="trueline-work") as pool:
+        return list(pool.map(work, items))

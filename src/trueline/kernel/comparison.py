@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import total_ordering
+from itertools import pairwise
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -18,17 +19,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trueline.kernel.chunk import on_threads
 from trueline.kernel.nan import canonical_floats
-from trueline.kernel.value_hash import Salt, Words, hash_values, is_one_word, whole_numbers
+from trueline.kernel.read_ahead import THREADS
+from trueline.kernel.value_hash import Salt, Words, hash_values, is_one_word, value_words, whole_numbers
+from trueline.kernel.word_order import Places, order_of_texts, order_of_words
 
-Places: TypeAlias = npt.NDArray[np.int64]
 Codes: TypeAlias = npt.NDArray[np.int64]
 
 _SIGN: Final = np.uint64(1 << 63)
-# Fewer rows than this are sorted by one thread.
+# Keys of fewer rows than this are numbered by one thread.
 _MANY: Final = 1 << 20
+# So many rows at a time stay near the processor.
+_BLOCK: Final = 1 << 16
+# Fewer texts than this are sorted by Arrow.
+_MANY_TEXTS: Final = 1 << 14
 # Hashes that are tried until one keeps all keys apart.
 _TRIES: Final = 64
+# Slots for each number, where numbers lie near each other.
+_SLOTS: Final = 2
+_FEW_SLOTS: Final = 1 << 16
 
 
 def has_words(kind: pa.DataType) -> bool:
@@ -41,19 +51,30 @@ def order_words(array: pa.Array) -> Words:
     kind = array.type
     if pa.types.is_floating(kind):
         filled = pc.fill_null(array, pa.scalar(0.0, kind)) if array.null_count else array
-        bits = canonical_floats(np.asarray(filled).astype(np.float64)).view(np.uint64)
-        # Below zero all bits turn round, above it the sign only: bits are then in the order of the numbers.
-        negative = (bits & _SIGN) != 0
-        return np.where(negative, ~bits, bits | _SIGN)
+        return _float_words(np.asarray(filled))
     if pa.types.is_unsigned_integer(kind):
         return np.asarray(pc.fill_null(array, 0)).astype(np.uint64)
     return whole_numbers(array).view(np.uint64) ^ _SIGN
+
+
+def _float_words(values: npt.NDArray[np.floating]) -> Words:
+    """Return words in the order of numbers, some rows at a time so that they stay near the processor."""
+    found = np.empty(len(values), np.uint64)
+    for start in range(0, len(values), _BLOCK):
+        block = values[start : start + _BLOCK].astype(np.float64, copy=False)
+        bits = canonical_floats(block).view(np.int64)
+        # Below zero all bits turn round, above it the sign only: bits are then in the order of the numbers.
+        turned = (bits >> 63).view(np.uint64) | _SIGN
+        np.bitwise_xor(bits.view(np.uint64), turned, out=found[start : start + _BLOCK])
+    return found
 
 
 def places_in_order(arrays: Sequence[pa.Array], descending: Sequence[bool]) -> Places:
     """Return the places of the rows in the order of some columns; equal rows stay as they were."""
     if len(arrays) == 1 and has_words(arrays[0].type):
         return _one_column(arrays[0], descending=descending[0])
+    if len(arrays) == 1 and len(arrays[0]) >= _MANY_TEXTS and _is_text(arrays[0].type):
+        return _one_text_column(arrays[0], descending=descending[0])
     names = [f"k{number}" for number in range(len(arrays))]
     table = pa.table(dict(zip(names, [_comparable(array) for array in arrays], strict=True)))
     how = ["descending" if down else "ascending" for down in descending]
@@ -91,66 +112,27 @@ def _one_column(array: pa.Array, *, descending: bool) -> Places:
     return np.concatenate([there[order_of_words(words[there])], np.flatnonzero(missing)])
 
 
-# --- words ----------------------------------------------------------------------------------
+def _is_text(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_string(kind) or types.is_binary(kind))
 
 
-def order_of_words(words: Words) -> Places:
-    """Return the stable order of words.
-
-    A word and a place share 64 bits where they fit, so that values are sorted and not places:
-    10 M words took 1.2 s by one thread and 0.6 s by two, `argsort` 1.7 s.
-    """
-    rows = len(words)
-    if rows < 2:
-        return np.arange(rows)
-    least = words.min()
-    spread = int(words.max()) - int(least)
-    bits = (rows - 1).bit_length()
-    if bits > 32:
-        return np.argsort(words, kind="stable")
-    if spread == 0:
-        return np.arange(rows)
-    lost = max(0, spread.bit_length() + bits - 64)
-    shift, mask = np.uint64(bits), np.uint64((1 << bits) - 1)
-    packed = (words - least) >> np.uint64(lost)
-    packed <<= shift
-    packed |= np.arange(rows, dtype=np.uint64)
-    packed = _sorted(packed)
-    found = (packed & mask).astype(np.int64)
-    if lost:
-        packed >>= shift
-        _mended(found, packed, words)
-    return found
-
-
-def _mended(found: Places, packed: Words, words: Words) -> None:
-    """Put rows in order whose words only differ in bits that were lost."""
-    same = packed[1:] == packed[:-1]
-    if not same.any():
-        return
-    # Each stretch of equal upper bits is sorted by whole words; they are short if words are spread evenly.
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
-    starts, stops = edges[0::2], edges[1::2] + 1
-    inside = np.zeros(len(found), bool)
-    inside[:-1] |= same
-    inside[1:] |= same
-    at = np.flatnonzero(inside)
-    stretch = np.repeat(np.arange(len(starts)), stops - starts)
-    rows = found[at]
-    found[at] = rows[np.lexsort((rows, words[rows], stretch))]
-
-
-def _sorted(values: Words) -> Words:
-    """Sort, by two threads where there is enough to do; values are all different."""
-    if len(values) < _MANY:
-        values.sort()
-        return values
-    sample = np.sort(values[:: len(values) // 1_024])
-    below = values < sample[len(sample) // 2]
-    parts = [values[below], values[~below]]
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(np.ndarray.sort, parts))
-    return np.concatenate(parts)
+def _one_text_column(array: pa.Array, *, descending: bool) -> Places:
+    """Order texts by ranks of those that are different, where they repeat, else by words of eight bytes."""
+    there = np.flatnonzero(np.asarray(array.is_valid()))
+    values = array.drop_null() if array.null_count else array
+    first = values.slice(0, _MANY_TEXTS)
+    if 2 * len(first.unique()) > len(first):
+        order = order_of_texts(values, descending)
+    else:
+        code, count = _numbered(values)
+        rank = np.empty(count, np.uint64)
+        how = "descending" if descending else "ascending"
+        rank[np.asarray(pc.array_sort_indices(values.take(pa.array(first_rows(code))), order=how))] = (
+            np.arange(count, dtype=np.uint64)
+        )
+        order = order_of_words(rank[code])
+    return np.concatenate([there[order], np.flatnonzero(np.asarray(array.is_null()))])
 
 
 # --- single rows ----------------------------------------------------------------------------
@@ -215,26 +197,112 @@ def codes(arrays: Sequence[pa.Array], rows: int, *, nulls: bool) -> tuple[Codes,
     found, count = np.zeros(rows, np.int64), 1 if rows else 0
     gone = np.zeros(rows, bool)
     for number, array in enumerate(arrays):
-        encoded = plain(array).dictionary_encode(null_encoding="encode" if nulls else "mask")
-        here = np.asarray(pc.fill_null(encoded.indices, 0)).astype(np.int64)
-        if encoded.indices.null_count:
-            gone |= np.asarray(encoded.indices.is_null())
+        here, different = _numbered(array)
+        if array.null_count and not nulls:
+            gone |= np.asarray(array.is_null())
         if number == 0:
-            found, count = here, len(encoded.dictionary)
+            found, count = here, different
             continue
         # Both counts are at most the number of rows: the product stays below 2^62.
-        both = pa.array(found * max(1, len(encoded.dictionary)) + here).dictionary_encode()
-        found, count = np.asarray(both.indices).astype(np.int64), len(both.dictionary)
+        found, count = _numbered(pa.array(found * max(1, different) + here))
     if not gone.any():
         return found, count
     there = pa.array(found, mask=gone).dictionary_encode()
     return np.asarray(pc.fill_null(there.indices, -1)).astype(np.int64), len(there.dictionary)
 
 
+def _numbered(array: pa.Array) -> tuple[Codes, int]:
+    """Number the values of one column in the order of their first rows, null like others."""
+    is_whole = pa.types.is_primitive(array.type) and not pa.types.is_floating(array.type)
+    if is_whole and not array.null_count and is_one_word(array.type):
+        words = value_words(array).view(np.int64)
+        slots = Slots.of(words)
+        if slots is not None:
+            return _numbered_slots(words, slots)
+    whole = plain(array)
+    cuts = [len(array) * part // THREADS for part in range(THREADS + 1)]
+    if len(array) < _MANY:
+        cuts = [0, len(array)]
+    parts = on_threads(_encoded, [whole.slice(a, b - a) for a, b in pairwise(cuts)], len(array))
+    if len(parts) == 1:
+        return np.asarray(parts[0].indices).astype(np.int64), len(parts[0].dictionary)
+    # The dictionaries one after another are the values in the order of their first rows.
+    known = pa.concat_arrays([part.dictionary for part in parts]).dictionary_encode(null_encoding="encode")
+    numbers = np.asarray(known.indices).astype(np.int64)
+    found = np.empty(len(array), np.int64)
+    start = 0
+    for part, (first, stop) in zip(parts, pairwise(cuts), strict=True):
+        np.take(
+            numbers[start : start + len(part.dictionary)], np.asarray(part.indices), out=found[first:stop]
+        )
+        start += len(part.dictionary)
+    return found, len(known.dictionary)
+
+
+def _encoded(array: pa.Array) -> pa.DictionaryArray:
+    return array.dictionary_encode(null_encoding="encode")
+
+
+@dataclass(frozen=True)
+class Slots:
+    """A slot for each whole number of a range that is not much larger than the numbers are many."""
+
+    least: np.int64
+    size: int
+
+    @classmethod
+    def of(cls, numbers: npt.NDArray[np.int64]) -> Slots | None:
+        """Return slots of all these numbers; None if they lie too far apart."""
+        if not len(numbers):
+            return None
+        least = numbers.min()
+        size = int(numbers.max()) - int(least) + 1
+        return cls(least, size) if size <= max(_FEW_SLOTS, _SLOTS * len(numbers)) else None
+
+    def at(self, numbers: npt.NDArray[np.int64]) -> Places:
+        """Return the slots of numbers; those of others are below zero, or `size` and more."""
+        with np.errstate(over="ignore"):
+            return numbers - self.least
+
+    def find(self, numbers: npt.NDArray[np.int64], known: Codes) -> Codes:
+        """Return what is known of the slots of any numbers, -1 for those of others."""
+        place = self.at(numbers).view(np.uint64)
+        inside = place < np.uint64(self.size)
+        if inside.all():
+            return known[place.view(np.int64)]
+        return np.where(inside, known[np.where(inside, place, np.uint64(0)).view(np.int64)], -1)
+
+
+def _numbered_slots(numbers: npt.NDArray[np.int64], slots: Slots) -> tuple[Codes, int]:
+    """Number values by the first rows that are found in their slots, some rows at a time."""
+    rows = len(numbers)
+    kind = np.dtype(np.int32 if rows < 1 << 31 else np.int64)
+    first: npt.NDArray[np.signedinteger] = np.full(slots.size, rows, kind)
+    for start in range(0, rows, _BLOCK):
+        block = slots.at(numbers[start : start + _BLOCK])
+        np.minimum.at(first, block, np.arange(start, start + len(block), dtype=kind))
+    used = np.flatnonzero(first < rows)
+    # From here on a slot has the number of its value instead.
+    first[used[order_of_words(first[used].astype(np.uint64))]] = np.arange(len(used))
+    found = np.empty(rows, np.int64)
+    for start in range(0, rows, _BLOCK):
+        found[start : start + _BLOCK] = first[slots.at(numbers[start : start + _BLOCK])]
+    return found, len(used)
+
+
 def first_rows(found: Codes) -> Codes:
     """Return the first row of each key, as `codes` numbers them."""
-    highest = np.maximum.accumulate(found)
-    return np.flatnonzero(np.diff(highest, prepend=-1) > 0)
+    parts = [np.zeros(0, np.int64)]
+    highest = -1
+    for start in range(0, len(found), _BLOCK):
+        block = found[start : start + _BLOCK]
+        top = int(block.max())
+        # New keys come early: most blocks of few keys have none.
+        if top > highest:
+            so_far = np.maximum(np.maximum.accumulate(block), highest)
+            parts.append(np.flatnonzero(np.diff(so_far, prepend=highest) > 0) + start)
+            highest = top
+    return np.concatenate(parts)
 
 
 class KeyIndex:
@@ -242,6 +310,9 @@ class KeyIndex:
 
     def __init__(self, arrays: Sequence[pa.Array], rows: int) -> None:
         self.codes, self.count = codes(arrays, rows, nulls=False)
+        self._slots = self._in_slots(arrays)
+        if self._slots is not None:
+            return
         self._known = [plain(array.take(pa.array(first_rows(self.codes)))) for array in arrays]
         # A word that is the value itself cannot be that of another one.
         self._sure = len(arrays) == 1 and is_one_word(arrays[0].type)
@@ -259,8 +330,29 @@ class KeyIndex:
         slots = np.bincount((self._sorted >> self._shift).astype(np.int64), minlength=1 << bits)
         self._starts = np.concatenate([[0], np.cumsum(slots)])
 
+    def _in_slots(self, arrays: Sequence[pa.Array]) -> tuple[Slots, Codes] | None:
+        """Return the numbers of keys that are whole numbers near each other, by slots."""
+        if len(arrays) != 1 or not is_one_word(arrays[0].type) or pa.types.is_floating(arrays[0].type):
+            return None
+        there = self.codes >= 0
+        words, code = value_words(arrays[0]).view(np.int64), self.codes
+        if not there.all():
+            words, code = words[there], code[there]
+        slots = Slots.of(words)
+        if slots is None:
+            return None
+        known = np.full(slots.size, -1, np.int64)
+        known[slots.at(words)] = code
+        return slots, known
+
     def find(self, arrays: Sequence[pa.Array], rows: int) -> Codes:
         """Return the numbers of the keys of other rows, -1 where there is none or a value is null."""
+        if self._slots is not None:
+            slots, known = self._slots
+            found = slots.find(value_words(arrays[0]).view(np.int64), known)
+            if arrays[0].null_count:
+                found[np.asarray(arrays[0].is_null())] = -1
+            return found
         given = [plain(array) for array in arrays]
         hashes = hash_values(given, rows, self._salt)
         found = np.full(rows, -1, np.int64)

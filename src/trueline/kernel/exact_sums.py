@@ -21,6 +21,7 @@ from trueline.kernel.limbs import (
     carried,
     cut_floats,
     cut_integers,
+    limbs_side_by_side,
     rounded,
     with_infinities,
 )
@@ -102,7 +103,12 @@ def _limb_sums(values: Numbers, low: Whole, high: Whole) -> Numbers:
 
 
 def _limbs_at_once(values: Numbers, low: Whole, high: Whole) -> Numbers:
-    limbs, lowest = limb_sums(*cut_floats(values), values != 0.0, low, high)
+    side_by_side = limbs_side_by_side(values)
+    if side_by_side is not None:
+        parts, lowest = side_by_side
+        limbs = np.array([spread(prefix(part), low, high) for part in parts])
+    else:
+        limbs, lowest = limb_sums(*cut_floats(values), values != 0.0, low, high)
     return rounded(limbs, BITS * lowest)
 
 

@@ -19,11 +19,21 @@ import pyarrow as pa
 
 from trueline.errors import InputError
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, PieceChain, bytes_of, together
-from trueline.kernel.comparison import Places, places_in_order
-from trueline.kernel.external_sort import SortedRun, SortSpec, between, bucket, cut_points, write_run
+from trueline.kernel.comparison import places_in_order
+from trueline.kernel.external_sort import (
+    Combine,
+    SortedRun,
+    SortSpec,
+    between,
+    bucket,
+    cut_points,
+    position,
+    write_run,
+)
 from trueline.kernel.read_ahead import THREADS
 from trueline.kernel.spill import MEMORY_VARIABLE, SpillFolder
 from trueline.kernel.value_hash import Salt, hash_ids, hash_values
+from trueline.kernel.word_order import Places
 
 # Stretches of pieces for each thread: enough that none waits long for the others.
 _STRETCHES: Final = 4
@@ -31,6 +41,8 @@ _STRETCHES: Final = 4
 _LEAST: Final = 512
 # Pieces for each thread, where a reader does not say how many.
 _PIECES: Final = 2
+# Rows that are combined at a time at most.
+_ROWS_TO_COMBINE: Final = 1 << 21
 # Bytes of rows that are put together at a time.
 _BYTES: Final = 64 << 20
 
@@ -134,11 +146,57 @@ class MemoryShare:
 
 @dataclass(frozen=True)
 class Routed:
-    """What became of a stretch of the input: runs, and rows that are still in memory."""
+    """What became of a stretch of the input: runs, parts of rows, and rows that are still in memory."""
 
     runs: tuple[SortedRun, ...]
     held: tuple[Chunk, ...]
     first: int  # the number of the first row that is held
+    parts: tuple[Chunk, ...] = ()
+
+
+class _Held:
+    """The rows of a stretch that are in memory, and what became of those before them."""
+
+    def __init__(self, number: int, spec: SortSpec, memory: MemoryShare) -> None:
+        self.number, self.spec, self.memory = number, spec, memory
+        self.runs: list[SortedRun] = []
+        self.chunks: list[Chunk] = []
+        self.parts: list[Chunk] = []
+        self.size = self.rows = self.first = self.combined = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Hold some rows; combine all that are held, or write them, where they are many."""
+        self.chunks.append(chunk)
+        size = bytes_of(chunk)
+        self.size, self.rows = self.size + size, self.rows + chunk.rows
+        self.memory.add(size)
+        if self.spec.combine is not None:
+            if self.size >= self.memory.run_bytes or self.rows >= _ROWS_TO_COMBINE:
+                self._combine(self.spec.combine)
+        elif self.memory.spilling and self.size >= self.memory.run_bytes:
+            self.runs.append(write_run(self.chunks, self.number, self.first, self.spec, self.memory.folder))
+            self._forget(0)
+
+    def _forget(self, kept: int) -> None:
+        self.memory.add(kept - self.size)
+        self.first += self.rows
+        self.chunks, self.size, self.rows = [], 0, 0
+
+    def _combine(self, combine: Combine) -> None:
+        """Make parts of the rows; parts are put together when they are twice what was left of them before."""
+        self.parts.append(combine.of_rows(together(self.chunks), position(self.number, self.first)))
+        self._forget(bytes_of(self.parts[-1]))
+        before = sum(map(bytes_of, self.parts))
+        if before < max(self.memory.run_bytes, 2 * self.combined):
+            return
+        if len(self.parts) > 1:
+            self.parts = [combine.of_parts(together(self.parts))]
+        self.combined = bytes_of(self.parts[0])
+        self.memory.add(self.combined - before)
+        if self.memory.spilling and 2 * self.combined >= self.memory.run_bytes:
+            self.runs.append(write_run(self.parts, self.number, 0, self.spec, self.memory.folder))
+            self.memory.add(-self.combined)
+            self.parts, self.combined = [], 0
 
 
 def route(piece: Piece, number: int, spec: SortSpec, memory: MemoryShare) -> Routed:
@@ -146,31 +204,24 @@ def route(piece: Piece, number: int, spec: SortSpec, memory: MemoryShare) -> Rou
 
     This is all that an exchange asks of a worker: one elsewhere needs a share of no bytes, and a folder.
     """
-    runs: list[SortedRun] = []
-    held: list[Chunk] = []
-    size = first = 0
+    held = _Held(number, spec, memory)
     for chunk in piece.chunks():
         if memory.stopped:
             break
-        held.append(chunk)
-        size += bytes_of(chunk)
-        memory.add(bytes_of(chunk))
-        if memory.spilling and size >= memory.run_bytes:
-            runs.append(write_run(held, number, first, spec, memory.folder))
-            first += sum(each.rows for each in held)
-            memory.add(-size)
-            held, size = [], 0
-    return Routed(tuple(runs), tuple(held), first)
+        if chunk.rows:
+            held.add(chunk)
+    return Routed(tuple(held.runs), tuple(held.chunks), held.first, tuple(held.parts))
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """All rows of an exchange: in memory as they came (`held`), or in runs (none, if there are no rows)."""
+    """All rows of an exchange, or parts of them (`combined`): held in memory in order, or in runs."""
 
     spec: SortSpec
     held: Chunk | None
     runs: tuple[SortedRun, ...]
     memory: MemoryShare
+    combined: bool = False
 
     @property
     def rows(self) -> int:
@@ -203,15 +254,26 @@ def gather(pieces: Sequence[Piece], spec: SortSpec, *, threads: int = THREADS) -
     except BaseException:
         memory.close()
         raise
+    combined = spec.combine is not None and (memory.spilling or any(each.parts for each in routed))
+    if combined:
+        routed = [_all_in_parts(each, number, spec) for number, each in enumerate(routed)]
     if not memory.spilling:
-        chunks = [chunk for each in routed for chunk in each.held if chunk.rows]
-        return Gathered(spec, together(chunks) if chunks else None, (), memory)
+        chunks = [chunk for each in routed for chunk in each.held]
+        return Gathered(spec, together(chunks) if chunks else None, (), memory, combined)
     runs: list[SortedRun] = []
     for number, each in enumerate(routed):
         runs += each.runs
         if each.held:
             runs.append(write_run(each.held, number, each.first, spec, memory.folder))
-    return Gathered(spec, None, tuple(runs), memory)
+    return Gathered(spec, None, tuple(runs), memory, combined)
+
+
+def _all_in_parts(routed: Routed, number: int, spec: SortSpec) -> Routed:
+    """Return what became of a stretch with no rows in memory but parts."""
+    parts = routed.parts
+    if routed.held and spec.combine is not None:
+        parts += (spec.combine.of_rows(together(routed.held), position(number, routed.first)),)
+    return Routed(routed.runs, parts, 0)
 
 
 def _routed(stretches: Sequence[Piece], spec: SortSpec, memory: MemoryShare, threads: int) -> list[Routed]:

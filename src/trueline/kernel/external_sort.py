@@ -40,14 +40,31 @@ class Ordering(Protocol):
         """Return the keys of some rows."""
 
 
+class Combine(Protocol):
+    """What makes fewer rows of many, which mean the same: parts, such as partial aggregates of groups.
+
+    The last column of parts has the positions of their first rows.
+    """
+
+    def of_rows(self, chunk: Chunk, start: int) -> Chunk:
+        """Return the parts of consecutive rows, of which the first has the position `start`."""
+
+    def of_parts(self, chunk: Chunk) -> Chunk:
+        """Return fewer parts, made of parts that are in the order of the rows."""
+
+
 @dataclass(frozen=True)
 class SortSpec:
-    """What is done with rows: their order, and that the first `keep` columns are carried on."""
+    """What is done with rows: their order, and that the first `keep` columns are carried on.
+
+    With `combine` only parts are ordered and carried on, all their columns but the positions.
+    """
 
     order: Ordering
     keep: int
     ids: bool
     positions: bool = False
+    combine: Combine | None = None
 
     def carried(self, chunk: Chunk) -> Chunk:
         """Return what is carried on of some rows."""
@@ -63,6 +80,11 @@ class SortedRun:
     size: int
 
 
+def position(number: int, row: int) -> int:
+    """Return the position of a row of the stretch of this number."""
+    return (number << _STRETCH) + row
+
+
 def write_run(
     chunks: Sequence[Chunk], number: int, first: int, spec: SortSpec, folder: SpillFolder
 ) -> SortedRun:
@@ -70,8 +92,10 @@ def write_run(
     whole = together(chunks)
     keys = list(spec.order.keys(whole))
     places = places_in_order(keys, spec.order.descending)
-    if spec.positions:
-        start = (number << _STRETCH) + first
+    if spec.combine is not None:
+        keys.append(whole.arrays[-1])
+    elif spec.positions:
+        start = position(number, first)
         keys.append(pa.array(np.arange(start, start + whole.rows, dtype=np.uint64)))
     carried = spec.carried(whole)
     added = Chunk(whole.rows, (*carried.arrays, *keys), carried.ids).take(places)

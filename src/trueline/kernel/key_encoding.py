@@ -52,6 +52,8 @@ class KeyRange:
 
     >>> b"b" in KeyRange(b"a", b"c"), b"c" in KeyRange(b"a", b"c"), b"x" in KeyRange(b"a")
     (True, False, True)
+    >>> KeyRange(b"a") & KeyRange(None, b"c"), (KeyRange(b"c") & KeyRange(None, b"b")).is_empty
+    (KeyRange(first=b'a', end=b'c'), True)
     """
 
     first: bytes | None = None
@@ -59,6 +61,16 @@ class KeyRange:
 
     def __contains__(self, key: bytes) -> bool:
         return (self.first is None or self.first <= key) and (self.end is None or key < self.end)
+
+    def __and__(self, other: KeyRange) -> KeyRange:
+        firsts = [each.first for each in (self, other) if each.first is not None]
+        ends = [each.end for each in (self, other) if each.end is not None]
+        return KeyRange(max(firsts, default=None), min(ends, default=None))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no key in it."""
+        return self.end is not None and self.end <= (self.first or b"")
 
 
 def ranges(splitters: Sequence[bytes]) -> list[KeyRange]:

@@ -38,7 +38,9 @@ def canonical_floats(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]
     """Return numbers with one NaN and one zero."""
     with np.errstate(invalid="ignore"):  # signalling NaN
         found = values + 0.0  # -0.0 + 0.0 is 0.0
-    found.view(np.uint64)[np.isnan(found)] = _NAN[8]
+    nan = np.isnan(found)
+    if nan.any():
+        found.view(np.uint64)[nan] = _NAN[8]
     return found
 
 

@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from trueline import types as t
 from trueline.kernel.aggregates import Spans, there
-from trueline.kernel.comparison import Places, codes, order_of_words, places_in_order
+from trueline.kernel.comparison import codes, places_in_order
 from trueline.kernel.exact_sums import prefix
 from trueline.kernel.limbs import Whole
+from trueline.kernel.word_order import Places, order_of_words
 
 # A quantile is named in parts of this.
 WHOLE: Final = 1_000_000_000

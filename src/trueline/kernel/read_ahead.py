@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextvars import copy_context
 from typing import Final, Generic, TypeVar
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 THREADS: Final = min(8, os.cpu_count() or 1)

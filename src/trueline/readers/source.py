@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
@@ -18,7 +18,8 @@ from trueline.errors import InputError, StoreError
 class Source:
     """One file to read: its name, a way to open it, and its size where it is known.
 
-    `open` may be called more than once and gives the bytes from the start each time.
+    `open` may be called more than once and gives the bytes from the start each time. `place` is its whole
+    path, where it is a file: other processes may have another current folder.
 
     >>> Source.memory(b"a,b").size
     3
@@ -27,6 +28,12 @@ class Source:
     path: str
     open: Callable[[], BinaryIO]
     size: int | None = None
+    place: str | None = None
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether its bytes are held by this process."""
+        return getattr(self.open, "func", None) is _open_memory
 
     @classmethod
     def memory(cls, data: bytes | bytearray | memoryview, path: str = "(memory)") -> Source:
@@ -46,7 +53,35 @@ class Source:
             raise InputError(
                 f"{name} is not a file", remedy=f"give a file, or a pattern such as {name}/*", path=name
             )
-        return cls(name, partial(_open_file, name, stat.st_size, stat.st_mtime_ns), stat.st_size)
+        place = os.path.abspath(name)  # noqa: PTH100 (keeps links)
+        opened = partial(_open_file, place, name, stat.st_size, stat.st_mtime_ns)
+        return cls(name, opened, stat.st_size, place)
+
+    def counted(self, read: Callable[[int], None]) -> Source:
+        """Return the same file; `read` is called with how many bytes were read, each time some are.
+
+        >>> sizes: list[int] = []
+        >>> Source.memory(b"a,b").counted(sizes.append).open().read(), sizes
+        (b'a,b', [3])
+        """
+        return replace(self, open=lambda: cast("BinaryIO", _CountedFile(self.open(), read)))
+
+
+class _CountedFile:
+    """An open file that says how many of its bytes were read."""
+
+    def __init__(self, file: BinaryIO, read: Callable[[int], None]) -> None:
+        self._file = file
+        self._read = read
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Give at most `size` bytes more; nothing at the end."""
+        data = self._file.read(size)
+        self._read(len(data))
+        return data
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
 
 
 def find(given: object) -> list[Source]:
@@ -87,12 +122,15 @@ def _open_memory(data: bytes) -> BinaryIO:
 
 
 class PinnedFile(io.BufferedReader):
-    """A file as it was when it was listed: checked with every read, so that none mixes old and new."""
+    """A file as it was when it was listed: checked with every read, so that none mixes old and new.
 
-    def __init__(self, path: str, size: int, modified: int) -> None:
-        raw = io.FileIO(path)
+    Errors call it by its `name`, as it was given.
+    """
+
+    def __init__(self, place: str, name: str, size: int, modified: int) -> None:
+        raw = io.FileIO(place)
         super().__init__(raw, max(os.fstat(raw.fileno()).st_blksize, 512))
-        self._listed = (path, size, modified)
+        self._listed = (name, size, modified)
         try:
             self._check()
         except BaseException:
@@ -123,13 +161,13 @@ class PinnedFile(io.BufferedReader):
             )
 
 
-def _open_file(path: str, size: int, modified: int) -> BinaryIO:
+def _open_file(place: str, name: str, size: int, modified: int) -> BinaryIO:
     try:
-        return cast("BinaryIO", PinnedFile(path, size, modified))
+        return cast("BinaryIO", PinnedFile(place, name, size, modified))
     except InputError:
         raise
     except OSError as error:
-        raise _no_file(path, error) from None
+        raise _no_file(name, error) from None
 
 
 def _no_file(path: str, error: OSError) -> InputError | StoreError:

@@ -33,8 +33,11 @@ def types_of(session: SparkSession, query: str) -> dict[str, str]:
 def same_meaning(session: SparkSession, one: str, other: str) -> bool:
     """Say whether two queries have the same optimised plan, whatever names their parts have."""
     with translated():
-        first, second = (session.sql(text)._jdf.queryExecution().optimizedPlan() for text in (one, other))
-        return bool(first.canonicalized().equals(second.canonicalized()))
+        first, second = (
+            session.sql(text)._jdf.queryExecution().optimizedPlan().canonicalized()  # noqa: SLF001
+            for text in (one, other)
+        )
+        return bool(first.equals(second))
 
 
 def result_of(session: SparkSession, steps: Mapping[str, str], last: str) -> DataFrame:

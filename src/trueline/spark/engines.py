@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 
 _POOL: Final = "spark.scheduler.pool"
+# Bytes that are brought to the driver by one job, where partitions are smaller.
+_AT_ONCE: Final = 16 << 20
+_MOST_BYTES: Final = "spark.driver.maxResultSize"
 
 
 class SessionAdapter(ABC):
@@ -45,7 +48,7 @@ class SessionAdapter(ABC):
 
     @abstractmethod
     def values(self, frame: Any) -> Iterator[bytes]:
-        """Yield the values of a frame of one binary column, a partition at a time."""
+        """Yield the values of a frame of one binary column, a few MiB or a partition at a time."""
 
     @abstractmethod
     def counter(self, tag: str, thread: threading.Thread) -> Counter:
@@ -90,10 +93,36 @@ class Classic(SessionAdapter):
         self.session.sparkContext.cancelJobsWithTag(tag)
 
     def values(self, frame: Any) -> Iterator[bytes]:
-        # The frame's own `toLocalIterator` unpickles what executors send.
-        rows = frame._jdf.toLocalIterator()  # noqa: SLF001 (no public way has the rows as the JVM has them)
-        while rows.hasNext():
-            yield bytes(rows.next().get(0))
+        # The frame's own `toLocalIterator` unpickles what executors send, and runs a job for each partition.
+        rows = frame._jdf.toJavaRDD()  # noqa: SLF001 (no public way has the rows as the JVM has them)
+        count, first, at_once = rows.getNumPartitions(), 0, 1
+        while first < count:
+            numbers = range(first, min(first + at_once, count))
+            try:
+                parts = self._partitions(rows, numbers)
+            except Exception as error:
+                if at_once == 1 or _MOST_BYTES not in str(error):
+                    raise
+                # Together they are more than Spark lets a driver have; one by one they may not be.
+                at_once = 1
+                continue
+            size = 0
+            for part in parts:
+                for row in part:
+                    value = bytes(row.get(0))
+                    size += len(value)
+                    yield value
+            first = numbers.stop
+            # Small partitions come several in a job, so many that they are about as large as the limit.
+            at_once = max(1, min(2 * at_once, _AT_ONCE * len(numbers) // max(size, 1)))
+
+    def _partitions(self, rows: Any, numbers: range) -> Any:
+        """Return the rows of some partitions, by one job."""
+        gateway = self.session.sparkContext._gateway  # noqa: SLF001 (arrays of Java are made by it only)
+        wanted = gateway.new_array(gateway.jvm.int, len(numbers))
+        for place, number in enumerate(numbers):
+            wanted[place] = number
+        return rows.collectPartitions(wanted)
 
     def counter(self, tag: str, thread: threading.Thread) -> Counter:
         return Tracked(self.session.sparkContext, tag)

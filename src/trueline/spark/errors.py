@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hmac
 import json
 import logging
 import re
@@ -12,15 +13,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from trueline.errors import (
     EnvironmentMissing,
+    ObjectMissing,
     OutOfMemory,
     QueryError,
     SparkFailed,
     TaskFailed,
     TruelineError,
+    visible,
 )
 from trueline.kernel.tasks import failure
 from trueline.spark.results import error_document, error_of
@@ -37,6 +41,15 @@ _SHOWN: Final = 500
 # Frames that were returned and sources that were registered may run at any time. The
 # errors of so many, the newest, are recognised; those of older ones are shown as text.
 _MOST_LASTING: Final = 16_384
+# People read those errors in the text of Spark's: problem and remedy, then one short line by which they are
+# recognised. It holds class, code, fields as JSON, both lengths, and a signature that needs the nonce.
+_SIGNED: Final = re.compile(
+    r"\n  \[(\w{1,80})(?: (\w{1,80}))?(?: (\{[^\n]*\}))? (\d{1,4})\+(\d{1,4})\.([0-9a-f]{16})\]"
+)
+_MOST_READ: Final = 2_000
+_MOST_FIELD: Final = 100
+_MOST_FIELDS: Final = 400
+_ARROW: Final = "\n  → "
 
 _in_flight: set[str] = set()
 _lasting: dict[str, None] = {}
@@ -65,22 +78,56 @@ def lasting_nonce() -> str:
 
 
 class CarriedError(Exception):
-    """An error of ours on its way from a task to the driver, as text; without a nonce it stays text."""
+    """An error of ours on its way from a job of ours to the driver; without a nonce it stays text."""
 
     def __init__(self, error: TruelineError, nonce: str) -> None:
         shown = f"{error.problem[:_SHOWN]}" + (f" → {error.remedy[:_SHOWN]}" if error.remedy else "")
         super().__init__(f"{shown}\ntrueline-error:{nonce}:{_packed(error)}:end" if nonce else shown)
 
 
+class SignedError(CarriedError):
+    """An error of ours on its way from what users run themselves: they read it where `translated` is not."""
+
+    def __init__(self, error: TruelineError, nonce: str) -> None:
+        problem, remedy = _read(error.problem), _read(error.remedy)
+        text = f"{problem}{_ARROW}{remedy}" if remedy else problem
+        Exception.__init__(self, text + (_signature(error, problem, remedy, nonce) if nonce else ""))
+
+
 @contextmanager
-def carrying(nonce: str, label: str = "reading the dataset") -> Iterator[None]:
-    """Send errors of a data source to the driver so that `translated` finds ours in Spark's."""
+def carrying(nonce: str, label: str = "reading the dataset", index: int = 0) -> Iterator[None]:
+    """Send errors of what users run to the driver so that they, and `translated`, find ours in Spark's."""
     try:
         yield
     except CarriedError:
         raise
     except Exception as error:  # noqa: BLE001 (anything that reading or writing raises)
-        raise CarriedError(failure(error, label=label, index=0), nonce) from None
+        ours = failure(error, label=label, index=index)
+        # Spark shows where an error of others came from, and ours under the name of its class.
+        shown = type(error_document(ours)["class"], (SignedError,), {"__module__": TruelineError.__module__})
+        raise shown(ours, nonce) from (None if ours is error else error)
+
+
+def _read(text: str) -> str:
+    """Return text as Spark can carry it and people can read it."""
+    text = visible(text).encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= _MOST_READ else text[: _MOST_READ - 1] + "…"
+
+
+def _signature(error: TruelineError, problem: str, remedy: str, nonce: str) -> str:
+    document = error_document(error)
+    is_word = re.fullmatch(r"\w{1,80}", document["code"]) is not None
+    code = f" {document['code']}" if is_word and document["code"] != document["class"] else ""
+    fields = {name: value for name, value in document["fields"].items() if len(str(value)) <= _MOST_FIELD}
+    shown = json.dumps(fields, separators=(",", ":")) if fields else ""
+    head = f"{document['class']}{code}" + (f" {shown}" if 0 < len(shown) <= _MOST_FIELDS else "")
+    lengths = f"{len(problem)}+{len(remedy)}"
+    return f"\n  [{head} {lengths}.{_digest(nonce, head, problem, remedy)}]"
+
+
+def _digest(nonce: str, *parts: str) -> str:
+    data = json.dumps(parts).encode("ascii")
+    return hmac.digest(nonce.encode("ascii"), data, "sha256").hex()[:16]
 
 
 def _packed(error: TruelineError) -> str:
@@ -97,12 +144,35 @@ def carried(text: str) -> TruelineError | None:
     """Return the error that a task of a job of ours put into the text of its exception, if there is one."""
     for found in _MARK.finditer(text):
         nonce, data = found.groups()
-        if nonce in _in_flight or nonce in _lasting:
+        if nonce in _in_flight:
             try:
                 return error_of(json.loads(base64.b64decode(data)))
             except Exception:  # noqa: BLE001, S112 (torn on its way, in any way: then it is text)
                 continue
-    return None
+    return next(
+        (error for found in _SIGNED.finditer(text) if (error := _recognised(found)) is not None), None
+    )
+
+
+def _recognised(found: re.Match[str]) -> TruelineError | None:
+    """Return the error that a signature and the text before it are, if a nonce of ours has signed them."""
+    kind, code, fields, problems, remedies, digest = found.groups()
+    end = found.start()
+    middle = end - int(remedies)
+    begin = middle - (len(_ARROW) if int(remedies) else 0) - int(problems)
+    if begin < 0:
+        return None
+    problem, remedy = found.string[begin : begin + int(problems)], found.string[middle:end]
+    head = " ".join(part for part in (kind, code, fields) if part)
+    with _lock:
+        nonces = list(_lasting)
+    if not any(hmac.compare_digest(_digest(nonce, head, problem, remedy), digest) for nonce in nonces):
+        return None
+    try:
+        document = {"class": kind, "problem": problem, "remedy": remedy, "code": code or kind}
+        return error_of(document | {"fields": json.loads(fields) if fields else {}})
+    except Exception:  # noqa: BLE001 (of another version: then it is text)
+        return None
 
 
 # --- errors that Spark itself raises --------------------------------------------------
@@ -122,6 +192,11 @@ _OTHER_PYTHON: Final = re.compile(
     r'|Cannot run program "(?P<program>[^"\n]*python[^"\n]*)"'
 )
 _PYTHON: Final = "Traceback (most recent call last):"
+# As Spark's planner, its readers and Hadoop say it.
+_NO_FILE: Final = re.compile(
+    r"Path does not exist: file:/*(/[^\n]+?)\.(?:\s|$)|reading file file:/*(/[^\n]+?)\. File does not exist"
+    r"|File file:/*(/[^\n]+?) does not exist"
+)
 
 
 class QueryPosition(NamedTuple):
@@ -138,7 +213,11 @@ def translate(error: BaseException, query: str | None = None) -> TruelineError:
         return error
     text = _text(error)
     ours = carried(text)
+    if (unseen := _not_shared(ours, text)) is not None:
+        return unseen
     if ours is not None:
+        if isinstance(ours, TaskFailed) and _PYTHON in text:
+            ours.fields.setdefault("traceback", _of_python(text).traceback)
         return ours
     if "No module named 'trueline" in text:
         return EnvironmentMissing(
@@ -163,6 +242,25 @@ def translate(error: BaseException, query: str | None = None) -> TruelineError:
     if state.startswith(_OF_THE_QUERY) or _is_analysis(error):
         return _of_query(error, text, message, condition, query)
     return SparkFailed(message, remedy="try again; if it fails again, see Spark's log", condition=condition)
+
+
+def _not_shared(ours: TruelineError | None, text: str) -> EnvironmentMissing | None:
+    """Return what is wrong where tasks, or the server, miss a file that this process has; None if none."""
+    fields = {} if ours is None else ours.fields
+    path = fields.get("path") if ours is not None and ours.code == "NoSuchFile" else None
+    if isinstance(ours, ObjectMissing) and "location" in fields:
+        name = fields.get("file") or f"{fields.get('folder')}/{fields.get('hash')}"
+        path = f"{fields['location']}/{name}"
+    if ours is None and (found := _NO_FILE.search(text)) is not None:
+        path = next(each for each in found.groups() if each is not None)
+    if not isinstance(path, str) or not Path(path).exists():
+        return None
+    return EnvironmentMissing(
+        f"{path} is not to be seen where Spark's tasks run",
+        remedy="choose a folder that all machines of the cluster share, or an object store",
+        code="FolderNotShared",
+        folder=str(Path(path).parent),
+    )
 
 
 def _other_python(found: re.Match[str]) -> EnvironmentMissing:

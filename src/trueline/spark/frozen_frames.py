@@ -15,8 +15,8 @@ from trueline.kernel.temporary import Temporary
 from trueline.spark.errors import translated
 from trueline.spark.frames import Spooled, fetch, shares_folders, spool
 from trueline.spark.types import arrow_schema_of
-from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.origin import Origin
+from trueline.view.plan.node import NO_BOUNDS, Bounds
 from trueline.view.schema import unknown_column
 from trueline.view.source import ROWS_OF_A_BATCH, RowSource
 

@@ -29,9 +29,16 @@ class _Outcome(Generic[Answer]):
 
 
 def run(
-    engine: SessionAdapter, action: Callable[[], Answer], *, label: str, total: int | None = None
+    engine: SessionAdapter,
+    action: Callable[[], Answer],
+    *,
+    label: str,
+    total: int | None = None,
+    about: str = "",
 ) -> Answer:
     """Do something that starts Spark jobs, show their progress, and cancel them if the caller gives up.
+
+    Spark's web page shows the label, after what it is `about`.
 
     The action runs in a thread of its own, which inherits the caller's properties and ends with the action:
     the tag and description of its jobs never stay behind. `total` is how many tasks there will be, if known.
@@ -41,7 +48,7 @@ def run(
 
     def work() -> None:
         try:
-            engine.mark(tag, label)
+            engine.mark(tag, f"{about}: {label}" if about else label)
             with translated():
                 outcome.answer = action()
         except BaseException as error:  # noqa: BLE001 (handed to the caller's thread)

@@ -55,9 +55,10 @@ def bad_option(problem: str, remedy: str) -> InputError:
 
 def flag(given: Mapping[str, str], name: str) -> bool:
     """Return an option that is true or false, false if it is left out."""
-    found = _TRUE.get(given.get(name, "false").lower())
+    text = given.get(name.lower(), "false")
+    found = _TRUE.get(text.lower())
     if found is None:
-        raise bad_option(f"the option {name!r} is {given[name]!r:.40}, not a boolean", "give true or false")
+        raise bad_option(f"the option {name!r} is {text!r:.40}, not a boolean", "give true or false")
     return found
 
 

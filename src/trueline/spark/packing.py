@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from pickle import PicklingError
 from typing import Any, cast
+
+from trueline.errors import NotPortable
 
 
 def pack(value: object) -> bytes:
     """Return work as bytes; functions of modules go by name, others by their code."""
     from pyspark import cloudpickle
 
-    return cast("Callable[[object], bytes]", cloudpickle.dumps)(value)
+    try:
+        return cast("Callable[[object], bytes]", cloudpickle.dumps)(value)
+    except (PicklingError, TypeError, AttributeError, ValueError, NotImplementedError) as error:
+        raise NotPortable(
+            f"a {type(value).__name__} cannot be sent to Spark's tasks: {error}",
+            remedy="open files, connections and locks where they are used: inside the step or the function",
+            code="ProcessBound",
+        ) from error
 
 
 def unpack(data: bytes) -> Any:

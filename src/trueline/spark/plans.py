@@ -43,7 +43,7 @@ def check_sql(session: Any, text: str, tables: Collection[str]) -> None:
     parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(text)  # noqa: SLF001 (no public way)
     known = frozenset(name.lower() for name in tables)
     try:
-        for node in _roots(json.loads(parsed.toJSON())):
+        for node in plan_roots(json.loads(parsed.toJSON())):
             _check(text, node, known)
     except RecursionError:
         raise refused(text, "this query", "is nested too deeply to be checked") from None
@@ -53,19 +53,19 @@ def check_sql(session: Any, text: str, tables: Collection[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Node:
+class PlanNode:
     """A node of a plan or an expression, and the trees in its fields."""
 
     kind: str
     fields: dict[str, Any]
-    children: tuple[_Node, ...]
+    children: tuple[PlanNode, ...]
 
 
-def _roots(found: Any) -> Iterator[_Node]:
+def plan_roots(found: Any) -> Iterator[PlanNode]:
     """Find the trees in a value: Spark writes a tree as the list of its nodes, each before its children."""
     if isinstance(found, dict):
         for value in found.values():
-            yield from _roots(value)
+            yield from plan_roots(value)
     elif isinstance(found, list):
         if found and all(isinstance(each, dict) and "class" in each for each in found):
             coming = iter(found)
@@ -73,15 +73,15 @@ def _roots(found: Any) -> Iterator[_Node]:
                 yield _node(first, coming)
         else:
             for each in found:
-                yield from _roots(each)
+                yield from plan_roots(each)
 
 
-def _node(first: dict[str, Any], coming: Iterator[dict[str, Any]]) -> _Node:
+def _node(first: dict[str, Any], coming: Iterator[dict[str, Any]]) -> PlanNode:
     children = tuple(_node(next(coming), coming) for _ in range(first["num-children"]))
-    return _Node(first["class"], first, children)
+    return PlanNode(first["class"], first, children)
 
 
-def _check(text: str, node: _Node, tables: frozenset[str]) -> None:
+def _check(text: str, node: PlanNode, tables: frozenset[str]) -> None:
     name = node.kind.rpartition(".")[2]
     _check_kind(text, node.kind, name)
     if name == "UnresolvedRelation":
@@ -102,16 +102,16 @@ def _check(text: str, node: _Node, tables: frozenset[str]) -> None:
     for child in node.children:
         _check(text, child, tables)
     for value in node.fields.values():
-        for inner in _roots(value):
+        for inner in plan_roots(value):
             _check(text, inner, tables)
 
 
-def _check_with(text: str, node: _Node, tables: frozenset[str]) -> None:
+def _check_with(text: str, node: PlanNode, tables: frozenset[str]) -> None:
     """Check the parts of a WITH, each with the names of those before it, and the query with all of them."""
     for part in node.fields["cteRelations"]:
         own = frozenset({part["_1"].lower()})
         seen = tables | own if node.fields.get("allowRecursion") else tables
-        for inner in _roots(part):
+        for inner in plan_roots(part):
             _check(text, inner, seen)
         tables |= own
     for child in node.children:

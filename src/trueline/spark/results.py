@@ -156,6 +156,7 @@ def _enums() -> tuple[type, ...]:
 def records() -> tuple[type, ...]:
     """Return the dataclasses that tasks answer with; a new one is added here."""
     from trueline.chain import events
+    from trueline.dataset.append.files import FileIdentity
     from trueline.dataset.append.frames import EventTimes
     from trueline.dataset.append.incoming import FileRead
     from trueline.dataset.append.merge_ranges import RangeMerged, Sorted
@@ -170,16 +171,19 @@ def records() -> tuple[type, ...]:
     from trueline.kernel.row_fingerprint import Fingerprint
     from trueline.kernel.sorted_runs import RunFile
     from trueline.readers.batch import ReadStats
+    from trueline.readers.parts import Part
     from trueline.readers.profile import Profile
     from trueline.spark import frames
 
     return (
         Checked,
         DataProblem,
+        FileIdentity,
         FileRead,
         Fingerprint,
         Parsed,
         IncomingPiece,
+        Part,
         Profile,
         RangeMerged,
         ReadStats,

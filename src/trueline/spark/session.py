@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import atexit
+import re
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from trueline import console
-from trueline.errors import InputError
+from trueline.errors import EnvironmentMissing, InputError
 from trueline.spark.launch import Launched, launch, pyspark_missing
 from trueline.spark.settings import REMOTE, SQL_SETTINGS, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from trueline.chain.store.store import Store
+    from trueline.readers import Source
     from trueline.spark.engines import SessionAdapter
     from trueline.spark.tasks import SparkTasks
+
+# The oldest Spark that has all we use; a Connect server may be older than the client.
+OLDEST: Final = (4, 3)
 
 _lock = threading.RLock()
 
@@ -39,6 +45,7 @@ class SparkRoom:
     def __init__(self, given: SparkSession, launched: Launched | None = None) -> None:
         from trueline.spark.engines import engine_of
 
+        _check_age(given)
         self.given = given
         self._launched = launched
         self.sql_settings: Mapping[str, str] = SQL_SETTINGS
@@ -59,7 +66,7 @@ class SparkRoom:
     @property
     def is_stopped(self) -> bool:
         """Whether its Spark was stopped, here or elsewhere."""
-        return _is_stopped(self)
+        return is_stopped(self.session)
 
     def new_session(self) -> SparkSession:
         """Return another session beside the first, pinned in the same way; `release` gives it back."""
@@ -88,11 +95,19 @@ class SparkRoom:
         except Exception:  # noqa: BLE001 (a Connect session has the attribute and refuses it)
             return False
 
-    def tasks(self) -> SparkTasks:
-        """Return what runs functions in Spark tasks."""
+    def tasks(self, about: str = "") -> SparkTasks:
+        """Return what runs functions in Spark tasks; its web page shows what they are `about`."""
         from trueline.spark.tasks import SparkTasks
 
-        return SparkTasks(self.engine)
+        return SparkTasks(self.engine, about)
+
+    def check_workers(
+        self, *, writes: Sequence[Store] = (), reads: Sequence[Store] = (), files: Sequence[Source] = ()
+    ) -> None:
+        """Refuse workers that have another trueline, or do not see what they are to write and read."""
+        from trueline.spark.workers import workers_of
+
+        workers_of(self.given).check(self.engine, writes=writes, reads=reads, files=files)
 
     def said(self) -> str:
         """Return the last lines of the JVM's log, if the JVM was started here."""
@@ -124,7 +139,7 @@ def start(settings: Settings | None = None) -> SparkRoom:
     """
     with _lock:
         room = _Process.room
-        if room is not None and not _is_stopped(room):
+        if room is not None and not room.is_stopped:
             return room
         wanted = settings or Settings()
         if wanted.remote is not None:
@@ -182,6 +197,33 @@ def adopt(session: SparkSession) -> SparkRoom:
     return SparkRoom(session)
 
 
+def _check_age(session: SparkSession) -> None:
+    """Refuse a Spark that lacks what we use, before anything is asked of it."""
+    version = str(session.version)
+    found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if found < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise EnvironmentMissing(
+            f"this is Spark {version}, and {oldest} or newer is needed",
+            remedy=f"use Spark {oldest}: `pip install 'trueline[spark]'` here, the same Spark on a cluster",
+            code="SparkTooOld",
+            version=version,
+        )
+
+
+def is_cluster(session: SparkSession) -> bool:
+    """Say whether the tasks of a session run in other processes than its driver, as its master says.
+
+    Behind Connect that is not known, nor whether its machines see anything of this one.
+    """
+    from trueline.spark.engines import engine_of
+
+    if engine_of(session).is_connect:
+        return False
+    master = str(session.sparkContext.master)
+    return not (master == "local" or master.startswith("local["))
+
+
 def _running() -> SparkSession | None:
     """Return the classic session this process already has, if any."""
     try:
@@ -206,10 +248,13 @@ def _connected(address: str) -> SparkSession:
         return SparkSession.builder.remote(address).getOrCreate()
 
 
-def _is_stopped(room: SparkRoom) -> bool:
-    if room.is_connect:
-        return bool(getattr(room.session, "is_stopped", False))
-    return getattr(room.session.sparkContext, "_jsc", None) is None
+def is_stopped(session: SparkSession) -> bool:
+    """Say whether the Spark of a session was stopped, here or elsewhere."""
+    from trueline.spark.engines import engine_of
+
+    if engine_of(session).is_connect:
+        return bool(getattr(session, "is_stopped", False))
+    return getattr(session.sparkContext, "_jsc", None) is None
 
 
 def _release(session: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -14,6 +14,7 @@ from pyspark.sql.datasource import (
     DataSourceReader,
     DataSourceStreamArrowWriter,
     DataSourceStreamReader,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
@@ -22,6 +23,7 @@ from pyspark.sql.types import StructType
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read import resolve
 from trueline.dataset.read.changes import OPERATIONS
+from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.read.events import Events
 from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError, InputError, SchemaError
@@ -29,13 +31,14 @@ from trueline.kernel.chunk import Piece
 from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.options import absolute, flag, opened, parsed, store_options
 from trueline.spark.packing import pack, unpack
+from trueline.spark.pushdown import ENABLED, NO_CONDITIONS, Conditions
 from trueline.spark.types import to_spark_schema
 from trueline.spark.writer import OPTIONS as WRITE_OPTIONS
-from trueline.spark.writer import FrameWriter, StreamWriter, Target
-from trueline.view.bounds import NO_BOUNDS
+from trueline.spark.writer import FrameWriter, StreamWriter, Target, writing
 from trueline.view.execute import pieces, portable
 from trueline.view.execute.dispatch import batch_of
-from trueline.view.plan.node import Want
+from trueline.view.plan.node import NO_BOUNDS, Want
+from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Column, unknown_column
 from trueline.view.source import RowSource
 from trueline.view.view import View
@@ -57,6 +60,7 @@ Place: TypeAlias = dict[str, Any]
 def register(spark: SparkSession) -> None:
     """Let a session read and write datasets with `format("trueline")`; it becomes the active one.
 
+    If `spark.sql.python.filterPushdown.enabled` is set in the session, what conditions rule out is not read.
     Frames of other sessions do not know the format, unless it is registered there.
     A source is a class that Spark makes and runs in processes of its own. The nonce of its errors goes there
     with the class; one that is registered in another way has none, and its errors are text.
@@ -64,7 +68,10 @@ def register(spark: SparkSession) -> None:
     # Spark looks for formats in the active session, not in that of the frame that is written, and refuses a
     # name that the active one knows. Making a frame without rows makes a session active and runs nothing.
     spark.createDataFrame([], "n int")
-    spark.dataSource.register(type("TruelineSource", (TruelineSource,), {"nonce": lasting_nonce()}))
+    # A reader that takes conditions is refused by a session that does not hand them over.
+    takes = spark.conf.get(ENABLED, "false") == "true"
+    attributes = {"nonce": lasting_nonce(), "takes_filters": takes}
+    spark.dataSource.register(type("TruelineSource", (TruelineSource,), attributes))
 
 
 # --- what is asked for ----------------------------------------------------------------------
@@ -115,12 +122,15 @@ class Asked:
             block = str(resolve(dataset.chain, self.at).block)
         return replace(self, workspace=absolute(self.workspace), block=block)
 
-    def view(self, dataset: Dataset) -> View:
-        """Return the rows that are asked for, all of them, with the columns that are."""
+    def view(self, dataset: Dataset, where: Conditions = NO_CONDITIONS) -> View:
+        """Return the rows that are asked for, with the columns that are.
+
+        Of a keyed dataset those of other keys than conditions name may be left out.
+        """
         view = (
             dataset.changes(self.after, self.block, system=False)
             if self.changes
-            else dataset.view(self.block, self.system)
+            else _of_keys(dataset.view(self.block, self.system), where)
         )
         names = view.schema.names
         for name in self.columns or ():
@@ -138,6 +148,15 @@ class Asked:
         """The columns that are asked for."""
         with self.opened() as dataset:
             return self.view(dataset).schema.to_arrow()
+
+
+def _of_keys(view: View, where: Conditions) -> View:
+    """Return a view of a keyed dataset with no more than the keys that conditions name, if they do."""
+    source = view.node.source if isinstance(view.node, SourceScan) else None
+    if not isinstance(source, CurrentRows):
+        return view
+    keys = where.keys(source.standing)
+    return view if keys is None else View(replace(source, only=keys))
 
 
 # --- pieces of it ------------------------------------------------------------------------------
@@ -208,9 +227,7 @@ def _events(
             groups.append([])
         groups[-1].append(events.file(entry))
     op = vocab.op if words else None
-    return [
-        EventRows(Slices(tuple(group), events.schema, vocab.offset, vocab.event_time), op) for group in groups
-    ]
+    return [EventRows(Slices(tuple(group), events.schema, vocab.offset), op) for group in groups]
 
 
 def _partitions(pieces: Sequence[EventRows | ViewRows | Whole]) -> list[InputPartition]:
@@ -236,6 +253,7 @@ class TruelineSource(DataSource):
     """Datasets of a workspace: current rows, or events with `changes`; a frame stays at its commit."""
 
     nonce = ""
+    takes_filters = False
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.given = dict(options)
@@ -268,7 +286,8 @@ class TruelineSource(DataSource):
                     code="BadOption",
                 )
             _check_schema(self.schema(), schema)
-            return BatchReader(self.asked, schema, self.nonce)
+            kind = FilteringReader if self.takes_filters else BatchReader
+            return kind(self.asked, schema, self.nonce)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         with carrying(self.nonce):
@@ -282,11 +301,11 @@ class TruelineSource(DataSource):
             return StreamReader(self.asked, schema, self.nonce)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        with carrying(self.nonce):
+        with writing(self.nonce):
             return FrameWriter(Target.of(self.given, stream=False), schema, overwrite, self.nonce)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
-        with carrying(self.nonce):
+        with writing(self.nonce):
             return StreamWriter(Target.of(self.given, stream=True), schema, overwrite, self.nonce)
 
 
@@ -304,11 +323,12 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, asked: Asked, schema: StructType, nonce: str) -> None:
         self.asked, self.schema, self.nonce = asked, schema, nonce
+        self.where = NO_CONDITIONS
 
     def partitions(self) -> Sequence[InputPartition]:
         asked = self.asked
         with carrying(self.nonce), asked.opened() as dataset:
-            view = asked.view(dataset)
+            view = asked.view(dataset, self.where)
             if asked.changes:
                 chain = dataset.chain
                 standing = Standing.of(dataset.name, chain, resolve(chain, asked.block))
@@ -319,11 +339,20 @@ class BatchReader(DataSourceReader):
             if not portable(view.node):
                 return _partitions([Whole(asked)])
             columns, schema = view.schema.visible, view.schema.to_arrow()
-            parts = pieces(view.node, Want(tuple(column.index for column in columns)))
-            return _partitions([ViewRows(part, columns, schema) for part in parts])
+            bounds = {view.schema[name].index: each for name, each in self.where.bounds(schema).items()}
+            want = Want(tuple(column.index for column in columns)).within(bounds)
+            return _partitions([ViewRows(part, columns, schema) for part in pieces(view.node, want)])
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _read(partition, self.schema, self.nonce)
+
+
+class FilteringReader(BatchReader):
+    """The same for sessions that hand conditions over: slices, groups of rows and keys are passed over."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 (Spark's name)
+        self.where = Conditions(tuple(filters))
+        return filters  # what is passed over is coarse: Spark looks at each row
 
 
 def _next(offset: int | None) -> int:

@@ -13,6 +13,7 @@ from trueline.spark.errors import CarriedError, expecting
 from trueline.spark.jobs import run
 from trueline.spark.packing import pack, unpack
 from trueline.spark.results import decode, encode
+from trueline.spark.workers import check_version, our_version
 
 if TYPE_CHECKING:
     from trueline.spark.engines import SessionAdapter
@@ -29,11 +30,12 @@ class SparkTasks:
     """The protocol `workspace.Tasks`, one Spark task per descriptor.
 
     Spark may run a function more than once for a descriptor (retries, speculation): it must be idempotent.
-    Exactly one result per descriptor is returned.
+    Exactly one result per descriptor is returned. `about` is what Spark's web page says all of it is for.
     """
 
-    def __init__(self, engine: SessionAdapter) -> None:
+    def __init__(self, engine: SessionAdapter, about: str = "") -> None:
         self._engine = engine
+        self._about = about
 
     def map(
         self, function: Callable[[Descriptor], Result], descriptors: Sequence[Descriptor], *, label: str
@@ -49,7 +51,7 @@ class SparkTasks:
         with expecting() as nonce:
             work = Work(function, first, packed, label, nonce)
             frame = self._engine.session.range(0, count, 1, count).mapInArrow(work, SCHEMA)
-            table = run(self._engine, frame.toArrow, label=label, total=count)
+            table = run(self._engine, frame.toArrow, label=label, total=count, about=self._about)
         seen: set[int] = set()
         for index, result in zip(table["id"].to_pylist(), table["result"].to_pylist(), strict=True):
             if index not in seen and 0 <= index < count:
@@ -84,6 +86,7 @@ class Work:
     ) -> None:
         self.function, self.first, self.packed = function, first, packed
         self.label, self.nonce = label, nonce
+        self.version = our_version()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -92,6 +95,8 @@ class Work:
 
     def _one(self, number: int) -> bytes:
         try:
+            # Machines that joined after the workers were checked are met here.
+            check_version(self.version)
             return encode(self.function(unpack(self.packed[number])))
         except Exception as error:  # noqa: BLE001 (anything the function raises)
             ours = failure(error, label=self.label, index=self.first + number)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
 
 from trueline.errors import SchemaError
 from trueline.kernel.chunk import Piece
-from trueline.kernel.tasks import failure
-from trueline.spark.errors import CarriedError, lasting_nonce, translated
+from trueline.spark.engines import engine_of
+from trueline.spark.errors import carrying, lasting_nonce, translated
+from trueline.spark.frame_needs import keep_for
 from trueline.spark.frozen_frames import freeze
 from trueline.spark.lowering import LoweringTarget
-from trueline.spark.lowering.deliver import delivered
+from trueline.spark.lowering.deliver import counted, delivered, written_by
 from trueline.spark.lowering.dispatch import is_read_by_tasks
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered
-from trueline.spark.lowering.places import advise, describe
+from trueline.spark.lowering.places import advise, describe, travels
+from trueline.spark.lowering.slices import MOST_SLICES, quoted, read_parquet
 from trueline.spark.packing import pack, unpack
 from trueline.spark.plans import check_sql
+from trueline.spark.query_columns import needed_columns, stand_in
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 from trueline.view.execute import pieces
@@ -28,15 +31,28 @@ from trueline.view.plan.node import Node, Want
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Column
+from trueline.view.view import View
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["advise", "answer", "deliver", "describe", "frame", "freeze", "register"]
+__all__ = [
+    "advise",
+    "answer",
+    "count",
+    "deliver",
+    "describe",
+    "frame",
+    "freeze",
+    "session_of",
+    "travels",
+    "write",
+]
+
+Written = TypeVar("Written")
 
 _LABEL: Final = "reading the view"
-_NEEDED: Final[list[object]] = []
 
 
 # --- to a frame ---------------------------------------------------------------------------
@@ -65,11 +81,10 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         target = arrow_schema_of(schema)
         if not is_read_by_tasks(node):
             want = Want(tuple(column.index for column in columns))
-            target_session = LoweringTarget(session)
-            found = target_session.lower(node, want)
-            # A frame does not say when it goes: what it reads stays as long as this process.
-            _NEEDED.extend(target_session.needs)
-            return published(found, columns, ours, schema)
+            target_session = LoweringTarget(session, ordered=False)
+            made = published(target_session.lower(node, want), columns, ours, schema)
+            keep_for(made, target_session.needs)
+            return made
         parts = pieces(node, Want(tuple(column.index for column in columns)))
         if not parts:
             return session.createDataFrame(target.empty_table(), schema)
@@ -91,12 +106,10 @@ class _Read:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                try:
+                with carrying(self.nonce, _LABEL, number):
                     part: Piece = unpack(self.parts[number])
                     for chunk in part.chunks():
                         yield batch_of(chunk, self.columns, self.ours).cast(self.schema)
-                except Exception as error:  # noqa: BLE001 (anything reading raises)
-                    raise CarriedError(failure(error, label=_LABEL, index=number), self.nonce) from None
 
 
 def published(found: Lowered, columns: Sequence[Column], ours: pa.Schema, schema: StructType) -> DataFrame:
@@ -124,17 +137,34 @@ class Publish:
         self.layout, self.columns, self.ours, self.schema, self.nonce = layout, columns, ours, schema, nonce
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
+        with carrying(self.nonce, _LABEL):
             for chunk in self.layout.chunks(batches):
                 values = chunk.select(range(len(self.columns)))
                 yield batch_of(values, self.columns, self.ours).cast(self.schema)
-        except Exception as error:  # noqa: BLE001 (anything that is wrong with a value)
-            raise CarriedError(failure(error, label=_LABEL, index=0), self.nonce) from None
 
 
 def deliver(node: Node, want: Want, session: Callable[[], SparkSession] | None) -> Sequence[Piece]:
     """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
-    return delivered(node, want, session() if session is not None else start().session)
+    return delivered(node, want, session_of(session))
+
+
+def count(node: Node, session: Callable[[], SparkSession] | None) -> int:
+    """Return how many rows a plan has on Spark."""
+    return counted(node, session_of(session))
+
+
+def write(
+    node: Node,
+    session: Callable[[], SparkSession] | None,
+    function: Callable[[int, Iterator[pa.RecordBatch]], Written],
+) -> list[Written]:
+    """Hand the visible columns of a plan to a function in tasks; return what it returns, in order."""
+    return written_by(node, session_of(session), function)
+
+
+def session_of(given: Callable[[], SparkSession] | None) -> SparkSession:
+    """Return the session that a plan runs in: one of ours, if none is given."""
+    return given() if given is not None else start().session
 
 
 def _files(node: Node, columns: Sequence[Column]) -> tuple[Sequence[str], dict[str, pa.Field]] | None:
@@ -153,7 +183,9 @@ def _files(node: Node, columns: Sequence[Column]) -> tuple[Sequence[str], dict[s
     if len(set(names)) != len(names) or not all(_is_plain(field.type) for field in fields):
         return None
     files = node.source.files()
-    return (files, {name: fields.field(index) for name, index in wanted.items()}) if files else None
+    if not files or len(files) > MOST_SLICES:
+        return None
+    return files, {name: fields.field(index) for name, index in wanted.items()}
 
 
 def _is_plain(kind: pa.DataType) -> bool:
@@ -172,35 +204,86 @@ def _is_plain(kind: pa.DataType) -> bool:
 
 def _from_files(session: SparkSession, files: Sequence[str], fields: Mapping[str, pa.Field]) -> DataFrame:
     needed = pa.schema({field.name: field for field in fields.values()}.values())
-    rows = session.read.schema(to_spark_schema(needed)).parquet(*files)
-    return rows.select([rows[_quoted(field.name)].alias(name) for name, field in fields.items()])
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    rows = read_parquet(session, needed, files)
+    return rows.select([rows[quoted(field.name)].alias(name) for name, field in fields.items()])
 
 
 # --- queries ------------------------------------------------------------------------------
 
 
 def answer(
-    session: SparkSession, query: str, parameters: Mapping[str, object], tables: Collection[str] | None
+    session: SparkSession,
+    query: str,
+    parameters: Mapping[str, object],
+    tables: Mapping[str, Node],
+    *,
+    trusted: bool,
 ) -> DataFrame:
-    """Return the frame of a query, parameters bound; it may use these tables only, None if it is trusted."""
+    """Return the frame of a query over plans, parameters bound; it may use nothing else unless trusted.
+
+    The plans get their names in the session. Of those that Python tasks read, no more columns are read
+    than the query needs.
+    """
     with translated(query):
-        if tables is not None:
+        if not trusted:
             check_sql(session, query, tables)
             # A second protection: in this session the name of a format never means a path.
             session.conf.set("spark.sql.runSQLOnFiles", "false")
-        return session.sql(query, args=dict(parameters)) if parameters else session.sql(query)
+
+        def planned() -> DataFrame:
+            return session.sql(query, args=dict(parameters)) if parameters else session.sql(query)
+
+        for name, columns in _needed(session, tables, planned).items():
+            _named(name, _table(session, tables[name], columns))
+        return planned()
 
 
-def register(session: SparkSession, name: str, node: Node) -> None:
-    """Give the rows of a plan a name that queries of a session can use."""
+def _needed(
+    session: SparkSession, tables: Mapping[str, Node], planned: Callable[[], DataFrame]
+) -> dict[str, set[str] | None]:
+    """Return the columns that a query needs, None for all, of each table that tasks read.
+
+    Tables that Spark reads itself get their names here.
+    """
+    found: dict[str, set[str] | None] = {}
+    pruned = []
+    for name, node in tables.items():
+        columns = node.schema.visible
+        if len(columns) > 1 and not engine_of(session).is_connect and _files(node, columns) is None:
+            _named(name, stand_in(session, name, to_spark_schema(node.schema.to_arrow())))
+            pruned.append(name)
+        else:
+            _named(name, _table(session, node, None))
+    if pruned:
+        needed = needed_columns(planned())
+        found = {name: needed.get(name) for name in pruned}
+    return found
+
+
+def _named(name: str, rows: DataFrame) -> None:
+    rows.createOrReplaceTempView(quoted(name))
+
+
+def _table(session: SparkSession, node: Node, needed: set[str] | None) -> DataFrame:
+    """Return a plan as a frame of which some columns are read, None for all; the others are null."""
+    from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
-    with translated():
+    names = [column.name for column in node.schema.visible]
+    if not names and node.row_count == 0:
         # A dataset that nothing was appended to has no columns yet, and no rows.
-        none = not node.schema.visible and node.row_count == 0
-        found = session.createDataFrame([], StructType([])) if none else frame(node, session)
-        found.createOrReplaceTempView(_quoted(name))
+        return session.createDataFrame([], StructType([]))
+    if needed is None or len(needed) == len(names):
+        return frame(node, session)
+    # Rows without columns are no frame.
+    kept = [name for name in names if name in needed] or names[:1]
+    rows = frame(View(node).select(*kept).node, session)
+    schema = to_spark_schema(node.schema.to_arrow())
+    return rows.select(
+        [
+            rows[quoted(field.name)]
+            if field.name in kept
+            else f.lit(None).cast(field.dataType).alias(field.name, metadata=field.metadata)
+            for field in schema.fields
+        ]
+    )

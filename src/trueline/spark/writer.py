@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from trueline.dataset.append.commit import as_instant
-from trueline.dataset.append.new_columns import checked_policy
+from trueline.dataset.append.append import as_instant
+from trueline.dataset.append.lacking import ALLOW_EMPTY
+from trueline.dataset.append.new_columns import ALLOWED, checked_policy
 from trueline.dataset.append.staged import StagedPart, StagedRows, StagePartition
 from trueline.dataset.commit import check_key
 from trueline.dataset.definition import addendum_at, check_appendable, merge_of, strategy_of
-from trueline.errors import InputError
+from trueline.errors import InputError, TruelineError
 from trueline.merge import Snapshot
 from trueline.spark.errors import carrying
-from trueline.spark.options import absolute, bad_option, opened, parsed, store_options
+from trueline.spark.options import absolute, bad_option, flag, opened, parsed, store_options
 from trueline.spark.results import decode, encode, unreadable
 from trueline.spark.sink import key_of_batch
 from trueline.spark.types import arrow_schema_of
@@ -34,6 +35,12 @@ _APPEND: Final = {
     "idempotencyKey": "idempotency_key",
     "watermark": "watermark",
     "newColumns": "new_columns",
+    "allowEmpty": "allow_empty",
+}
+# What remedies of `append` name, and the option that says it here.
+_WORDS: Final = {
+    ALLOWED: '.option("newColumns", "add") adds them, "ignore" leaves them out',
+    ALLOW_EMPTY: '.option("allowEmpty", "true")',
 }
 # A stream is known by its name; the others are Spark's own, which passes on all that it was given.
 _STREAM: Final = ("name", "checkpointLocation", "queryName")
@@ -50,14 +57,16 @@ class Target:
     workspace: str
     dataset: str
     name: str | None = None
-    asked: Mapping[str, Any] = field(default_factory=dict)
+    asked: Mapping[str, Any] = field(default_factory=dict)  # what `append` takes beside the rows
     store: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, options: Mapping[str, str], *, stream: bool) -> Target:
         """Parse options, or raise naming the one that is not valid."""
         given = parsed(options, (*_APPEND, *_STREAM) if stream else tuple(_APPEND))
-        asked = {word: given[name.lower()] for name, word in _APPEND.items() if name.lower() in given}
+        asked: dict[str, Any] = {
+            word: given[name.lower()] for name, word in _APPEND.items() if name.lower() in given
+        }
         name = given.get("name")
         if stream:
             if name is None:
@@ -75,6 +84,7 @@ class Target:
         checked_policy(asked.get("new_columns"))
         if "watermark" in asked:
             as_instant(asked["watermark"])
+        asked["allow_empty"] = flag(given, "allowEmpty")
         return cls(absolute(given["workspace"]), given["dataset"], name, asked, store_options(given))
 
     def opened(self) -> AbstractContextManager[Dataset]:
@@ -124,6 +134,18 @@ def _kept(name: str, merge: str, *, stream: bool) -> InputError:
     )
 
 
+@contextmanager
+def writing(nonce: str) -> Iterator[None]:
+    """Send errors of a write to the driver, with remedies that name options of a write."""
+    with carrying(nonce, _LABEL):
+        try:
+            yield
+        except TruelineError as error:
+            for words, option in _WORDS.items():
+                error.remedy = error.remedy.replace(words, option)
+            raise
+
+
 @dataclass
 class Message(WriterCommitMessage):
     """What a task answers: a `StagedPart` as data. Spark packs and unpacks what is around it."""
@@ -144,7 +166,7 @@ class _Writer:
         """Stage a partition, in its task."""
         from pyspark import TaskContext
 
-        with carrying(self.nonce, _LABEL):
+        with writing(self.nonce):
             context = TaskContext.get()
             assert context is not None
             return Message(encode(self.stage(context.partitionId(), iterator)))
@@ -167,11 +189,11 @@ class FrameWriter(_Writer, DataSourceArrowWriter):
     """Writes a frame as one commit."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        with carrying(self.nonce, _LABEL):
+        with writing(self.nonce):
             self.target.commit(self.rows(messages, all_of_them=True))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        with carrying(self.nonce, _LABEL):
+        with writing(self.nonce):
             self.target.discard(self.rows(messages, all_of_them=False))
 
 
@@ -182,11 +204,11 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 (Spark's)
-        with carrying(self.nonce, _LABEL):
+        with writing(self.nonce):
             key = key_of_batch(self.target.name or "", batchId)
             self.target.commit(self.rows(messages, all_of_them=True), idempotency_key=key)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         del batchId
-        with carrying(self.nonce, _LABEL):
+        with writing(self.nonce):
             self.target.discard(self.rows(messages, all_of_them=False))

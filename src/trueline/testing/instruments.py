@@ -15,7 +15,7 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.kernel.vectors import sparse
 from trueline.view import Origin, View
-from trueline.view.bounds import Bounds
+from trueline.view.plan.node import Bounds
 
 
 class Fault(OSError):

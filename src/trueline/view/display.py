@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 
 from trueline import console as consoles
 from trueline.console.items import Table, as_html, one_line
-from trueline.view.execute import row_count
 from trueline.view.execute.dispatch import table as table_of
-from trueline.view.explain import title
+from trueline.view.explain import likely_rows, title
 from trueline.view.plan.limit import Limit
 from trueline.view.plan.node import Node
 from trueline.view.plan.node import steps as steps_of
@@ -21,9 +20,9 @@ _LONGEST = 80
 def head(node: Node, count: int) -> Table:
     """Return the first rows as a table, with names and types above them."""
     table = table_of(_first(node, count + 1), node.schema.visible)
-    shown, known = min(count, table.num_rows), row_count(node)
-    if known is None and table.num_rows <= count:
-        known = shown
+    shown, known = min(count, table.num_rows), likely_rows(node)
+    if table.num_rows <= count or (known is not None and known < table.num_rows):
+        known = shown if table.num_rows <= count else None
     if known is None:
         total = f"first {counted(shown, 'row')} (and more)"
     else:

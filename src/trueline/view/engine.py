@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from trueline.errors import EnvironmentMissing
 from trueline.view.plan.node import Node
-from trueline.view.plan.on_spark import OnSpark
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from trueline.kernel.chunk import Piece
     from trueline.view.origin import Origin
     from trueline.view.plan.node import Want
     from trueline.view.source import RowSource
+
+Written = TypeVar("Written")
 
 
 @dataclass(frozen=True)
@@ -24,40 +27,6 @@ class ChosenEngine:
 
     is_spark: bool
     why: str
-
-
-@dataclass(frozen=True)
-class EngineChoice:
-    """Where the rows of a view are to be computed: `process`, `spark`, or `auto` by what it rests on.
-
-    `at_hand` returns a session that is there already, None if there is none; it starts no Spark.
-    """
-
-    engine: str
-    at_hand: Callable[[], Any]
-
-    def place(self, node: Node) -> ChosenEngine:
-        """Say where a plan is computed; nothing is read to find out."""
-        if self.engine == "spark":
-            return ChosenEngine(True, "asked for")
-        if self.engine == "process":
-            return ChosenEngine(False, "asked for")
-        session = self.at_hand()
-        return (
-            ChosenEngine(False, "no Spark is at hand") if session is None else engine().advise(node, session)
-        )
-
-    def plan(self, node: Node, session: Callable[[], Any] | None) -> Node:
-        """Return a plan as it is to be read."""
-        return OnSpark(node, session) if self.place(node).is_spark else node
-
-
-def nothing_at_hand() -> None:
-    """Return no session: a view of no workspace has none."""
-
-
-IN_PROCESS: Final = EngineChoice("process", nothing_at_hand)
-ON_SPARK: Final = EngineChoice("spark", nothing_at_hand)
 
 
 class Engine(Protocol):
@@ -80,25 +49,45 @@ class Engine(Protocol):
     def deliver(self, node: Node, want: Want, session: Callable[[], Any] | None) -> Sequence[Piece]:
         """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
 
+    def session_of(self, given: Callable[[], Any] | None) -> Any:
+        """Return the session that a plan runs in: one of ours, if none is given."""
+
+    def count(self, node: Node, session: Callable[[], Any] | None) -> int:
+        """Return how many rows a plan has on Spark."""
+
+    def write(
+        self,
+        node: Node,
+        session: Callable[[], Any] | None,
+        function: Callable[[int, Iterator[pa.RecordBatch]], Written],
+    ) -> list[Written]:
+        """Hand the visible columns of a plan to a function in tasks; return what it returns, in order.
+
+        Each task has a range of the rows, in their order, and its number. The function writes them and
+        returns something small; it may run more than once for a range.
+        """
+
     def advise(self, node: Node, session: Any) -> ChosenEngine:
         """Say where a plan is better computed, in this process or in a Spark that is at hand."""
 
+    def travels(self, node: Node, session: Any) -> bool:
+        """Say whether the tasks of a session can read all that a plan rests on."""
+
     def describe(self, node: Node) -> str:
         """Say what one step of a plan does on Spark, without its inputs."""
-
-    def register(self, session: Any, name: str, node: Node) -> None:
-        """Give the rows of a plan a name that queries of a session can use."""
 
     def answer(
         self,
         session: Any,
         query: str,
         parameters: Mapping[str, object],
-        tables: Collection[str] | None,
+        tables: Mapping[str, Node],
+        *,
+        trusted: bool,
     ) -> Any:
-        """Return the frame of a query, parameters bound; errors are ours and say where.
+        """Return the frame of a query over plans, parameters bound; errors are ours and say where.
 
-        It may use these tables and what Spark has built in; with None it is trusted with everything.
+        It may use these tables and what Spark has built in, unless it is trusted with everything.
         """
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from trueline.view.engine import IN_PROCESS, EngineChoice, engine
+from trueline.view.engine import engine
 from trueline.view.execute import row_count, serial
+from trueline.view.execute.dispatch import IN_PROCESS, EngineChoice
 from trueline.view.origin import ColumnOrigin
 from trueline.view.plan.cache import Cache
-from trueline.view.plan.node import Node, Want
+from trueline.view.plan.node import Node, Want, once_a_walk
+from trueline.view.plan.sources import SourceScan
 
 if TYPE_CHECKING:
     from trueline.view.schema import Column
@@ -61,6 +63,18 @@ def title(node: Node) -> str:
     """Return what a node does, in a line; of rows that are kept, how many are known to be."""
     known = row_count(node) if isinstance(node, Cache) else None
     return node.title if known is None else f"{node.title}, {known:,} rows"
+
+
+@once_a_walk
+def likely_rows(node: Node) -> int | None:
+    """Return how many rows to tell people there are: a number that is certain, or what a source notes."""
+    known = row_count(node)
+    if known is not None:
+        return known
+    if isinstance(node, SourceScan):
+        noted: int | None = getattr(node.source, "noted_count", None)
+        return noted
+    return node.count_rows([likely_rows(each) for each in node.inputs])
 
 
 def _column(node: Node, index: int) -> str:

@@ -5,10 +5,18 @@ Each of these is an error that names the call, so that nobody has to look for it
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, Never, NoReturn
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Final, Never, NoReturn, ParamSpec, TypeAlias, TypeVar
 
 from trueline.errors import UnknownOperation
+
+P = ParamSpec("P")
+R = TypeVar("R")
+# What to write instead of a call, from its arguments and from the keywords that the verb does not have.
+Instead: TypeAlias = Callable[[tuple[object, ...], Mapping[str, object]], str | None]
 
 _SELECT: Final = 'view.select("x") for a view of it, view.to_arrow()["x"] for its values'
 _ROWS: Final = "for row in view: …, or list(view.rows())"
@@ -160,6 +168,55 @@ class ViewHints:
         else:
             remedy = f"{_FILTER} keeps rows"
         raise UnknownOperation(f"view[{shown}]: a view is not a mapping", remedy=f"write {remedy}")
+
+
+def hinted(instead: Instead) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Give a verb an error that says what to write where it is given keywords that it does not have."""
+
+    def decorate(verb: Callable[P, R]) -> Callable[P, R]:
+        code: Any = verb.__code__
+        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+        @wraps(verb)
+        def called(*given: P.args, **named: P.kwargs) -> R:
+            other = {name: value for name, value in named.items() if name not in known}
+            if other and (write := instead(given[1:], other)) is not None:
+                problem = f"{code.co_name}() has no argument {next(iter(other))!r}"
+                raise UnknownOperation(problem, remedy=f"write {write}")
+            return verb(*given, **named)
+
+        return called
+
+    return decorate
+
+
+def computed_first(columns: tuple[object, ...], texts: Mapping[str, object]) -> str:
+    """Write `select("y", x="a + b")` as it is written here.
+
+    >>> computed_first(("y",), {"x": "a + b"})
+    'view.with_columns(x="a + b").select("y", "x")'
+    """
+    made = ", ".join(f"{name}={json.dumps(str(text), ensure_ascii=False)}" for name, text in texts.items())
+    names = ", ".join(json.dumps(str(each), ensure_ascii=False) for each in (*columns, *texts))
+    return f"view.with_columns({made}).select({names})"
+
+
+def directed(columns: tuple[object, ...], words: Mapping[str, object]) -> str | None:
+    """Write `sort("x", ascending=False)` as it is written here.
+
+    >>> directed(("x",), {"ascending": False}), directed((), {"by": ["x", "y"]})
+    ('view.sort("x", descending=True)', 'view.sort("x", "y")')
+    """
+    by = words.get("by", ())
+    names = [*columns, *(by if isinstance(by, list | tuple) else [by])]
+    down: object = words.get("reverse", words.get("desc", False))
+    if "ascending" in words:
+        up = words["ascending"]
+        down = [not each for each in up] if isinstance(up, list | tuple) else not up
+    shown = ", ".join(json.dumps(str(name), ensure_ascii=False) for name in names)
+    if not names or not words.keys() <= {"by", "reverse", "desc", "ascending"}:
+        return None
+    return f"view.sort({shown}, descending={down!r})" if down else f"view.sort({shown})"
 
 
 def unknown(kind: type, name: str, instead: dict[str, str]) -> AttributeError:

@@ -1,4 +1,4 @@
-"""Frames and tables in and out: memory that others may change is copied, whole numbers stay whole."""
+"""Frames of pandas in and out: whole numbers stay whole, objects take the types they are to have."""
 
 from __future__ import annotations
 
@@ -6,55 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from trueline.errors import InputError, SchemaError, check_memory
+from trueline.errors import SchemaError, check_memory
 from trueline.view.schema import Schema
+from trueline.view.sources.memory import owned
 
 if TYPE_CHECKING:
     import pandas as pd  # type: ignore[import-untyped]
-
-
-def copied_table(data: Any) -> pa.Table:
-    """Return a copy of an Arrow table or batch, or of anything with `__arrow_c_stream__`."""
-    if isinstance(data, pa.RecordBatch):
-        return owned(pa.Table.from_batches([data]))
-    if isinstance(data, pa.Table):
-        return owned(data)
-    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
-        return owned(pa.table(data))
-    raise InputError(
-        f"a {type(data).__name__} is not an Arrow table",
-        remedy="give a table, a batch, or anything with __arrow_c_stream__; from_rows takes dictionaries",
-    )
-
-
-def owned(table: pa.Table) -> pa.Table:
-    """Return a table in memory of its own, which nobody else can change.
-
-    Arrow does not say whose memory a buffer is: that of a numpy array looks like its own. So all is copied.
-
-    >>> import numpy as np
-    >>> numbers = np.arange(3)
-    >>> table = owned(pa.table({"x": numbers}))
-    >>> numbers[0] = 9
-    >>> table["x"].to_pylist()
-    [0, 1, 2]
-    """
-    columns = [
-        pa.chunked_array([_copied(chunk) for chunk in column.chunks], type=column.type)
-        for column in table.columns
-    ]
-    # A table without columns knows its rows only by itself.
-    return pa.Table.from_arrays(columns, schema=table.schema) if columns else table
-
-
-def _copied(array: Any) -> Any:
-    if isinstance(array, pa.ExtensionArray):
-        return pa.ExtensionArray.from_storage(array.type, _copied(array.storage))
-    if isinstance(array, pa.DictionaryArray):
-        codes, values = _copied(array.indices), _copied(array.dictionary)
-        return pa.DictionaryArray.from_arrays(codes, values, ordered=array.type.ordered, safe=False)
-    # Of one array Arrow gives back the same memory, of two it makes new.
-    return pa.concat_arrays([array, array[:0]])
 
 
 def table_of(frame: pd.DataFrame) -> pa.Table:

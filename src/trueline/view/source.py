@@ -7,8 +7,8 @@ from typing import Final, Protocol
 
 import pyarrow as pa
 
-from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.origin import Origin
+from trueline.view.plan.node import NO_BOUNDS, Bounds
 
 # How many rows files are read in at once; with half as many a scan of one column took a sixth longer.
 ROWS_OF_A_BATCH: Final = 131_072

@@ -50,6 +50,8 @@ def entered(column: Array, kind: t.Type) -> Array:
 
 def one(column: Array) -> Array:
     """Return a column as one array."""
+    if isinstance(column, pa.ChunkedArray) and column.num_chunks == 1:
+        return column.chunk(0)  # `combine_chunks` would copy it
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # what combine_chunks gives for no chunks, and beyond 2 GB
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, NoReturn, Self, TypeVar, overload
 
 from trueline.errors import InputError, SchemaError
-from trueline.view.hints import GROUPS, unknown
+from trueline.view.expressions import columns_and_parameters
+from trueline.view.hints import GROUPS, computed_first, directed, hinted, unknown
 from trueline.view.plan.cache import Cache
 from trueline.view.plan.concat import concatenated
 from trueline.view.plan.decode import decoded
@@ -22,13 +23,7 @@ from trueline.view.plan.select import selected, with_annotations
 from trueline.view.plan.shuffle import shuffled
 from trueline.view.plan.sort import sorted_by
 from trueline.view.plan.window import windowed
-from trueline.view.plan.with_columns import (
-    RowIdColumn,
-    columns_and_parameters,
-    computed,
-    quoted,
-    with_columns,
-)
+from trueline.view.plan.with_columns import RowIdColumn, computed, quoted, with_columns
 from trueline.view.plan.zip import zipped
 from trueline.view.schema import key_columns
 
@@ -56,6 +51,7 @@ class Verbs:
 
     # --- columns ------------------------------------------------------------------------
 
+    @hinted(computed_first)
     def select(self, *columns: Key) -> Self:
         """Keep these columns, in this order; an index or a `Column` reaches a hidden one.
 
@@ -284,6 +280,7 @@ class Verbs:
 
     # --- order --------------------------------------------------------------------------
 
+    @hinted(directed)
     def sort(self, *columns: str, descending: bool | Sequence[bool] = False) -> Self:
         """Order the rows by columns: null last, NaN before it, equal rows as they were.
 

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from trueline.errors import InputError
 from trueline.view import explain
-from trueline.view.engine import IN_PROCESS, ON_SPARK, EngineChoice, engine
+from trueline.view.engine import engine
 from trueline.view.execute import dispatch, row_count
+from trueline.view.execute.dispatch import IN_PROCESS, ON_SPARK, EngineChoice
 from trueline.view.hints import ViewHints
 from trueline.view.plan.node import Node
 from trueline.view.plan.shuffle import shuffled
@@ -85,7 +86,7 @@ class View(Verbs, ViewHints):
         >>> View.from_arrow(pa.table({"x": [1, 2]})).count()
         2
         """
-        from trueline.view.pandas_frames import copied_table
+        from trueline.view.sources.memory import copied_table
 
         return cls(Memory(copied_table(data)))
 
@@ -127,7 +128,7 @@ class View(Verbs, ViewHints):
     def from_spark(cls, frame: Any, order_by: Sequence[str] | str | None = None) -> Self:
         """View a Spark frame: sorted by columns, else frozen in the order its rows come in (decision 3)."""
         names = [order_by] if isinstance(order_by, str) else order_by
-        return cls(engine().freeze(frame, names))
+        return cls(engine().freeze(frame, names), choice=EngineChoice("auto", lambda: frame.sparkSession))
 
     @classmethod
     def range(cls, count: int, start: int = 0, name: str = "n") -> Self:
@@ -329,7 +330,7 @@ class View(Verbs, ViewHints):
         return preview(self._node if steps else self._plan, natural(count, "preview"), steps=steps)
 
     def __repr__(self) -> str:
-        known = self.row_count
+        known = explain.likely_rows(self._node)
         rows = "" if known is None else f"{known:,} rows, "
         return f"<View {rows}{', '.join(f'{c.name}: {c.type}' for c in self.schema.visible)}>"
 

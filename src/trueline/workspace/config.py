@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from trueline import console as consoles
 from trueline.credentials import masked_text
 from trueline.errors import (
     ConfigError,
+    RetryError,
     SettingNotConfirmed,
     UnsupportedVersion,
     visible,
@@ -21,6 +23,12 @@ if TYPE_CHECKING:
     from trueline.workspace.user_config import UserConfig
 
 
+# Replaces the text of settings if it is still the first one; otherwise returns what it is now.
+Swap: TypeAlias = Callable[[str, str], str | None]
+# How often a change is tried that others come before.
+_ATTEMPTS: Final = 100
+
+
 class Config(Mapping[str, Any]):
     """The settings of a workspace by dotted name.
 
@@ -28,7 +36,7 @@ class Config(Mapping[str, Any]):
     then the user's own file, then `trueline.toml`, then the default. What a
     workspace only proposes counts once the user has confirmed it.
 
-    >>> config = Config("format = 1", lambda text: None)
+    >>> config = Config("format = 1", lambda kept, text: None)
     >>> config["gc.older_than"]
     '1h'
     >>> config.set("gc.older_than", "2d")
@@ -39,11 +47,12 @@ class Config(Mapping[str, Any]):
     def __init__(
         self,
         text: str,
-        write: Callable[[str], None],
+        swap: Swap,
         location: str = FILE,
         user: UserConfig | None = None,
     ) -> None:
-        self._write = write
+        self._swap = swap
+        self._changing = threading.Lock()
         self._location = location
         self._user = user
         self._text = text
@@ -86,27 +95,44 @@ class Config(Mapping[str, Any]):
         return setting_named(name).meaning
 
     def set(self, name: str, value: Any) -> None:
-        """Change a setting and write the file; comments and other lines stay.
+        """Change a setting and write the file; comments, other lines and what others have set meanwhile stay.
 
         Who sets it has confirmed it.
         """
         setting = setting_named(name)
         if setting.decides is Decides.USER:
             raise _of_the_user(name, self._location)
-        wanted = self._values | {name: checked(name, value)}
+        wanted = checked(name, value)
+        if not setting.is_harmless(wanted):
+            self.user.trust(self._location, name, wanted)
+        with self._changing:
+            self._set(name, wanted)
+        self.on_change()
+
+    def _set(self, name: str, value: Any) -> None:
+        for _ in range(_ATTEMPTS):
+            text = self._with(name, value)
+            now = self._swap(self._text, text)
+            known = text if now is None else now
+            self._values, self._text = self._parse(known), known
+            if now is None:
+                return
+        raise RetryError(
+            f"{self._location} was changed by others {_ATTEMPTS:,} times in a row",
+            remedy="nothing was changed; try again",
+            code="SettingsBusy",
+        )
+
+    def _with(self, name: str, value: Any) -> str:
+        """Return the text with a setting changed."""
+        wanted = self._values | {name: value}
         try:
-            text = edited(self._text, name, wanted[name])
+            text = edited(self._text, name, value)
             values = self._parse(text)
         except ConfigError:
             values = {}
-        if values != wanted:
-            # The file is written in a way that cannot be edited line by line.
-            text, values = written(wanted), wanted
-        if not setting.is_harmless(wanted[name]):
-            self.user.trust(self._location, name, wanted[name])
-        self._write(text)
-        self._text, self._values = text, values
-        self.on_change()
+        # Otherwise the file is written in a way that cannot be edited line by line.
+        return text if values == wanted else written(wanted)
 
     # --- proposals --------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ class CreationPlan:
     `changes` are the events that bring an existing one to the definition, where that was asked for.
     """
 
-    blocks: Callable[[DatasetId], list[Block]]
+    blocks: Callable[[DatasetId, Instant], list[Block]]
     differences: Callable[[Chain], list[str]]
     changes: Callable[[Chain], list[Event]] | None = None
 
@@ -63,16 +63,16 @@ class CreationPlan:
                 if now != event
             ]
 
-        return cls(lambda dataset_id: snapshot.blocks(dataset_id, resolve), differences)
+        return cls(lambda dataset_id, now: snapshot.blocks(dataset_id, resolve, now), differences)
 
 
 def make(workspace: Workspace, name: str, plan: CreationPlan) -> Dataset:
     """Make a dataset, or return the one there is."""
     there = workspace._catalogue.find(name)
     if there is not None:
-        return _same(workspace._dataset(there), plan)
+        return _same(workspace, workspace._dataset(there), plan)
     key = DatasetKey.generate()
-    blocks = plan.blocks(key.id)
+    blocks = plan.blocks(key.id, _now(workspace))
     check_no_secrets(block.event for block in blocks)
     dataset = workspace._unborn(name)
     path = keep_key(workspace._location, key)
@@ -85,14 +85,18 @@ def make(workspace: Workspace, name: str, plan: CreationPlan) -> Dataset:
             workspace._catalogue.release(dataset._folder)
             raise
         # Another process made it first.
-        return _same(dataset, plan)
+        return _same(workspace, dataset, plan)
     # What an index has seen of an earlier creation that a power cut took back is of no account.
     dataset.chain.forget_heads()
     workspace._catalogue.confirm(dataset._folder, str(key.id))
     return dataset
 
 
-def _same(dataset: Dataset, plan: CreationPlan) -> Dataset:
+def _now(workspace: Workspace) -> Instant:
+    return (workspace.clock or Instant.now)()
+
+
+def _same(workspace: Workspace, dataset: Dataset, plan: CreationPlan) -> Dataset:
     if dataset.chain.tail() is None:
         raise head_missing(dataset.chain.store)
     found = plan.differences(dataset.chain)
@@ -107,5 +111,5 @@ def _same(dataset: Dataset, plan: CreationPlan) -> Dataset:
         events = plan.changes(chain)
         check_no_secrets(events)
         # A time of its own: neighbours with equal times are one commit.
-        chain.append(*linked(tail, events, Instant(max(Instant.now(), tail.system_time + 1))))
+        chain.append(*linked(tail, events, Instant(max(_now(workspace), tail.system_time + 1))))
     return dataset

@@ -229,15 +229,19 @@ class Dataset:
         from trueline.dataset.append.append import append_rows
         from trueline.dataset.append.intake import is_frame
 
-        # Work on the rows of a Spark frame is done where they are, other work in this process.
-        tasks = self._workspace._spark.tasks_for(request.data) if is_frame(request.data) else None
+        tasks = None
+        # Whatever else is appended is written here, unless a Spark may work.
+        if self._workspace._spark.may_work or is_frame(request.data) or hasattr(request.data, "node"):
+            from trueline.workspace.placement import place_append
+
+            request, tasks = place_append(self._workspace._spark, self.name, self.chain.store, request)
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
-        for code, problem, remedy in made.advice:
-            kind = BadCellsWarning if code == "BadCells" else DataWarning
+        for each in made.advice:
+            kind = BadCellsWarning if each.code == "BadCells" else DataWarning
             # Points at who called `append`.
-            warnings.warn(visible(f"{self.name}: {problem}\n  → {remedy}"), kind, stacklevel=3)
+            warnings.warn(visible(f"{self.name}: {each.problem}\n  → {each.remedy}"), kind, stacklevel=3)
         return made
 
     def revert(self, to: At) -> Commit:
@@ -372,7 +376,8 @@ class Dataset:
         if report.ok:
             from trueline.dataset.verify import verify_data
 
-            report += verify_data(self.chain, start, end, progress=progress)
+            tasks = self._workspace._spark.tasks(f"verify {self.name}", reads=[self.chain.store])
+            report += verify_data(self.chain, start, end, tasks=tasks, progress=progress)
         report += VerificationReport(problems=head_problems(self, expected))
         named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
         return replace(report, problems=named)

@@ -20,7 +20,7 @@ from trueline.errors import BadName, CatalogueDamaged, CorruptionError, InputErr
 from trueline.identity.dataset_id import DatasetId, DatasetKey
 from trueline.workspace import settings_file
 from trueline.workspace.names import check_name, is_name
-from trueline.workspace.small_objects import CatalogueBytes, FolderObjects, SmallObjects, refusing
+from trueline.workspace.small_objects import CatalogueBytes, FolderObjects, SmallObjects, locked, refusing
 
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _OBJECT: Final = re.compile(r"f[0-9a-f]{68,74}")
@@ -94,8 +94,11 @@ class Place(Protocol):
     def read_config(self) -> str | None:
         """Return the text of `trueline.toml`, None if there is no workspace here."""
 
-    def write_config(self, text: str, *, new: bool = False) -> None:
-        """Write `trueline.toml`; with `new` an existing one is left as it is."""
+    def create_config(self, text: str) -> None:
+        """Write `trueline.toml` unless there is one."""
+
+    def swap_config(self, kept: str, text: str) -> str | None:
+        """Replace `trueline.toml` if it is still what was `kept`; otherwise return what it is now."""
 
     def names(self) -> Iterator[str]:
         """Iterate over what may be datasets; foreign things are passed over."""
@@ -191,11 +194,24 @@ class FolderPlace:
     def read_config(self) -> str | None:
         return settings_file.read_settings(self.inside(self.path / settings_file.FILE))
 
-    def write_config(self, text: str, *, new: bool = False) -> None:
+    def create_config(self, text: str) -> None:
         with refusing("write", self.path / settings_file.FILE):
             make_folders(self.path)
             with self._datasets.folder(make=True, durable=True):
-                self.inside(self.path / settings_file.FILE).write(text.encode(), replace=not new)
+                self.inside(self.path / settings_file.FILE).write(text.encode(), replace=False)
+
+    def swap_config(self, kept: str, text: str) -> str | None:
+        path = self.path / settings_file.FILE
+        with (
+            refusing("write", path),
+            self._datasets.folder(make=True, durable=True) as within,
+            locked(f".{settings_file.FILE}.lock", within),
+        ):
+            found = self.read_config()
+            if found is not None and found != kept:
+                return found
+            self.inside(path).write(text.encode(), replace=True)
+            return None
 
     @property
     def _datasets(self) -> Inside:

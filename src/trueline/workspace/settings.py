@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -135,11 +136,17 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         _text(r"sc://[^\s/:]\S*", "sc://host:15002"),
         Decides.PROPOSED,
     ),
+    "spark.tasks": Setting(
+        "auto",
+        "where files, views, checks and copies are worked on: auto (in Spark's tasks where a cluster's "
+        "session is at hand), always, or never",
+        _text("auto|always|never", "auto, always or never"),
+    ),
     "storage.durable": Setting(
         True, "false leaves out syncing to disk: a power cut may then lose commits", _flag
     ),
     "views.engine": Setting(
-        "process",
+        "auto",
         "where views are computed: process, spark, or auto by what they rest on",
         _text("auto|process|spark", "auto, process or spark"),
     ),
@@ -149,8 +156,11 @@ SETTINGS: Final[Mapping[str, Setting]] = {
 def setting_named(name: str) -> Setting:
     """Return a setting by its dotted name."""
     if name not in SETTINGS:
+        near = get_close_matches(str(name)[:200], SETTINGS, n=1)
         raise ConfigError(
-            f"there is no setting {name!r:.200}", remedy=f"settings are: {', '.join(SETTINGS)}", name=name
+            f"there is no setting {name!r:.200}",
+            remedy=f"did you mean {near[0]}?" if near else f"settings are: {', '.join(SETTINGS)}",
+            name=name,
         )
     return SETTINGS[name]
 

@@ -141,7 +141,7 @@ class FolderObjects:
         with (
             refusing("write", place.path),
             place.parent.folder(make=True, durable=True) as within,
-            _locked(f"{place.name}.lock", within),
+            locked(f"{place.name}.lock", within),
         ):
             if self.read(name) != kept:
                 return False
@@ -210,7 +210,7 @@ def _linked(staged: str, name: str, within: int) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        with _locked(_LOCK, within):
+        with locked(_LOCK, within):
             try:
                 os.stat(name, dir_fd=within, follow_symlinks=False)
             except FileNotFoundError:
@@ -221,7 +221,8 @@ def _linked(staged: str, name: str, within: int) -> bool:
 
 
 @contextmanager
-def _locked(name: str, within: int) -> Iterator[None]:
+def locked(name: str, within: int) -> Iterator[None]:
+    """Let one process after another change what is in a folder; a file of it is the lock."""
     lock = _FILES.open_lock(name, within)
     try:
         _FILES.lock(lock, exclusive=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trueline.credentials import masked
@@ -12,9 +13,12 @@ from trueline.workspace.config import Config
 from trueline.workspace.settings import SETTINGS
 
 if TYPE_CHECKING:
-    from trueline.view.engine import EngineChoice
+    from trueline.chain.store.store import Store
+    from trueline.readers import Source
+    from trueline.view.execute.dispatch import EngineChoice
 
 _REMOTE: Final = "sc://"
+_ONE_PROCESS: Final = ("local[", _REMOTE)
 
 
 class Room(Protocol):
@@ -35,8 +39,13 @@ class Room(Protocol):
     def is_in(self, session: Any) -> bool:
         """Say whether a session is in the same Spark."""
 
-    def tasks(self) -> Tasks:
-        """Return what runs functions in Spark tasks."""
+    def tasks(self, about: str = "") -> Tasks:
+        """Return what runs functions in Spark tasks; its web page shows what they are `about`."""
+
+    def check_workers(
+        self, *, writes: Sequence[Store] = (), reads: Sequence[Store] = (), files: Sequence[Source] = ()
+    ) -> None:
+        """Refuse workers that have another trueline, or do not see what they are to write and read."""
 
     def stop(self) -> None:
         """Give back what was made."""
@@ -50,6 +59,13 @@ class Rooms:
         self._config = config
         self._rooms: list[Room] = []
         self._lock = threading.RLock()
+        # Whether a Spark may do work that did not come from it; appends of small files ask nothing more.
+        self.may_work = False
+        self.settle()
+
+    def settle(self) -> None:
+        """Look at what settings say of who works."""
+        self.may_work = bool(self.asked is not None or self._rooms or self._config["spark.tasks"] == "always")
 
     @property
     def first(self) -> Room:
@@ -66,6 +82,7 @@ class Rooms:
                 )
                 settings = Settings(master, remote, self._config["spark.driver.memory"])
                 self._rooms.append(enter(self.asked, settings))
+                self.may_work = True
             return self._rooms[0]
 
     def _where(self) -> tuple[str, str | None]:
@@ -85,16 +102,16 @@ class Rooms:
         return self.first.session
 
     def at_hand(self) -> Any:
-        """Return the session of a room that is there, or was given; None rather than starting a Spark."""
+        """Return the session of a room that is there, or the one given; None rather than starting a Spark."""
         with self._lock:
+            found = next((room.session for room in self._rooms if not room.is_stopped), None)
             is_given = self.asked is not None and not isinstance(self.asked, str)
-            found = any(not room.is_stopped for room in self._rooms)
-            return self.first.session if found or is_given else None
+            return self.asked if found is None and is_given else found
 
     @property
     def choice(self) -> EngineChoice:
         """Where views of the workspace are computed, as its settings say."""
-        from trueline.view.engine import EngineChoice
+        from trueline.view.execute.dispatch import EngineChoice
 
         return EngineChoice(self._config["views.engine"], self.at_hand)
 
@@ -111,11 +128,48 @@ class Rooms:
 
                 found = adopt(session)
                 self._rooms.append(found)
+                self.may_work = True
             return found
 
-    def tasks_for(self, frame: Any) -> Tasks:
+    def tasks_for(self, frame: Any, about: str = "") -> Tasks:
         """Return what works on the rows of a Spark frame where they are."""
-        return self.of(frame.sparkSession).tasks()
+        return self.of(frame.sparkSession).tasks(about)
+
+    def workers(self) -> Room | None:
+        """Return the Spark whose tasks do the work of this workspace, None where this process does it.
+
+        By default that is a cluster whose session was given, or is there; no Spark is started to find out.
+        """
+        wanted = self._config["spark.tasks"]
+        if wanted == "never":
+            return None
+        with self._lock:
+            return self.first if wanted == "always" or self._is_in_a_cluster() else None
+
+    def _is_in_a_cluster(self) -> bool:
+        if isinstance(self.asked, str):
+            return self.asked != "local" and not self.asked.startswith(_ONE_PROCESS)
+        there = next((room.session for room in self._rooms if not room.is_stopped), self.asked)
+        if there is None:
+            return False
+        from trueline.spark.session import is_cluster
+
+        return is_cluster(there)
+
+    def tasks(
+        self,
+        about: str,
+        *,
+        writes: Sequence[Store] = (),
+        reads: Sequence[Store] = (),
+        files: Sequence[Source] = (),
+    ) -> Tasks | None:
+        """Return what does work in tasks that see these stores and files; None where this process does it."""
+        room = self.workers()
+        if room is None:
+            return None
+        room.check_workers(writes=writes, reads=reads, files=files)
+        return room.tasks(about)
 
     def leave(self) -> None:
         """Give all of them back; they are made again when they are needed."""

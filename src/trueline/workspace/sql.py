@@ -50,10 +50,8 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     # Names that are registered in a session of its own meet no others.
     session = room.new_session()
     try:
-        for name, view in views.items():
-            spark.register(session, name, view.node)
-        allowed = None if workspace.trusted_sql else list(views)
-        frame = spark.answer(session, text, parameters, allowed)
+        nodes = {name: view.node for name, view in views.items()}
+        frame = spark.answer(session, text, parameters, nodes, trusted=workspace.trusted_sql)
         if not frame.columns:
             # All columns of a dataset that has none yet.
             found = pa.table({"": pa.nulls(frame.count())}).select([])

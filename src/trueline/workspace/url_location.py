@@ -82,15 +82,19 @@ class UrlPlace:
         )
 
     def read_config(self) -> str | None:
+        return self._read_config()[0]
+
+    def _read_config(self) -> tuple[str | None, Any]:
+        """Return the text of the settings, and what the store tells its version by."""
         import obstore
 
         try:
             found = self._asked("read", lambda: obstore.get(self._client, self._key(settings_file.FILE)))
             if found.meta["size"] > settings_file.MAX_BYTES:
                 raise self._broken("is too large for a configuration")
-            return self._asked("read", lambda: found.bytes().to_bytes()).decode()
+            return self._asked("read", lambda: found.bytes().to_bytes()).decode(), found.meta
         except FileNotFoundError:
-            return None
+            return None, None
         except UnicodeDecodeError:
             raise self._broken("is not text") from None
 
@@ -98,23 +102,35 @@ class UrlPlace:
         path = f"{self.location}/{settings_file.FILE}"
         return ConfigError(f"{path} {how}", remedy="correct it by hand", path=path)
 
-    def write_config(self, text: str, *, new: bool = False) -> None:
+    def swap_config(self, kept: str, text: str) -> str | None:
         import obstore
+        from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
-        key = self._key(settings_file.FILE)
-        if new:
-            self._create_config(key, text.encode())
-        else:
-            self._asked("write to", lambda: obstore.put(self._client, key, text.encode()))
+        from trueline.chain.store.object_client import condition
 
-    def _create_config(self, key: str, data: bytes) -> None:
+        found, version = self._read_config()
+        if found is not None and found != kept:
+            return found
+        try:
+            obstore.put(self._client, self._key(settings_file.FILE), text.encode(), mode=condition(version))
+        except (BaseError, OSError) as error:
+            now = self.read_config()
+            if now == text:  # the library may have sent a request again that had been done
+                return None
+            if now is not None and isinstance(error, AlreadyExistsError | PreconditionError):
+                return now
+            raise self._refused("write to", error) from error
+        return None
+
+    def create_config(self, text: str) -> None:
         """Write the configuration unless there is one: of several who create at once, one wins."""
         import obstore
         from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
+        key = self._key(settings_file.FILE)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
-                obstore.put(self._client, key, data, mode="create")
+                obstore.put(self._client, key, text.encode(), mode="create")
                 return
             except (BaseError, OSError) as error:
                 # Also where the library has sent a request again that had been done.

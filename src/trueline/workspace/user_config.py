@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 from typing import Any, Final
 
-from trueline.chain.store.files import refusal
+from trueline.chain.store.files import Files, refusal
 from trueline.chain.store.folders import inside
 from trueline.credentials import masked
 from trueline.errors import ConfigError, StorageReadOnly, UnsafeWorkspace
@@ -21,6 +23,7 @@ from trueline.workspace.settings_file import FILE, PRIVATE, edited, parsed, read
 
 _TRUST: Final = "trust"
 _KEYS: Final = ("workspace", "name", "value", "digest")
+_FILES: Final = Files()
 
 
 def user_file() -> Path | None:
@@ -79,11 +82,11 @@ class UserConfig:
     def set(self, name: str, value: Any) -> None:
         """Change a setting in the user's file; a list gets one more."""
         setting = setting_named(name)
-        self._load()
         wanted = checked(name, value)
-        if isinstance(setting.default, tuple):
-            wanted = tuple(dict.fromkeys((*self._values.get(name, ()), *wanted)))
-        self._write(edited(self._text, name, wanted), self._values | {name: wanted}, self._trust)
+        with self._alone():
+            if isinstance(setting.default, tuple):
+                wanted = tuple(dict.fromkeys((*self._values.get(name, ()), *wanted)))
+            self._write(edited(self._text, name, wanted), self._values | {name: wanted}, self._trust)
 
     # --- what was confirmed -----------------------------------------------------------
 
@@ -98,10 +101,30 @@ class UserConfig:
         if self.is_trusted(location, name, value):
             return
         entry = _entry(location, name, value)
-        same = [each for each in self._trust if _about(each) == _about(entry)]
-        kept = [each for each in self._trust if _about(each) != _about(entry)]
-        text = "" if same else self._text + _table(entry)
-        self._write(text, self._values, [*kept, entry])
+        with self._alone():
+            same = [each for each in self._trust if _about(each) == _about(entry)]
+            kept = [each for each in self._trust if _about(each) != _about(entry)]
+            text = "" if same else self._text + _table(entry)
+            self._write(text, self._values, [*kept, entry])
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Let one process after another change the file, each as the one before has left it."""
+        if self.path is None:
+            raise ConfigError("this user has no home folder", remedy="set XDG_CONFIG_HOME to a folder")
+        path = self.path.resolve()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            with inside(path.parent).folder() as folder:
+                lock = _FILES.open_lock(f".{path.name}.lock", folder)
+        except OSError as error:
+            raise refusal(error, "write", str(path)) from error
+        try:
+            _FILES.lock(lock, exclusive=True)
+            self._load()
+            yield
+        finally:
+            _FILES.close(lock)
 
     def _write(self, text: str, values: dict[str, Any], trust: list[dict[str, str]]) -> None:
         """Write the text if it says what it should, else the whole file again."""
@@ -116,12 +139,10 @@ class UserConfig:
             for name, value in values.items():
                 text = edited(text, name, value)
             text += "".join(_table(entry) for entry in trust)
-        if self.path is None:
-            raise ConfigError("this user has no home folder", remedy="set XDG_CONFIG_HOME to a folder")
+        assert self.path is not None
         # A link to where the file is kept (with other settings, say) stays a link.
         path = self.path.resolve()
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             inside(path).write(text.encode(), replace=True, mode=0o600)
         except OSError as error:
             raise refusal(error, "write", str(path)) from error

@@ -75,7 +75,7 @@ def open(  # noqa: A001 (the promised name)
     place = place_of(path, **options)
     text = place.read_config()
     if text is None and create:
-        place.write_config(settings_file.NEW, new=True)
+        place.create_config(settings_file.NEW)
         text = place.read_config()
     if text is None:
         raise WorkspaceNotFound(
@@ -83,7 +83,7 @@ def open(  # noqa: A001 (the promised name)
             remedy="give the folder of one, or make one: trueline.open(path, create=True), `trueline init`",
             path=place.location,
         )
-    settings = config.Config(text, place.write_config, f"{place.location}/{settings_file.FILE}")
+    settings = config.Config(text, place.swap_config, f"{place.location}/{settings_file.FILE}")
     return Workspace(place, settings, spark, trusted_sql=trusted_sql)
 
 
@@ -198,7 +198,8 @@ class Workspace:
             return dataset
 
     def _limit(self) -> None:
-        """Hold the open datasets to the limits that are set now."""
+        """Hold the open datasets to the limits that are set now, and work where it is set."""
+        self._spark.settle()
         with self._lock:
             for dataset in self._open.values():
                 dataset.chain.limits = limits_of(self.config)
@@ -278,21 +279,6 @@ class Workspace:
             new_columns=new_columns,
         )
         return make(self, name, CreationPlan.of(definition, on_change))
-
-    def derive(
-        self,
-        name: str,
-        sql: str,
-        inputs: Any = None,
-        key: str | Sequence[str] | None = None,
-        event_time: str | None = None,
-        *,
-        description: str | None = None,
-    ) -> Dataset:
-        """Make a derived dataset."""
-        from trueline.workspace.derive.define import DerivationRequest, derive
-
-        return derive(self, DerivationRequest(name, sql, inputs, key, event_time, description))
 
     def create_from_manifest(self, text: str | bytes) -> Dataset:
         """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON."""

@@ -6,11 +6,12 @@ import hashlib
 import re
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
@@ -60,6 +61,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.outcome is not None:
             # The client sees its connection end; `lost` says after the request was done.
             self.close_connection = True
+            self.server.fault.unanswered()
             return
         self.send_response(status)
         for name, value in headers.items():
@@ -157,8 +159,8 @@ class SmallS3(ThreadingHTTPServer):
         self.objects: dict[str, tuple[bytes, str, datetime]] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.requests: list[tuple[str, str]] = []
-        # What decides about each request that changes something: see tests/faults.py.
-        self.fault: Callable[[str, str], int | str | None] | None = None
+        # What decides about each request that changes something: `ServerFaults` of tests/faults.py.
+        self.fault: Any = None
 
     def store(self, key: str, data: bytes) -> str:
         etag = f'"{hashlib.md5(data).hexdigest()}"'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import merge as merging
 from trueline.dataset.append import pieces
 from trueline.dataset.append.pieces import cut

@@ -10,7 +10,7 @@ import trueline as tl
 import trueline.dataset.append.append
 import trueline.dataset.append.files
 import trueline.dataset.state
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import merge as merging
 from trueline.dataset.append import pieces
 
@@ -61,3 +61,6 @@ def deed(path, what):
     workspace = tl.open(path)
     assert workspace[what].head
     return lambda: ingest(workspace, what)
+
+
+deed.stores_only = True

@@ -29,7 +29,7 @@ path, merge, rows, limit, shrunk = Path(sys.argv[1]), sys.argv[2], *map(int, sys
 if limit:
     resource.setrlimit(resource.RLIMIT_AS, (limit << 20, limit << 20))
 import pyarrow as pa, trueline as tl
-from trueline.dataset.append import commit as committing, merge as merging, pieces
+from trueline.dataset.append import append as committing, merge as merging, pieces
 from trueline.kernel import sorted_runs
 if shrunk:
     committing.ROWS_OF_A_SLICE = merging.ROWS_AT_ONCE = shrunk

@@ -9,7 +9,7 @@ import pytest
 
 from tests.workspace.records import records
 from trueline.chain.block import commit_record
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import pieces
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter, cut
 

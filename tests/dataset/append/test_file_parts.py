@@ -63,7 +63,7 @@ def test_parts_of_a_csv_file_make_the_commit_that_one_read_makes(ws, tmp_path, s
     parts = taken_in(ws, "parts", path, reader=reader)
     assert small_parts == [pytest.approx(path.stat().st_size // 700, abs=2)]
     with monkeypatch.context() as patch:
-        patch.setattr(files.FileTask, "parts", lambda task: [task])
+        patch.setattr(files.FileTask, "parts", lambda task, cut: [task])
         assert taken_in(ws, "one", path, reader=reader) == parts
     assert parts[0].num_rows == 480
     assert parts[2]["rounded"] == 120 + 119
@@ -112,7 +112,18 @@ def test_parts_of_a_parquet_file_make_the_commit_that_one_read_makes(
     parts = taken_in(ws, "parts", path, schema)
     assert small_parts == [10]
     with monkeypatch.context() as patch:
-        patch.setattr(files.FileTask, "parts", lambda task: [task])
+        patch.setattr(files.FileTask, "parts", lambda task, cut: [task])
         assert taken_in(ws, "one", path, schema) == parts
     assert [cell["row"] for cell in parts[3]] == (list(range(0, 100, 3)) if schema else [])
     assert parts[2]["rounded"] == 99
+
+
+@pytest.mark.parametrize("small_parts", [50_000], indirect=True)
+def test_of_several_broken_files_the_first_is_named_even_if_it_was_cut(ws, tmp_path, small_parts):
+    rows = "2026-01-01 00:00:00Z,1,a,1\n" * 20_000
+    for name, text in (("a", rows), ("b", rows + '2026-01-01 00:00:00Z,1,"a,1\n'), ("c", '"')):
+        (tmp_path / f"{name}.csv").write_text(HEADER + text)
+    with pytest.raises(BrokenFile) as caught:
+        ws.create("rows", schema=SCHEMA).append(str(tmp_path / "*.csv"), reader=CsvReader(block_bytes=1_000))
+    assert caught.value.path == str(tmp_path / "b.csv")
+    assert max(small_parts) > 5

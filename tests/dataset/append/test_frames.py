@@ -9,7 +9,8 @@ import pytest
 
 import trueline as tl
 from tests.workspace.records import records, slices
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
+from trueline.dataset.append import frames as taking
 from trueline.dataset.append import pieces
 from trueline.dataset.append.pieces import cut
 from trueline.errors import InputError
@@ -135,3 +136,16 @@ def test_a_frame_and_a_table_of_the_same_rows_have_one_digest(ws, spark):
     with pytest.raises(InputError) as refused:
         ds.append(frame(spark, 100).toArrow().slice(1), idempotency_key="batch 7")
     assert refused.value.code == "KeyReused"
+
+
+@pytest.mark.parametrize(("columns", "looks"), [(["id", "city"], 0), (["id", "at"], 3)])
+def test_event_times_are_looked_for_only_where_there_are_some(ws, spark, monkeypatch, columns, looks):
+    seen = []
+    real = taking.look_at_times
+    monkeypatch.setattr(taking, "look_at_times", lambda piece: (seen.append(piece), real(piece))[1])
+    ds = ws.create("x", event_time="at")
+    if not looks:
+        ds = ws.create("y")
+    ds.append(frame(spark).select(*columns))
+    assert len(seen) == looks
+    assert (ds.info.watermark is not None) == bool(looks)

@@ -10,10 +10,11 @@ import pytest
 
 import trueline as tl
 from trueline.dataset.append.append import append_rows
-from trueline.dataset.append.inferred import Look, look
 from trueline.dataset.append.intake import AppendRequest
+from trueline.dataset.append.read_files import Look, look
 from trueline.errors import BadCellsWarning, DataWarning, InputError, PullError, SchemaError
 from trueline.readers.profile import Profile
+from trueline.readers.reader import SAMPLE_ROWS
 from trueline.run import Step
 
 
@@ -124,7 +125,7 @@ def test_with_max_bad_numbers_are_widened_and_only_the_rest_is_null(ds, tmp_path
 def test_cells_that_stand_for_null_are_offered_as_such(ws, tmp_path):
     file = csv(tmp_path, "1", "2", "3", "NA")
     error = only_text(ws.create("x"), file)
-    assert "nulls=['', 'NA'] reads them as null" in error.remedy
+    assert "nulls=['', 'NA'] (--nulls NA) reads them as null" in error.remedy
     ds = ws.create("y")
     assert ds.append(file, tl.csv(nulls=["", "NA"])).bad == {}
     assert ds.view().to_arrow()["x"].to_pylist() == [1, 2, 3, None]
@@ -194,8 +195,9 @@ def test_a_type_that_the_dataset_has_stays_and_its_bad_cells_are_null(ds, tmp_pa
 
 
 def test_tasks_of_spark_widen_as_this_process_does(ws, tmp_path, spark_room):
-
-    files = [str(csv(tmp_path, *"12345")), str(csv(tmp_path, "1.5", "9", name="b.csv"))]
+    # The sample of the workers is as long as it is.
+    first = csv(tmp_path, *["1"] * (SAMPLE_ROWS + 1))
+    files = [str(first), str(csv(tmp_path, "1.5", "9", name="b.csv"))]
     here, there = ws.create("here"), ws.create("there")
     here.append(files)
     tail = there.chain.tail()
@@ -232,10 +234,11 @@ def test_columns_that_are_text_only_for_words_for_null_are_named_with_the_option
     with pytest.warns(DataWarning, match=r"'x' \(else int64\) because of 'NA', 'n.a.'") as heard:
         commit = ds.append(file)
     assert len(heard) == 1
-    [(code, problem, remedy)] = commit.advice
-    assert code == "TextColumns"
-    assert "text only because of words for null" in problem
-    assert "reader=trueline.csv(nulls=['', 'NA', 'n.a.'])" in remedy
+    [advice] = commit.advice
+    assert advice.code == "TextColumns"
+    assert "text only because of words for null" in advice.problem
+    assert "reader=trueline.csv(nulls=['', 'NA', 'n.a.'])" in advice.remedy
+    assert advice.in_shell.endswith("ingest into a new dataset with --nulls NA --nulls n.a.")
     other = ws.create("y")
     assert other.append(file, tl.csv(nulls=["", "NA", "n.a."])).advice == ()
     assert other.view().to_arrow()["x"].to_pylist() == [1, None, None]
@@ -243,6 +246,65 @@ def test_columns_that_are_text_only_for_words_for_null_are_named_with_the_option
 
 def test_columns_of_words_are_not_named(ds, tmp_path):
     assert ds.append(csv(tmp_path, "Bern", "NA", "-")).advice == ()
+
+
+TIMES = {
+    "2012/01/01 00:00": ("timestamp_format", "%Y/%m/%d %H:%M", dt.datetime(2012, 1, 1)),
+    "31.12.2012 23:59:58": ("timestamp_format", "%d.%m.%Y %H:%M:%S", dt.datetime(2012, 12, 31, 23, 59, 58)),
+    "12/31/2012 11:59 PM": ("timestamp_format", "%m/%d/%Y %I:%M %p", dt.datetime(2012, 12, 31, 23, 59)),
+    "2012/12/31": ("date_format", "%Y/%m/%d", dt.date(2012, 12, 31)),
+    "31-Dec-2012": ("date_format", "%d-%b-%Y", dt.date(2012, 12, 31)),
+}
+
+
+@pytest.mark.parametrize("text", TIMES)
+def test_dates_that_are_text_are_named_with_the_format_that_reads_them(ws, tmp_path, text):
+    option, form, value = TIMES[text]
+    with pytest.warns(DataWarning, match="every cell is a date or a time"):
+        commit = ws.create("x").append(csv(tmp_path, text, "", text))
+    [advice] = commit.advice
+    assert f"'x' (else {'date32' if option == 'date_format' else 'timestamp[us]'}" in advice.problem
+    assert advice.remedy.endswith(f"reader=trueline.csv({option}={form!r})")
+    assert f"--{option.replace('_', '-')} " in advice.in_shell
+    other = ws.create("y")
+    assert other.append(tmp_path / "a.csv", tl.csv(**{option: form})).advice == ()
+    assert other.view().to_arrow()["x"].to_pylist() == [value, None, value]
+
+
+def test_where_days_may_be_months_both_formats_are_named(ws, tmp_path):
+    with pytest.warns(DataWarning, match="every cell is a date"):
+        commit = ws.create("x").append(csv(tmp_path, "01/02/2012"))
+    assert "%d/%m/%Y" in commit.advice[0].remedy
+    assert "(or %m/%d/%Y, if that is meant)" in commit.advice[0].remedy
+    assert "(or %m/%d/%Y, if that is meant)" in commit.advice[0].in_shell
+
+
+def test_other_options_that_were_given_stay_in_the_advice(ws, tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("x;n\n2012/01/01;1,5\n")
+    with pytest.warns(DataWarning):
+        commit = ws.create("x").append(file, tl.csv(separator=";", decimal=","))
+    wanted = "reader=trueline.csv(separator=';', decimal=',', date_format='%Y/%m/%d')"
+    assert commit.advice[0].remedy.endswith(wanted)
+
+
+def test_a_format_by_which_another_column_could_not_be_read_is_not_advised(ws, tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("x,at\n2012/01/01 00:00,2012-01-01 00:00\n")
+    ds = ws.create("x")
+    with pytest.warns(DataWarning):
+        [advice] = ds.append(file).advice
+    assert "timestamp_format" not in advice.remedy
+    assert (advice.in_shell, advice.remedy[:14]) == ("", "leave it text,")
+    call = advice.remedy.partition("with view.")[2]
+    assert call == """with_columns({'x': "to_timestamp(`x`, '%Y/%m/%d %H:%M')"})"""
+    found = eval(f"view.{call}", {"view": ds.view()}).to_arrow()["x"].to_pylist()
+    assert [each.replace(tzinfo=None) for each in found] == [dt.datetime(2012, 1, 1)]
+
+
+@pytest.mark.parametrize("cells", [["1/2", "3/4"], ["10.11.12.13"], ["2012/13/45"], ["12.01.2012", "soon"]])
+def test_what_only_looks_like_a_date_is_left_alone(ds, tmp_path, cells):
+    assert ds.append(csv(tmp_path, *cells)).advice == ()
 
 
 # --- small files ----------------------------------------------------------------------------

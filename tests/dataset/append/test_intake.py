@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import ClassVar
 
 import pyarrow as pa
 import pytest
@@ -31,8 +30,7 @@ class Tail:
     """As much of a tail as fitting looks at."""
 
     vocab = SetVocab(event_time_column="at")
-    push: ClassVar = {}
-    polling = None
+    merge = None
 
     def __init__(self) -> None:
         self.schema = SetDataSchema(schema=whole_schema(STORED, self.vocab))

@@ -16,7 +16,7 @@ import trueline as tl
 from tests.dataset.append.test_properties import Clock
 from tests.workspace.records import records, slices
 from trueline.dataset.append import append as appending
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import frames, pieces
 from trueline.dataset.append import merge as merging
 from trueline.dataset.append.merge import open_state

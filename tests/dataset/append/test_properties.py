@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import trueline as tl
 from tests.workspace.records import records, slices
 from trueline.chain.instant import Instant
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import merge as merging
 from trueline.dataset.append import pieces
 from trueline.dataset.append.merge import open_state

@@ -17,7 +17,7 @@ from tests.workspace.records import records
 from trueline.chain.events import SetInfo
 from trueline.chain.head_state import next_block
 from trueline.chain.instant import Instant
-from trueline.dataset.append import commit as committing
+from trueline.dataset.append import append as committing
 from trueline.dataset.append import read_files as files
 from trueline.errors import InputError, SchemaError
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import threading
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -16,6 +17,7 @@ from trueline.chain.instant import Instant
 from trueline.dataset.prepare import enrich, mask, parse, repair, validate
 from trueline.dataset.prepare.preparation import Preparation
 from trueline.errors import BrokenFile, CheckFailed, InputError, RunFailed, SchemaError
+from trueline.readers import CsvReader
 from trueline.run import ERASED, Inline, Step, Threads
 
 NOON = Instant.parse("2030-11-16T12:00:00Z")
@@ -322,3 +324,29 @@ def test_texts_of_masked_columns_are_nowhere_in_the_dataset(ws, tmp_path):
 def test_what_is_no_preparation_is_refused(ws, inbox, wrong):
     with pytest.raises(InputError):
         ws.create("sales").append(str(inbox / "00.csv"), steps=wrong)
+
+
+def test_of_several_files_that_cannot_be_parsed_the_first_is_named(ws, tmp_path, monkeypatch):
+    """The first is held back until the second has failed."""
+    for name in "abc":
+        (tmp_path / f"{name}.csv").write_text(f"x\n{ord(name)}\n")
+    failed, read = threading.Event(), CsvReader.read
+
+    def held(self, source, schema, **options):
+        if source.path.endswith("b.csv"):
+            failed.wait(20)
+        if not source.path.endswith("a.csv"):
+            raise InputError("cannot be read", remedy="fix it", path=source.path)
+        return read(self, source, schema, **options)
+
+    def seen(event):
+        if event.what == "failed" and event.key.endswith("c.csv"):
+            failed.set()
+
+    monkeypatch.setattr(CsvReader, "read", held)
+    steps = [Step(map=lambda key, value: value, name="same")]
+    with pytest.raises(InputError, match="cannot be read") as caught:
+        ws.create("x", schema=pa.schema({"x": pa.int64()})).append(
+            str(tmp_path / "*.csv"), steps=steps, observers=[SimpleNamespace(event=seen)]
+        )
+    assert caught.value.path.endswith("b.csv")

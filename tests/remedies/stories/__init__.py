@@ -10,6 +10,7 @@ from tests.remedies.stories import (
     readers,
     run,
     spark,
+    tables,
     view,
     workspace,
 )
@@ -24,6 +25,7 @@ __all__ = [
     "readers",
     "run",
     "spark",
+    "tables",
     "view",
     "workspace",
 ]

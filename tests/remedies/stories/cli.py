@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import pytest
@@ -144,14 +145,22 @@ def a_confirmation_of_nothing(scene: Scene) -> None:
     assert scene.ws["a"].view().row_count == 1
 
 
-@story("cli.read", "write --param name=value", "write {name}@2026-11-13")
-def parameters_and_days(scene: Scene) -> None:
+@story(
+    "cli.read",
+    "write --param name=value",
+    "write {name}@{before} for what the newest commit changed; `trueline log {name}` shows all commits",
+)
+def parameters_and_commits(scene: Scene) -> None:
     scene.ws.create("a").append([{"id": 1}, {"id": 2}])
+    scene.ws["a"].append([{"id": 3}])
     remedy = scene.run_refused("sql", "select :name", "--param", "name")
     assert _parameters([piece(remedy, r"--param (name=value)")]) == {"name": "value"}
     remedy = scene.run_refused("diff", "a")
-    assert piece(remedy, r"a@\d{4}-\d\d-\d\d")
-    scene.done("diff", piece(remedy, "a@") + "2099-01-01")
+    told = json.loads(scene.done("diff", piece(remedy, r"a@\w+"), "--json"))
+    assert told["rows"] == [{"op": "insert", "id": 3}]
+    assert piece(remedy, r"a@(\w+)") in scene.typed(remedy)
+    scene.ws.create("b")
+    scene.done("diff", piece(scene.run_refused("diff", "b"), r"b@\w+"))
 
 
 @story("cli.session", "write it like --option region=eu-1")

@@ -61,12 +61,24 @@ def a_pulled_file_with_other_content(scene: Scene) -> None:
         assert scene.ws[name].view().row_count == 3
 
 
-@story("dataset.append.files", "fix the reader's options, or allow it with max_bad")
+@story(
+    "dataset.append.files",
+    "fix the reader's options, such as separator and skip_lines (--delimiter, --skip-lines), "
+    "or allow it with max_bad",
+)
 def a_file_that_is_mostly_unreadable(scene: Scene) -> None:
     trades = scene.ws.create("trades", schema=pa.schema({"id": pa.int64(), "x": pa.int64()}))
     path = scene.file("a.csv", GARBAGE)
     remedy = scene.refused(lambda: trades.append(path))
     assert trades.append(path, **{piece(remedy, r"allow it with (\w+)"): 2800}).rows == 3000
+    report = scene.file("report.csv", "Report of Monday\nid;x\n" + "1;2,5\n" * 3)
+    remedy = scene.refused(lambda: scene.ws.create("raw").append(report))
+    how = dict(zip(re.findall(r"separator|skip_lines", remedy), (";", 1), strict=True))
+    assert scene.ws.create("python").append(report, tl.csv(**how)).rows == 3
+    scene.ws.create("shell")
+    words = zip(re.findall(r"--[\w-]+", remedy), (";", "1"), strict=True)
+    scene.done("ingest", "shell", report, *(word for pair in words for word in pair))
+    assert scene.ws["shell"].columns == ("id", "x")
 
 
 @story("dataset.append.files", "look at the files and the reader's options, or raise max_bad")

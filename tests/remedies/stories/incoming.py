@@ -96,10 +96,11 @@ NUMBERS = "id,x\n" + "".join(f"{n},{n}\n" for n in range(20_000))
 
 
 @story(
-    "dataset.append.inferred",
-    "a type is for ever, so choose: {ways}, max_bad={max(every, 1)} lets them be null",
+    "dataset.append.read_files",
+    "a type is for ever, so choose: {ways}, max_bad={max(every, 1)} (--max-bad {max(every, 1)}) "
+    "lets them be null",
 )
-@story("dataset.append.commit", "look at commit.bad_cells(); max_bad=0 refuses such files")
+@story("dataset.append.append", "look at commit.bad_cells(); max_bad=0 refuses such files")
 def cells_that_do_not_fit_the_beginning(scene: Scene) -> None:
     path = scene.file("a.csv", NUMBERS + "7,n.a.\n8,-\n")
     texts, nulls, bad = (scene.ws.create(name) for name in ("texts", "nulls", "bad"))
@@ -117,6 +118,16 @@ def cells_that_do_not_fit_the_beginning(scene: Scene) -> None:
     with pytest.raises(TruelineError, match="more than max_bad=0"):
         bad.append(again, **none)
     _in_json(scene)
+    _in_the_shell(scene, path)
+
+
+def _in_the_shell(scene: Scene, path: Path) -> None:
+    remedy = scene.run_refused("ingest", scene.ws.create("here").name, path)
+    for number, flags in enumerate(re.findall(r"\((--[^)]*)\)", remedy)):
+        name = scene.ws.create(f"here-{number}").name
+        scene.done("ingest", name, path, *shlex.split(flags))
+        assert scene.ws[name].info.rows == 20_002
+    assert number == 2
 
 
 def _in_json(scene: Scene) -> None:
@@ -129,8 +140,9 @@ def _in_json(scene: Scene) -> None:
 
 
 @story(
-    "dataset.append.inferred",
-    "a type is for ever: to have the other, append to a new dataset with {option}",
+    "dataset.append.read_files",
+    "a type is for ever: to have the other, append to a new dataset with {call}",
+    "a type is for ever: to have the other, ingest into a new dataset with {flags}{other}",
 )
 def columns_that_are_text_because_of_words_for_null(scene: Scene) -> None:
     path = scene.file("a.csv", "id,x\n1,5\n2,n.a.\n")
@@ -138,6 +150,21 @@ def columns_that_are_text_because_of_words_for_null(scene: Scene) -> None:
     second = scene.ws.create("second")
     second.append(path, **keywords(remedy, r"with (reader=.*)"))
     assert second.view().to_arrow()["x"].to_pylist() == [5, None]
+    third, fourth = scene.ws.create("third"), scene.ws.create("fourth")
+    remedy = scene.warned("ingest", third.name, path)
+    scene.done("ingest", fourth.name, path, *shlex.split(piece(remedy, r"--.*")))
+    assert fourth.view().to_arrow()["x"].to_pylist() == [5, None]
+
+
+@story(
+    "dataset.append.read_files", 'leave it text, and read it with view.with_columns({{names[0]!r}: "{call}"})'
+)
+def times_in_a_form_that_others_do_not_have(scene: Scene) -> None:
+    path = scene.file("a.csv", "x,at\n2012/01/01 00:00,2012-01-01 00:00\n")
+    dataset = scene.ws.create("first")
+    _, remedy = warned(scene, path, dataset)
+    found = done(piece(remedy, r"view\.with_columns.*"), view=dataset.view())
+    assert found.to_arrow()["x"][0].as_py().year == 2012
 
 
 # --- snapshots --------------------------------------------------------------------------

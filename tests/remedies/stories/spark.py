@@ -26,6 +26,9 @@ from trueline.spark.session import adopt, start
 from trueline.spark.sink import sink
 from trueline.spark.source import TruelineSource, register
 
+# A descriptor that no process of Spark has.
+_MINE = 901
+
 
 def session() -> Any:
     """A session as a user has it."""
@@ -232,3 +235,23 @@ def workers_with_another_python(scene: Scene) -> None:
 
     remedy = scene.meet(said("export PYSPARK_PYTHON=/nowhere/python"))
     assert said(piece(remedy, r"export \S+")) == "1"
+
+
+@story(
+    "spark.workers",
+    "choose a folder that all machines of the cluster share, or an object store; to work in this process "
+    "instead: ws.config.set('spark.tasks', 'never')",
+)
+def a_folder_that_workers_do_not_see(scene: Scene) -> None:
+    (scene.folder / "trades.csv").write_text("id\n1\n")
+    mine = os.open(scene.folder, os.O_RDONLY)
+    os.dup2(mine, _MINE, inheritable=False)
+    os.close(mine)
+    scene.stack.callback(os.close, _MINE)
+    with tl.open(scene.home, create=True, spark=session()) as ws:
+        trades = ws.create("trades")
+        ws.config.set("spark.tasks", "always")
+        path = f"/proc/self/fd/{_MINE}/trades.csv"
+        remedy = scene.refused(lambda: trades.append(path))
+        done(piece(remedy, r"ws\.config\.set\(.*\)"), ws=ws)
+        assert trades.append(path).rows == 1

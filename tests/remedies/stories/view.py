@@ -295,7 +295,7 @@ def a_file_that_cannot_be_written(scene: Scene) -> None:
 
 @story("view.view", "write its rows: write_parquet(path), or append it to a dataset")
 @story(
-    "view.pandas_frames",
+    "view.sources.memory",
     "give a table, a batch, or anything with __arrow_c_stream__; from_rows takes dictionaries",
 )
 def a_view_that_is_kept_elsewhere(scene: Scene) -> None:

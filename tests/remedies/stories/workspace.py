@@ -154,7 +154,7 @@ def a_setting_that_only_its_user_decides(scene: Scene) -> None:
 
 @story("workspace.settings", "settings are: {', '.join(SETTINGS)}")
 def a_setting_that_is_not_there(scene: Scene) -> None:
-    remedy = scene.refused(lambda: scene.ws.config.set("gc.older", "1h"))
+    remedy = scene.refused(lambda: scene.ws.config.set("colour", "red"))
     for name in piece(remedy, "are: (.*)").split(", "):
         assert scene.done("config", "get", name) is not None
 

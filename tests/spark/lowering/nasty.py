@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 
 import numpy as np
@@ -79,13 +80,27 @@ def table(rows: int, seed: int) -> pa.Table:
     )
 
 
-def views(rows: int = 240) -> dict[str, View]:
-    """Return a view for each verb, and some chains of them."""
-    a = tl.View.from_arrow(table(rows, 1))
-    b = tl.View.from_arrow(table(60, 2)).select("i", "x", "s", "at", "n").rename(m="n")
+def far(rows: int) -> pa.Table:
+    """Return floats of all sizes there are, some of which cancel, most of them in one group."""
+    random = np.random.default_rng(9)
+    sizes = random.integers(-1_074, 1_023, rows)
+    near = np.where(random.random(rows) < 0.5, sizes, random.integers(-30, 45, rows))
+    values = np.ldexp(random.normal(size=rows), np.where(np.arange(rows) % 3, near, 60))
+    values[1::4] = -values[: len(values[1::4]) * 4 : 4]
+    hot = np.where(random.random(rows) < 0.9, 0, random.integers(0, 9, rows))
+    return pa.table({"k": hot, "y": values, "z": random.normal(size=rows), "n": np.arange(rows)})
+
+
+def views(rows: int = 240, source: Callable[[pa.Table], View] = tl.View.from_arrow) -> dict[str, View]:
+    """Return a view for each verb, and some chains of them; the tables are read as `source` says."""
+    a = source(table(rows, 1))
+    b = source(table(60, 2)).select("i", "x", "s", "at", "n").rename(m="n")
     c = b.select("i", "x", "m")
     two = a.select("i", "s", "n").join(b.select("i", "s", "m"), on=["i", "s"], how="full")
     firsts = a.group_by("n").agg(i="first(i)").join(a.drop("i"), on="n")
+    wide = tl.View.from_arrow(far(rows))
+    none = a.filter("i > 100")
+    sums = {"n": "count(*)", "t": "sum(x)", "a": "avg(f)"}
     timed = a.select("i", "at", "n"), b.select("i", "at", "m")
     return {
         "rows in memory": a,
@@ -122,6 +137,38 @@ def views(rows: int = 240) -> dict[str, View]:
             v="variance(x)",
             q="median(f)",
         ),
+        "groups by sums": a.group_by("s").agg(**sums, u="sum(u)", w="avg(u)", j="sum(i)", k="avg(n)"),
+        "groups by extremes": a.group_by("i").agg(
+            c="count(x)",
+            mu="min(u)",
+            u="max(u)",
+            x="min(x)",
+            X="max(x)",
+            f="min(f)",
+            F="max(f)",
+            s="max(s)",
+            at="min(at)",
+            day="max(day)",
+            d="min(d)",
+            L="max(large)",
+            raw="min(raw)",
+            some="any(b)",
+            every="all(b)",
+            fs="first(s)",
+            fx="first(x)",
+        ),
+        "groups by floats": a.group_by("x", "f").agg(t="sum(x)", n="count(*)", m="first(n)"),
+        "groups of sums far apart": wide.group_by("k").agg(t="sum(y)", a="avg(y)", z="sum(z)", n="count(y)"),
+        "all rows, sums far apart": wide.group_by().agg(t="sum(y)", z="avg(z)"),
+        "all rows": a.group_by().agg(**sums, m="max(x)"),
+        "groups of nothing": none.group_by("s").agg(**sums),
+        "all of nothing": none.group_by().agg(n="count(*)"),
+        "all of nothing, sums": none.group_by().agg(**sums),
+        "groups of a full join": two.group_by("s").agg(n="count(*)", m="sum(m)", f="first(i)"),
+        "groups of rows one after another": a.concat(a.filter("i > 0")).group_by("s").agg(**sums),
+        "join on a hot key": wide.select("k", "n").join(wide.filter("n < 9").select("k", "z"), on="k"),
+        "join, small left, right": b.filter("m < 9").select("i", "m").join(a, on="i", how="right"),
+        "join, sorted": a.sort("s").join(c.sort("x"), on="i", how="full"),
         "group by floats and text": a.group_by("x", "s").agg(n="count(*)", sd="sum(d)"),
         "group sorted rows": a.sort("x").group_by("s").agg(f="first(n)", c="count(distinct i)"),
         "join": a.select("i", "n", "x").join(c, on="i"),

@@ -122,3 +122,132 @@ def test_to_spark_starts_no_job_but_those_that_explain_names(name, few_and_many,
         view.to_spark(spark)
     assert is_counted == (passed.jobs > 0)
     assert is_counted == (name in ("window", "limit", "skip", "zip"))
+
+
+# --- what else runs a view ----------------------------------------------------------------------
+
+
+def appended(rows, session, folder):
+    with tl.open(folder, create=True, spark=session) as ws:
+        made = ws.create("x")
+        made.append(rows.on_spark(session).sort("k"))
+        return made.info.rows
+
+
+def queried(rows, session, folder):
+    with tl.open(folder, create=True, spark=session) as ws:
+        ws.create("x", merge=tl.merge.upsert("n")).append(rows)
+        with counted(session) as passed:
+            found = ws.sql("select k, count(p) as rows, max(p) as p from x group by k").count()
+    return found, passed
+
+
+@pytest.mark.contract("exchange:E2")
+def test_appending_a_view_brings_names_and_counts_only(few_and_many, spark, tmp_path):
+    found = []
+    for rows, count in zip(few_and_many, (FEW, MANY), strict=True):
+        with counted(spark) as passed:
+            assert appended(rows, spark, tmp_path / str(count)) == count
+        found.append(passed)
+    assert found[0].jobs == found[1].jobs > 0
+    assert found[1].bytes < found[0].bytes + (MANY - FEW) * BYTES_OF_A_ROW
+
+
+@pytest.mark.contract("exchange:E2")
+def test_counting_a_view_brings_numbers_only(few_and_many, spark):
+    found = []
+    for rows, count in zip(few_and_many, (FEW, MANY), strict=True):
+        view = rows.filter("k >= 0").sort("k").on_spark(spark)
+        with counted(spark) as passed:
+            assert view.count() == count
+        found.append(passed)
+    assert found[0].jobs == found[1].jobs > 0
+    assert found[1].bytes < found[0].bytes + 1_000
+
+
+@pytest.mark.contract("exchange:E2")
+def test_a_query_brings_its_answer_only(few_and_many, spark, tmp_path):
+    found = [queried(rows, spark, tmp_path / str(place)) for place, rows in enumerate(few_and_many)]
+    assert [count for count, _ in found] == [500, 500]
+    assert found[1][1].bytes < found[0][1].bytes + (MANY - FEW) * BYTES_OF_A_ROW
+
+
+@pytest.mark.contract("exchange:E2")
+def test_cursors_read_what_tasks_wrote(few_and_many, spark):
+    sizes = []
+    for rows in few_and_many:
+        with counted(spark) as passed:
+            for cursor in rows.on_spark(spark).sort("k").cursor_set(["p"], 2):
+                with cursor:
+                    cursor.move_next()
+        sizes.append(passed.bytes)
+    assert sizes[1] < sizes[0] + (MANY - FEW) * BYTES_OF_A_ROW
+
+
+@pytest.mark.contract("exchange:E2")
+def test_a_file_of_a_view_is_written_from_what_tasks_wrote(few_and_many, spark, tmp_path):
+    sizes = []
+    for place, rows in enumerate(few_and_many):
+        with counted(spark) as passed:
+            rows.on_spark(spark).sort("k").write_parquet(tmp_path / f"{place}.parquet")
+        sizes.append(passed.bytes)
+    assert sizes[1] < sizes[0] + (MANY - FEW) * BYTES_OF_A_ROW
+    written = pq.read_table(tmp_path / "1.parquet", columns=["n"])
+    assert written.equals(few_and_many[1].sort("k").select("n").to_arrow())
+
+
+@pytest.mark.contract("exchange:E2")
+def test_frames_are_made_of_nothing_that_is_here_but_of_no_rows(few_and_many, spark, tmp_path, monkeypatch):
+    """`createDataFrame` sends rows through the driver: whatever runs, it is asked for frames without any."""
+    from pyspark.sql import SparkSession
+
+    real, sizes = SparkSession.createDataFrame, []
+
+    def noted(self, data, *args, **options):
+        sizes.append(data.num_rows if isinstance(data, pa.Table) else len(list(data)))
+        return real(self, data, *args, **options)
+
+    monkeypatch.setattr(SparkSession, "createDataFrame", noted)
+    for view in views(few_and_many[0]).values():
+        view.to_spark(spark)
+        delivering(view, spark)
+    tl.View.from_arrow(pa.table({"n": range(FEW)})).sort("n").to_spark(spark).count()
+    tl.View.from_arrow(pa.table({"n": pa.array([], pa.int64())})).to_spark(spark).count()
+    appended(few_and_many[0], spark, tmp_path / "a")
+    queried(few_and_many[0], spark, tmp_path / "q")
+    assert sizes
+    assert set(sizes) == {0}
+
+
+# --- to_spark is lazy ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def datasets(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        many, keyed = ws.create("many"), ws.create("keyed", merge=tl.merge.upsert("n"))
+        for part in range(40):
+            rows = pa.table({"n": [part], "d": pa.array([part * 1_000], pa.timestamp("ns")), "s": ["x"]})
+            many.append(rows)
+            if part < 3:
+                keyed.append(rows)
+        yield {
+            "many slices": many.view().select("n", "s"),
+            "many slices of types that tasks read": many.view(),
+            "moved": many.view().select("n", "s").sort("s"),
+            "keyed": keyed.view(),
+            "keyed, moved": keyed.view().sort("s"),
+            "joined": many.view().join(keyed.view().rename(t="s", e="d"), on="n"),
+            "a table": tl.View.from_arrow(pa.table({"n": range(300_000)})).sort("n"),
+        }
+
+
+@pytest.mark.contract("exchange:E2")
+def test_to_spark_of_datasets_starts_no_job(datasets, spark):
+    """Spark lists more than 32 paths by a job of its own."""
+    expected = {"a table": 300_000, "joined": 3, "keyed": 3, "keyed, moved": 3}
+    for name, view in datasets.items():
+        with counted(spark) as passed:
+            frame = view.to_spark(spark)
+        assert passed.jobs == 0, name
+        assert frame.count() == expected.get(name, 40), name

@@ -111,17 +111,57 @@ def engine_of_views(ws, view):
 
 def test_auto_takes_spark_for_frames_and_for_many_bytes(numbers, spark, tmp_path, monkeypatch):
     with tl.open(tmp_path / "ws", create=True, spark=spark) as ws:
-        ws.config.set("views.engine", "auto")
+        assert ws.config["views.engine"] == "auto"
         moved = numbers.sort("k")
         assert engine_of_views(ws, moved).startswith("computed in this process: it rests on about 0 MiB")
         frame = tl.View.from_spark(spark.range(3))
         assert engine_of_views(ws, frame) == "computed in this process: no step moves rows"
         assert engine_of_views(ws, frame.sort("id")) == "computed on Spark: it rests on a Spark frame"
         monkeypatch.setattr(places, "_BUDGET", 900 * 16 - 1)
+        assert engine_of_views(ws, numbers) == "computed in this process: no step moves rows"
         assert engine_of_views(ws, moved).startswith("computed on Spark: it rests on about")
-        monkeypatch.setattr(places, "shares_folders", lambda session: False)
-        assert engine_of_views(ws, moved) == "computed on Spark: the session is of a cluster"
+
+
+def test_a_frame_that_is_computed_and_small_stays_here(spark):
+    frame = tl.View.from_spark(spark.range(0, 9, 1, 2))
+    moved = frame.sort("id", descending=True)
+    assert moved.explain().splitlines()[0] == "computed on Spark: it rests on a Spark frame"
+    assert moved.to_arrow()["id"].to_pylist() == list(range(8, -1, -1))
+    assert moved.explain().splitlines()[0].startswith("computed in this process: it rests on about 0 MiB")
+    with jobs_of(spark) as jobs:
+        assert moved.to_arrow()["id"].to_pylist() == list(range(8, -1, -1))
+    assert jobs == [0]
+
+
+def test_on_a_cluster_auto_takes_it_for_all_but_the_small(numbers, spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(places, "shares_folders", lambda session: False)
+    with tl.open(tmp_path / "ws", create=True, spark=spark) as ws:
+        for view in (numbers, numbers.sort("k")):
+            monkeypatch.setattr(places, "_SMALL", 900 * 16)
+            assert engine_of_views(ws, view).startswith("computed in this process: it rests on about 0 MiB")
+            monkeypatch.setattr(places, "_SMALL", 900 * 16 - 1)
+            assert engine_of_views(ws, view) == "computed on Spark: the session is of a cluster"
+        frame = tl.View.from_spark(spark.range(3))
         assert "a cluster cannot read Spark frame" in engine_of_views(ws, frame.sort("id"))
+
+
+def test_a_small_view_is_read_here_and_a_session_is_never_made_to_choose(spark, tmp_path):
+    with tl.open(tmp_path / "ws", create=True, spark=spark) as ws:
+        ws.create("x").append(pa.table({"a": [3, 1, 2]}))
+        with jobs_of(spark) as jobs:
+            assert ws["x"].view().sort("a").to_arrow()["a"].to_pylist() == [1, 2, 3]
+        assert jobs == [0]
+        assert not ws._spark._rooms
+
+
+def test_a_session_that_was_stopped_is_not_at_hand(numbers):
+    class Stopped:
+        """What a session is once its Spark was stopped."""
+
+        sparkContext = type("Context", (), {"_jsc": None})()  # noqa: N815 (Spark's own name)
+
+    found = places.advise(numbers.sort("k").node, Stopped())
+    assert (found.is_spark, found.why) == (False, "the Spark that was at hand is stopped")
 
 
 def test_the_setting_decides_for_all_views_of_a_workspace(spark, tmp_path):

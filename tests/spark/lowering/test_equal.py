@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from itertools import product
 
 import pytest
 
@@ -13,13 +14,15 @@ from trueline.view.execute import pieces
 from trueline.view.plan.node import Node, OneInput, OwnSchema, SourceNode
 from trueline.view.plan.sources import KnownSchema
 
-# Each with other partitions, with and without adaptive execution, in large and small batches.
-SETTINGS = [(1, "true", 10_000), (3, "false", 10), (20, "true", 10)]
+# Each with other partitions, with and without adaptive execution, in large and small batches, and with and
+# without small sides of joins that are sent to all tasks.
+SETTINGS = [(1, "true", 10_000, "-1"), (3, "false", 10, "10MB"), (20, "true", 10, "-1")]
 VIEWS = views()
 
 
 PAIRS = [(name, SETTINGS[number % len(SETTINGS)]) for number, name in enumerate(VIEWS)]
-ALL = [(name, each) for name in VIEWS for each in SETTINGS]
+# The settings change slowest: a session is made once for each.
+ALL = [(name, each) for each in product((1, 3, 20), ("true", "false"), (10, 10_000)) for name in VIEWS]
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +31,12 @@ def session_with(spark):
 
     @cache
     def made(settings):
-        partitions, adaptive, batch = settings
+        partitions, adaptive, batch, broadcast = settings
         found = spark.newSession()
         found.conf.set("spark.sql.shuffle.partitions", str(partitions))
         found.conf.set("spark.sql.adaptive.enabled", adaptive)
         found.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(batch))
+        found.conf.set("spark.sql.autoBroadcastJoinThreshold", broadcast)
         return found
 
     return made

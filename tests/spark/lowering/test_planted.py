@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 import trueline as tl
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
 from trueline import types as t
-from trueline.kernel.chunk import Chunk, Piece, together
-from trueline.spark.lowering import deliver, group_by, join
+from trueline.spark.lowering import aggregates, deliver, join
+from trueline.spark.lowering.aggregates import CatalystAggregate
 from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.exchange import ranges
-from trueline.view.execute.group_by import Grouping
 
 A = tl.View.from_arrow(table(240, 1))
 B = tl.View.from_arrow(table(60, 2)).select("i", "x", "n").rename(m="n")
@@ -26,8 +23,8 @@ def position_dropped(monkeypatch):
     """Rows are in the order of the key; those of one key have lost theirs."""
 
     def by_key_only(found, target):
-        kept = replace(found.layout, order=found.layout.order[:2])
-        return ranges(replace(found, layout=kept), target).in_order()
+        kept = replace(found.layout, order=found.layout.order[:1])
+        return replace(found, base=ranges(replace(found, layout=kept), target).in_order(), is_ordered=True)
 
     monkeypatch.setattr(deliver, "in_order", by_key_only)
 
@@ -48,12 +45,24 @@ def nan_unequal(monkeypatch):
 
 def order_assumed(monkeypatch):
     """Whatever is delivered is taken to be in order already."""
-    monkeypatch.setattr(deliver, "in_order", lambda found, target: found.frame)
+    monkeypatch.setattr(deliver, "in_order", lambda found, target: found)
 
 
 def partial_sums(monkeypatch):
-    """Floats are added as they come, by halves."""
-    monkeypatch.setattr(group_by, "GroupTask", HalvesAdded)
+    """Floats are added as they come, in parts that are rounded each."""
+    from pyspark.sql import functions as f
+
+    monkeypatch.setattr(
+        aggregates,
+        "_float_sum",
+        lambda name: CatalystAggregate((f.sum(f.col(name)),), (t.float64,), first_part),
+    )
+
+
+def window_dropped(monkeypatch):
+    """Floats far from one are taken for such that are near."""
+    monkeypatch.setattr(aggregates, "_SMALLEST", -1_000)
+    monkeypatch.setattr(aggregates, "_WINDOW", 2_000)
 
 
 def hash_for_equality(monkeypatch):
@@ -63,51 +72,17 @@ def hash_for_equality(monkeypatch):
     monkeypatch.setattr(join, "equal_key", lambda value, kind: f.pmod(f.hash(value), f.lit(2)))
 
 
-@dataclass(frozen=True, eq=False)
-class HalvesAdded:
-    """Groups by the column `i`, with a sum of `x` that is rounded on the way; it runs in tasks."""
-
-    below: Piece
-    work: Grouping
-
-    @property
-    def rows(self) -> int | None:
-        """Known by reading only."""
-        return None
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the groups, their second column added up again."""
-        held = list(self.below.chunks())
-        if not held:
-            return
-        rows = together(held)
-        keys, values = (rows.arrays[place].to_pylist() for place in (0, 1))
-        for chunk in group_by.GroupTask(Held(held), self.work).chunks():
-            sums = []
-            for key in chunk.arrays[0].to_pylist():
-                found = [v for k, v in zip(keys, values, strict=True) if k == key and v is not None]
-                half = len(found) // 2
-                sums.append(float(np.add.reduce(found[:half]) + np.add.reduce(found[half:])))
-            yield Chunk(chunk.rows, (chunk.arrays[0], pa.array(sums), *chunk.arrays[2:]), chunk.ids)
-
-
-@dataclass(frozen=True, eq=False)
-class Held:
-    """Chunks at hand."""
-
-    held: list[Chunk]
-    rows: int | None = None
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield them."""
-        yield from self.held
+def first_part(parts, spans, call):
+    """Return the sum of the first part of a group."""
+    return parts[0].take(pa.array(spans.low))
 
 
 FINITE = "x > -10 and x < 10 and x <> 0"
 SORTED = A.shuffle(7).sort("i")
 SUMS = A.select("i", "x").filter(FINITE).group_by("i").agg(s="sum(x)")
+FAR = tl.View.from_arrow(pa.table({"i": [1, 1, 1], "x": [1e10, 1e-20, -1e10]})).group_by("i").agg(s="sum(x)")
 JOINED = A.select("i", "x", "n").join(B.select("x", "m"), on="x", how="left")
-BY_NUMBER = A.select("i", "n").join(B.select("i", "m"), on="i")
+BY_VALUE = A.select("i", "x").join(B.select("x", "m"), on="x")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +92,8 @@ BY_NUMBER = A.select("i", "n").join(B.select("i", "m"), on="i")
         (nan_unequal, JOINED),
         (order_assumed, A.shuffle(7)),
         (partial_sums, SUMS),
-        (hash_for_equality, BY_NUMBER),
+        (window_dropped, FAR),
+        (hash_for_equality, BY_VALUE),
     ],
     ids=lambda each: getattr(each, "__name__", ""),
 )

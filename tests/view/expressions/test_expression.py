@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueline.errors import InputError, SchemaError
-from trueline.view.bounds import Interval
 from trueline.view.expressions import condition, parse
+from trueline.view.plan.node import Interval
 
 NAN = float("nan")
 SMALLEST, LARGEST = -(1 << 63), (1 << 63) - 1

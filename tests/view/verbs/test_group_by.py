@@ -16,6 +16,7 @@ import trueline as tl
 from tests.view.verbs.reading import agree, divided, ids, memory, values
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
+from trueline.view.execute.group_by import PartialGroups
 
 NAN = float("nan")
 AGGREGATES = {
@@ -271,3 +272,31 @@ def test_groups_follow_the_laws_of_reading():
     assert len(agree(view)) == 11
     with memory(500):
         assert len(agree(view, sets=(3,))) == 11
+
+
+@pytest.mark.contract("exchange:E10")
+def test_a_key_with_most_of_the_rows_is_never_whole_in_memory(monkeypatch):
+    rows = 20_000
+    table = pa.table(
+        {
+            "k": [0 if number % 10 else number for number in range(rows)],
+            "x": [math.sin(number) * 10.0 ** (number % 30 - 15) for number in range(rows)],
+            "s": [f"text {number % 7}" for number in range(rows)],
+        }
+    )
+    texts = {"n": "count(*)", "t": "sum(x)", "m": "avg(x)", "l": "max(s)", "f": "first(s)", "c": "last(x)"}
+    view = tl.View(divided(table, 7_000, 7_000, 6_000)).group_by("k").agg(**texts, d="count(distinct s)")
+    expected = view.with_row_id("id").to_arrow()
+    held = []
+    merged = PartialGroups.groups
+
+    def watched(self, chunk):
+        held.append(max(chunk.arrays[0].value_counts().field("counts").to_pylist()))
+        return merged(self, chunk)
+
+    monkeypatch.setattr(PartialGroups, "groups", watched)
+    with memory(40_000):  # about a twentieth of the rows
+        assert view.with_row_id("id").to_arrow().equals(expected)
+    # The rows of the one key came in a few parts, in files between.
+    assert len(held) > 1
+    assert max(held) < 200

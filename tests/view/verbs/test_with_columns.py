@@ -9,8 +9,7 @@ import trueline as tl
 from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
-from trueline.view.bounds import Interval
-from trueline.view.plan.node import Want
+from trueline.view.plan.node import Interval, Want
 
 
 @pytest.fixture

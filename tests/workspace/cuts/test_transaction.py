@@ -186,12 +186,23 @@ def test_a_closed_one_that_shares_a_root_with_an_open_one_is_held_as_a_whole(pai
     assert offsets(log.record([a]), a, b, c) == [19, 29, 19], "both, by way of b"
 
 
-def test_a_transaction_that_fails_is_closed_and_what_it_appended_stays(pair):
+def test_what_a_transaction_that_fails_has_appended_stays_and_the_next_cut_names_it(pair):
     lake, a, b, log = pair
-    with pytest.raises(KeyError), lake.transaction(a, b):
+    with pytest.raises(KeyError), lake.transaction(a, b) as held:
         lake.append(a)
         raise KeyError
-    assert offsets(log.record([a]), a, b) == [19, 9]
+    assert [each.id for each in log.intents.unfinished()] == [held.id]
+    cut = log.record([a])
+    assert (offsets(cut, a, b), cut.broken) == ([19, 9], (held.id,))
+
+
+def test_one_that_fails_before_it_has_appended_is_not_named(pair):
+    lake, a, b, log = pair
+    with pytest.raises(KeyError), lake.transaction(a, b):
+        raise KeyError
+    assert log.intents.unfinished() == ()
+    lake.append(a)
+    assert (log.record([a]).broken, log.intents.read()) == ((), {})
 
 
 def test_what_cannot_be_joined_is_refused(pair):
@@ -218,12 +229,12 @@ def test_one_that_expired_is_reported_and_the_first_cut_that_passes_it_names_it(
     held.__enter__()
     lake.append(a)
     lake.clock.forward(59)
-    assert log.intents.expired() == ()
+    assert log.intents.unfinished() == ()
     assert offsets(log.record([a, b]), a, b) == [9, 9]
     lake.clock.forward(2)
-    assert [each.id for each in log.intents.expired()] == [held.id]
+    assert [each.id for each in log.intents.unfinished()] == [held.id]
     assert log.record([c]).broken == (), "it does not pass it"
-    assert [each.id for each in log.intents.expired()] == [held.id]
+    assert [each.id for each in log.intents.unfinished()] == [held.id]
     torn = log.record([a])
     assert (offsets(torn, a, b), torn.broken) == ([19, 9], (held.id,))
     lake.append(b)
@@ -282,7 +293,7 @@ def test_one_that_was_marked_as_expired_cannot_come_back(pair):
     held.__enter__()
     lake.clock.forward(61)
     log.record([a, b])
-    assert log.intents.read()[held.id].state is IntentState.EXPIRED
+    assert log.intents.read()[held.id].state is IntentState.BROKEN
     assert not held.renew()
     with pytest.raises(OutcomeUnknown):
         held.join(b)
@@ -505,7 +516,7 @@ def test_a_process_that_died_holds_its_roots_until_it_expires(tmp_path):
         assert log.record(roots).number == 0
         later = tl.chain.Instant.now() + 301 * 10**9
         late = CutLog(ws._location.cuts(), log._chain_of, lambda: tl.chain.Instant(later))
-        (dead,) = late.intents.expired()
+        (dead,) = late.intents.unfinished()
         cut = late.record(roots)
         assert (offsets(cut, *roots), cut.broken) == ([0, -1], (dead.id,))
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import trueline as tl
 from trueline.chain import Chain, MemoryStore
 from trueline.chain.events import AddData
+from trueline.chain.instant import Instant
 from trueline.dataset.append.append import append_rows
 from trueline.dataset.append.intake import AppendRequest
 from trueline.dataset.definition import Definition
@@ -128,7 +129,7 @@ def test_watermark_and_late_follow_the_rule_for_any_history(lateness, batches):
     definition = Definition.of(
         pa.schema({"day": column}), tl.merge.append(), "day", None, lateness=f"{lateness}h"
     )
-    chain.append(*definition.blocks(DatasetKey.generate().id))
+    chain.append(*definition.blocks(DatasetKey.generate().id, Instant.now()))
     watermark = None
     for hours in batches:
         rows = [None if hour is None else DAY + timedelta(hours=hour) for hour in hours]

@@ -14,11 +14,29 @@ import pytest
 
 import trueline as tl
 from trueline.chain.block import Block
-from trueline.chain.events import AddData, SetInfo
-from trueline.chain.head_state import next_add_data, next_block
+from trueline.chain.chain import Chain
+from trueline.chain.events import (
+    AddData,
+    DatasetKind,
+    Seed,
+    SetDataSchema,
+    SetInfo,
+    SetTransform,
+    SetVocab,
+    TransformInput,
+)
+from trueline.chain.head_state import Position, next_add_data, next_block, next_execute_transform
+from trueline.chain.instant import Instant
 from trueline.chain.references import references
+from trueline.chain.schema import from_arrow
+from trueline.chain.sources import SqlQueryStep, TransformSql
+from trueline.chain.store.file import FileStore
 from trueline.chain.store.store import Folder
+from trueline.dataset.append.intake import whole_schema
+from trueline.dataset.append.slices import SliceLayout, write_slice
 from trueline.errors import DatasetExists, DestinationAhead, Diverged, InputError, StorageFull
+from trueline.identity.dataset_id import DatasetKey
+from trueline.identity.multihash import Multihash
 from trueline.workspace.transfer import copy as copying
 from trueline.workspace.transfer.clone import name_of, update
 
@@ -296,6 +314,37 @@ def test_two_clones_at_once_end_in_one_dataset(source, there, url):
 
 
 # --- foreign chains and names -------------------------------------------------------
+
+
+def test_a_chain_whose_head_is_inside_a_derived_commit_is_taken_and_read_at_the_commit_before(
+    tmp_path, there
+):
+    chain = Chain(FileStore(tmp_path / "derived"))
+    schema = whole_schema(from_arrow(pa.schema({"x": pa.int64()})), SetVocab())
+    transform = TransformSql(engine="spark", queries=(SqlQueryStep(query="select 1"),))
+    source = DatasetKey.generate().id
+    for event in (
+        Seed(DatasetKey.generate().id, DatasetKind.Derivative),
+        SetTransform(inputs=(TransformInput(str(source), "source"),), transform=transform),
+        SetDataSchema(schema=schema),
+    ):
+        chain.append(next_block(chain.tail(), event))
+    # The second takes no further block of its input and leaves no checkpoint: a part.
+    for number in (1, 2):
+        tail = chain.tail()
+        time = Instant(int(tail.system_time) + 1)
+        rows = pa.table({"event_time": pa.array([None], pa.timestamp("ms", "UTC")), "x": [number]})
+        written = write_slice(chain.store, [rows], SliceLayout(schema, SetVocab(), time), number - 1)
+        event = next_execute_transform(
+            tail, {source: Position(Multihash.of(b"block"), 7)}, new_data=written.slice
+        )
+        chain.append(next_block(tail, event, time), strict=False)
+    chain.close()
+    clone = there.clone(tmp_path / "derived")
+    assert [told.split()[1] for told in clone.origin.findings if "R9" in told] == ["chain:R9:"]
+    assert clone.chain.tail().last_offset == 1
+    assert clone.view().to_arrow()["x"].to_pylist() == [1]
+    assert [commit.rows for commit in clone.log() if commit.rows] == [1, 1]
 
 
 def test_a_foreign_chain_is_taken_with_its_findings(source, there):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from math import inf
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from trueline import readers
 from trueline.chain.block import commit_record
 from trueline.chain.chain import Chain
 from trueline.chain.head_state import Tail
+from trueline.chain.index_rows import IndexEntry
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.incoming import (
     FileNote,
@@ -34,6 +35,7 @@ from trueline.identity.multihash import Multihash, physical_hash
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
 from trueline.readers import Source
+from trueline.readers.archive import is_archive, member_name
 
 NO_BYTES = Multihash.of(b"")
 # The files of a commit are listed in its block, which may have 16 MiB: about 40,000 of them.
@@ -48,6 +50,72 @@ def hash_file(source: Source) -> tuple[Multihash, int]:
         return name, file.tell()
 
 
+@dataclass(frozen=True, slots=True)
+class TakenFile:
+    """A file as it is appended: all of it, or the member of a zip archive that was named.
+
+    >>> TakenFile(Source.memory(b"", "days.zip"), "monday.csv").name
+    'days.zip#monday.csv'
+    """
+
+    source: Source
+    member: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is recorded and known by."""
+        return self.source.path if self.member is None else f"{self.source.path}#{self.member}"
+
+    @property
+    def size(self) -> int | None:
+        """How many bytes the file has, where that is known."""
+        return self.source.size
+
+    def before(self, chain: Chain) -> tuple[Multihash, IndexEntry] | None:
+        """Return what was appended last under its name; earlier versions recorded a member by its archive."""
+        return chain.file_named(self.name) or chain.file_named(self.source.path)
+
+
+@dataclass(frozen=True, slots=True)
+class FileIdentity:
+    """What a file is known by, and how many bytes it has.
+
+    A member of an archive is known by the archive's bytes and its name there. It is known, too, where the
+    archive itself was appended (`other`); so is an archive of which the one member was.
+    """
+
+    content: Multihash
+    size: int
+    other: Multihash | None = None
+
+    @property
+    def hashes(self) -> tuple[Multihash, ...]:
+        """Any of which says that it was appended."""
+        return (self.content,) if self.other is None else (self.content, self.other)
+
+    def entry(self, chain: Chain) -> IndexEntry | None:
+        """Return the block that appended it, None if none did."""
+        return next((found for each in self.hashes if (found := chain.file(each)) is not None), None)
+
+
+def identify(file: TakenFile) -> FileIdentity:
+    """Hash a file; of an archive it is looked up which member is read, and nothing is unpacked."""
+    with file.source.open() as raw:
+        packed = is_archive(raw)
+        content, size = physical_hash(raw), raw.tell()
+    if not packed:
+        return FileIdentity(content, size)
+    try:
+        only = member_name(file.source) if file.member is None else None
+    except InputError:
+        only = None  # who reads it says what is wrong
+    name = file.member or only
+    if name is None:
+        return FileIdentity(content, size)
+    member = Multihash.of(f"{content}#{name}".encode())
+    return FileIdentity(content, size, member) if file.member is None else FileIdentity(member, size, content)
+
+
 def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratch, tasks: Tasks) -> Incoming:
     """Read the files that are new, each as one piece, in the given order.
 
@@ -60,22 +128,22 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     if preparation is not None and preparation.parse.reader is not None:
         reader = preparation.parse.reader
     chosen = (reader if reader is not None else readers.reader_for(sources)).within(chain.limits)
-    _refuse_names(sources)
-    hashes = [found for _, found in sorted(tasks.map(hash_file, sources, label="hash files"))]
-    digest = str(Multihash.of("\n".join(sorted(content for content, _ in hashes)).encode()))
+    given = [TakenFile(source, getattr(chosen, "member", None)) for source in sources]
+    _refuse_names(given)
+    known = dict(tasks.map(identify, given, label="hash files"))
+    hashes = [known[index] for index in range(len(given))]
+    digest, earlier = _digests(given, hashes)
     strategy = strategy_of(tail)
-    new, skipped, twins = _new_files(chain, request, strategy, sources, hashes)
+    new, skipped, twins = _new_files(chain, request, strategy, given, hashes)
     if not new:
-        found = Incoming((), schema_of(tail), tail.vocab, skipped=tuple(skipped), digest=digest)
-        return replace(found, duplicates=twins)
-    _refuse_many([sources[index] for index in new])
-    full = [index for index in new if hashes[index][0] != NO_BYTES]
+        found = Incoming((), schema_of(tail), tail.vocab, skipped=tuple(skipped), duplicates=twins)
+        return replace(found, digest=digest, earlier_digest=earlier)
+    _refuse_many([given[index] for index in new])
+    full = [index for index in new if hashes[index].content != NO_BYTES]
     op = tail.vocab.op if isinstance(strategy, Changelog | Upsert) else None
-    files = [sources[index] for index in full]
     taken: ReadFiles | None
-    wanted = ReadRequest(
-        files, chosen, tail, op, request.new_columns or "error", lenient=request.max_bad is not None
-    )
+    columns, lenient = request.new_columns or "error", request.max_bad is not None
+    wanted = ReadRequest([sources[index] for index in full], chosen, tail, op, columns, lenient=lenient)
     if preparation is not None:
         from trueline.dataset.prepare.prepare import prepared_files
 
@@ -84,9 +152,10 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     else:
         taken = _read(wanted, request, scratch, tasks)
     if taken is None:
-        notes = tuple(FileNote(sources[i].path, *hashes[i], 0) for i in new)
-        read = replace(_nothing(tail, notes, allow_empty=request.allow_empty), skipped=tuple(skipped))
-        return replace(read, files=notes, digest=digest, taken_at=tail, duplicates=twins)
+        notes = tuple(_note(given[i], hashes[i], 0) for i in new)
+        found = replace(_nothing(tail, notes, allow_empty=request.allow_empty), skipped=tuple(skipped))
+        found = replace(found, digest=digest, earlier_digest=earlier)
+        return replace(found, files=notes, taken_at=tail, duplicates=twins)
     reads = [read for read in taken.reads if read is not None]
     names = [sources[i].path for i, read in zip(full, taken.reads, strict=True) if read is not None]
     if taken.with_op:
@@ -98,7 +167,7 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
     rows = {index: 0 for index in new if index not in full} | {
         index: read.rows for index, read in zip(full, taken.reads, strict=True) if read is not None
     }
-    notes = tuple(FileNote(sources[i].path, *hashes[i], rows[i]) for i in new if i in rows)
+    notes = tuple(_note(given[i], hashes[i], rows[i]) for i in new if i in rows)
     return Incoming(
         tuple(piece for read in reads for piece in read.pieces),
         schema_of(taken.typed),
@@ -111,6 +180,7 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
         stats,
         pa.concat_tables(cells).slice(0, readers.MAX_LISTED) if cells else None,
         digest,
+        earlier,
         with_op=taken.with_op,
         taken_at=tail,
         steps=taken.steps if notes else (),
@@ -122,17 +192,34 @@ def take_files(chain: Chain, tail: Tail, request: AppendRequest, scratch: Scratc
             if read is not None
         ),
         ignored_columns=taken.ignored,
-        new=request.new_columns or "error",
+        new=columns,
         advice=taken.advice,
     )
+
+
+def _digests(files: Sequence[TakenFile], hashes: Sequence[FileIdentity]) -> tuple[str, str]:
+    """Say what was handed in, for retries, and what earlier versions would have said of the same files."""
+    archives = [
+        each.other if file.member is not None and each.other is not None else each.content
+        for file, each in zip(files, hashes, strict=True)
+    ]
+
+    def digest(contents: Iterable[Multihash]) -> str:
+        return str(Multihash.of("\n".join(sorted(contents)).encode()))
+
+    return digest(each.content for each in hashes), digest(archives)
+
+
+def _note(file: TakenFile, identity: FileIdentity, rows: int) -> FileNote:
+    return FileNote(file.name, identity.content, identity.size, rows)
 
 
 def _new_files(
     chain: Chain,
     request: AppendRequest,
     strategy: Strategy,
-    sources: Sequence[Source],
-    hashes: Sequence[tuple[Multihash, int]],
+    sources: Sequence[TakenFile],
+    hashes: Sequence[FileIdentity],
 ) -> tuple[list[int], list[str], dict[str, str]]:
     """Say which files are new, by number, which are known, and which have the bytes of another."""
     if request.polled is not None and request.polled.versions:
@@ -193,37 +280,37 @@ def _nothing(tail: Tail, files: Sequence[FileNote], *, allow_empty: bool) -> Inc
     return Incoming((), schema_of(tail), tail.vocab)
 
 
-def _distinct(hashes: Sequence[tuple[Multihash, int]]) -> list[int]:
+def _distinct(hashes: Sequence[FileIdentity]) -> list[int]:
     """Return the first file of each content."""
     first: dict[Multihash, int] = {}
-    for index, (content, _) in enumerate(hashes):
-        first.setdefault(content, index)
+    for index, each in enumerate(hashes):
+        first.setdefault(each.content, index)
     return list(first.values())
 
 
-def _refuse_names(sources: Sequence[Source]) -> None:
-    wrong = next((source.path for source in sources if not is_text(source.path)), None)
+def _refuse_names(files: Sequence[TakenFile]) -> None:
+    wrong = next((file.name for file in files if not is_text(file.name)), None)
     if wrong is not None:
         raise InputError(
             f"the name of the file {wrong!r} is not text", remedy="rename it", code="BadFileName", path=wrong
         )
 
 
-def _refuse_many(sources: Sequence[Source]) -> None:
+def _refuse_many(files: Sequence[TakenFile]) -> None:
     """Refuse more files than the record of one commit can list, before any is read."""
-    size = sum(len(json.dumps(source.path)) + BYTES_OF_A_NOTE for source in sources)
+    size = sum(len(json.dumps(file.name)) + BYTES_OF_A_NOTE for file in files)
     if size > BYTES_OF_ALL_NOTES:
-        at_most = len(sources) * BYTES_OF_ALL_NOTES // size
+        at_most = len(files) * BYTES_OF_ALL_NOTES // size
         raise InputError(
-            f"{len(sources):,} files are too many for one commit",
+            f"{len(files):,} files are too many for one commit",
             remedy=f"append them some at a time, about {at_most:,} files in each",
             code="TooManyFiles",
-            files=len(sources),
+            files=len(files),
         )
 
 
 def _sort_out(
-    chain: Chain, sources: Sequence[Source], hashes: Sequence[tuple[Multihash, int]], *, resend: bool
+    chain: Chain, sources: Sequence[TakenFile], hashes: Sequence[FileIdentity], *, resend: bool
 ) -> tuple[list[int], list[str]]:
     """Separate files that are new from those that were appended before.
 
@@ -233,57 +320,57 @@ def _sort_out(
     new: list[int] = []
     skipped: list[str] = []
     here: set[Multihash] = set()
-    for index, (source, (content, _)) in enumerate(zip(sources, hashes, strict=True)):
-        if content in here or chain.file(content) is not None:
-            skipped.append(source.path)
+    for index, (file, identity) in enumerate(zip(sources, hashes, strict=True)):
+        if not here.isdisjoint(identity.hashes) or identity.entry(chain) is not None:
+            skipped.append(file.name)
             continue
-        before = chain.file_named(source.path)
+        before = file.before(chain)
         # A file that was empty gave no row, so nothing can come twice: somebody was about to write it.
         if before is not None and before[0] != NO_BYTES and not resend:
             raise InputError(
-                f"{source.path} was appended before with other content, in commit {before[1].hash.short}",
+                f"{file.name} was appended before with other content, in commit {before[1].hash.short}",
                 remedy="give resend=True (`--resend`) if the new content is to be added as well",
                 code="FileChanged",
-                path=source.path,
+                path=file.source.path,
                 commit=before[1].hash,
             )
-        here.add(content)
+        here.update(identity.hashes if file.member is None else (identity.content,))
         new.append(index)
     return new, skipped
 
 
 def _twins(
     chain: Chain,
-    sources: Sequence[Source],
-    hashes: Sequence[tuple[Multihash, int]],
+    sources: Sequence[TakenFile],
+    hashes: Sequence[FileIdentity],
     skipped: Sequence[str],
 ) -> dict[str, str]:
     """Name for each file that was passed over, and never appended by its own name, the one it equals."""
     here: dict[Multihash, str] = {}
     found: dict[str, str] = {}
     passed = set(skipped)
-    for source, (content, _) in zip(sources, hashes, strict=True):
-        first = here.setdefault(content, source.path)
-        if source.path not in passed or content == NO_BYTES or chain.file_named(source.path) is not None:
+    for file, identity in zip(sources, hashes, strict=True):
+        first = here.setdefault(identity.content, file.name)
+        if file.name not in passed or identity.content == NO_BYTES or file.before(chain) is not None:
             continue
-        entry = chain.file(content)
+        entry = identity.entry(chain)
         known = dict.fromkeys(commit_record(chain.block(entry.hash)).files) if entry is not None else {}
-        names = [name for name, of in known if of == content] or [first]
-        if names[0] != source.path:
-            found[source.path] = names[0]
+        names = [name for name, of in known if of in identity.hashes] or [first]
+        if names[0] != file.name:
+            found[file.name] = names[0]
     return found
 
 
 def _next_versions(
-    chain: Chain, sources: Sequence[Source], hashes: Sequence[tuple[Multihash, int]]
+    chain: Chain, sources: Sequence[TakenFile], hashes: Sequence[FileIdentity]
 ) -> tuple[list[int], list[str]]:
     """Separate names whose content changed since it was last appended from those that still have it."""
     new: list[int] = []
     skipped: list[str] = []
-    for index, (source, (content, _)) in enumerate(zip(sources, hashes, strict=True)):
-        before = chain.file_named(source.path)
-        if before is not None and before[0] == content:
-            skipped.append(source.path)
+    for index, (file, identity) in enumerate(zip(sources, hashes, strict=True)):
+        before = file.before(chain)
+        if before is not None and before[0] in identity.hashes:
+            skipped.append(file.name)
         else:
             new.append(index)
     return new, skipped
@@ -298,7 +385,8 @@ def _refuse_garbage(reads: Sequence[FileRead], names: Sequence[str], max_bad: fl
         if max_bad is None and (reason := readers.looks_wrong(read.stats.counts)) is not None:
             raise InputError(
                 f"{name} is mostly unreadable: {reason}",
-                remedy="fix the reader's options, or allow it with max_bad",
+                remedy="fix the reader's options, such as separator and skip_lines "
+                "(--delimiter, --skip-lines), or allow it with max_bad",
                 code="TooManyBadCells",
                 bad=dict(bad),
                 path=name,

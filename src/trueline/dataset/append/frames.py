@@ -8,7 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -19,13 +19,18 @@ from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of
 from trueline.chain.store.folders import Inside
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.incoming import Incoming, fit_rows, latest, newest_event, typed_for
-from trueline.dataset.append.intake import fit
+from trueline.dataset.append.incoming import Incoming, latest, newest_event, typed_for
+from trueline.dataset.append.intake import fit, fit_rows
 from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import FEW_ROWS, IncomingPiece, PieceWriter
 from trueline.dataset.definition import strategy_of
+from trueline.errors import EnvironmentMissing
 from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Changelog, Upsert
+from trueline.view.plan.on_spark import OnSpark
+
+if TYPE_CHECKING:
+    from trueline.view.plan.on_spark import OnSpark
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +69,6 @@ class EventTimes:
 def look_at_times(piece: SpooledPiece) -> EventTimes:
     """Read the event times of a piece, and no other column."""
     name = piece.tail.vocab.event_time
-    if name not in piece.schema.names:
-        return EventTimes(None, 0)
     newest, rounded = None, 0
     times = piece.schema.field(name)
     with piece.place.open() as opened, pq.ParquetFile(opened) as file:
@@ -100,9 +103,38 @@ def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks, new: NewC
             SpooledPiece(piece.rows, piece.place, spooled.schema, typed, with_op, new)
             for piece in spooled.pieces
         )
+        # Without such a column there is nothing to look for, and a job for each partition is not free.
+        timed = pieces if typed.vocab.event_time in schema.names else ()
         looking = tasks if spooled.rows > FEW_ROWS else InlineTasks()
-        times = [seen for _, seen in looking.map(look_at_times, pieces, label="look at event times")]
+        times = [seen for _, seen in looking.map(look_at_times, timed, label="look at event times")]
     return frame_rows(pieces, times, schema, typed, with_op=with_op, ignored=ignored, new=new)
+
+
+def take_view(plan: OnSpark, tail: Tail, scratch: Scratch, new: NewColumns = "error") -> Incoming:
+    """Take the rows of a view that runs on Spark: its tasks write them to scratch, in their order."""
+    from trueline.view.engine import engine
+
+    schema = plan.schema.to_arrow()
+    typed, with_op, ignored = typed_frame(schema, tail, new)
+    write = WritePartition(scratch, schema, typed, with_op, new)
+    written = engine().write(plan.below, plan.session, write)
+    pieces = tuple(piece for piece, _ in written if piece.rows)
+    _check_shared(pieces, scratch)
+    times = [seen for _, seen in written]
+    return frame_rows(pieces, times, schema, typed, with_op=with_op, ignored=ignored, new=new)
+
+
+def _check_shared(pieces: Sequence[IncomingPiece], scratch: Scratch) -> None:
+    """Refuse a folder in which this process does not see what tasks wrote."""
+    folder = scratch.folder
+    for piece in pieces:
+        if folder is not None and not (folder / piece.name).exists():
+            raise EnvironmentMissing(
+                f"{folder / piece.name} was written, but the driver does not see it",
+                remedy="choose a folder that all machines of the cluster share, or an object store",
+                code="FolderNotShared",
+                folder=str(folder),
+            )
 
 
 def typed_frame(

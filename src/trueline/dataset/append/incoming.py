@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import annotated, differences, fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.file_columns import columns_in
-from trueline.dataset.append.intake import Fitted, fit
+from trueline.dataset.append.intake import Fitted, Held, fit, fit_rows
 from trueline.dataset.append.new_columns import (
     NewColumns,
     refuse_case_twins,
@@ -28,18 +28,19 @@ from trueline.dataset.append.new_columns import (
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
 from trueline.dataset.commit import Advice
 from trueline.dataset.definition import strategy_of
-from trueline.errors import InputError, NotPortable, SchemaError, check_memory
+from trueline.errors import InputError, NotPortable, SchemaError
 from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
 from trueline.kernel.key_encoding import null_key, rows_without_key
 from trueline.kernel.row_fingerprint import ROWS, fingerprint
-from trueline.kernel.tasks import InlineTasks, Tasks
+from trueline.kernel.tasks import InlineTasks, Tasks, task_progress
 from trueline.merge import Append
 from trueline.readers import Batch, Reader, Reading, ReadStats, Source
-from trueline.readers.parts import WHOLE, Part, followed_by, in_the_file
+from trueline.readers.parts import PART_BYTES, WHOLE, Part, followed_by, in_the_file
 
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
-Held: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
+# Formats that are read from front to back, so that the bytes read say how far a file is.
+_TEXT: Final = ("csv", "json", "text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,11 @@ class Handed:
 class Incoming:
     """Pieces for a dataset; `schema` is the whole schema of the slices, `newest` the latest event time.
 
-    `with_op` says that operations go along with the rows. Files were looked up
-    in the chain at `taken_at`; `retake` takes them again. `given` are the
-    columns of a table as it was handed in, `by_file` those of each file. `steps` prepared the rows, and
-    `left_out` says which files they could not, and why. `duplicates` are files that were passed over
-    because they have the bytes of another. Rows that are `pinned` were computed from the head at `taken_at`.
+    `with_op` says that operations go along with the rows. Files were looked up in the chain at `taken_at`;
+    `retake` takes them again. `given` are the columns of a table as it was handed in, `by_file` those of each
+    file. `steps` prepared the rows, and `left_out` says which files they could not, and why. `duplicates` are
+    files that were passed over because they have the bytes of another. `earlier_digest` is what earlier
+    versions recorded as `digest`. Rows that are `pinned` were computed from the head at `taken_at`.
     `ignored_columns` were handed in and left out, as was asked for; `new` says whether columns may be added
     that others did not; `advice` is for people.
     """
@@ -84,6 +85,7 @@ class Incoming:
     bad: Mapping[str, int] = field(default_factory=dict)
     bad_cells: pa.Table | None = None
     digest: str | None = None
+    earlier_digest: str | None = None
     source_state: SourceState | None = None
     typed_for: SetDataSchema | None = None
     again: Callable[[Tail], Incoming] | None = None
@@ -130,7 +132,7 @@ class Incoming:
 
     def is_same_as(self, recorded: str) -> bool:
         """Say whether a commit with this digest added the same data."""
-        if self.digest is None or self.digest == recorded:
+        if self.digest is None or recorded in (self.digest, self.earlier_digest):
             return True
         # Earlier versions recorded the logical hash of a table.
         both_forms = self.digest.startswith(ROWS) and not recorded.startswith(ROWS)
@@ -223,42 +225,6 @@ def from_table(held: Held, tail: Tail, *, with_op: bool, new: NewColumns = "erro
     )
 
 
-def fit_rows(held: Held, tail: Tail, *, with_op: bool, new: NewColumns = "error") -> Fitted:
-    """Fit rows to a dataset; where its strategy takes operations, the column of them goes along."""
-    name = tail.vocab.op
-    if not with_op:
-        return fit(held, tail, new)
-    if isinstance(held, list):
-        ops: Any = _ops(lambda: pa.chunked_array([pa.array([row.get(name) for row in held])]), name)
-        given = any(name in row for row in held)
-        rest: Held = [{key: value for key, value in row.items() if key != name} for row in held]
-    else:
-        given = name in held.column_names
-        ops = _ops(lambda: held[name], name) if given else None
-        rest = held.drop_columns([name]) if given else held
-    fitted = fit(rest, tail, new)
-    return replace(fitted, table=fitted.table.append_column(name, ops)) if given else fitted
-
-
-def _ops(read: Callable[[], Any], name: str) -> Any:
-    """Read operations as numbers; text and booleans, which would also become some, are refused."""
-    try:
-        column = read()
-        wrong = pa.types.is_boolean(column.type) or pa.types.is_string(column.type)
-        if not wrong:
-            return column.cast(pa.int32())
-        found = f"it is {column.type}"
-    except (pa.ArrowException, MemoryError, TypeError, ValueError, OverflowError) as error:
-        check_memory(error, f"reading the operations in column {name!r}")
-        found = str(error)
-    raise SchemaError(
-        f"column {name!r} does not hold operations: {found}",
-        remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
-        code="BadOp",
-        column=name,
-    )
-
-
 def typed_for(schema: pa.Schema, tail: Tail, new: NewColumns = "error") -> Tail:
     """Return a tail whose schema is the one rows of an Arrow schema will be stored with.
 
@@ -293,11 +259,20 @@ def latest(moments: Sequence[Instant | None]) -> Instant | None:
     return max((moment for moment in moments if moment is not None), default=None)
 
 
+def columns_in(columns: pa.Schema, stats: ReadStats, reader: Reader) -> list[str]:
+    """Name the columns that a file had, of those it was read for and others; a key of JSON has to be used."""
+    absent = set(stats.absent)
+    if reader.kind == "json":
+        absent |= {name for name in columns.names if not stats.filled.get(name) and not stats.bad.get(name)}
+    return [*(name for name in columns.names if name not in absent), *stats.unknown]
+
+
 @dataclass(frozen=True, slots=True)
 class FileTask:
     """One file to read, or a part of it: where it is, how, as what, and where its rows go.
 
     `known` are the columns it may have, None where files decide them; `new` says what becomes of others.
+    `size` is about how many bytes it has.
     """
 
     source: Source
@@ -310,6 +285,7 @@ class FileTask:
     part: Part = WHOLE
     new: NewColumns = "error"
     known: tuple[str, ...] | None = None
+    size: int | None = None
 
     def check_columns(self, stats: ReadStats, *, ended: bool) -> None:
         """Refuse a file by name that has columns it may not have, as soon as that is known."""
@@ -325,12 +301,24 @@ class FileTask:
         if self.new == "error":
             refuse_unknown(given, self.known, place=self.source.path)
 
-    def parts(self) -> list[FileTask]:
+    def parts(self, cut: Sequence[Part]) -> list[FileTask]:
         """Return the parts a large file is cut into, else the file itself."""
-        cut = self.reader.parts(self.source)
         if len(cut) == 1:
             return [self]
-        return [replace(self, part=part, name=f"{n}-{self.name}") for n, part in enumerate(cut)]
+        return [
+            replace(self, part=part, name=f"{n}-{self.name}", size=self._size_of(part, len(cut)))
+            for n, part in enumerate(cut)
+        ]
+
+    def _size_of(self, part: Part, parts: int) -> int | None:
+        if self.size is None or self.reader.kind not in _TEXT:
+            return None if self.size is None else self.size // parts
+        return (self.size if part.stop is None else part.stop) - part.start
+
+
+def cut_file(task: FileTask) -> list[Part]:
+    """Say where a file is cut: by a look at some places of it."""
+    return task.reader.parts(task.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,14 +383,20 @@ def _read(task: FileTask) -> FileRead:
     cells: list[pa.Table] = []
     strategy = strategy_of(task.tail)
     key = () if isinstance(strategy, Append) else strategy.key
-    reading = task.reader.read(task.source, task.columns, part=task.part)
-    with PieceWriter(task.scratch, task.name, empty.schema) as writer:
+    progress = task_progress()
+    source = task.source
+    if task.reader.kind in _TEXT:
+        source = source.counted(lambda size: progress.advance(size=size))
+    reading = task.reader.read(source, task.columns, part=task.part)
+    # Every attempt of a task writes a file of its own, so that none is read half written.
+    with PieceWriter(task.scratch, f"{uuid.uuid4().hex}-{task.name}", empty.schema) as writer:
         for batch in _named(task, reading):
             if not writer.rows or reading.stats.unknown:
                 task.check_columns(reading.stats, ended=False)
             fitted = fit_rows(pa.Table.from_batches([batch.table]), task.tail, with_op=task.with_op)
             _refuse_keyless(fitted.table, key, batch.start)
             writer.write(fitted.table)
+            progress.advance(rows=fitted.table.num_rows)
             newest, rounded = latest([newest, newest_event(fitted)]), rounded + fitted.rounded
             if batch.bad.num_rows:
                 cells.append(_with_file(batch.bad, task.source.path))
@@ -448,8 +442,17 @@ def read_all(
     read: Callable[[FileTask], FileRead], files: Sequence[FileTask], tasks: Tasks, *, max_listed: int
 ) -> list[FileRead]:
     """Read files in their order; one of which a part failed is read again as a whole."""
-    work = [(number, part) for number, file in enumerate(files) for part in file.parts()]
-    done = dict(tasks.map(read, [part for _, part in work], label="read files"))
+    work = [(number, part) for number, file in enumerate(_cut(files, tasks)) for part in file]
+    done: dict[int, FileRead] = {}
+    try:
+        # Kept one by one: what was read before an error is looked at.
+        done.update(tasks.map(read, [part for _, part in work], label="read files"))
+    except InputError:
+        # The error is of the first that failed as a whole; a part of an earlier file may have failed before.
+        first = next((index for index in range(len(work)) if index not in done), len(work))
+        for number in dict.fromkeys(work[index][0] for index in range(first) if done[index].failed):
+            _ = list(tasks.map(read, [files[number]], label="read files"))
+        raise
     found: list[list[FileRead]] = [[] for _ in files]
     for index, (number, _) in enumerate(work):
         found[number].append(done[index])
@@ -459,6 +462,16 @@ def read_all(
         for index, number in enumerate(again):
             found[number] = [whole[index]]
     return [_joined(parts, max_listed) for parts in found]
+
+
+def _cut(files: Sequence[FileTask], tasks: Tasks) -> list[list[FileTask]]:
+    """Cut large files into parts."""
+    if isinstance(tasks, InlineTasks):
+        return [file.parts(cut_file(file)) for file in files]
+    large = [n for n, file in enumerate(files) if file.source.size is None or file.source.size >= PART_BYTES]
+    found = dict(tasks.map(cut_file, [files[number] for number in large], label="cut large files"))
+    cuts = {number: found[index] for index, number in enumerate(large)}
+    return [file.parts(cuts.get(number, (WHOLE,))) for number, file in enumerate(files)]
 
 
 def _joined(parts: Sequence[FileRead], max_listed: int) -> FileRead:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
 from trueline.chain import datatypes as t
-from trueline.chain.counts import merge_at
 from trueline.chain.events import SetDataSchema, SetVocab, SourceState
 from trueline.chain.head_state import Tail
 from trueline.chain.schema import annotated, fields_of, from_arrow, show, to_arrow
@@ -21,7 +20,7 @@ from trueline.dataset.append.new_columns import (
     refuse_case_twins,
     unknown_columns,
 )
-from trueline.dataset.append.storable import storable, stored_column
+from trueline.dataset.append.slices import storable, stored_column
 from trueline.errors import InputError, SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
 from trueline.readers import Reader
@@ -31,6 +30,7 @@ from trueline.view.sources.python import column_of
 if TYPE_CHECKING:
     from trueline.dataset.prepare.preparation import Preparation
 
+Held: TypeAlias = "pa.Table | list[Mapping[str, Any]]"
 EVENT_TIME = "event_time"
 _MAX_WAYS = 64
 
@@ -79,7 +79,7 @@ class Fitted:
     ignored: tuple[str, ...] = ()
 
 
-def hold(data: object, tail: Tail | None = None) -> pa.Table | list[Mapping[str, Any]]:
+def hold(data: object, tail: Tail | None = None) -> Held:
     """Hold what was handed in, so that it can be read more than once.
 
     Objects in a pandas frame take the types the dataset has.
@@ -137,14 +137,14 @@ def _converted(make: Any) -> pa.Table:
         ) from None
 
 
-def as_table(held: pa.Table | list[Mapping[str, Any]], tail: Tail) -> pa.Table:
+def as_table(held: Held, tail: Tail) -> pa.Table:
     """Make a table of what was handed in; rows take the types the dataset has."""
     if isinstance(held, pa.Table):
         return held
     return _from_rows(held, fields_of(tail.schema) if tail.schema is not None else None, tail.vocab)
 
 
-def fit(held: pa.Table | list[Mapping[str, Any]], tail: Tail, new: NewColumns = "error") -> Fitted:
+def fit(held: Held, tail: Tail, new: NewColumns = "error") -> Fitted:
     """Bring rows into the shape of a dataset, or say what keeps them from it."""
     if isinstance(held, pa.Table) and (way := _known_way(held, tail, new)) is not None:
         return way.go(held)
@@ -173,6 +173,42 @@ def fit(held: pa.Table | list[Mapping[str, Any]], tail: Tail, new: NewColumns = 
             _ways.clear()
         _ways[id(tail.schema)] = way
     return replace(way.go(table), vocab=vocab if declares else None)
+
+
+def fit_rows(held: Held, tail: Tail, *, with_op: bool, new: NewColumns = "error") -> Fitted:
+    """Fit rows to a dataset; where its strategy takes operations, the column of them goes along."""
+    name = tail.vocab.op
+    if not with_op:
+        return fit(held, tail, new)
+    if isinstance(held, list):
+        ops: Any = _ops(lambda: pa.chunked_array([pa.array([row.get(name) for row in held])]), name)
+        given = any(name in row for row in held)
+        rest: Held = [{key: value for key, value in row.items() if key != name} for row in held]
+    else:
+        given = name in held.column_names
+        ops = _ops(lambda: held[name], name) if given else None
+        rest = held.drop_columns([name]) if given else held
+    fitted = fit(rest, tail, new)
+    return replace(fitted, table=fitted.table.append_column(name, ops)) if given else fitted
+
+
+def _ops(read: Callable[[], Any], name: str) -> Any:
+    """Read operations as numbers; text and booleans, which would also become some, are refused."""
+    try:
+        column = read()
+        wrong = pa.types.is_boolean(column.type) or pa.types.is_string(column.type)
+        if not wrong:
+            return column.cast(pa.int32())
+        found = f"it is {column.type}"
+    except (pa.ArrowException, MemoryError, TypeError, ValueError, OverflowError) as error:
+        check_memory(error, f"reading the operations in column {name!r}")
+        found = str(error)
+    raise SchemaError(
+        f"column {name!r} does not hold operations: {found}",
+        remedy="use 0 append, 1 retract, 2 correct from, 3 correct to",
+        code="BadOp",
+        column=name,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +390,7 @@ def _new_columns(
 
 def _may_lack(tail: Tail) -> bool:
     """Say whether rows may lack any column: those of an upsert for a known key keep the value it has."""
-    return isinstance(merge_at(tail), MergeUpsertStream)
+    return isinstance(tail.merge, MergeUpsertStream)
 
 
 def _check_fits(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from trueline.chain.head_state import Tail
-from trueline.chain.schema import fields_of
+from trueline.chain.schema import fields_of, is_hidden
 from trueline.dataset.append.incoming import Handed, Incoming
 from trueline.dataset.merge.partial_rows import WHOLE, Lacking, Partial
 from trueline.errors import InputError, SchemaError
 from trueline.merge import Keyed, Snapshot, Upsert
+
+ALLOW_EMPTY: Final = (
+    "allow_empty=True (append, pull and trueline.source have it; in the shell it is --allow-empty)"
+)
 
 
 def lacking(strategy: Keyed, incoming: Incoming, tail: Tail) -> Partial:
@@ -33,8 +39,12 @@ def lacking(strategy: Keyed, incoming: Incoming, tail: Tail) -> Partial:
 
 
 def _refuse_compared(strategy: Snapshot, part: Handed, absent: frozenset[str], tail: Tail) -> None:
-    """Refuse a snapshot without a column that the dataset has: its values would count as gone."""
-    known = {field.name for field in fields_of(tail.schema)} if tail.schema is not None else set()
+    """Refuse a snapshot without a column that the dataset shows: its values would count as gone.
+
+    Nobody sees a hidden one, so that who writes snapshots may leave it out.
+    """
+    fields = fields_of(tail.schema) if tail.schema is not None else ()
+    known = {field.name for field in fields if not is_hidden(field)}
     missing = sorted(absent & known & set(strategy.compare or known))
     if missing:
         what = f"columns {', '.join(map(repr, missing))}" if len(missing) > 1 else f"column {missing[0]!r}"
@@ -53,8 +63,7 @@ def empty_snapshot(name: str | None, current: int | None = None) -> InputError:
     rows = "every row" if current is None else f"every row, {current:,} of them"
     return InputError(
         f"{name or 'the snapshot'} is empty, and as a snapshot it would retract {rows}",
-        remedy="if there really are no rows left, say so with allow_empty=True (append, pull and "
-        "trueline.source have it; in the shell it is --allow-empty)",
+        remedy=f"if there really are no rows left, say so with {ALLOW_EMPTY}",
         code="EmptySnapshot",
         path=name,
     )

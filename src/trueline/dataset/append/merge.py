@@ -31,7 +31,7 @@ from trueline.errors import ObjectMissing, SchemaError
 from trueline.kernel.key_encoding import KEY, OFFSET, RANK, MergeKey
 from trueline.kernel.sorted_keys import unified
 from trueline.kernel.tasks import InlineTasks, Tasks
-from trueline.merge import Append, Keyed, Ledger, Snapshot, Strategy
+from trueline.merge import Keyed, Ledger, Snapshot
 
 # So many rows are merged in memory. More are merged by tasks that hold half as many, because several
 # run side by side: 5 M rows of 70 bytes go through 1.5 GB of address space on two cores.
@@ -51,10 +51,6 @@ class MergeOutcome:
     state: State | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
     tally: MergeCounts = field(default_factory=MergeCounts)
-
-    @property
-    def rows(self) -> int:
-        return sum(piece.rows for piece in self.pieces)
 
 
 def open_state(store: Store, tail: Tail) -> State:
@@ -113,15 +109,11 @@ class Terms:
     allow_empty: bool = False
 
 
-def merge_pieces(
-    strategy: Strategy, incoming: Incoming, chain: Chain, tail: Tail, terms: Terms
-) -> MergeOutcome:
+def merge_pieces(strategy: Keyed, incoming: Incoming, chain: Chain, tail: Tail, terms: Terms) -> MergeOutcome:
     """Merge rows in ranges of keys, a bounded number of rows at a time.
 
     State is a cache: where some of it is gone it is made again from the events.
     """
-    if isinstance(strategy, Append):
-        return MergeOutcome(incoming.pieces)
     _refuse_reserved(incoming)
     means = Means(terms.scratch, terms.tasks, max(ROWS_AT_ONCE // 2, 1))
     if isinstance(strategy, Snapshot) and incoming.pieces and not incoming.rows and not terms.allow_empty:

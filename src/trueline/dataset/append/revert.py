@@ -14,8 +14,7 @@ from trueline.chain.chain import Chain
 from trueline.chain.head_state import Position
 from trueline.chain.instant import Instant
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.append import typed_errors
-from trueline.dataset.append.commit import Order, commit
+from trueline.dataset.append.append import Order, commit, typed_errors
 from trueline.dataset.append.incoming import Incoming, schema_of
 from trueline.dataset.append.stream import take_stream
 from trueline.dataset.at import resolve
@@ -31,7 +30,7 @@ from trueline.errors import InputError
 from trueline.kernel.sorted_keys import as_array, unified
 from trueline.kernel.tasks import InlineTasks
 from trueline.merge import Changelog, Snapshot, Strategy, Upsert
-from trueline.view.bounds import NO_BOUNDS
+from trueline.view.plan.node import NO_BOUNDS
 
 _INSERT, _DELETE, _BEFORE, _AFTER = OPERATIONS
 # What undoes a change: what was inserted goes, what was deleted comes back, pairs are turned round.

@@ -1,9 +1,9 @@
-"""Writing a slice: rows and their system columns as one Parquet file, hashed on the way."""
+"""Slices: types and columns as they are stored, rows written as one Parquet file and hashed on the way."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from trueline.chain import datatypes as t
 from trueline.chain.datatypes import DataField, DataSchema
 from trueline.chain.events import DataSlice, OffsetInterval, SetVocab
 from trueline.chain.instant import Instant
@@ -19,6 +20,7 @@ from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.pieces import IncomingPiece, RowRange, cut, rows_within
 from trueline.errors import SchemaError, check_memory
 from trueline.identity.logical import LogicalHasher
+from trueline.kernel.nan import canonical
 from trueline.kernel.tasks import InlineTasks, Tasks
 
 ROWS_OF_A_GROUP: Final = 262_144
@@ -32,6 +34,80 @@ _GATHERED_BYTES: Final = 1 << 20
 _SMALL_BYTES: Final = 1 << 22
 _MILLISECONDS: Final = pa.timestamp("ms", "UTC")
 _MAX_FORMS: Final = 64
+_STEPS: Final = {"us": 1_000, "ns": 1_000_000}
+# Casting a chunk at a time keeps large text within the 2 GiB that plain text can address.
+_CAST_ROWS: Final = 65_536
+
+
+# --- types and columns -----------------------------------------------------------------
+
+
+def storable(kind: Any) -> Any:
+    """Parquet has no seconds: they become milliseconds, so that files read back as they were hashed."""
+    match kind:
+        case t.Timestamp(t.TimeUnit.Second, zone):
+            return t.Timestamp(t.TimeUnit.Millisecond, zone)
+        case t.Time(t.TimeUnit.Second):
+            return t.Time(t.TimeUnit.Millisecond)
+        case t.Option(inner):
+            return t.Option(storable(inner))
+        case t.List(item, length):
+            return t.List(storable(item), length)
+        case t.Struct(fields):
+            return t.Struct(tuple(replace(field, type=storable(field.type)) for field in fields))
+        case t.Map(key, value, keys_sorted):
+            return t.Map(storable(key), storable(value), keys_sorted)
+    return kind
+
+
+def stored_column(
+    column: pa.ChunkedArray, field: pa.Field, *, is_event_time: bool
+) -> tuple[pa.ChunkedArray, int]:
+    """Return a column with the type it is stored with, and how many values lost precision."""
+    rounded = 0
+    if is_event_time and pa.types.is_timestamp(column.type) and pa.types.is_timestamp(field.type):
+        column, rounded = _milliseconds(column)
+    if column.type != field.type:
+        column = _cast(column, field)
+    return canonical(column), rounded
+
+
+def _milliseconds(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, int]:
+    """Cut times to the millisecond they are in, and count those that were between two.
+
+    A time without a zone is taken as UTC.
+    """
+    step = _STEPS.get(column.type.unit)
+    if step is None:
+        return column.cast(pa.timestamp(column.type.unit, "UTC")), 0
+    numbers = column.cast(pa.int64())
+    cut = pc.divide(numbers, step)
+    rest = pc.subtract(numbers, pc.multiply(cut, step))
+    # Division cuts towards zero; before 1970 that is the wrong way.
+    cut = pc.subtract(cut, pc.less(rest, 0).cast(pa.int64()))
+    rounded = pc.sum(pc.not_equal(rest, 0)).as_py() or 0
+    return cut.cast(pa.timestamp("ms", "UTC")), rounded
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    from trueline.view.source_cells import castable
+
+    pieces = []
+    try:
+        for chunk in map(castable, column.chunks):
+            starts = range(0, len(chunk), _CAST_ROWS)
+            pieces += [chunk.slice(start, _CAST_ROWS).cast(field.type) for start in starts]
+    except pa.ArrowException as error:
+        check_memory(error, f"making column {field.name!r} {field.type}")
+        raise SchemaError(
+            f"column {field.name!r} cannot be stored as {field.type}: {error}",
+            remedy="cast it before",
+            column=field.name,
+        ) from None
+    return pa.chunked_array(pieces, type=field.type)
+
+
+# --- files ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,13 +351,18 @@ def _write_alone(task: SliceTask) -> Written:
 def write_all(
     store: Store, pieces: Sequence[IncomingPiece], layout: SliceLayout, first: int, tasks: Tasks
 ) -> list[Written]:
-    """Write the rows of the pieces as slices with dense offsets from `first` on."""
+    """Write the rows of the pieces as slices with dense offsets from `first` on; none without a row."""
     work: list[SliceTask] = []
     for parts in cut(pieces):
         work.append(SliceTask(store, parts, layout, first))
         first += sum(part.rows for part in parts)
+    if not work:
+        return []
     if len(work) == 1 and (isinstance(tasks, InlineTasks) or _is_in_memory(work[0].parts)):
         # The head moves next, which makes it durable together with the blocks.
         return [_write_alone(work[0])]
+    if any(_is_in_memory(each.parts) for each in work) and not isinstance(tasks, InlineTasks):
+        # Rows in this process are not sent to others: each slice would take all of them along.
+        tasks = InlineTasks()
     done = dict(tasks.map(write_one, work, label="write slices"))
     return [done[index] for index in range(len(work))]

@@ -19,7 +19,8 @@ from trueline.chain.chain import Chain
 from trueline.chain.head_state import Tail
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.frames import EventTimes, frame_rows, typed_frame
-from trueline.dataset.append.incoming import Incoming, fit_rows, latest, newest_event
+from trueline.dataset.append.incoming import Incoming, latest, newest_event
+from trueline.dataset.append.intake import fit_rows
 from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import BatchWriter, rows_of_file
 from trueline.errors import EnvironmentMissing, StoreError

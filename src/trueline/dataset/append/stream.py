@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -18,17 +18,19 @@ from trueline.chain.schema import fields_of
 from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.incoming import (
     Incoming,
-    fit_rows,
     from_table,
     latest,
     newest_event,
     nothing,
     typed_for,
 )
-from trueline.dataset.append.intake import without_labels
+from trueline.dataset.append.intake import fit_rows, without_labels
 from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import ROWS_OF_A_BATCH, PieceWriter
 from trueline.errors import InputError, SchemaError, TruelineError, check_memory
+
+if TYPE_CHECKING:
+    from trueline.view.plan.on_spark import OnSpark
 
 # Streams up to here are held as a table, which is faster than scratch and gives the same bytes.
 IN_MEMORY_BYTES: Final = 32 << 20
@@ -55,6 +57,19 @@ def as_stream(data: object) -> Iterator[pa.Table] | None:
         reader = _opened(data)
         return _drawn(chain([reader.schema.empty_table()], reader))
     return _drawn(data) if isinstance(data, Iterator) else None
+
+
+def plan_on_spark(data: object) -> OnSpark | None:
+    """Return the plan of a view with columns that runs on Spark, None if it is anything else."""
+    if not hasattr(data, "on_spark"):
+        return None  # not a view, and nothing has to be loaded to find out
+    from trueline.view.plan.on_spark import OnSpark
+    from trueline.view.view import View
+
+    if not isinstance(data, View) or not data.schema.visible:
+        return None
+    plan = data._plan  # noqa: SLF001 (where a view is computed is nobody's business but ours)
+    return plan if isinstance(plan, OnSpark) else None
 
 
 def _package(data: object) -> str:

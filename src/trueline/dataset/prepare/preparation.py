@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from math import inf
 from typing import Any
 
@@ -11,7 +12,7 @@ from trueline import console
 from trueline.dataset.prepare.parse import Parse, parse
 from trueline.dataset.prepare.rows import on_rows
 from trueline.errors import InputError, RunFailed, TruelineError
-from trueline.run import Executor, Failure, Observer, Run, Step
+from trueline.run import Event, Executor, Failure, Observer, Run, Step
 from trueline.run.failure import said
 
 WORKERS = 8
@@ -74,12 +75,14 @@ class Preparation:
     def run(self, values: Mapping[str, Any]) -> PreparationResult:
         """Run the steps; failures that a step does not let pass are raised."""
         steps = [self.parse, *(on_rows(step) for step in self.steps)]
-        run = Run(
-            steps, WORKERS, executor=self.executor, deliberate=self.deliberate, observers=self.observers
-        )
+        parsed = _ParsedKeys()
+        observers = (*self.observers, parsed)
+        run = Run(steps, WORKERS, executor=self.executor, deliberate=self.deliberate, observers=observers)
         try:
             found = run.execute(values)
         except RunFailed as error:
+            if run.failures[-1].step == 0:
+                self._parse_before(run.failures[-1].key, values, parsed.keys)
             # An error of ours says what to do by itself.
             if isinstance(error.__cause__, TruelineError):
                 raise error.__cause__ from None
@@ -105,10 +108,27 @@ class Preparation:
             tuple(step.name for number, step in enumerate(steps) if number not in undone),
         )
 
+    def _parse_before(self, key: object, values: Mapping[str, Any], parsed: set[object]) -> None:
+        """Parse what comes before a file that failed and was not done yet: of several the first is named."""
+        for earlier in takewhile(lambda each: each != key, values):
+            if earlier not in parsed:
+                self.parse.map(earlier, values[earlier])
+
     @property
     def hides(self) -> frozenset[str]:
         """The columns whose unreadable cells must not be listed."""
         return frozenset().union(*(getattr(step, "hides", ()) for step in self.steps))
+
+
+class _ParsedKeys:
+    """Watches which files were parsed."""
+
+    def __init__(self) -> None:
+        self.keys: set[object] = set()
+
+    def event(self, event: Event) -> None:
+        if event.step == 0 and event.what == "changed":
+            self.keys.add(event.key)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ slices and blocks made of it are the same.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,26 +17,25 @@ import pyarrow as pa
 
 from trueline.chain.head_state import Tail
 from trueline.chain.store.scratch import Scratch
-from trueline.dataset.append.file_columns import columns_for
 from trueline.dataset.append.incoming import (
     FileRead,
     ReadFiles,
-    fit_rows,
     latest,
     named,
     newest_event,
     typed_for,
 )
-from trueline.dataset.append.inferred import FileColumns
+from trueline.dataset.append.intake import fit_rows
 from trueline.dataset.append.new_columns import NewColumns, refuse_unknown, unknown_columns
 from trueline.dataset.append.pieces import ROWS_OF_A_BATCH, PieceWriter
-from trueline.dataset.append.read_files import ReadRequest
+from trueline.dataset.append.read_files import FileColumns, ReadRequest, columns_for
 from trueline.dataset.prepare.parse import File
 from trueline.dataset.prepare.preparation import Preparation, PreparationResult
 from trueline.dataset.prepare.rows import Parsed, Rows, RowsWriter, without_texts
 from trueline.errors import InputError, SchemaError, check_memory
-from trueline.kernel.tasks import Tasks
+from trueline.kernel.tasks import Tasks, apply
 from trueline.readers import ReadStats, Source
+from trueline.run.step import OnError
 
 # The key of rows that do not come from a file.
 TABLE = "(rows)"
@@ -49,7 +49,7 @@ def prepared_files(
 ) -> ReadFiles | None:
     """Prepare files and fit what comes of them to a dataset; None if they have no columns."""
     files, tail, op = request.files, request.tail, request.op
-    columns = _columns(request, preparation)
+    columns = apply(tasks, _columns, (request, preparation.parse.on_error), label="look at the first rows")
     if not columns.names:
         return None
     keys = keys_of(files)
@@ -115,7 +115,7 @@ def _check_columns(request: ReadRequest, prepared: Mapping[str, object]) -> tupl
         if not isinstance(rows, Rows):
             continue
         event_time = request.tail.vocab.event_time
-        given = [n for n in rows.table().column_names if n != event_time or n in (known or ())]
+        given = [n for n in rows.schema.names if n != event_time or n in (known or ())]
         if known is None:
             known = given
             continue
@@ -129,13 +129,14 @@ def _check_columns(request: ReadRequest, prepared: Mapping[str, object]) -> tupl
     return tuple(ignored)
 
 
-def _columns(request: ReadRequest, preparation: Preparation) -> pa.Schema:
+def _columns(task: tuple[ReadRequest, OnError]) -> pa.Schema:
     """Return the columns to read; files that cannot be read and may be left out do not count."""
+    request, on_error = task
     reader, tail, op, new = request.reader, request.tail, request.op, request.new
     try:
         return columns_for(tail, request.files, reader, op, new, strange=True)
     except InputError:
-        if preparation.parse.on_error != "skip_key":
+        if on_error != "skip_key":
             raise
     good: list[Source] = []
     for file in request.files:
@@ -164,7 +165,7 @@ def keys_of(sources: Sequence[Source]) -> list[str]:
 
 def _united(found: Sequence[Rows]) -> pa.Schema:
     """Return the columns that the prepared files have together."""
-    schemas = [rows.table().schema for rows in found]
+    schemas = [rows.schema for rows in found]
     try:
         return pa.unify_schemas(schemas) if schemas else pa.schema([])
     except pa.ArrowException as error:
@@ -200,7 +201,8 @@ def fit_to(task: _Fitting) -> FileRead:
 def _fitted(task: _Fitting) -> FileRead:
     table = task.rows.table()
     empty = fit_rows(table.schema.empty_table(), task.tail, with_op=task.with_op, new=task.new).table
-    writer = PieceWriter(task.scratch, task.name, empty.schema)
+    # Every attempt of a task writes a file of its own, so that none is read half written.
+    writer = PieceWriter(task.scratch, f"{uuid.uuid4().hex}-{task.name}", empty.schema)
     newest, rounded = None, 0
     for batch in table.to_batches(max_chunksize=ROWS_OF_A_BATCH):
         rows = pa.Table.from_batches([batch])

@@ -61,6 +61,12 @@ class Rows:
             with pa.ipc.open_file(source) as reader:
                 return reader.read_all()
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows; no row is read."""
+        with self.scratch.open(self.name) as opened, pa.ipc.open_file(opened) as reader:
+            return reader.schema
+
     def replaced(self, table: pa.Table) -> Rows:
         """Return a reference to other rows of the same file."""
         return Rows.keep(table, self.scratch, self.parsed)

@@ -15,8 +15,8 @@ from trueline.chain.index_rows import SliceEntry
 from trueline.chain.instant import Instant
 from trueline.dataset.read.events import Events
 from trueline.errors import CorruptionError, SchemaError
-from trueline.view.bounds import Bounds
 from trueline.view.origin import Origin
+from trueline.view.plan.node import Bounds
 
 # By the number of an operation (0 append, 1 retract, 2 correct from, 3 correct to).
 OPERATIONS: Final = ("insert", "delete", "update_preimage", "update_postimage")

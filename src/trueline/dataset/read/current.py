@@ -9,17 +9,20 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trueline.chain.block import record_of
 from trueline.chain.checkpoint import CheckpointFile, StateFile
+from trueline.chain.counts import kept_counts
+from trueline.chain.events import AddData
 from trueline.chain.store.store import Store
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.merge.result import Op
 from trueline.dataset.read.events import Events
 from trueline.dataset.read.fold import folded, last
-from trueline.dataset.state import KEY, OFFSET, KeyRange, State, ranges
+from trueline.dataset.state import KEY, OFFSET, KeyRange, State, encode_keys, ranges
 from trueline.errors import StateMissing
 from trueline.kernel.sorted_keys import as_array, find, unified
-from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.origin import Origin
+from trueline.view.plan.node import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.source import RowSource
 
 # Under which name the state keeps the offset of the event that set a row.
@@ -33,6 +36,15 @@ class NamedState:
     state: State
     names: Mapping[str, str]
 
+    def rows(self, key_range: KeyRange, only: tuple[bytes, ...] | None) -> Iterator[pa.Table]:
+        """Yield the rows in a range of keys, or of some keys, under the names that were asked for."""
+        own = list(self.names.values())
+        if only is not None:
+            yield self.named(self.state.lookup(pa.array(only, pa.binary()), own))
+            return
+        for batch in self.state.scan(own, key_range):
+            yield self.named(pa.Table.from_batches([batch]))
+
     def named(self, rows: pa.Table) -> pa.Table:
         """Give rows of the state the names that were asked for, `_key` first."""
         return rows.select([KEY, *self.names.values()]).rename_columns([KEY, *self.names])
@@ -42,11 +54,13 @@ class NamedState:
 class CurrentRows:
     """Per key the row with the highest offset, unless it was retracted.
 
-    Read from the state a commit names; without one, folded from the events. Both give the same.
+    Read from the state a commit names; without one, folded from the events. Both give the same. A reader
+    that will miss no row but those of some keys says so (`only`, in ascending order); others may come too.
     """
 
     standing: Standing
     columns: tuple[str, ...]
+    only: tuple[bytes, ...] | None = None
 
     @property
     def schema(self) -> pa.Schema:
@@ -57,6 +71,18 @@ class CurrentRows:
     def row_count(self) -> int | None:
         """Not known: it takes reading the keys to count them."""
         return 0 if self.standing.last_offset < 0 else None
+
+    @property
+    def noted_count(self) -> int | None:
+        """How many rows the commit notes: to be shown, since whoever wrote it may have been wrong.
+
+        What was removed later is not in it.
+        """
+        chain, tail = self.standing.chain, self.standing.tail
+        if self.standing.removals:
+            return None
+        noted = record_of(tail.data).current_rows if isinstance(tail.data, AddData) else None
+        return noted if noted is not None else kept_counts(chain, tail.head).current
 
     @property
     def origins(self) -> Mapping[str, Origin]:
@@ -81,7 +107,6 @@ class CurrentRows:
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the rows in key order."""
-        del bounds  # an event outside of them may be the one that replaced a row inside
         kept = self.kept(columns)
         if kept is None:
             yield from self.from_events(columns)
@@ -89,9 +114,9 @@ class CurrentRows:
         schema = pa.schema([self.standing.schema.field(name) for name in columns])
         found = False
         try:
-            for batch in kept.state.scan(list(kept.names.values())):
+            for rows in kept.rows(self.keys_within(bounds), self.only):
                 found = True
-                yield from _shaped(kept.named(pa.Table.from_batches([batch])), schema).to_batches()
+                yield from _shaped(rows, schema).to_batches()
         except StateMissing:
             # Lost between looking and reading; what was given out cannot be taken back.
             if found:
@@ -100,18 +125,47 @@ class CurrentRows:
 
     def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
         """Return ranges of keys of the state; without one the rows are folded in this process."""
-        del bounds  # an event outside of them may be the one that replaced a row inside
         offset = self.standing.vocab.offset
         kept = self.kept(tuple(dict.fromkeys((*self.columns, offset))))
         if kept is None:
             return None
-        parts = max(1, parts, -(-kept.state.size // _BYTES_OF_A_PIECE))
+        state, schema = kept.state, self.standing.schema
+        if self.only is not None:
+            return [StateRange(state.store, state.files, kept.names, schema, KeyRange(), offset, self.only)]
+        parts = max(1, parts, -(-state.size // _BYTES_OF_A_PIECE))
+        wanted = self.keys_within(bounds)
+        found = [each & wanted for each in ranges(state.splitters(parts))]
         return [
-            StateRange(
-                kept.state.store, kept.state.files, kept.names, self.standing.schema, key_range, offset
-            )
-            for key_range in ranges(kept.state.splitters(parts))
+            StateRange(state.store, state.files, kept.names, schema, key_range, offset)
+            for key_range in found
+            if not key_range.is_empty
         ]
+
+    def keys_within(self, bounds: Bounds) -> KeyRange:
+        """Return the keys that bounds leave: those of the first column of the key count.
+
+        What they say of other columns does not: an event outside of them may have replaced one inside.
+        """
+        first = self.standing.key[0]
+        wanted, kind = bounds.get(first, Interval()), self.standing.schema.field(first).type
+        step = step_of(kind)
+        if step is None or pa.types.is_unsigned_integer(kind):
+            return KeyRange()
+        bits = kind.bit_width - 1
+        low = None if wanted.low is None else max(-(-wanted.low // step), -(1 << bits))
+        high = None if wanted.high is None else min(wanted.high // step, (1 << bits) - 1)
+        if (low is not None and low >= 1 << bits) or (high is not None and high < -(1 << bits)):
+            return KeyRange(b"", b"")
+        return KeyRange(
+            None if low is None else self._key_of(low, kind),
+            None if high is None or high == (1 << bits) - 1 else self._key_of(high + 1, kind),
+        )
+
+    def _key_of(self, number: int, kind: pa.DataType) -> bytes:
+        """Return what the keys begin with whose first column has a value, as it is stored."""
+        stored = pa.array([number], pa.int64()).cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+        values = stored.cast(kind) if kind.bit_width < 32 else stored.view(kind)
+        return bytes(encode_keys(pa.table({"": values}), [""])[0].as_py())
 
     def files(self) -> Sequence[str] | None:
         """No file holds the current rows as they are."""
@@ -188,6 +242,7 @@ class StateRange:
     schema: pa.Schema
     key_range: KeyRange
     ordinal: str | None = None
+    only: tuple[bytes, ...] | None = None
     row_count: int | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
@@ -197,8 +252,8 @@ class StateRange:
         schema = pa.schema([self.schema.field(name) for name in columns])
         state = State.open(self.store, CheckpointFile(self.files))
         kept = NamedState(state, {name: self.names[name] for name in columns if name in self.names})
-        for batch in state.scan(list(kept.names.values()), self.key_range):
-            yield from _shaped(kept.named(pa.Table.from_batches([batch])), schema).to_batches()
+        for rows in kept.rows(self.key_range, self.only):
+            yield from _shaped(rows, schema).to_batches()
 
     def explain(self) -> list[str]:
         """Say what it is."""

@@ -18,8 +18,8 @@ from trueline.dataset.read.events import Events
 from trueline.dataset.read.fold import ends, folded
 from trueline.dataset.state import KEY
 from trueline.kernel.sorted_keys import Bools, Ints, as_array, find, repeats
-from trueline.view.bounds import NO_BOUNDS, Bounds
 from trueline.view.origin import Origin
+from trueline.view.plan.node import NO_BOUNDS, Bounds
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -15,8 +16,8 @@ from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
-from trueline.view.bounds import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.origin import Origin
+from trueline.view.plan.node import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.source import RowSource
 
 _KEPT_AT_ONCE: Final = 256
@@ -80,7 +81,7 @@ class Events:
     def _piece(self, files: Sequence[SliceFile], first: int, last: int) -> RowSource:
         vocab = self.standing.vocab
         span = (max(first, files[0].first), min(last, files[-1].last))
-        return Slices(tuple(files), self.standing.schema, vocab.offset, vocab.event_time, span)
+        return Slices(tuple(files), self.standing.schema, vocab.offset, span)
 
     def files(self) -> Sequence[str] | None:
         """Return the files of the slices if they lie in a folder; a missing one is an error now."""
@@ -93,6 +94,30 @@ class Events:
             file.check_present()
             if file.place is not None:
                 found.append(str(Path(chain.store.location, *file.place)))
+        return found
+
+    def plain_files(self, schema: pa.Schema, most: int, rows: int) -> Sequence[str] | None:
+        """Return the files if they lie in a folder and whoever reads Parquet can be sent to them.
+
+        That is: there are not more than `most`, they have these columns in these types and none that differs
+        by case only, and so many rows of them can be decoded together. A damaged one is an error now.
+        """
+        store, standing = self.standing.chain.store, self.standing
+        lower = [name.lower() for name in standing.schema.names]
+        if not isinstance(store, FileStore) or len(set(lower)) < len(lower):
+            return None
+        entries = list(islice(self.entries(self.first, standing.last_offset), most + 1))
+        if len(entries) > most:
+            return None
+        found = []
+        for entry in entries:
+            file = self.file(entry)
+            if file.first < self.first or (
+                file.place and not file.is_plain(schema, standing.vocab.offset, rows)
+            ):
+                return None
+            if file.place is not None:
+                found.append(str(Path(store.location, *file.place)))
         return found
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
@@ -108,7 +133,7 @@ class Events:
         schema = self.schema_of(columns)
         first, last, times = self._within(bounds)
         for entry, file in self._files(first, last, times, backwards=backwards):
-            for batch in file.read(schema, vocab.offset, first=first, last=last, bounds=times):
+            for batch in file.read(schema, vocab.offset, first=first, last=last, bounds=bounds):
                 yield entry, batch
 
     def _within(self, bounds: Bounds) -> tuple[int, int, Bounds]:

@@ -14,7 +14,7 @@ from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.read.events import Events
 from trueline.errors import InputError, SchemaError, check_memory
 from trueline.kernel.key_encoding import MergeKey
-from trueline.view.bounds import Interval
+from trueline.view.plan.node import Interval
 
 Row = dict[str, Any]
 

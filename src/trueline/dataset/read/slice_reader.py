@@ -15,13 +15,13 @@ import pyarrow.parquet as pq
 from trueline.chain.events import DataSlice
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.remove.record import Hole
-from trueline.errors import CorruptionError, ObjectMissing, TruelineError, check_memory
+from trueline.errors import CorruptionError, LimitExceeded, ObjectMissing, TruelineError, check_memory
 from trueline.identity.multihash import Multihash
 from trueline.limits import DEFAULT
 from trueline.readers import Limits
 from trueline.readers.parquet_file import BoundedFile
-from trueline.view.bounds import NO_BOUNDS, Bounds, step_of
 from trueline.view.origin import Origin
+from trueline.view.plan.node import NO_BOUNDS, Bounds, step_of
 from trueline.view.source import ROWS_OF_A_BATCH
 
 _COUNTED: Final = ("INT32", "INT64")
@@ -122,6 +122,7 @@ class SliceFile:
             f"{self._named} is missing from {self.store.location}",
             remedy=f"restore the file from a copy of the dataset; `trueline verify {self.dataset}` lists all",
             code="SliceMissing",
+            location=str(self.store.location),
             **self._fields,
         )
 
@@ -168,6 +169,30 @@ class SliceFile:
             return None
         known = [each for each in found if each is not None]
         return (min(low for low, _ in known), max(high for _, high in known)) if known else (None, None)
+
+    def is_plain(self, schema: pa.Schema, offset: str, rows: int) -> bool:
+        """Say whether the file has the columns of a schema in these types, and none beside that is alike.
+
+        A column that it lacks is one that was added later. So many rows of it can be decoded together.
+        """
+        with self.open(offset) as parquet:
+            there = parquet.schema_arrow
+            if len({name.lower() for name in there.names}) < len(there.names):
+                return False
+            known = [field for field in schema if field.name in there.names]
+            if any(not _is_like(there.field(field.name), field) for field in known):
+                return False
+            if any(not field.nullable for field in schema if field.name not in there.names):
+                return False
+            names = [field.name for field in known]
+            footer = parquet.metadata
+            try:
+                return all(
+                    parquet.rows_at_once(number, names, rows) >= min(rows, footer.row_group(number).num_rows)
+                    for number in range(footer.num_row_groups)
+                )
+            except LimitExceeded:
+                return False  # whoever reads it within the limits says what is too large
 
     def read(
         self,
@@ -229,7 +254,9 @@ class SliceFile:
             group = parquet.metadata.row_group(number).column(places[name])
             if _is_empty(group):
                 return False
-            step = step_of(parquet.schema_arrow.field(name).type)
+            kind = parquet.schema_arrow.field(name).type
+            # What statistics say of unsigned numbers depends on who wrote them.
+            step = None if pa.types.is_unsigned_integer(kind) else step_of(kind)
             found = _range(group.statistics)
             if found and step and not interval.meets(found[0] * step, found[1] * step):
                 return False
@@ -276,7 +303,6 @@ class Slices:
     files: tuple[SliceFile, ...]
     schema: pa.Schema
     offset: str
-    event_time: str
     span: tuple[int, int] | None = None
     origins: Mapping[str, Origin] = field(default_factory=dict)
 
@@ -300,14 +326,18 @@ class Slices:
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the records in order."""
         schema = pa.schema([self.schema.field(name) for name in columns])
-        times = {name: bounds[name] for name in (self.event_time,) if name in bounds}
         first, last = self._span
         for file in self.files:
-            yield from file.read(schema, self.offset, first=first, last=last, bounds=times)
+            yield from file.read(schema, self.offset, first=first, last=last, bounds=bounds)
 
     def explain(self) -> list[str]:
         """Say how many there are."""
         return [f"{len(self.files)} slices"]
+
+
+def _is_like(there: pa.Field, wanted: pa.Field) -> bool:
+    """Say whether values of a column need no look before they are those of the dataset's."""
+    return bool(there.type == wanted.type and (wanted.nullable or not there.nullable))
 
 
 def _batches(

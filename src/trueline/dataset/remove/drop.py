@@ -9,10 +9,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from trueline.chain.block import CommitRecord
+from trueline.chain.block import CURRENT, CommitRecord
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import VERSION, CheckpointFile, StateFile
-from trueline.chain.counts import CURRENT, replaces_rows
 from trueline.chain.events import Checkpoint, DatasetKind, Event
 from trueline.chain.head_state import Tail, next_add_data, next_block, next_execute_transform
 from trueline.chain.instant import Instant
@@ -299,7 +298,7 @@ class _Plan:
         if tail.dataset_kind is DatasetKind.Root:
             said = {"reason": removal.reason, "rows": removal.rows}
             notes: dict[str, Any] = {"idempotency_key": token(removal.number), NOTE: said}
-            if current is not None and replaces_rows(tail):
+            if current is not None and tail.replaces_rows:
                 notes[CURRENT] = current
             record = CommitRecord(notes=notes)
             event = next_add_data(tail, new_checkpoint=checkpoint, extra=record.to_extra())

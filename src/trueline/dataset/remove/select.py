@@ -22,7 +22,7 @@ from trueline.errors import HashMismatch
 from trueline.identity.multihash import Multihash, physical_hash
 from trueline.kernel.key_encoding import OFFSET
 from trueline.kernel.sorted_keys import as_array, find, sorting
-from trueline.view.bounds import NO_BOUNDS
+from trueline.view.plan.node import NO_BOUNDS
 
 Offsets = npt.NDArray[np.int64]
 

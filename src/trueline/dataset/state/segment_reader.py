@@ -122,6 +122,8 @@ class SegmentReader:
                 f"state file {self.info.hash.short} is not in {self._store.location}",
                 remedy="rebuild the state from the dataset",
                 hash=self.info.hash,
+                location=str(self._store.location),
+                file=f"checkpoints/{self.info.hash}",
             ) from error
 
     @contextmanager

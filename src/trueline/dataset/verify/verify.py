@@ -14,7 +14,7 @@ import pyarrow as pa
 from trueline import console
 from trueline.chain.block import Block, CommitRecord, commit_record
 from trueline.chain.chain import Chain
-from trueline.chain.counts import Counts, keep_counts, replaces_rows
+from trueline.chain.counts import Counts, keep_counts
 from trueline.chain.datatypes import Option
 from trueline.chain.head_state import Tail, follow
 from trueline.chain.references import Reference, references
@@ -250,7 +250,7 @@ class _Counting:
     def __init__(self, chain: Chain) -> None:
         tail = chain.tail()
         self._chain = chain
-        self._wanted = tail is not None and replaces_rows(tail)
+        self._wanted = tail is not None and tail.replaces_rows
         self._found: dict[Multihash, Counts] = {}
 
     def add(self, task: Task, checked: Checked) -> None:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import pyarrow as pa
 
+from trueline import types as t
 from trueline.chain.store.folders import Inside, inside
 from trueline.errors import EnvironmentMissing
 from trueline.kernel.chunk import Chunk, Piece
@@ -25,18 +26,22 @@ from trueline.kernel.temporary import Temporary
 from trueline.spark.engines import engine_of
 from trueline.spark.frames import parcels, shares_folders, write_pieces
 from trueline.spark.jobs import run
-from trueline.spark.lowering.dispatch import LoweringTarget
+from trueline.spark.lowering.dispatch import LoweringTarget, is_read_by_tasks
 from trueline.spark.lowering.exchange import ranges
 from trueline.spark.lowering.layout import Layout
-from trueline.spark.lowering.lowered import Lowered
-from trueline.spark.lowering.rows import column
+from trueline.spark.lowering.lowered import Lowered, TaskWork
+from trueline.spark.lowering.rows import column, columns_of
 from trueline.spark.lowering.scan import StoredPiece
 from trueline.spark.results import unreadable
+from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import Node, Want
+from trueline.view.schema import Column
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+Written = TypeVar("Written")
+_LABEL: Final = "running the view"
 _FILE: Final = re.compile(r"rows-\d{5,10}-[0-9a-f]{32}\.arrow")
 
 
@@ -58,18 +63,25 @@ class ToDeliver:
 
     def __call__(self) -> DeliveredRows:
         target = LoweringTarget(self.session)
-        found = target.lower(self.node, self.want)
+        found = _lowered(self.node, self.want, target)
         folder = Temporary("rows")
         rows = DeliveredRows(*_written(found, target, inside(folder.path)), self.parts)
         weakref.finalize(rows, folder.remove)
         return rows
 
 
-def in_order(found: Lowered, target: LoweringTarget) -> DataFrame:
-    """Return a frame whose tasks, one after another, have the rows in order."""
+def _lowered(node: Node, want: Want, target: LoweringTarget) -> Lowered:
+    """Return a node whose order is wanted: what nothing moves is in order already where tasks read it."""
+    return target.read(node, want) if is_read_by_tasks(node) else target.lower(node, want)
+
+
+def in_order(found: Lowered, target: LoweringTarget) -> Lowered:
+    """Return rows whose tasks, one after another, have them in order; what can wait is done after that."""
     if found.is_ordered:
-        return found.frame
-    return ranges(found, target).in_order()
+        return found
+    rows = found.unfinished
+    moved = ranges(rows, target).in_order().select([column(name) for name in rows.layout.names])
+    return Lowered(moved, rows.layout, found.steps if found.late else (), found.layout, is_ordered=True)
 
 
 def _written(
@@ -78,15 +90,20 @@ def _written(
     from pyspark.sql import functions as f
 
     layout = Layout(found.layout.types, found.layout.ids, ())
-    # A view without columns still has rows.
-    row = f.lit(0).cast("tinyint").alias("row")
-    frame = in_order(found, target).select([column(name) for name in layout.names] or [row])
+    moved = in_order(found, target)
+    if layout.names:
+        last = columns_of(moved, range(len(layout.types)), layout)
+    else:
+        # A view without columns still has rows.
+        counted = Layout((t.int8,), False, ())
+        last = Lowered(moved.frame.select(f.lit(0).cast("tinyint").alias("c0")), counted, (), counted)
     target_folder = folder / uuid.uuid4().hex
     with target_folder.folder(make=True):
         pass
     if not shares_folders(target.session):
-        return tuple(_fetched(frame, target_folder)), target_folder, layout
-    written = write_pieces(frame, WriteRows(target_folder), label="running the view")
+        return tuple(_fetched(last.frame, target_folder)), target_folder, layout
+    # What is left to do is done by the tasks that write.
+    written = write_pieces(last.base, WriteRows(target_folder, last.work), label=_LABEL)
     files = tuple(WrittenRows(*each) for each in written if each is not None)
     for each in files:
         if _FILE.fullmatch(each.name) is None:
@@ -99,6 +116,43 @@ def _written(
                 folder=str(target_folder),
             )
     return files, target_folder, layout
+
+
+def written_by(
+    node: Node, session: SparkSession, function: Callable[[int, Iterator[pa.RecordBatch]], Written]
+) -> list[Written]:
+    """Hand the visible columns of a node, in order, to a function in tasks; return what it returns."""
+    target = LoweringTarget(session)
+    columns = node.schema.visible
+    found = _lowered(node, Want(tuple(column.index for column in columns)), target)
+    layout = Layout(found.layout.types, False, ())
+    work = WriteColumns(layout, columns, node.schema.to_arrow(), function)
+    frame = in_order(found, target).frame.select([column(name) for name in layout.names])
+    return write_pieces(frame, work, label=_LABEL)
+
+
+@dataclass(frozen=True)
+class WriteColumns:
+    """Hands the rows of a task on as Arrow has them in this process."""
+
+    layout: Layout
+    columns: tuple[Column, ...]
+    schema: pa.Schema
+    function: Callable[[int, Iterator[pa.RecordBatch]], Any]
+
+    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> Any:
+        """Return what the function makes of them."""
+        chunks = self.layout.chunks(batches)
+        return self.function(partition, (batch_of(chunk, self.columns, self.schema) for chunk in chunks))
+
+
+def counted(node: Node, session: SparkSession) -> int:
+    """Return how many rows a node has, counted where they are."""
+    from pyspark.sql import functions as f
+
+    found = LoweringTarget(session).lower(node, Want(()))
+    counting = found.frame.agg(f.count(f.lit(1)).alias("rows"))
+    return int(run(engine_of(session), counting.toArrow, label="counting rows")["rows"][0].as_py())
 
 
 def _fetched(frame: DataFrame, folder: Inside) -> list[WrittenRows]:
@@ -114,7 +168,7 @@ def _fetched(frame: DataFrame, folder: Inside) -> list[WrittenRows]:
                 found.append(WrittenRows(*made))
         return found
 
-    return run(engine, work, label="running the view")
+    return run(engine, work, label=_LABEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +184,7 @@ class WriteRows:
     """Writes the rows of a task as one Arrow file; nothing for none."""
 
     folder: Inside
+    work: TaskWork | None = None
 
     def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> tuple[str, int] | None:
         """Write the rows as they come; a second attempt writes a file of its own."""
@@ -137,7 +192,7 @@ class WriteRows:
         rows = 0
         with ExitStack() as stack:
             writer: Any = None
-            for batch in batches:
+            for batch in batches if self.work is None else self.work.rows(batches):
                 if not batch.num_rows:
                     continue
                 if writer is None:

@@ -6,13 +6,14 @@ them each verb has a module of its own, under the name it has in `view/plan`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
 from trueline.errors import NotPortable
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
+from trueline.spark.lowering.slices import read_by_spark
 from trueline.view.execute import pieces, portable, serial
 from trueline.view.plan.node import Node, Want, steps
 from trueline.view.plan.sources import Memory
@@ -28,9 +29,12 @@ class LoweringTarget:
     """Where a view is to run; a node that several others rest on is lowered once.
 
     `needs` is what has to stay until Spark has read it: frames that are frozen, rows in files of ours.
+    Where nobody asks for the rows in order (not `ordered`), nodes need not know it, and their layout has none
+    or any.
     """
 
     session: SparkSession
+    ordered: bool = True
     needs: list[object] = field(default_factory=list)
     known: dict[tuple[Any, ...], tuple[Node, Lowered]] = field(default_factory=dict)
 
@@ -39,18 +43,27 @@ class LoweringTarget:
         plain = Want(want.columns, want.ids, dict(want.bounds))
         key = (
             id(node),
+            self.ordered,
             plain.columns,
             plain.ids,
             tuple(sorted(plain.bounds.items(), key=lambda each: each[0])),
         )
         if key not in self.known:
-            made = (
-                read_by_tasks(self.session, node, plain, pieces(node, plain))
-                if is_read_by_tasks(node)
-                else lowered(node, plain, self)
-            )
+            if is_read_by_tasks(node):
+                made = read_by_spark(self.session, node, plain) or self.read(node, plain)
+            else:
+                made = lowered(node, plain, self)
             self.known[key] = node, made
         return self.known[key][1]
+
+    def read(self, node: Node, want: Want) -> Lowered:
+        """Return a node that tasks can read as rows that they do."""
+        return read_by_tasks(self.session, node, want, pieces(node, want), ordered=self.ordered)
+
+    @property
+    def in_order(self) -> LoweringTarget:
+        """The same for those who ask for rows in order."""
+        return self if self.ordered else replace(self, ordered=True)
 
     @property
     def parts(self) -> int:

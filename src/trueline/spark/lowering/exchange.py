@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from trueline.kernel.chunk import Chunk, Piece
+from trueline.kernel.chunk import Chunk, Piece, together
 from trueline.spark.engines import engine_of
 from trueline.spark.jobs import run
 from trueline.spark.lowering.layout import Layout, OrderColumn
-from trueline.spark.lowering.lowered import Lowered, order_of
+from trueline.spark.lowering.lowered import EvenCuts, Lowered, order_of
 from trueline.spark.lowering.rows import column
 
 if TYPE_CHECKING:
@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 # Rows of a task whose order is looked at to choose cuts.
 _SAMPLES: Final = 500
+# What one task brings in order, by the widths of the columns: enough that there are few tasks.
+_BYTES_OF_A_RANGE: Final = 64 << 20
+_BYTES_OF_A_TEXT: Final = 32
 _PART: Final = "part"
+# Which rows are looked at decides how even ranges are, and nothing else.
+_SEED: Final = 1
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,30 @@ class Ranges:
     def in_order(self) -> DataFrame:
         """Return the frame with each range in one task, its rows in order."""
         moved = self.frame.repartitionById(self.count, column(_PART).cast("int"))
-        return moved.sortWithinPartitions(_PART, *order_of(self.layout))
+        order = order_of(self.layout)
+        return moved.sortWithinPartitions(*order) if order else moved
 
 
 def ranges(found: Lowered, target: LoweringTarget) -> Ranges:
     """Cut rows into ranges of about the same size."""
-    cuts = _cut_points(found, target.parts)
-    frame = found.frame.withColumn(_PART, _numbered(cuts, found.layout, 0, len(cuts)))
-    return Ranges(frame, found.layout, len(cuts) + 1)
+    parts, layout = parts_of(found, target), found.layout
+    if parts > 1 and layout.order and isinstance(found.cuts, EvenCuts):
+        number, count = _even(found.cuts, parts)
+        return Ranges(found.frame.withColumn(_PART, number), layout, count)
+    cuts: Sequence[tuple[Any, ...]] = ()
+    if parts > 1 and layout.order:
+        cuts = _told_apart(found.cuts(parts) if found.cuts is not None else sampled(found, parts))
+    return Ranges(found.frame.withColumn(_PART, _numbered(cuts, layout, 0, len(cuts))), layout, len(cuts) + 1)
+
+
+def parts_of(found: Lowered, target: LoweringTarget) -> int:
+    """Say in how many ranges rows are put in order: no more than it takes, where they are counted."""
+    if found.most is None:
+        return target.parts
+    width = 8 * len(found.layout.names) + sum(
+        _BYTES_OF_A_TEXT for each in found.layout.wires if not pa.types.is_primitive(each.kind)
+    )
+    return max(1, min(target.parts, -(-found.most * width // _BYTES_OF_A_RANGE)))
 
 
 def by_shuffle(frame: DataFrame) -> DataFrame:
@@ -61,43 +82,87 @@ def by_shuffle(frame: DataFrame) -> DataFrame:
     return frame.hint("merge")
 
 
-def _cut_points(found: Lowered, parts: int) -> list[dict[str, Any]]:
-    """Return rows of the order that cut it into parts; None of them where there are few rows."""
-    layout = found.layout
-    if parts < 2 or not layout.order:
-        return []
-    chosen = found.frame.select(*layout.order_names)
-    schema = chosen.schema
-    picked = chosen.mapInArrow(_picked, schema).sort(*order_of(layout))
-    session = found.base.sparkSession
+# --- cuts -----------------------------------------------------------------------------------
+
+
+def _even(cuts: EvenCuts, parts: int) -> tuple[Column, int]:
+    """Return the number of the range of each row, by arithmetic, and how many ranges there are."""
+    from pyspark.sql import functions as f
+
+    step, count = cuts.step(parts), len(cuts(parts)) + 1
+    # A difference of two numbers of 64 bits may need one more; half of each does not.
+    number = f.expr(f"(o0 div 2 - {cuts.low // 2}L) div {max(1, step // 2)}L")
+    return f.least(f.greatest(number, f.lit(0)), f.lit(count - 1)), count
+
+
+def sampled(found: Lowered, parts: int) -> list[tuple[Any, ...]]:
+    """Return rows of the order that cut it into parts, from a sample that tasks take; none of few rows."""
+    layout = Layout((), False, found.layout.order)
+    if found.work is None:
+        found = found.select([column(name) for name in layout.order_names], layout)
+    return chosen_cuts(few_of(found, parts), parts)
+
+
+def few_of(found: Lowered, parts: int) -> Lowered:
+    """Return a few rows without ids, from all over them: enough to cut them into parts."""
+    if found.work is not None or found.most is None:
+        # The rows are in Python already, or nobody knows how many make a few.
+        return found.then(SpreadRows, Layout(found.layout.types, False, found.layout.order))
+    share = _SAMPLES * parts / max(1, found.most)
+    return replace(found, base=found.base.sample(share, _SEED)) if share < 1 else found
+
+
+def chosen_cuts(few: Lowered, parts: int) -> list[tuple[Any, ...]]:
+    """Return the orders of a few rows that cut them into parts."""
+    session = few.base.sparkSession
+    picked = few.frame.select(*few.layout.order_names).sort(*few.in_order)
     samples = run(engine_of(session), picked.toArrow, label="choosing ranges")
     rows = samples.num_rows
     at = sorted({rows * part // parts for part in range(1, parts)} - {0})
-    cuts: list[dict[str, Any]] = []
-    for place in at:
-        row = samples.slice(place, 1).to_pylist()[0]
-        if not cuts or cuts[-1] != row:
-            cuts.append(row)
-    return cuts
+    return [tuple(samples.slice(place, 1).to_pylist()[0].values()) for place in at]
 
 
-def _picked(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What one task does: keeps a few rows, spread evenly; each time there are too many, every second."""
-    held: pa.Table | None = None
-    step, seen = 1, 0
-    for batch in batches:
-        places = np.arange(-seen % step, batch.num_rows, step)
-        seen += batch.num_rows
-        new = pa.Table.from_batches([batch]).take(pa.array(places))
-        held = new if held is None else pa.concat_tables([held, new])
-        while held.num_rows > 2 * _SAMPLES:
-            held = held.take(pa.array(np.arange(0, held.num_rows, 2)))
-            step *= 2
-    if held is not None:
-        yield from held.combine_chunks().to_batches()
+def _told_apart(cuts: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Return different cuts, of as few columns as tell them apart: fewer are compared for each row."""
+    width = next(
+        (
+            count
+            for count in range(1, max(map(len, cuts), default=0))
+            if len({cut[:count] for cut in cuts}) == len(cuts)
+        ),
+        None,
+    )
+    return list(dict.fromkeys(cut[:width] for cut in cuts))
 
 
-def _numbered(cuts: Sequence[dict[str, Any]], layout: Layout, low: int, high: int) -> Column:
+@dataclass(frozen=True, eq=False)
+class SpreadRows:
+    """A few rows of a piece, spread evenly; each time there are too many, every second."""
+
+    below: Piece
+
+    @property
+    def rows(self) -> int | None:
+        """Known by reading only."""
+        return None
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield them, without ids."""
+        held: Chunk | None = None
+        step, seen = 1, 0
+        for chunk in self.below.chunks():
+            places = np.arange(-seen % step, chunk.rows, step)
+            found = Chunk(chunk.rows, chunk.arrays).take(places)
+            seen += chunk.rows
+            held = found if held is None else together([held, found])
+            while held.rows > 2 * _SAMPLES:
+                held = held.take(np.arange(0, held.rows, 2))
+                step *= 2
+        if held is not None:
+            yield held
+
+
+def _numbered(cuts: Sequence[tuple[Any, ...]], layout: Layout, low: int, high: int) -> Column:
     """Return the number of cuts that are not after a row, found by halves among those from low to high."""
     from pyspark.sql import functions as f
 
@@ -109,13 +174,13 @@ def _numbered(cuts: Sequence[dict[str, Any]], layout: Layout, low: int, high: in
     )
 
 
-def _before(cut: dict[str, Any], layout: Layout) -> Column:
+def _before(cut: tuple[Any, ...], layout: Layout) -> Column:
     """Say whether a row is before a cut, null being last whatever the direction."""
     from pyspark.sql import functions as f
 
     found = f.lit(False)
-    for name, each in reversed(list(zip(layout.order_names, layout.order, strict=True))):
-        value, limit = column(name), cut[name]
+    for name, each, limit in reversed(list(zip(layout.order_names, layout.order, cut, strict=False))):
+        value = column(name)
         if limit is None:
             less, same = value.isNotNull(), value.isNull()
         else:
@@ -154,8 +219,10 @@ def ranked(found: Lowered, target: LoweringTarget) -> Ranked:
         column(_PART).cast("bigint").alias(given.order_names[-1]),
     )
     step = partial(NumberedRows, starts=tuple(starts.tolist()), keep=len(layout.types))
-    rows = Lowered(frame, given, (step,), replace(layout, order=(OrderColumn(pa.int64()),)))
-    return Ranked(rows, int(starts[-1]))
+    count = int(starts[-1])
+    order = (OrderColumn(pa.int64(), below=max(1, count)),)
+    cuts = EvenCuts(max(1, count))
+    return Ranked(Lowered(frame, given, (step,), replace(layout, order=order), cuts=cuts, most=count), count)
 
 
 @dataclass(frozen=True, eq=False)

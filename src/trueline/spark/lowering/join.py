@@ -7,48 +7,74 @@ them there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from trueline.identity import RowIds
+from trueline import types as t
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.exchange import Once
 from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.exchange import by_shuffle
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
-from trueline.spark.lowering.lowered import Lowered, order_of, types_of
-from trueline.spark.lowering.rows import column
+from trueline.spark.lowering.lowered import CombinedIds, CutPoints, Lowered, order_of, types_of
+from trueline.spark.lowering.rows import CutsInTurn, column
+from trueline.view.execute import row_count
 from trueline.view.execute.join import JoinPiece, JoinSide, Matching, RightOnlyPiece, ToJoin
+from trueline.view.plan.filter import Filter
 from trueline.view.plan.join import Join
-from trueline.view.plan.node import Want
+from trueline.view.plan.node import Node, Want
+from trueline.view.plan.select import Select
+from trueline.view.plan.shuffle import Shuffle
+from trueline.view.plan.sort import Sort
+from trueline.view.plan.sources import Memory
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 _HOW: Final = {"semi": "left_semi", "anti": "left_anti"}
 _NUMBER: Final = OrderColumn(pa.int64())
+# Whether there is no left row: rows of the right alone come last.
+_LAST: Final = OrderColumn(pa.int64(), below=2)
+Side: TypeAlias = Literal["left", "right"]
+# Which side of a join may be sent to all tasks: rows of the other must meet every row of it.
+MAY_BE_SENT: Final[Mapping[str, tuple[Side, ...]]] = {
+    "inner": ("right", "left"),
+    "cross": ("right", "left"),
+    "left": ("right",),
+    "semi": ("right",),
+    "anti": ("right",),
+    "right": ("left",),
+    "full": (),
+}
+# Their rows are among those of the input, with no further columns.
+_NO_MORE: Final = (Filter, Select, Sort, Shuffle)
+_BYTES_OF_AN_ID: Final = 16
+_SIZE: Final = re.compile(r"(-?\d+)\s*([kmgtp]?)i?b?", re.IGNORECASE)
 
 
 @lowered.register(Join)
 def _join(node: Join, want: Want, target: LoweringTarget) -> Lowered:
     left_want, right_want = node.wants(want)
+    if node.as_of is not None:
+        target = target.in_order
     left, right = target.lower(node.left, left_want), target.lower(node.right, right_want)
     if node.as_of is not None:
         return _as_of(node, want, left, right)
-    return _by_keys(node, want, left, right)
+    return _by_keys(node, want, left, right, small_side(node, target.session))
 
 
 # --- by equal keys --------------------------------------------------------------------------
 
 
-def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered) -> Lowered:
+def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side | None) -> Lowered:
     from pyspark.sql import functions as f
 
     left_want, right_want = node.wants(want)
@@ -56,14 +82,18 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered) -> Lowered:
     keys = []
     for number, (x, y) in enumerate(node.on):
         kind = node.left.schema[x].type
-        one = equal_key(column(f"l_c{left_want.columns.index(x)}"), kind)
-        other = equal_key(column(f"r_c{right_want.columns.index(y)}"), kind)
-        mine, theirs = mine.withColumn(f"l_k{number}", one), theirs.withColumn(f"r_k{number}", other)
-        keys.append(column(f"l_k{number}") == column(f"r_k{number}"))
+        pair = f"l_c{left_want.columns.index(x)}", f"r_c{right_want.columns.index(y)}"
+        if kind in t.FLOATS:
+            # Columns of their own: the values are shown as they are. Others are compared as they are.
+            one, other = (equal_key(column(name), kind) for name in pair)
+            pair = f"l_k{number}", f"r_k{number}"
+            mine, theirs = mine.withColumn(pair[0], one), theirs.withColumn(pair[1], other)
+        keys.append(column(pair[0]) == column(pair[1]))
     if node.keeps_right:
         # Which side a row has is asked of a column that is never null.
         mine, theirs = mine.withColumn("l_there", f.lit(1)), theirs.withColumn("r_there", f.lit(1))
-    mine, theirs = by_shuffle(mine), by_shuffle(theirs)
+    mine = f.broadcast(mine) if small == "left" else by_shuffle(mine) if small is None else mine
+    theirs = f.broadcast(theirs) if small == "right" else by_shuffle(theirs) if small is None else theirs
     if keys:
         frame = mine.join(theirs, reduce(lambda a, b: a & b, keys), _HOW.get(node.how, node.how))
     else:
@@ -73,25 +103,74 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered) -> Lowered:
         layout = Layout(types, want.ids, left.layout.order)
         places = [left_want.columns.index(node.line[index][0] or 0) for index in want.columns]
         names = [*(f"l_c{place}" for place in places), *_rest(left, "l", ids=want.ids)]
-        return _selected(frame, [column(name) for name in names], layout)
+        kept = _selected(frame, [column(name) for name in names], layout)
+        return replace(kept, cuts=left.cuts, most=left.most)
     values = []
     for index in want.columns:
         mine_at, theirs_at = node.line[index]
         of_left = None if mine_at is None else column(f"l_c{left_want.columns.index(mine_at)}")
         of_right = None if theirs_at is None else column(f"r_c{right_want.columns.index(theirs_at)}")
         values.append(_either(of_left, of_right))
-    last = (_NUMBER,) if node.keeps_right else ()
+    last = (_LAST,) if node.keeps_right else ()
     order = (*last, *left.layout.order, *right.layout.order)
+    known = [each.most for each in (left, right) if each.most is not None]
+    # A guess: as many as the larger side has.
+    most = max(known) if len(known) == 2 and keys else None
+    cuts = _cuts(node, left, right)
     flags = [f.when(column("l_there").isNull(), 1).otherwise(0).cast("bigint")] if last else []
     names = [*_order(left, "l"), *_order(right, "r")]
     found = [*flags, *(column(name) for name in names)]
     if not want.ids:
-        return _selected(frame, [*values, *found], Layout(types, False, order))
-    pairs = Layout(types, True, (_NUMBER, _NUMBER, *order))
+        made = _selected(frame, [*values, *found], Layout(types, False, order))
+        return replace(made, cuts=cuts, most=most)
+    pairs = Layout(types, True, (*order, _NUMBER, _NUMBER))
     # All ones are the id of a partner that is not there.
     words = [f.coalesce(column(name), f.lit(-1).cast("bigint")) for name in (*_ids("l"), *_ids("r"))]
-    both = _selected(frame, [*values, *words, *found], pairs)
-    return both.then(partial(CombinedIds, at=len(types)), Layout(types, True, order))
+    both = _selected(frame, [*values, *words[:2], *found, *words[2:]], pairs)
+    return Lowered(
+        both.base, pairs, (CombinedIds,), Layout(types, True, order), cuts=cuts, most=most, late=True
+    )
+
+
+def _cuts(node: Join, left: Lowered, right: Lowered) -> CutPoints | None:
+    """Rows are spread over the order of the left as the left is; those of the right alone as the right."""
+    if not node.keeps_right:
+        return left.cuts if left.layout.order else None
+    if left.cuts is None or right.cuts is None:
+        return None
+    width, more = len(left.layout.order), len(right.layout.order)
+    return CutsInTurn((left, right), (tuple(range(width)), tuple(range(width, width + more))))
+
+
+def small_side(node: Join, session: SparkSession) -> Side | None:
+    """Say which side is known to be small enough that every task gets all of it; None if neither is.
+
+    Spark collects that side in the driver, so its size must be known, and be what the session allows.
+    """
+    limit = _threshold(session)
+    for side in MAY_BE_SENT[node.how]:
+        size = known_bytes(node.left if side == "left" else node.right)
+        if size is not None and size <= limit:
+            return side
+    return None
+
+
+def _threshold(session: SparkSession) -> int:
+    text = session.conf.get("spark.sql.autoBroadcastJoinThreshold") or "-1"
+    found = _SIZE.fullmatch(text.strip())
+    return -1 if found is None else int(found[1]) << 10 * " kmgtp".index(found[2].lower() or " ")
+
+
+def known_bytes(node: Node) -> int | None:
+    """Return how many bytes the rows of a node have at most; None where that takes reading them."""
+    if isinstance(node, Memory):
+        return int(node.table.nbytes) + _BYTES_OF_AN_ID * int(node.table.num_rows)
+    if isinstance(node, _NO_MORE):
+        return known_bytes(node.inputs[0])
+    count = row_count(node)
+    if count is None or not all(pa.types.is_primitive(each.type.arrow) for each in node.schema):
+        return None
+    return count * (8 * len(node.schema) + _BYTES_OF_AN_ID)
 
 
 def _either(left: Column | None, right: Column | None) -> Column:
@@ -124,27 +203,6 @@ def _rest(found: Lowered, side: str, *, ids: bool) -> list[str]:
 def _selected(frame: DataFrame, columns: list[Column], layout: Layout) -> Lowered:
     named = [each.alias(name) for each, name in zip(columns, layout.names, strict=True)]
     return Lowered(frame.select(*named), layout, (), layout)
-
-
-@dataclass(frozen=True, eq=False)
-class CombinedIds:
-    """A piece whose rows have the ids of the left, and those of the right as two columns."""
-
-    below: Piece
-    at: int
-
-    @property
-    def rows(self) -> int | None:
-        """Those of the piece."""
-        return self.below.rows
-
-    def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows with their ids combined."""
-        for chunk in self.below.chunks():
-            assert chunk.ids is not None
-            low, high = (np.asarray(chunk.arrays[self.at + word]).view(np.uint64) for word in (0, 1))
-            arrays = (*chunk.arrays[: self.at], *chunk.arrays[self.at + 2 :])
-            yield Chunk(chunk.rows, arrays, chunk.ids.combine(RowIds(low, high)))
 
 
 # --- as of ----------------------------------------------------------------------------------

@@ -28,27 +28,19 @@ def equal_key(value: Column, kind: t.Type) -> Column:
     return f.when(f.isnan(value), number).when(value == 0, zero).otherwise(value)
 
 
-def sort_key(
-    value: Column, kind: t.Type, *, descending: bool, nullable: bool
-) -> list[tuple[Column, OrderColumn]]:
-    """Return the columns that order rows by a column: its rank (value, NaN, null), and the value."""
+def sort_key(value: Column, kind: t.Type, *, descending: bool) -> tuple[Column, OrderColumn]:
+    """Return a column that orders rows as another one does, and what is known of it; null is last in each."""
     from pyspark.sql import functions as f
 
-    found: list[tuple[Column, OrderColumn]] = []
-    is_float = kind in t.FLOATS
-    if nullable or is_float:
-        rank = f.when(value.isNull(), 2)
-        rank = rank.when(f.isnan(value), 1).otherwise(0) if is_float else rank.otherwise(0)
-        found.append((rank.cast("bigint"), OrderColumn(pa.int64())))
     travels = wire(kind).kind
-    if is_float:
-        # A NaN is ordered by its rank alone.
-        plain = f.when(f.isnan(value), None).when(value == 0, 0.0).otherwise(value).cast("double")
-        return [*found, (plain, OrderColumn(pa.float64(), descending))]
+    if kind in t.FLOATS:
+        # For Spark a NaN is the largest number, and still is when the others are turned round.
+        turned = -value if descending else value
+        return f.when(value == 0, 0.0).otherwise(turned).cast("double"), OrderColumn(pa.float64())
     if kind == t.uint64:
         value = value.bitwiseXOR(f.lit(-(1 << 63)))
     if pa.types.is_boolean(travels) or pa.types.is_integer(travels):
         number = value.cast("bigint")
         # The complement turns the order round, and no value overflows.
-        return [*found, (f.bitwise_not(number) if descending else number, OrderColumn(pa.int64()))]
-    return [*found, (value, OrderColumn(travels, descending))]
+        return f.bitwise_not(number) if descending else number, OrderColumn(pa.int64())
+    return value, OrderColumn(travels, descending)

@@ -43,10 +43,14 @@ class Wire:
 
 @dataclass(frozen=True)
 class OrderColumn:
-    """A column that rows are ordered by: small first, unless it falls; it is never compared with null."""
+    """A column that rows are ordered by: small first, unless it falls; null is last.
+
+    `below` is what whole numbers from 0 on are known to be below; 0 where nothing is known.
+    """
 
     kind: pa.DataType
     descending: bool = False
+    below: int = 0
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from trueline import types as t
+from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
-from trueline.kernel.tasks import failure
-from trueline.spark.errors import CarriedError, lasting_nonce
+from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.lowering.layout import Layout, OrderColumn
 from trueline.spark.packing import pack, unpack
 
@@ -26,41 +27,72 @@ if TYPE_CHECKING:
 
     from trueline.view.plan.node import Node, Want
 
-_PLACE: Final = (OrderColumn(pa.int64()), OrderColumn(pa.int64()))
+# Rows of a piece that nobody has counted are fewer than this.
+_MOST_BITS: Final = 40
 Step: TypeAlias = Callable[[Piece], Piece]
+# Values of the first columns of an order that cut rows into so many ranges of about the same size.
+CutPoints: TypeAlias = Callable[[int], Sequence[tuple[Any, ...]]]
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """Rows on Spark, in no order of the frame's: `layout.order` says which they have."""
+    """Rows on Spark, in no order of the frame's: `layout.order` says which they have.
+
+    `cuts` says where ranges of the order begin, without a look at these rows; `most` how many rows there are
+    about, if that is known. Steps that are `late` may as well be taken after the rows of `base` were moved:
+    its order begins as theirs does.
+    """
 
     base: DataFrame
-    given: Layout | tuple[bytes, ...]  # what `base` is: rows, or numbers of packed pieces of a view
+    given: Layout | TaskPieces  # what `base` is: rows, or numbers of pieces of a view
     steps: tuple[Step, ...]
     layout: Layout
     is_ordered: bool = False  # whether tasks, one after another, have the rows in order
+    cuts: CutPoints | None = None
+    most: int | None = None
+    late: bool = False
 
     @cached_property
     def frame(self) -> DataFrame:
         """The rows, everything done."""
+        work = self.work
+        return self.base if work is None else self.base.mapInArrow(work, self.layout.spark_schema)
+
+    @property
+    def unfinished(self) -> Lowered:
+        """The rows to be moved: without the steps that may be taken after that."""
+        if not self.late or not isinstance(self.given, Layout):
+            return self
+        return Lowered(self.base, self.given, (), self.given, cuts=self.cuts, most=self.most)
+
+    @property
+    def work(self) -> TaskWork | None:
+        """What tasks do to the rows of `base`; None for nothing."""
         if not self.steps and isinstance(self.given, Layout):
-            return self.base
-        work = TaskWork(self.given, tuple(map(pack, self.steps)), self.layout, lasting_nonce())
-        return self.base.mapInArrow(work, self.layout.spark_schema)
+            return None
+        return TaskWork(self.given, tuple(map(pack, self.steps)), self.layout, lasting_nonce())
 
     def then(self, step: Step, layout: Layout, *, keeps_order: bool = True) -> Lowered:
         """Return it with one more thing done to its rows in tasks."""
-        is_ordered = self.is_ordered and keeps_order
-        return Lowered(self.base, self.given, (*self.steps, step), layout, is_ordered)
+        order = self.layout.order
+        return replace(
+            self,
+            steps=(*self.steps, step),
+            layout=layout,
+            is_ordered=self.is_ordered and keeps_order,
+            cuts=self.cuts if layout.order[: len(order)] == order else None,
+            late=False,
+        )
 
     def per_task(self, frame: DataFrame, step: Step, layout: Layout) -> Lowered:
         """Return what a step makes of all rows of each task of a frame that has these columns."""
-        return Lowered(frame, self.layout, (step,), layout)
+        return Lowered(frame, self.layout, (step,), layout, cuts=self.cuts, most=self.most)
 
     def select(self, columns: Sequence[Column], layout: Layout) -> Lowered:
         """Return other columns, computed by Spark."""
         named = [column.alias(name) for column, name in zip(columns, layout.names, strict=True)]
-        return Lowered(self.frame.select(*named), layout, (), layout)
+        cuts = self.cuts if layout.order == self.layout.order else None
+        return Lowered(self.frame.select(*named), layout, (), layout, cuts=cuts, most=self.most)
 
     @property
     def in_order(self) -> list[Column]:
@@ -87,27 +119,29 @@ class TaskWork:
     """What one task does: reads its rows, takes all steps, and hands the result back."""
 
     def __init__(
-        self, given: Layout | tuple[bytes, ...], steps: tuple[bytes, ...], layout: Layout, nonce: str
+        self, given: Layout | TaskPieces, steps: tuple[bytes, ...], layout: Layout, nonce: str
     ) -> None:
         self.given, self.steps, self.layout, self.nonce = given, steps, layout, nonce
 
+    def rows(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, for a task that does more with them."""
+        piece: Piece = TaskRows(self.given, batches)
+        for step in self.steps:
+            piece = unpack(step)(piece)
+        for chunk in piece.chunks():
+            if chunk.rows:
+                yield self.layout.encode(chunk)
+
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        try:
-            piece: Piece = TaskRows(self.given, batches)
-            for step in self.steps:
-                piece = unpack(step)(piece)
-            for chunk in piece.chunks():
-                if chunk.rows:
-                    yield self.layout.encode(chunk)
-        except Exception as error:  # noqa: BLE001 (anything reading raises)
-            raise CarriedError(failure(error, label="running the view", index=0), self.nonce) from None
+        with carrying(self.nonce, "running the view"):
+            yield from self.rows(batches)
 
 
 @dataclass(frozen=True, eq=False)
 class TaskRows:
     """The rows of a task as a piece: those Spark hands over, or those of the pieces it names."""
 
-    given: Layout | tuple[bytes, ...]
+    given: Layout | TaskPieces
     batches: Iterator[pa.RecordBatch]
 
     @property
@@ -116,22 +150,51 @@ class TaskRows:
         return None
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield the rows; those of a piece are ordered by its number and theirs."""
+        """Yield the rows; those of pieces come with their places, if they have any."""
         if isinstance(self.given, Layout):
             yield from self.given.chunks(self.batches)
             return
         for batch in self.batches:
             for number in batch.column(0).to_pylist():
-                yield from numbered(unpack(self.given[number]), number)
+                yield from self.given.chunks(number)
 
 
-def numbered(piece: Piece, number: int) -> Iterator[Chunk]:
-    """Yield the rows of a piece, ordered by its number and theirs in it."""
-    start = 0
-    for chunk in piece.chunks():
-        place = pa.array(np.full(chunk.rows, number, np.int64))
-        yield Chunk(chunk.rows, (*chunk.arrays, place, count_from(start, chunk.rows)), chunk.ids)
-        start += chunk.rows
+@dataclass(frozen=True)
+class TaskPieces:
+    """Packed pieces of a view, and the places of their first rows in its order; None if nobody asks.
+
+    Where all pieces are counted a place is the number of the row; else each piece has room for more rows
+    than any has.
+    """
+
+    packed: tuple[bytes, ...]
+    firsts: tuple[int, ...] | None
+    below: int
+    count: int | None
+
+    @classmethod
+    def of(cls, parts: Sequence[Piece], *, ordered: bool) -> TaskPieces:
+        """Pack pieces, each to be read by a task."""
+        counts = [piece.rows for piece in parts]
+        known = [rows for rows in counts if rows is not None]
+        count = sum(known) if len(known) == len(counts) else None
+        if count is None:
+            firsts = [number << _MOST_BITS for number in range(len(parts) + 1)]
+        else:
+            firsts = list(accumulate(known, initial=0))
+        packed = tuple(pack(piece) for piece in parts)
+        return cls(packed, tuple(firsts[:-1]) if ordered else None, max(1, firsts[-1]), count)
+
+    def chunks(self, number: int) -> Iterator[Chunk]:
+        """Yield the rows of a piece, their places last."""
+        piece: Piece = unpack(self.packed[number])
+        if self.firsts is None:
+            yield from piece.chunks()
+            return
+        start = self.firsts[number]
+        for chunk in piece.chunks():
+            yield Chunk(chunk.rows, (*chunk.arrays, count_from(start, chunk.rows)), chunk.ids)
+            start += chunk.rows
 
 
 def count_from(start: int, rows: int) -> pa.Array:
@@ -158,6 +221,25 @@ class CountedPiece:
             start += chunk.rows
 
 
+@dataclass(frozen=True, eq=False)
+class CombinedIds:
+    """A piece whose rows have the ids of the left, and those of the right as their last two columns."""
+
+    below: Piece
+
+    @property
+    def rows(self) -> int | None:
+        """Those of the piece."""
+        return self.below.rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows with their ids combined."""
+        for chunk in self.below.chunks():
+            assert chunk.ids is not None
+            low, high = (np.asarray(words).view(np.uint64) for words in chunk.arrays[-2:])
+            yield Chunk(chunk.rows, chunk.arrays[:-2], chunk.ids.combine(RowIds(low, high)))
+
+
 def types_of(schema: Any, columns: Sequence[int]) -> tuple[t.Type, ...]:
     """Return the types of columns of a schema, by their places."""
     return tuple(schema[place].type for place in columns)
@@ -166,9 +248,28 @@ def types_of(schema: Any, columns: Sequence[int]) -> tuple[t.Type, ...]:
 # --- rows that tasks read -------------------------------------------------------------------
 
 
-def read_by_tasks(session: SparkSession, node: Node, want: Want, parts: Sequence[Piece]) -> Lowered:
+def read_by_tasks(
+    session: SparkSession, node: Node, want: Want, parts: Sequence[Piece], *, ordered: bool = True
+) -> Lowered:
     """Return pieces of a node that tasks read, in the order of pieces and rows."""
-    packed = tuple(pack(piece) for piece in parts)
-    layout = Layout(types_of(node.schema, want.columns), want.ids, _PLACE)
-    count = len(packed)
-    return Lowered(session.range(0, count, 1, max(1, count)), packed, (), layout, is_ordered=True)
+    given = TaskPieces.of(parts, ordered=ordered)
+    order = (OrderColumn(pa.int64(), below=given.below),) if ordered else ()
+    layout = Layout(types_of(node.schema, want.columns), want.ids, order)
+    frame = session.range(0, len(parts), 1, max(1, len(parts)))
+    return Lowered(frame, given, (), layout, is_ordered=True, cuts=EvenCuts(given.below), most=given.count)
+
+
+@dataclass(frozen=True)
+class EvenCuts:
+    """Cuts of an order by one whole number, which is `low` at least and below another, anywhere between."""
+
+    below: int
+    low: int = 0
+
+    def step(self, parts: int) -> int:
+        """How many of the numbers are in a range."""
+        return max(1, -(-(self.below - self.low) // parts))
+
+    def __call__(self, parts: int) -> list[tuple[int]]:
+        """Return the first number of each range but the first."""
+        return [(place,) for place in range(self.low + self.step(parts), self.below, self.step(parts))]

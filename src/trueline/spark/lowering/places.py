@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from trueline.dataset.read.events import Events
 from trueline.spark.engines import engine_of
 from trueline.spark.frames import shares_folders
 from trueline.spark.frozen_frames import FrozenFrame
 from trueline.spark.lowering.dispatch import is_heavy
+from trueline.spark.lowering.group_by import is_in_parts
+from trueline.spark.lowering.join import MAY_BE_SENT, known_bytes
 from trueline.spark.lowering.limit import is_few
+from trueline.spark.session import is_stopped
 from trueline.view.engine import ChosenEngine
 from trueline.view.execute import portable, row_count
 from trueline.view.plan.cache import Cache
 from trueline.view.plan.concat import Concat
 from trueline.view.plan.group_by import GroupBy
 from trueline.view.plan.join import Join
-from trueline.view.plan.limit import Limit
-from trueline.view.plan.node import Node, SourceNode, steps
+from trueline.view.plan.limit import LastRows, Limit
+from trueline.view.plan.node import Node, SourceNode, Want, steps
 from trueline.view.plan.shuffle import Shuffle
 from trueline.view.plan.sort import Sort
 from trueline.view.plan.sources import Memory, SourceScan, TextFiles
@@ -31,36 +35,59 @@ if TYPE_CHECKING:
 
 # Rows of more bytes than this are not sorted, grouped or joined in one process where a Spark is at hand.
 _BUDGET: Final = 1 << 30
+# Fewer bytes are read here before a cluster has begun a job.
+_SMALL: Final = 16 << 20
 _TEXT_BYTES: Final = 32
 _MOVES: Final = (Sort, Shuffle, GroupBy, Join, Window)
 _COUNTS: Final = "its input is counted first, by jobs that start when the plan is made"
 
 
 def advise(node: Node, session: SparkSession) -> ChosenEngine:
-    """Say where a plan is better computed: what does not move rows is read as it comes, in this process."""
-    found = list(steps(node))
-    if not any(isinstance(each, _MOVES) for each in found):
-        return ChosenEngine(False, "no step moves rows")
+    """Say where a plan is better computed; nothing is read to find out, and no job started."""
+    if is_stopped(session):
+        return ChosenEngine(False, "the Spark that was at hand is stopped")
     if engine_of(session).is_connect:
         return ChosenEngine(
             False, "machines behind Connect need not see what this one does; ask with on_spark()"
         )
+    found = list(steps(node))
     sources = [each for each in found if isinstance(each, SourceNode)]
+    size = sum(map(_bytes_of, sources))
     if not shares_folders(session):
         bound = next((each for each in sources if not portable(each) or is_heavy(each)), None)
         if bound is not None:
             return ChosenEngine(False, f"a cluster cannot read {bound.title}")
-        return ChosenEngine(True, "the session is of a cluster")
-    if any(map(_is_frame, sources)):
+        return _by_size(size, _SMALL, "the session is of a cluster")
+    if not any(isinstance(each, _MOVES) for each in found):
+        # What does not move rows is read as it comes.
+        return ChosenEngine(False, "no step moves rows")
+    if any(map(_is_uncomputed, sources)):
         return ChosenEngine(True, "it rests on a Spark frame")
-    size = sum(map(_bytes_of, sources))
-    if size > _BUDGET:
-        return ChosenEngine(True, f"it rests on about {size >> 20:,} MiB, more than {_BUDGET >> 20:,}")
-    return ChosenEngine(False, f"it rests on about {size >> 20:,} MiB, not more than {_BUDGET >> 20:,}")
+    return _by_size(size, _BUDGET)
+
+
+def _by_size(size: int, budget: int, why: str = "") -> ChosenEngine:
+    about = f"it rests on about {size >> 20:,} MiB"
+    if size > budget:
+        return ChosenEngine(True, why or f"{about}, more than {budget >> 20:,}")
+    return ChosenEngine(False, f"{about}, not more than {budget >> 20:,}")
+
+
+def travels(node: Node, session: SparkSession) -> bool:
+    """Say whether the tasks of a session can read all that a plan rests on."""
+    if shares_folders(session):
+        return True
+    sources = [each for each in steps(node) if isinstance(each, SourceNode)]
+    return all(portable(each) and not is_heavy(each) for each in sources)
 
 
 def _is_frame(node: SourceNode) -> bool:
     return isinstance(node, SourceScan) and isinstance(node.source, FrozenFrame)
+
+
+def _is_uncomputed(node: SourceNode) -> bool:
+    """Say whether a source is a frame of a size that nobody knows yet."""
+    return _is_frame(node) and row_count(node) is None
 
 
 def _bytes_of(node: SourceNode) -> int:
@@ -96,6 +123,10 @@ def _source(node: SourceNode) -> str:
         return "computed once, by a job of its own, into files that tasks read; refused on a cluster"
     if not portable(node) or is_heavy(node):
         return "written by this process to files that tasks read; refused on a cluster"
+    if isinstance(node, Memory):
+        return "sent along with the tasks that read it"
+    if isinstance(node, SourceScan) and isinstance(node.source, Events):
+        return "read by tasks, piece by piece; by Spark itself where the next step moves rows of plain types"
     return "read by tasks, piece by piece"
 
 
@@ -108,6 +139,11 @@ def _sort(node: Sort | Shuffle) -> str:
 
 @describe.register(GroupBy)
 def _group_by(node: GroupBy) -> str:
+    if is_in_parts(node, Want(tuple(range(len(node.schema))))):
+        return (
+            "Spark's aggregation makes exact parts of groups, which the code of this process puts together; "
+            "of sorted rows a shuffle brings those of equal keys to one task instead, in their order"
+        )
     if not node.by:
         return "all rows meet in one task, in their order"
     return "a shuffle brings rows of equal keys to one task, in their order"
@@ -117,7 +153,9 @@ def _group_by(node: GroupBy) -> str:
 def _join(node: Join) -> str:
     if node.as_of is not None:
         return "a shuffle brings rows of equal keys to one task, in the order of time"
-    return "Spark's join, by a shuffle of both sides on keys compared as in this process"
+    text = "Spark's join, by a shuffle of both sides on keys compared as in this process"
+    sides = [side for side in MAY_BE_SENT[node.how] if known_bytes(getattr(node, side)) is not None]
+    return f"{text}; the {sides[0]} side, if it is small, goes to all tasks instead" if sides else text
 
 
 @describe.register(Window)
@@ -130,6 +168,12 @@ def _window(node: Window) -> str:
 @describe.register(Limit)
 def _limit(node: Limit) -> str:
     return "Spark keeps the first rows of the order" if is_few(node) else f"rows by number; {_COUNTS}"
+
+
+@describe.register(LastRows)
+def _last_rows(node: LastRows) -> str:
+    del node
+    return f"rows by number; {_COUNTS}"
 
 
 @describe.register(Zip)

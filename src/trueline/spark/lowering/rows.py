@@ -6,17 +6,17 @@ Each runs the piece of this process in the tasks; the columns that order the row
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from trueline.kernel.chunk import Piece
 from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
-from trueline.spark.lowering.lowered import CountedPiece, Lowered, Step, types_of, with_order
+from trueline.spark.lowering.lowered import CombinedIds, CountedPiece, Lowered, Step, types_of, with_order
 from trueline.view.execute.concat import ConcatPiece
 from trueline.view.execute.explode import ExplodePiece
 from trueline.view.execute.filter import FilterPiece
@@ -87,12 +87,22 @@ def _select(node: Select, want: Want, target: LoweringTarget) -> Lowered:
 
 
 def columns_of(found: Lowered, places: Sequence[int], layout: Layout) -> Lowered:
-    """Return some of the columns, in the tasks that have the rows at hand anyway, else by Spark."""
+    """Return some of the columns, in the tasks that have the rows at hand anyway, else by Spark.
+
+    The layout has the order that the rows have, or none.
+    """
+    if found.late and found.steps == (CombinedIds,):
+        # Ids wait for the end, however many columns there are.
+        rows = found.unfinished
+        given = replace(rows.layout, types=layout.types)
+        fewer = rows.select([*(column(f"c{place}") for place in places), *rest(rows)], given)
+        return replace(found, base=fewer.base, given=given, layout=layout)
     if found.steps or not isinstance(found.given, Layout):
         count = len(found.layout.types)
         kept = (*places, *range(count, count + len(layout.order)))
         return found.then(partial(ColumnsPiece, calls=(), order=kept, ids=layout.ids), layout)
-    return found.select([*(column(f"c{place}") for place in places), *rest(found)], layout)
+    more = layout.names[len(layout.types) :]
+    return found.select([column(name) for name in (*(f"c{place}" for place in places), *more)], layout)
 
 
 def column(name: str) -> Column:
@@ -184,12 +194,35 @@ def _concat(node: Concat, want: Want, target: LoweringTarget) -> Lowered:
 def one_after_another(node: Node, want: Want, found: Sequence[Lowered]) -> Lowered:
     """Return all rows of the first, then of the second, and so on."""
     slots, places = common_slots([each.layout.order for each in found])
-    layout = Layout(types_of(node.schema, want.columns), want.ids, (OrderColumn(pa.int64()), *slots))
+    first = OrderColumn(pa.int64(), below=len(found))
+    layout = Layout(types_of(node.schema, want.columns), want.ids, (first, *slots))
     parts = [
         _placed(each, number, at, layout) for number, (each, at) in enumerate(zip(found, places, strict=True))
     ]
     frame = reduce(lambda one, other: one.union(other), (each.frame for each in parts))
-    return Lowered(frame, layout, (), layout)
+    cuts = CutsInTurn(tuple(found), tuple(map(tuple, places))) if all(each.cuts for each in found) else None
+    known = [each.most for each in found if each.most is not None]
+    most = sum(known) if len(known) == len(found) else None
+    return Lowered(frame, layout, (), layout, cuts=cuts, most=most)
+
+
+@dataclass(frozen=True)
+class CutsInTurn:
+    """Cuts of rows that come one after another: those of each, in the columns where its order is."""
+
+    found: tuple[Lowered, ...]
+    places: tuple[tuple[int, ...], ...]
+
+    def __call__(self, parts: int) -> list[tuple[Any, ...]]:
+        """Give each the same share of the parts."""
+        cuts: list[tuple[Any, ...]] = []
+        for number, (each, places) in enumerate(zip(self.found, self.places, strict=True)):
+            assert each.cuts is not None
+            cuts += [(number,)] if number else []
+            for cut in each.cuts(max(1, parts // len(self.found))):
+                at = dict(zip(places, cut, strict=False))
+                cuts.append((number, *(at.get(slot) for slot in range(max(at, default=-1) + 1))))
+        return cuts
 
 
 def _placed(found: Lowered, number: int, places: Sequence[int], layout: Layout) -> Lowered:
@@ -215,10 +248,21 @@ def common_slots(
         taken: list[int] = []
         for each in order:
             start = taken[-1] + 1 if taken else 0
-            at = next((slot for slot in range(start, len(slots)) if slots[slot] == each), len(slots))
+            at = next((slot for slot in range(start, len(slots)) if _alike(slots[slot], each)), len(slots))
             if at == len(slots):
                 slots.append(each)
+            else:
+                slots[at] = _of_both(slots[at], each)
             taken.append(at)
         assert all(one < other for one, other in pairwise(taken))
         places.append(taken)
     return slots, places
+
+
+def _alike(one: OrderColumn, other: OrderColumn) -> bool:
+    return (one.kind, one.descending) == (other.kind, other.descending)
+
+
+def _of_both(one: OrderColumn, other: OrderColumn) -> OrderColumn:
+    below = max(one.below, other.below) if one.below and other.below else 0
+    return replace(one, below=below)

@@ -29,6 +29,7 @@ _BLOCK: Final = 65_536
 @lowered.register(Window)
 def _window(node: Window, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
+    target = target.in_order
     found = target.lower(node.below, below)
     at = {place: number for number, place in enumerate(below.columns)}
     layout = layout_of(node, want, found.layout)
@@ -100,7 +101,7 @@ def _by_number(work: WindowWork, numbers: Lowered, layout: Layout, count: int) -
     made = Layout(layout.types, layout.ids, numbers.layout.order)
     carried = WindowWork(work.before, work.after, (), (*work.order, count))
     step = partial(BlockWindow, work=carried, size=size)
-    return Lowered(frame, given, (step,), made)
+    return Lowered(frame, given, (step,), made, cuts=numbers.cuts, most=numbers.most)
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,7 @@ from trueline.view.plan.zip import Zip
 
 @lowered.register(Zip)
 def _zip(node: Zip, want: Want, target: LoweringTarget) -> Lowered:
+    target = target.in_order
     sides = [
         ranked(target.lower(view, below), target).rows
         for view, below in zip(node.views, node.wants(want), strict=True)
@@ -33,4 +34,4 @@ def _zip(node: Zip, want: Want, target: LoweringTarget) -> Lowered:
     layout = Layout(types_of(node.schema, want.columns), want.ids, sides[0].layout.order)
     rest = [column(f"v0_{name}") for name in (*(IDS if want.ids else ()), "o0")]
     named = [each.alias(name) for each, name in zip([*values, *rest], layout.names, strict=True)]
-    return Lowered(frame.select(*named), layout, (), layout)
+    return Lowered(frame.select(*named), layout, (), layout, cuts=sides[0].cuts, most=sides[0].most)

@@ -1,4 +1,4 @@
-"""Running plans in this process: what a node gives is found by its class.
+"""Running plans: where that is done, and in this process what a node gives, which is found by its class.
 
 Each verb registers here what it does (`execute/join.py` for `plan/join.py`), each source in `view/sources/`.
 What changes while nodes are read is kept beside them, by identity (`NodeState`): nodes never change.
@@ -6,9 +6,10 @@ What changes while nodes are read is kept beside them, by identity (`NodeState`)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import singledispatch
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
@@ -16,11 +17,53 @@ from trueline import types as t
 from trueline.kernel.chunk import Chunk, Piece, in_order
 from trueline.kernel.read_ahead import THREADS
 from trueline.kernel.vectors import dense
+from trueline.view.engine import ChosenEngine, engine
 from trueline.view.plan.node import Node, Want, once_a_walk, steps
+from trueline.view.plan.on_spark import OnSpark
+from trueline.view.plan.select import Select
 from trueline.view.plan.sources import Memory
 
 if TYPE_CHECKING:
     from trueline.view.schema import Column
+
+
+# --- where ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """Where the rows of a view are to be computed: `process`, `spark`, or `auto` by what it rests on.
+
+    `at_hand` returns a session that is there already, None if there is none; it starts no Spark.
+    """
+
+    engine: str
+    at_hand: Callable[[], Any]
+
+    def place(self, node: Node) -> ChosenEngine:
+        """Say where a plan is computed; nothing is read to find out."""
+        if self.engine == "spark":
+            return ChosenEngine(True, "asked for")
+        if self.engine == "process":
+            return ChosenEngine(False, "asked for")
+        session = self.at_hand()
+        return (
+            ChosenEngine(False, "no Spark is at hand") if session is None else engine().advise(node, session)
+        )
+
+    def plan(self, node: Node, session: Callable[[], Any] | None) -> Node:
+        """Return a plan as it is to be read."""
+        return OnSpark(node, session) if self.place(node).is_spark else node
+
+
+def nothing_at_hand() -> None:
+    """Return no session: a view of no workspace has none."""
+
+
+# Threads begin later than so many rows are computed.
+_FEW_ROWS: Final = 1 << 14
+IN_PROCESS: Final = EngineChoice("process", nothing_at_hand)
+ON_SPARK: Final = EngineChoice("spark", nothing_at_hand)
 
 
 # --- what a node answers --------------------------------------------------------------------
@@ -56,8 +99,11 @@ def portable(node: Node) -> bool:
 
 
 def is_in_memory(node: Node) -> bool:
-    """Say whether all rows are in memory already, so that reading ahead gains nothing."""
-    return all(isinstance(each, Memory) for each in steps(node) if not each.inputs)
+    """Say whether rows are in memory, as they are wanted or few, so that reading ahead gains nothing."""
+    found = list(steps(node))
+    sources = [each for each in found if not each.inputs]
+    is_few = all(isinstance(each, Memory) and each.table.num_rows < _FEW_ROWS for each in sources)
+    return is_few or all(isinstance(each, Memory | Select) for each in found)
 
 
 def chunks(node: Node, want: Want) -> Iterator[Chunk]:
@@ -98,6 +144,7 @@ def table(node: Node, columns: Sequence[Column]) -> pa.Table:
     return pa.Table.from_batches(found, schema=node.schema.arrow_of(columns))
 
 
+@singledispatch
 def count(node: Node) -> int:
     """Count the rows, reading no more than that takes."""
     known = row_count(node)

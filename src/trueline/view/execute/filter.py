@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
 import pyarrow as pa
 
 from trueline.kernel.chunk import Chunk, Piece, map_pieces
@@ -46,7 +45,6 @@ class FilterPiece:
             )
             if not self.at:
                 batch = pa.record_batch({"": pa.nulls(chunk.rows)})
-            mask = np.asarray(self.where.mask(batch))
-            kept = chunk.select(range(self.keep)).filter(mask)
+            kept = chunk.select(range(self.keep)).filter(self.where.mask(batch))
             if kept.rows:
                 yield kept

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from trueline.identity import RowId, RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, bytes_of
-from trueline.kernel.comparison import Codes, KeyIndex, Places, order_of_words, order_words
+from trueline.kernel.comparison import Codes, KeyIndex, order_words
 from trueline.kernel.exchange import ByKeyHash, Once, OrderedParts, gather, in_order_again
 from trueline.kernel.external_sort import SortSpec
+from trueline.kernel.word_order import Places, order_of_words
 from trueline.view.execute.dispatch import pieces, portable
 from trueline.view.plan.join import How, Join
 from trueline.view.plan.node import Want, once_a_walk
@@ -211,7 +212,11 @@ class Partners:
         self.right, self.matching = right, matching
         self.index = KeyIndex([right.arrays[place] for place in matching.right.key], right.rows)
         found = self.index.codes
-        if matching.right.as_of is None:
+        # Keys are numbered in the order of their first rows: where each row has its own, it has its number.
+        self.single = matching.right.as_of is None and self.index.count == right.rows
+        if self.single:
+            self.order, self.words = np.arange(right.rows), None
+        elif matching.right.as_of is None:
             self.order, self.words = order_of_words(found.astype(np.uint64)), None
             self.order = self.order[: int(np.count_nonzero(found >= 0))]  # -1 is the largest word
         else:
@@ -227,6 +232,8 @@ class Partners:
         """Return, for each row of the left, where its partners begin in `order` and how many there are."""
         side = self.matching.left
         code = self.index.find([left.arrays[place] for place in side.key], left.rows)
+        if self.single:
+            return code, (code >= 0).astype(np.int64)
         start, stop = self.starts[code], self.starts[code + 1]
         stop = np.where(code < 0, start, stop)
         if side.as_of is None:
@@ -269,6 +276,9 @@ class Joiner:
             return
         if how in ("right", "full"):
             self.mark(start, count)
+        if int(count.max(initial=0)) <= 1:
+            yield from self._at_most_one(left, start, count)
+            return
         times = np.maximum(count, 1) if how in ("left", "full") else count
         ends = np.cumsum(times)
         total = int(ends[-1]) if len(ends) else 0
@@ -281,6 +291,20 @@ class Joiner:
             partner = np.full(len(number), -1, np.int64)
             partner[there] = self.partners.order[start[at][there] + nth[there]]
             yield from self._in_parts(left, at, partner)
+
+    def _at_most_one(self, left: Chunk, start: Places, count: Places) -> Iterator[tuple[Chunk, Places]]:
+        """Yield the rows of a chunk of the left of which none has more than one partner."""
+        order = self.partners.order
+        if self.matching.how in ("left", "full") or count.all():
+            at, there = np.arange(left.rows), count > 0
+            partner = np.full(left.rows, -1, np.int64)
+            partner[there] = order[start[there]]
+        else:
+            at = np.flatnonzero(count)
+            partner = order[start[at]]
+        step = self._step(left)
+        for first in range(0, len(at), step):
+            yield from self._in_parts(left, at[first : first + step], partner[first : first + step])
 
     def mark(self, start: Places, count: Places) -> None:
         """Remember which rows of the right have a partner; threads may do so at once."""
@@ -320,13 +344,18 @@ class Joiner:
 
     def _made(self, left: Chunk | None, at: Places, partner: Places | None) -> Chunk:
         """Put rows together; a place below zero is none."""
-        mine = pa.array(at) if left is not None else None
-        theirs = None if partner is None else pa.array(partner, mask=partner < 0)
+        # Rows that are all taken, one after another, need not be copied.
+        whole = left is not None and len(at) == left.rows and bool((at[1:] > at[:-1]).all())
+        mine = pa.array(at) if left is not None and not whole else None
+        theirs = None
+        if partner is not None:
+            none = partner < 0
+            theirs = pa.array(partner, mask=none) if none.any() else pa.array(partner)
         arrays = []
         for of_left, of_right in self.matching.columns:
             found = None
             if of_left is not None and left is not None:
-                found = left.arrays[of_left].take(mine)
+                found = left.arrays[of_left] if mine is None else left.arrays[of_left].take(mine)
             if of_right is not None and found is None:
                 found = self.right.arrays[of_right].take(theirs)
             elif found is None:

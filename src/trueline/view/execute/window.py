@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from trueline.kernel import aggregates as s
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, as_one, together
-from trueline.kernel.comparison import codes, order_of_words
+from trueline.kernel.comparison import codes
 from trueline.kernel.exchange import ByKeyHash, HeldParts, Once, RowParts, SharedPiece, gather, in_order_again
 from trueline.kernel.external_sort import SortSpec
+from trueline.kernel.word_order import Places, order_of_words
 from trueline.view.execute.dispatch import pieces, portable, row_count
 from trueline.view.plan.aggregates import AggregateCall, needs_all_rows
 from trueline.view.plan.node import Want
@@ -109,11 +110,18 @@ class WindowWork:
         start = np.concatenate([[0], ends])[group]
         at = np.arange(chunk.rows)
         low, high = np.maximum(at - self.before, start), np.minimum(at + self.after + 1, stop)
-        made = self.values(chunk.take(order), s.Spans(chunk.rows, low, high, at, start, stop))
+        made = self.values(self._taken(chunk, order), s.Spans(chunk.rows, low, high, at, start, stop))
         back = np.empty(chunk.rows, np.int64)
         back[order] = at
         places = pa.array(back)
         return self._with(chunk, [None if array is None else array.take(places) for array in made])
+
+    def _taken(self, chunk: Chunk, places: Places) -> Chunk:
+        """Return the rows at these places; columns that nothing is made of stay as they are."""
+        needed = {each[1] for each in self.order if isinstance(each, tuple)}
+        at = pa.array(places)
+        arrays = [array.take(at) if place in needed else array for place, array in enumerate(chunk.arrays)]
+        return Chunk(chunk.rows, tuple(arrays))
 
     def _with(self, chunk: Chunk, made: Sequence[pa.Array | None]) -> Chunk:
         arrays = tuple(

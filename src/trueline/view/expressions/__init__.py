@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
-from trueline.view.expressions.expression import Expression, condition, expression
+from trueline.view.expressions.expression import (
+    Expression,
+    columns_and_parameters,
+    condition,
+    expression,
+    named_in,
+)
 
-__all__ = ["Expression", "condition", "expression"]
+__all__ = ["Expression", "columns_and_parameters", "condition", "expression", "named_in"]

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.errors import InputError, SchemaError
-from trueline.view.bounds import step_of
 from trueline.view.expressions.literals import as_date, as_timestamp
+from trueline.view.plan.node import step_of
 
 # An array or a scalar of Arrow's: pyarrow has no types to say so with.
 Operand: TypeAlias = Any

@@ -20,8 +20,10 @@ from trueline import types as t
 from trueline.errors import InputError, SchemaError
 from trueline.kernel import aggregates as s
 from trueline.kernel import moments, order_statistics
+from trueline.kernel.partial_aggregates import PartialAggregate, partial_aggregate
+from trueline.view.expressions import named_in
 from trueline.view.plan.node import Node
-from trueline.view.plan.with_columns import named_in, with_columns
+from trueline.view.plan.with_columns import with_columns
 from trueline.view.schema import Column, Field
 
 _NAME: Final = re.compile(r"`((?:[^`]|``)+)`|([^\W\d]\w*)")
@@ -55,7 +57,7 @@ class AggregateCall:
     """An aggregate that was asked for: its name, of which column of the input, with which result.
 
     `k` is what follows the argument: the rows of a lag, the place of a quantile in billionths, 1 for a rank
-    from the largest value down.
+    from the largest value down. `given` is the type of the column.
     """
 
     name: str
@@ -64,6 +66,12 @@ class AggregateCall:
     kind: Aggregate
     type: t.Type
     k: int = 0
+    given: t.Type | None = None
+
+    @property
+    def partial(self) -> PartialAggregate | None:
+        """How it is made in parts; None where it needs all rows of a group at once."""
+        return partial_aggregate(self.kind.make, None if self.given is None else self.given.arrow)
 
     @property
     def field(self) -> Field:
@@ -416,7 +424,9 @@ def _typed(name: str, text: str, kind: Aggregate, column: Column | None, k: int)
             code="TypeMismatch",
             found=str(given),
         )
-    return AggregateCall(name, text, None if column is None else column.index, kind, result, k)
+    if column is None:
+        return AggregateCall(name, text, None, kind, result, k)
+    return AggregateCall(name, text, column.index, kind, result, k, given)
 
 
 def needed(asked: Sequence[AggregateCall]) -> tuple[int, ...]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from trueline.errors import SchemaError
 from trueline.kernel.aggregates import first
+from trueline.view.expressions import named_in
 from trueline.view.plan.aggregates import AggregateCall, ParsedAggregate, bound, needed, read
 from trueline.view.plan.node import IdRule, Node, OneInput, OwnSchema, Want
 from trueline.view.plan.select import selected
-from trueline.view.plan.with_columns import named_in, quoted, with_columns
+from trueline.view.plan.with_columns import quoted, with_columns
 from trueline.view.schema import Column, Field, Schema, key_columns, unknown_column
 
 

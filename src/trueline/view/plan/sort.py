@@ -29,10 +29,37 @@ class Sort(OneInput):
         return (want.of(tuple(dict.fromkeys((*want.columns, *self.by)))),)
 
 
+def _check_signs(below: Node, columns: Sequence[str]) -> None:
+    """Say of a direction that is written into the name of a column how it is given."""
+    plain = [_direction(below, name) for name in columns]
+    if any(down is not None for _, down in plain):
+        names = ", ".join(repr(name) for name, _ in plain)
+        downs = [bool(down) for _, down in plain]
+        how = str(downs[0]) if len(set(downs)) == 1 else repr(downs)
+        raise SchemaError(
+            f"sort({', '.join(map(repr, columns))}): a direction is not a part of a name",
+            remedy=f"write sort({names}" + (f", descending={how})" if any(downs) else ")"),
+            code="UnknownColumn",
+        )
+
+
+def _direction(below: Node, name: object) -> tuple[object, bool | None]:
+    """Return the column that is meant and its direction; of a name that is a column none is meant."""
+    if not isinstance(name, str) or name in below.schema:
+        return name, None
+    word, _, last = name.strip().rpartition(" ")
+    if word.strip() in below.schema and last.lower() in ("asc", "desc"):
+        return word.strip(), last.lower() == "desc"
+    if name[:1] in ("-", "+") and name[1:].strip() in below.schema:
+        return name[1:].strip(), name[0] == "-"
+    return name, None
+
+
 def sorted_by(below: Node, columns: Sequence[str], descending: bool | Sequence[bool]) -> Sort:
     """Order rows by columns; one direction for all of them, or one for each."""
     if not columns:
         raise InputError("sort() without columns", remedy="name the columns to sort by")
+    _check_signs(below, columns)
     found = below.schema.find_all(tuple(columns))
     for column in found:
         if not column.type.has_order:

@@ -1,4 +1,4 @@
-"""Rows in memory."""
+"""Rows in memory, which is a copy where others may change theirs."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
 from trueline import types as t
+from trueline.errors import InputError
 from trueline.identity import RowIds
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece
 from trueline.readers.cast import may_be_unsound
 from trueline.view.execute.dispatch import pieces
-from trueline.view.plan.node import Want
+from trueline.view.plan.node import NodeState, Want
 from trueline.view.plan.sources import Memory
 from trueline.view.source_cells import Pass, as_types, tally_of
 
@@ -27,19 +28,32 @@ def _memory(node: Memory, want: Want) -> Sequence[Piece]:
     parts = max(-(-total // ROWS_OF_A_CHUNK), min(want.parts, total))
     kinds = tuple(node.schema[index].type for index in want.columns)
     chosen = node.table.select(list(want.columns))
-    # Cells of these types are values whatever they hold; the others are looked at, and counted where not.
-    exact = all(
-        field.type == kind.arrow
-        and not isinstance(kind, t.Vector | t.Category)
-        and not may_be_unsound(field.type)
+    plain = [
+        field.type == kind.arrow and not isinstance(kind, t.Vector | t.Category)
         for field, kind in zip(chosen.schema, kinds, strict=True)
-    )
+    ]
+    # Cells of these types are values whatever they hold; the others are looked at, and counted where not.
+    exact = all(plain) and not any(may_be_unsound(field.type) for field in chosen.schema)
     noted = None if exact else Pass(tally_of(node))
+    looked_at = LookedAt(want.columns, tuple(plain), _sound.of(node))
     cuts = [total * part // parts for part in range(parts + 1)] if parts else []
     return [
-        MemoryPiece(chosen.slice(start, stop - start), kinds, start, stop - start, want.ids, noted)
+        MemoryPiece(chosen.slice(start, stop - start), kinds, start, stop - start, want.ids, noted, looked_at)
         for start, stop in pairwise(cuts)
     ]
+
+
+# Which cells of a table were looked at and are values: columns, and stretches of rows.
+_sound: Final = NodeState[set[tuple[int, int, int]]](lambda _: set())
+
+
+@dataclass(frozen=True)
+class LookedAt:
+    """Which columns of a table are read, which need no conversion, and which cells are known to be values."""
+
+    columns: tuple[int, ...]
+    plain: tuple[bool, ...]
+    sound: set[tuple[int, int, int]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +66,7 @@ class MemoryPiece:
     rows: int
     ids: bool
     noted: Pass | None
+    looked_at: LookedAt | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Elsewhere it has these rows only: a slice of a table is pickled with all rows of its buffers."""
@@ -70,11 +85,78 @@ class MemoryPiece:
             if self.noted is None and all(column.num_chunks == 1 for column in part.columns):
                 arrays = tuple(column.chunk(0) for column in part.columns)
             else:
-                arrays = as_types(part.columns, self.kinds, part.column_names, bad)
+                arrays = self._values(part, self.start + start, bad)
                 if bad and self.noted is not None:
                     self.noted.note(self.start, bad)
             yield Chunk(rows, arrays, RowIds.range(self.start + start, rows) if self.ids else None)
 
+    def _values(self, part: pa.Table, start: int, bad: Counter[str]) -> tuple[pa.Array, ...]:
+        """Return columns of some rows; what was looked at before is taken as it is."""
+        arrays: list[pa.Array] = []
+        known = self.looked_at
+        for place, (column, kind, name) in enumerate(
+            zip(part.columns, self.kinds, part.column_names, strict=True)
+        ):
+            if known is None or not known.plain[place] or column.num_chunks != 1:
+                arrays += as_types([column], [kind], [name], bad)
+                continue
+            cells = known.columns[place], start, part.num_rows
+            if cells in known.sound:
+                arrays.append(column.chunk(0))
+                continue
+            before = bad[name]
+            arrays += as_types([column], [kind], [name], bad)
+            if bad[name] == before:
+                known.sound.add(cells)
+        return tuple(arrays)
+
 
 def _received(rows: bytes, *rest: Any) -> MemoryPiece:
     return MemoryPiece(pa.ipc.open_stream(rows).read_all(), *rest)
+
+
+# --- memory of their own --------------------------------------------------------------------
+
+
+def copied_table(data: Any) -> pa.Table:
+    """Return a copy of an Arrow table or batch, or of anything with `__arrow_c_stream__`."""
+    if isinstance(data, pa.RecordBatch):
+        return owned(pa.Table.from_batches([data]))
+    if isinstance(data, pa.Table):
+        return owned(data)
+    if hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"):
+        return owned(pa.table(data))
+    raise InputError(
+        f"a {type(data).__name__} is not an Arrow table",
+        remedy="give a table, a batch, or anything with __arrow_c_stream__; from_rows takes dictionaries",
+    )
+
+
+def owned(table: pa.Table) -> pa.Table:
+    """Return a table in memory of its own, which nobody else can change.
+
+    Arrow does not say whose memory a buffer is: that of a numpy array looks like its own. So all is copied.
+
+    >>> import numpy as np
+    >>> numbers = np.arange(3)
+    >>> table = owned(pa.table({"x": numbers}))
+    >>> numbers[0] = 9
+    >>> table["x"].to_pylist()
+    [0, 1, 2]
+    """
+    columns = [
+        pa.chunked_array([_copied(chunk) for chunk in column.chunks], type=column.type)
+        for column in table.columns
+    ]
+    # A table without columns knows its rows only by itself.
+    return pa.Table.from_arrays(columns, schema=table.schema) if columns else table
+
+
+def _copied(array: Any) -> Any:
+    if isinstance(array, pa.ExtensionArray):
+        return pa.ExtensionArray.from_storage(array.type, _copied(array.storage))
+    if isinstance(array, pa.DictionaryArray):
+        codes, values = _copied(array.indices), _copied(array.dictionary)
+        return pa.DictionaryArray.from_arrays(codes, values, ordered=array.type.ordered, safe=False)
+    # Of one array Arrow gives back the same memory, of two it makes new.
+    return pa.concat_arrays([array, array[:0]])

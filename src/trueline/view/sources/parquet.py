@@ -21,9 +21,8 @@ from trueline.limits import DEFAULT
 from trueline.readers import Limits, Source, find, parquet
 from trueline.readers.archive import in_memory
 from trueline.readers.parquet_file import BoundedFile
-from trueline.view.bounds import Interval, step_of
 from trueline.view.execute.dispatch import pieces
-from trueline.view.plan.node import Want
+from trueline.view.plan.node import Interval, Want, step_of
 from trueline.view.plan.sources import ParquetFiles, Range, RowGroup
 from trueline.view.source import ROWS_OF_A_BATCH
 from trueline.view.source_cells import ReadCounts, as_types, tally_of

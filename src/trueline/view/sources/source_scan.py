@@ -13,9 +13,8 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
-from trueline.view.bounds import Interval
 from trueline.view.execute.dispatch import pieces, portable
-from trueline.view.plan.node import Want
+from trueline.view.plan.node import Interval, Want
 from trueline.view.plan.sources import SourceScan
 from trueline.view.source import RowSource
 from trueline.view.source_cells import Pass, as_types, tally_of

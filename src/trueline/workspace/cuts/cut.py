@@ -34,8 +34,8 @@ class Cut:
     """Positions of roots by dataset id; equal to another cut if the positions are.
 
     A recorded one has a `number` (0: it was not recorded) and a `time` that no block of it is later than.
-    `reset` are roots that went back since the cut before, `broken` the transactions that expired and whose
-    appends this cut is the first to pass, perhaps in part. `more` are fields of later versions.
+    `reset` are roots that went back since the cut before, `broken` the transactions that did not finish and
+    whose appends this cut is the first to pass, perhaps in part. `more` are fields of later versions.
 
     >>> from trueline.identity.multihash import Multihash
     >>> sales = DatasetId("did:odf:fed01" + "0" * 64)
@@ -142,7 +142,7 @@ class Cut:
         if self.time is not None:
             title += f", {str(self.time)[:19].replace('T', ' ')} UTC"
         if self.broken:
-            title += f"; transactions that expired: {', '.join(name[:8] for name in self.broken)}"
+            title += f"; transactions that did not finish: {', '.join(name[:8] for name in self.broken)}"
         rows = [
             (str(name), _offset(at), at.block.short, "reset" if name in self.reset else "")
             for name, at in sorted(self.positions.items())

@@ -365,9 +365,9 @@ class CutPlan:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """The expired transactions of which this cut is the first to show something."""
-        expired = [each for each in self.ended if each.state is IntentState.EXPIRED]
-        return tuple(sorted(each.id for each in expired if self._shows(each)))
+        """The transactions that did not finish and of which this cut is the first to show something."""
+        halves = [each for each in self.ended if each.state is IntentState.BROKEN]
+        return tuple(sorted(each.id for each in halves if self._shows(each)))
 
     def _shows(self, intent: Intent) -> bool:
         return any(
@@ -380,7 +380,7 @@ class CutPlan:
     def passed(self) -> tuple[str, ...]:
         """The transactions that need not be known any more once this cut is recorded.
 
-        One that expired is kept until a cut has named it; the next one forgets it.
+        One that did not finish is kept until a cut has named it; the next one forgets it.
         """
         return tuple(each.id for each in self.ended if each.state is IntentState.CLOSED)
 

@@ -2,7 +2,8 @@
 
 An *intent* is put down before the first append: the roots, and where each was. While it is open a cut takes
 these roots where they were. When it is closed the next cut takes all of them together. Its owner renews it;
-one that was not renewed has expired: cuts go on, and the first that passes it names it as broken.
+one that was not renewed in time, or whose block of code failed half-way, is broken: cuts go on, and the
+first that passes it names it.
 
 All intents are one document beside the cuts, changed by compare-and-set, so that one read shows all of
 them at one moment. Who records a cut reads it before and after the heads:
@@ -56,7 +57,7 @@ class IntentState(StrEnum):
 
     OPEN = "open"
     CLOSED = "closed"
-    EXPIRED = "expired"
+    BROKEN = "broken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,16 +119,16 @@ class IntentDocument:
         """Return the intents that no cut has passed yet, by id."""
         return self._parsed(self._objects.read(_NAME).raw)
 
-    def expired(self) -> tuple[Intent, ...]:
-        """Return those that were not renewed in time, the oldest first."""
+    def unfinished(self) -> tuple[Intent, ...]:
+        """Return those that were not renewed in time, or failed half-way, the oldest first."""
         now = self._clock()
         over = [
-            each for each in self.read().values() if each.state is IntentState.EXPIRED or each.is_over(now)
+            each for each in self.read().values() if each.state is IntentState.BROKEN or each.is_over(now)
         ]
         return tuple(sorted(over, key=lambda each: (each.started, each.id)))
 
     def settled(self, named: Iterable[str]) -> Intents:
-        """Return the intents, those that are over marked as expired, those that a cut `named` forgotten.
+        """Return the intents, those that are over marked as broken, those that a cut `named` forgotten.
 
         What is marked stays so: its owner, if it still lives, is told when it closes the transaction.
         """
@@ -135,7 +136,7 @@ class IntentDocument:
 
         def change(intents: Intents) -> Intents:
             kept = (each for each in intents.values() if each.id not in gone)
-            marked = (replace(e, state=IntentState.EXPIRED) if e.is_over(now) else e for e in kept)
+            marked = (replace(e, state=IntentState.BROKEN) if e.is_over(now) else e for e in kept)
             return {each.id: each for each in marked}
 
         return self.change(change)
@@ -195,7 +196,8 @@ class Transaction:
     """Appends to several roots that no cut falls between; a context manager.
 
     `join` a root before the first append to it. What was appended is committed as it comes, and stays when
-    the block of code fails: only cuts wait. It is renewed by a thread until it is closed.
+    the block of code fails: only cuts wait, and the next one says that it did not finish. It is renewed by a
+    thread until it is closed.
     """
 
     def __init__(
@@ -264,8 +266,11 @@ class Transaction:
         mine = self._intents.change(change).get(self.id)
         return mine is not None and mine.state is IntentState.OPEN
 
-    def close(self) -> None:
-        """Let the next cut pass all appends together; `OutcomeUnknown` if it has expired before."""
+    def close(self, *, failed: bool = False) -> None:
+        """Let the next cut pass all appends together; `OutcomeUnknown` if it has expired before.
+
+        One that `failed` is named by the cut that passes it, if it had appended something.
+        """
         if self._is_closed:
             return
         self._is_closed = True
@@ -274,13 +279,17 @@ class Transaction:
             self._renewer.join()
         if not self._roots:
             return
+        now = positions_of(heads_of(self._chain_of, self._roots)) if failed else {}
 
         def change(intents: Intents) -> Intents:
             mine = intents.get(self.id)
             # It is closed already where the answer to the first attempt was lost.
-            if mine is None or mine.state is IntentState.EXPIRED:
+            if mine is None or mine.state is IntentState.BROKEN:
                 raise self._expired()
-            return intents | {self.id: replace(mine, state=IntentState.CLOSED)}
+            half = failed and any(now.get(root) != at for root, at in mine.roots.items())
+            return intents | {
+                self.id: replace(mine, state=IntentState.BROKEN if half else IntentState.CLOSED)
+            }
 
         self._intents.change(change)
 
@@ -307,7 +316,7 @@ class Transaction:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
-            self.close()
+            self.close(failed=error is not None)
         except TruelineError as lost:
             if error is None:
                 raise

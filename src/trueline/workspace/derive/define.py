@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trueline.chain.instant import Instant
-from trueline.chain.schema import from_arrow, hidden
+from trueline.chain.schema import hidden
 from trueline.dataset.append.intake import whole_schema
-from trueline.dataset.derivation import COPY, Derivation, RowIdentity
 from trueline.dataset.definition import vocabulary
+from trueline.dataset.derivation import COPY, Derivation, RowIdentity
 from trueline.errors import InputError, SchemaError
 from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive.canonical import NotCanonical, canonical
@@ -56,11 +55,12 @@ def derive(workspace: Workspace, request: DerivationRequest) -> Dataset:
             )
     with query_session(workspace, views) as session:
         derivation, schema = _defined(session, request)
-    named = tuple(TransformInput(dataset_ref=str(dataset.id), alias=alias) for alias, dataset in inputs.items())
+    named = tuple(
+        TransformInput(dataset_ref=str(dataset.id), alias=alias) for alias, dataset in inputs.items()
+    )
     derivation = derivation.over(named)
-    now = workspace.clock or Instant.now
     plan = CreationPlan(
-        lambda dataset_id: derivation.blocks(dataset_id, schema, now()), derivation.differences
+        lambda dataset_id, now: derivation.blocks(dataset_id, schema, now), derivation.differences
     )
     return make(workspace, request.name, plan)
 
@@ -77,20 +77,18 @@ def inputs_of(workspace: Workspace, request: DerivationRequest) -> dict[str, Dat
         found = {name: workspace[name] for name in given}
     if request.name in found:
         raise InputError(
-            f"{request.name!r} cannot be an input of itself", remedy="give the derived dataset another name",
+            f"{request.name!r} cannot be an input of itself",
+            remedy="give the derived dataset another name",
             code="Cycle",
         )
     if not found:
-        raise InputError(
-            "the query reads no dataset", remedy="name a dataset after FROM", code="NoInputs"
-        )
+        raise InputError("the query reads no dataset", remedy="name a dataset after FROM", code="NoInputs")
     return found
 
 
 def _defined(session: QuerySession, request: DerivationRequest) -> tuple[Derivation, DataSchema]:
     """Check a query with Spark; return the definition without its inputs, and the columns of the result."""
     from sqlglot import parse_one
-    from sqlglot.optimizer.qualify import qualify
 
     text = request.sql.strip().rstrip(";")
     types = session.types(text)

@@ -66,14 +66,12 @@ def query_session(workspace: Workspace, views: Mapping[str, View]) -> Iterator[Q
     try:
         prepare(session, exact.FUNCTIONS)
         for name, view in views.items():
-            engine().register(session, name, view.node)
+            engine().frame(view.node, session).createOrReplaceTempView(f"`{name}`")
         yield QuerySession(session)
     finally:
         room.release(session)
 
 
-def views_at(
-    inputs: Mapping[str, Dataset], positions: Mapping[DatasetId, Position]
-) -> dict[str, View]:
+def views_at(inputs: Mapping[str, Dataset], positions: Mapping[DatasetId, Position]) -> dict[str, View]:
     """Return the current rows of the inputs at their positions, by the names queries use."""
     return {alias: dataset.view(positions[dataset.id].block) for alias, dataset in inputs.items()}

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from sqlglot import exp, parse_one
 
 # Makes an aggregate of an expression by its name, with the filter or window of the one that was written.
-Aggregated: TypeAlias = Callable[[str, exp.Expression], exp.Expression]
+Aggregated: TypeAlias = Callable[[str, exp.Expr], exp.Expr]
 
 # What the fast form fails with where a number is outside of its range.
 ESCAPED: Final = "trueline: a number needs the wide form of the exact sum"
@@ -67,10 +67,10 @@ FUNCTIONS: Final = (
 )
 
 
-def double_sum(argument: exp.Expression, aggregated: Aggregated) -> exp.Expression:
+def double_sum(argument: exp.Expr, aggregated: Aggregated) -> exp.Expr:
     """Return the exact sum of doubles."""
     number = exp.Cast(this=argument.copy(), to=exp.DataType.build("double"))
-    above: exp.Expression = _call("tl_first", number)
+    above: exp.Expr = _call("tl_first", number)
     limbs = []
     for limb in range(5):
         above = _call("tl_next", above.copy()) if limb else above
@@ -79,7 +79,7 @@ def double_sum(argument: exp.Expression, aggregated: Aggregated) -> exp.Expressi
     return _call("tl_sum", *limbs, flags)
 
 
-def integer_sum(argument: exp.Expression, aggregated: Aggregated, as_double: bool) -> exp.Expression:
+def integer_sum(argument: exp.Expr, aggregated: Aggregated, as_double: bool) -> exp.Expr:
     """Return the sum of whole numbers of 64 bits: it fails only where the total has more."""
     number = exp.Cast(this=argument.copy(), to=exp.DataType.build("bigint"))
     upper = aggregated("sum", _call("shiftright", number, exp.Literal.number(32)))
@@ -90,15 +90,15 @@ def integer_sum(argument: exp.Expression, aggregated: Aggregated, as_double: boo
     return _call("tl_whole", upper, lower)
 
 
-def normalised(part: exp.Expression, known: str) -> exp.Expression:
+def normalised(part: exp.Expr, known: str) -> exp.Expr:
     """Return a number whose zero has no sign and whose NaN has one form."""
     made = _call("tl_plain", part)
     return made if known == "double" else exp.Cast(this=made, to=exp.DataType.build(known))
 
 
-def _call(name: str, *arguments: exp.Expression) -> exp.Expression:
+def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
-def _number(text: str) -> exp.Expression:
+def _number(text: str) -> exp.Expr:
     return parse_one(text, read="spark")

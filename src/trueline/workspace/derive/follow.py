@@ -6,7 +6,7 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
 from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin, derived_checkpoint
-from trueline.chain.events import DatasetKind, ExecuteTransform, SetTransform
+from trueline.chain.events import ExecuteTransform, SetTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
 from trueline.dataset.advance import Advance, commit_result
@@ -53,7 +53,9 @@ def in_order(workspace: Workspace, names: list[str]) -> list[Dataset]:
         seen.add(name)
         tail = workspace[name].chain.tail()
         derivation = derivation_at(tail) if tail is not None else None
-        upstream = [] if derivation is None else [ds.name for ds in inputs_by_alias(workspace, derivation).values()]
+        upstream = (
+            [] if derivation is None else [ds.name for ds in inputs_by_alias(workspace, derivation).values()]
+        )
         graph.add(name, *upstream)
         waiting += upstream
     ordered = (workspace[name] for name in graph.static_order())
@@ -95,9 +97,7 @@ def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None
             return None
     positions = {each.id: _position(each, cut) for each in inputs.values()}
     taken = {name: at for name, at in positions.items() if at is not None}
-    left = DerivedCheckpoint(
-        origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL}
-    )
+    left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL})
     advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
     views = views_at(inputs, taken)
     with query_session(workspace, views) as session, dataset.chain.store.scratch() as scratch:
@@ -140,9 +140,7 @@ def _definition(dataset: Dataset) -> Multihash:
     return found.hash
 
 
-def _watermark(
-    tail: Tail, inputs: dict[str, Dataset], taken: dict[DatasetId, Position]
-) -> Instant | None:
+def _watermark(tail: Tail, inputs: dict[str, Dataset], taken: dict[DatasetId, Position]) -> Instant | None:
     """Return max(before, min over the inputs of their watermark at the block taken) (derive:V12).
 
     An input without an event time does not hold it back; one that has none yet does.

@@ -14,7 +14,10 @@ _CHANCE: Final = "depends on chance", "hash a key instead: xxhash64(key)"
 _PLACE: Final = "depends on how the work was cut into tasks", "use a column of the input"
 _SESSION: Final = "depends on who runs it and where", "write the value as a literal"
 _SKETCH: Final = "is an approximation that depends on how rows were cut into tasks", "use the exact function"
-_ORDER: Final = "depends on the order in which rows arrive", "say which: min_by(value, order), max_by(value, order)"
+_ORDER: Final = (
+    "depends on the order in which rows arrive",
+    "say which: min_by(value, order), max_by(value, order)",
+)
 _MOMENT: Final = "adds floating-point numbers in no fixed order", "compute it from sum and count"
 
 _REASONS: Final[dict[tuple[str, str], str]] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from trueline.chain.chain import Chain
 from trueline.chain.sources import FetchFilesGlob
-from trueline.dataset.append.files import hash_file
+from trueline.dataset.append.files import TakenFile, identify
 from trueline.dataset.declared_source import folder_of_pattern, natural
 from trueline.errors import InputError
 from trueline.readers import Source
@@ -16,15 +16,17 @@ if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
 
 
-def late_snapshots(chain: Chain, step: FetchFilesGlob, files: Sequence[Source]) -> list[Source]:
+def late_snapshots(
+    chain: Chain, step: FetchFilesGlob, files: Sequence[Source], member: str | None = None
+) -> list[Source]:
     """Return the files that sort before one that was taken, in natural order; known bytes do nothing."""
     newest = _newest(chain, step)
     if newest is None:
         return []
-    late = [file for file in files if natural(file.path) < natural(newest)]
+    late = [taken for file in files if natural((taken := TakenFile(file, member)).name) < natural(newest)]
     # A known name with other bytes is refused as such.
-    late = [file for file in late if chain.file_named(file.path) is None]
-    return [file for file in late if chain.file(hash_file(file)[0]) is None]
+    late = [taken for taken in late if taken.before(chain) is None]
+    return [taken.source for taken in late if identify(taken).entry(chain) is None]
 
 
 def too_late(dataset: Dataset, step: FetchFilesGlob, late: Sequence[Source]) -> InputError:

@@ -24,6 +24,7 @@ from trueline.chain.sources import (
 )
 from trueline.chain.text import to_dict
 from trueline.credentials import masked
+from trueline.dataset.append.files import TakenFile
 from trueline.dataset.append.intake import AppendRequest, Polled
 from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.commit import Commit
@@ -212,6 +213,7 @@ def _found(
     reader = reader_of(polling, tail, addendum)
     base = folder_of(workspace._location)
     step = polling.fetch
+    member: str | None = getattr(reader, "member", None)
     if isinstance(step, FetchFilesGlob):
         files = matching(step, base)
         if is_one_file(step, base):
@@ -223,25 +225,26 @@ def _found(
         seen = Seen(workspace._location.inside(seen_path(workspace._location.private, dataset._folder)))
         signs = {file.path: signs_of(placed(file.path, base)) for file in files}
         try:
-            known, new = _sorted_out(dataset, step, files, seen, signs)
+            known, new = _sorted_out(dataset, step, [TakenFile(file, member) for file in files], seen, signs)
             yield from known
-            late = [] if size > 1 or terms.resend else late_snapshots(dataset.chain, step, new)
+            late = [] if size > 1 or terms.resend else late_snapshots(dataset.chain, step, new, member)
             append = partial(_next_files, dataset, reader=reader, addendum=addendum, terms=terms)
             for batch in _batches([file for file in new if file not in late], size):
                 yield from bad.without(batch, signs, append, lambda path: str(placed(path, base)))
-                seen.keep(((file.path, signs[file.path]) for file in batch), dataset.chain)
+                kept = ((TakenFile(file, member).name, signs[file.path]) for file in batch)
+                seen.keep(kept, dataset.chain)
             if late:
                 raise too_late(dataset, step, late)
         finally:
-            seen.save(signs)
+            seen.save(TakenFile(file, member).name for file in files)
         return
     assert isinstance(step, FetchUrl)
     name = masked(step.url)
-    if step.cache is not None and dataset.chain.file_named(name) is not None:
+    if step.cache is not None and _before(dataset, name, member) is not None:
         yield name
     elif urlsplit(step.url).scheme.lower() == "file":
         path = Path(unquote(urlsplit(step.url).path))
-        file = Source(name, Source.file(path).open, path.stat().st_size)
+        file = replace(Source.file(path), path=name)
         append = partial(_version, dataset, reader=reader, addendum=addendum, terms=terms)
         yield from bad.without([file], {}, append, lambda _: str(path))
     else:
@@ -251,7 +254,7 @@ def _found(
 def _sorted_out(
     dataset: Dataset,
     step: FetchFilesGlob,
-    files: Iterable[Source],
+    files: Iterable[TakenFile],
     seen: Seen,
     signs: Mapping[str, tuple[int, ...] | None],
 ) -> tuple[list[str], list[Source]]:
@@ -259,11 +262,11 @@ def _sorted_out(
     known: list[str] = []
     new: list[Source] = []
     for file in files:
-        for_ever = step.cache is not None and dataset.chain.file_named(file.path) is not None
-        if for_ever or seen.is_known(file.path, signs[file.path], dataset.chain):
-            known.append(file.path)
+        for_ever = step.cache is not None and file.before(dataset.chain) is not None
+        if for_ever or seen.is_known(file.name, signs[file.source.path], dataset.chain):
+            known.append(file.name)
         else:
-            new.append(file)
+            new.append(file.source)
     return known, new
 
 
@@ -327,7 +330,7 @@ def _fetched(
             scratch,
             source_name=SOURCE,
             headers={header.name: header.value for header in step.headers or ()},
-            known=_known(dataset, tail, masked(step.url)),
+            known=_known(dataset, tail, masked(step.url), getattr(reader, "member", None)),
             limits=HttpLimits(addendum.max_bytes if addendum.max_bytes is not None else MAX_BYTES),
         )
         if found is None:
@@ -337,10 +340,15 @@ def _fetched(
         yield from bad.without([found.source], {}, append)
 
 
-def _known(dataset: Dataset, tail: Tail, url: str) -> SourceState | None:
+def _before(dataset: Dataset, name: str, member: str | None) -> object:
+    """Return what was appended last from an address, None if nothing was."""
+    return TakenFile(Source.memory(b"", name), member).before(dataset.chain)
+
+
+def _known(dataset: Dataset, tail: Tail, url: str, member: str | None) -> SourceState | None:
     """Return the version of an address that was read last; a state of another address says nothing."""
     state = tail.data.new_source_state if isinstance(tail.data, AddData) else None
-    if state is None or state.source_name != SOURCE or dataset.chain.file_named(url) is None:
+    if state is None or state.source_name != SOURCE or _before(dataset, url, member) is None:
         return None
     declared, read = (dataset.chain.newest(kind) for kind in (SetPollingSource, AddData))
     if declared is not None and read is not None and declared.sequence_number > read.sequence_number:

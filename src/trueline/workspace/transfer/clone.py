@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -22,12 +23,13 @@ from trueline.dataset.remove.drop import clear
 from trueline.dataset.remove.record import Removals, recorded, removals_of
 from trueline.errors import DatasetExists, InputError, RefCASFailed, RolledBack
 from trueline.identity.multihash import Multihash
+from trueline.kernel.tasks import Tasks
 from trueline.workspace.names import check_name, is_name
 from trueline.workspace.rollback import given_head
 from trueline.workspace.transfer.arrive import Arriving, Findings
 from trueline.workspace.transfer.copy import Copied, check_room, copy_objects, put_blocks
 from trueline.workspace.transfer.origin import CopyOrigin, keep_origin, origin_of
-from trueline.workspace.transfer.remote import Remote, open_remote, required_head
+from trueline.workspace.transfer.remote import Remote, StoreRemote, open_remote, required_head
 from trueline.workspace.transfer.report import Comparison, Transferred, another_dataset
 
 if TYPE_CHECKING:
@@ -123,7 +125,8 @@ def _brought(
     expected: Multihash | None = None,
 ) -> Transferred:
     aside = workspace._location.inside(workspace._location.private / "incoming" / dataset._folder)
-    bringing = _Bringing(dataset.chain, remote, Arriving(remote, aside), expected)
+    tasks = partial(_tasks_for, workspace, dataset, remote)
+    bringing = _Bringing(dataset.chain, remote, Arriving(remote, aside), tasks, expected)
     done = bringing.run(dataset.name, head, force=force)
     workspace._catalogue.confirm(dataset._folder, str(dataset.id))
     found = {name: block for name, block in remote.tags().items() if dataset.chain.entry(block) is not None}
@@ -141,13 +144,22 @@ def _brought(
     return done
 
 
+def _tasks_for(workspace: Workspace, dataset: Dataset, remote: Remote) -> Tasks | None:
+    """Return what fetches data in tasks; what only this machine may reach, a file server, is read by it."""
+    if not isinstance(remote, StoreRemote):
+        return None
+    about = f"clone {dataset.name}"
+    return workspace._spark.tasks(about, reads=[remote.store], writes=[dataset.chain.store])
+
+
 @dataclass(frozen=True, slots=True)
 class _Bringing:
-    """One transfer into a chain."""
+    """One transfer into a chain; `tasks` says who fetches the data, None for this process."""
 
     chain: Chain
     remote: Remote
     arriving: Arriving
+    tasks: Callable[[], Tasks | None]
     expected: Multihash | None = None
 
     def run(self, name: str, head: Multihash, *, force: bool) -> Transferred:
@@ -244,7 +256,8 @@ class _Bringing:
         removals = Removals.joined([*kept, *(removal for removal in found if removal is not None)])
         rest = [each for each in self._wanted(new, removals) if each not in first]
         check_room(store, rest)
-        copy_objects(self.remote, store, rest, copied, label="fetching data")
+        tasks = self.tasks() if rest else None
+        copy_objects(self.remote, store, rest, copied, label="fetching data", tasks=tasks)
         return removals
 
     def _wanted(self, new: list[Multihash], removals: Removals) -> Iterator[Reference]:

@@ -19,6 +19,7 @@ from trueline.chain.store.object import ObjectStore
 from trueline.chain.store.store import Folder, Store
 from trueline.errors import CorruptionError, HashMismatch, ObjectMissing, StorageFull, StoreError
 from trueline.identity.multihash import HashingWriter, physical_hash
+from trueline.kernel.tasks import Tasks
 from trueline.workspace.http import Interrupted
 from trueline.workspace.transfer.remote import Remote
 
@@ -26,6 +27,8 @@ WORKERS: Final = 8
 # What has arrived is made durable in between, so that an interruption costs no more than this.
 _SYNC_BYTES: Final = 64 << 20
 _SYNC_OBJECTS: Final = 256
+_SHARE_BYTES: Final = 32 << 20
+_SHARE_OBJECTS: Final = 32
 _ATTEMPTS: Final = 3
 _DAMAGED: Final = "the source is damaged: verify it there, or take another copy"
 
@@ -40,12 +43,21 @@ class Copied:
 
 
 def copy_objects(
-    source: Remote, target: Store, wanted: Iterable[Reference], copied: Copied, *, label: str
+    source: Remote,
+    target: Store,
+    wanted: Iterable[Reference],
+    copied: Copied,
+    *,
+    label: str,
+    tasks: Tasks | None = None,
 ) -> None:
     """Bring objects from a source to a store; those that are there, whole and right, are kept.
 
-    The caller holds a lease on the target and moves its head afterwards.
+    The caller holds a lease on the target and moves its head afterwards. With `tasks` these bring them.
     """
+    if tasks is not None:
+        _copy_by_tasks(source, target, wanted, copied, label=label, tasks=tasks)
+        return
     waiting = iter(wanted)
     under_way: set[Future[int | None]] = set()
     unsynced = _Unsynced(target)
@@ -78,6 +90,54 @@ def copy_objects(
         with suppress(StoreError):
             target.sync()
     target.sync()
+
+
+@dataclass(frozen=True, slots=True)
+class CopyTask:
+    """Some objects to be brought from a source to a store, small enough for one task."""
+
+    source: Remote
+    target: Store
+    references: tuple[Reference, ...]
+
+
+def copy_some(task: CopyTask) -> list[int | None]:
+    """Copy objects; they are durable under their names when this returns. Doing it twice does no harm."""
+    with task.target.lease():
+        done = [_copy(task.source, task.target, each, threading.Event()) for each in task.references]
+        task.target.sync()
+    return done
+
+
+def _copy_by_tasks(
+    source: Remote,
+    target: Store,
+    wanted: Iterable[Reference],
+    copied: Copied,
+    *,
+    label: str,
+    tasks: Tasks,
+) -> None:
+    work = [CopyTask(source, target, each) for each in _shares(wanted)]
+    for _, sizes in tasks.map(copy_some, work, label=label):
+        for size in sizes:
+            copied.kept += size is None
+            copied.objects += size is not None
+            copied.bytes += size or 0
+
+
+def _shares(wanted: Iterable[Reference]) -> Iterator[tuple[Reference, ...]]:
+    """Cut objects into shares for a task each: by bytes, and small ones by their number."""
+    share: list[Reference] = []
+    size = 0
+    for reference in wanted:
+        if share and (size + (reference.size or 0) > _SHARE_BYTES or len(share) >= _SHARE_OBJECTS):
+            yield tuple(share)
+            share, size = [], 0
+        share.append(reference)
+        size += reference.size or 0
+    if share:
+        yield tuple(share)
 
 
 class _Unsynced:

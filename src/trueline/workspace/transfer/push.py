@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +24,7 @@ from trueline.dataset.remove.drop import clear
 from trueline.dataset.remove.record import Removals, removals_of
 from trueline.errors import InputError, RefCASFailed
 from trueline.identity.multihash import Multihash
+from trueline.kernel.tasks import Tasks
 from trueline.workspace.transfer.copy import Copied, check_room, copy_objects, put_blocks
 from trueline.workspace.transfer.remote import StoreRemote, block_bytes
 from trueline.workspace.transfer.report import Comparison, Transferred, another_dataset
@@ -51,7 +53,11 @@ def push(
         )
     with closing(open_store(url, **options)) as target:
         _check_place(target)
-        done = _Sending(dataset.chain, target).run(dataset.name, force=force)
+        chain = dataset.chain
+        tasks = partial(
+            dataset.workspace._spark.tasks, f"push {dataset.name}", reads=[chain.store], writes=[target]
+        )
+        done = _Sending(chain, target, tasks).run(dataset.name, force=force)
         return replace(done, tags=tuple(_send_tags(dataset, target, force=force)))
 
 
@@ -86,9 +92,10 @@ def _check_place(target: Store) -> None:
 
 
 class _Sending:
-    """One transfer out of a chain."""
+    """One transfer out of a chain; `tasks` says who sends the data, None for this process."""
 
-    def __init__(self, chain: Chain, target: Store) -> None:
+    def __init__(self, chain: Chain, target: Store, tasks: Callable[[], Tasks | None]) -> None:
+        self._tasks = tasks
         self._chain = chain
         self._target = target
         self._source = StoreRemote(chain.store)
@@ -106,7 +113,8 @@ class _Sending:
             with target.lease():
                 wanted = list(self._wanted(base, tail.head, removals))
                 check_room(target, wanted)
-                copy_objects(self._source, target, wanted, copied, label="sending data")
+                tasks = self._tasks() if wanted else None
+                copy_objects(self._source, target, wanted, copied, label="sending data", tasks=tasks)
                 names = [entry.hash for entry in chain.entries(base, tail.head)] if base != tail.head else []
                 count = len(names)
                 copied.bytes += put_blocks(target, (self._raw(block) for block in names))

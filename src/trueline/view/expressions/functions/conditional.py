@@ -176,7 +176,7 @@ def coalesce(*sides: Operand) -> Operand:
 @function("nullif", "values", "values", says="the first, null where both are equal")
 def nullif(one: Operand, other: Operand) -> Operand:
     """Return the first where it differs from the second."""
-    from trueline.view.expressions.evaluate import compare
+    from trueline.view.expressions.expression import compare
 
     equal = pc.fill_null(compare("=", one, other), False)
     return case([equal], [pa.scalar(None, plain(one).type), one])

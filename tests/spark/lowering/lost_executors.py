@@ -1,0 +1,135 @@
+"""Views on a cluster whose executors die, its driver: `python -m tests.spark.lowering.lost_executors CONFIG`.
+
+CONFIG is that of `tests.spark.cluster_story`; a chapter is the name of a view and the place of a death, as
+"group/exchanged". Prints one JSON object: chapter → what differs from this process, and who died.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+import trueline as tl
+from tests.spark.cluster_story import hashes, same_size_everywhere
+from tests.spark.lowering.dying import Death, DyingFunction, DyingRows, DyingWork, Stalling
+from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, views
+from trueline.spark.lowering.deliver import delivered
+from trueline.spark.lowering.exchange import Ranges
+from trueline.spark.lowering.lowered import TaskWork
+from trueline.spark.session import start
+from trueline.spark.settings import Settings
+from trueline.spark.tasks import SparkTasks
+
+in_order, map_tasks = Ranges.in_order, SparkTasks.map
+
+
+def read_views(folder: Path) -> dict[str, tl.View]:
+    """Return nasty views over files that all machines see, of several pieces each."""
+    made = iter(range(9))
+
+    def source(table):
+        path = folder / f"{next(made)}.parquet"
+        pq.write_table(table, path, row_group_size=40)
+        return tl.View.read_parquet([path])
+
+    return views(source=source)
+
+
+def plant(patched: pytest.MonkeyPatch, death: Death) -> None:
+    """Let executors die at the places of a death, whatever view runs."""
+
+    def dying(*arguments):
+        work = DyingWork(*arguments)
+        work.death = death
+        return work
+
+    def dying_in_order(ranges):
+        frame = in_order(ranges)
+        return frame.mapInArrow(DyingRows(death), frame.schema)
+
+    def dying_map(tasks, function, descriptors, *, label):
+        return map_tasks(tasks, DyingFunction(function, death), descriptors, label=label)
+
+    # The package has a function of the name of this module.
+    patched.setattr(sys.modules[TaskWork.__module__], "TaskWork", dying)
+    patched.setattr(Ranges, "in_order", dying_in_order)
+    patched.setattr(SparkTasks, "map", dying_map)
+
+
+def compared(view: tl.View, session: Any) -> str:
+    """Say how what the cluster gives differs from what this process gives."""
+    found = rows_of(delivered(view.node, everything(view), session))
+    return difference(in_process(view), found, view)
+
+
+def duplicated(view: tl.View, session: Any, folder: Path) -> dict[str, Any]:
+    """Run a view whose first task stalls until a speculative duplicate of it is through."""
+    pipe = folder / "pipe"
+    os.mkfifo(pipe)
+
+    def stalling(ranges):
+        frame = in_order(ranges)
+        return frame.mapInArrow(Stalling(pipe), frame.schema)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Ranges, "in_order", stalling)
+        return {"differs": compared(view, session), "duplicated": Path(f"{pipe}-duplicated").exists()}
+
+
+def appended(view: tl.View, asked: tl.View, session: Any, folder: Path, death: Death) -> dict[str, Any]:
+    """Append a view twice, the first time in this process alone; say whether the hashes differ."""
+    with pytest.MonkeyPatch.context() as patched:
+        same_size_everywhere(patched.setattr)
+        with tl.open(folder / "here", create=True) as ws:
+            ws.create("x").append(view)
+            here = hashes(ws, "x")
+        with tl.open(folder / "there", create=True, spark=session) as ws:
+            plant(patched, death)
+            ws.create("x").append(asked)
+            return {"differs": "" if hashes(ws, "x") == here else "hashes", "killed": death.happened}
+
+
+def chapter(name: str, found: dict[str, tl.View], session: Any, folder: Path) -> dict[str, Any]:
+    """Run one view with one death."""
+    folder.mkdir(parents=True)
+    what, _, place = name.partition("/")
+    if what == "speculation":
+        return duplicated(found[place], session, folder)
+    death = Death(folder, (place,))
+    if what == "append":
+        return appended(found["sort by two"], found["sort by two"], session, folder, death)
+    if what == "append on Spark":
+        view = found["sort by two"]
+        return appended(view, view.on_spark(session), session, folder, death)
+    with pytest.MonkeyPatch.context() as patched:
+        plant(patched, death)
+        return {"differs": compared(found[what], session), "killed": death.happened}
+
+
+def main(config: dict[str, Any]) -> dict[str, Any]:
+    """Run all chapters on one cluster."""
+    settings = Settings(
+        master=config["master"], memory=str(config["heap"]), conf=config["conf"], log=Path(config["log"])
+    )
+    session = start(settings).given
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "10")
+    folder = Path(config["folder"])
+    found = read_views(folder)
+    said: dict[str, Any] = {}
+    for number, name in enumerate(config["chapters"]):
+        try:
+            said[name] = chapter(name, found, session, folder / f"chapter-{number}")
+        except BaseException:  # noqa: BLE001 (every chapter is reported)
+            said[name] = {"error": traceback.format_exc()[-3000:]}
+    return said
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))

@@ -1,0 +1,107 @@
+"""One key has nearly all rows: it is split where that is exact, else its task spills (exchange:E10)."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import trueline as tl
+from tests.spark.lowering.nasty import difference, everything, in_process, rows_of
+from trueline.kernel.exchange import MEMORY_VARIABLE
+from trueline.spark.lowering.deliver import delivered
+
+pytestmark = pytest.mark.contract("exchange:E10")
+ROWS, GROUPS = 200_000, 8
+# Of a hundred rows so many have the hot key.
+HOT = 95
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory):
+    """Rows in a file of many pieces, nearly all of one key."""
+    random = np.random.default_rng(3)
+    is_hot = random.random(ROWS) < HOT / 100
+    made = pa.table(
+        {
+            "k": np.where(is_hot, 0, random.integers(0, GROUPS, ROWS)),
+            "x": random.normal(size=ROWS) * 10.0 ** random.integers(-5, 5, ROWS),
+            "n": np.arange(ROWS),
+        }
+    )
+    path = tmp_path_factory.mktemp("hot") / "rows.parquet"
+    pq.write_table(made, path, row_group_size=ROWS // 8)
+    return tl.View.read_parquet([path])
+
+
+@pytest.fixture
+def session(spark):
+    """Tasks of Python that may hold 1 MB of rows, and joins that may hold a few."""
+    found = spark.newSession()
+    found.conf.set("spark.sql.shuffle.partitions", "4")
+    # Rows of a key meet in one task: neither side is sent to all of them.
+    found.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    found.conf.set("spark.sql.sortMergeJoinExec.buffer.in.memory.threshold", "1000")
+    found.conf.set("spark.sql.sortMergeJoinExec.buffer.spill.threshold", "20000")
+    environment = spark.sparkContext.environment
+    environment[MEMORY_VARIABLE] = "1"
+    yield found
+    del environment[MEMORY_VARIABLE]
+
+
+@contextmanager
+def stages_of(session):
+    """Yield a list that has, afterwards, what Spark measured of each stage that ran inside."""
+    before = {each.stageId() for each in _stages(session)}
+    found: list = []
+    yield found
+    found += [each for each in _stages(session) if each.stageId() not in before]
+
+
+def _stages(session) -> list:
+    context = session.sparkContext
+    java = context._jsc.sc()
+    java.listenerBus().waitUntilEmpty()
+    quantiles = context._gateway.new_array(context._jvm.double, 0)
+    stages = java.statusStore().stageList(None, False, False, quantiles, None)
+    return [stages.apply(at) for at in range(stages.size())]
+
+
+def check(view, session):
+    found = rows_of(delivered(view.node, everything(view), session))
+    assert difference(in_process(view), found, view) == ""
+
+
+def test_what_is_exact_and_mergeable_is_split(rows, session):
+    """No task gets the rows of the hot key: what is shuffled are sums of parts, not rows."""
+    view = rows.group_by("k").agg(s="sum(x)", a="avg(x)", c="count(*)", low="min(x)", high="max(n)")
+    with stages_of(session) as stages:
+        check(view, session)
+    assert sum(stage.shuffleReadRecords() for stage in stages) < ROWS // 100
+
+
+def test_a_group_that_has_to_see_its_rows_in_order_spills(rows, session):
+    view = rows.group_by("k").agg(f="first(x)", l="last(x)", m="median(x)", d="count(distinct n)")
+    check(view, session)
+
+
+def test_a_window_over_the_hot_key_spills(rows, session):
+    check(rows.window(2, 1, by="k", s="sum(x)", r="row_number()"), session)
+
+
+def test_a_join_of_the_hot_key_spills(rows, session):
+    """Both sides have it: the right's rows of one key are more than a task may hold."""
+    left = rows.filter("n % 50000 = 7")
+    right = rows.select("k", "n").rename(m="n").filter("m % 4 = 3")
+    with stages_of(session) as stages:
+        check(left.join(right, on="k"), session)
+    assert sum(stage.memoryBytesSpilled() + stage.diskBytesSpilled() for stage in stages) > 0
+
+
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
+def test_other_joins_of_the_hot_key(how, rows, session):
+    right = rows.select("k", "n").rename(m="n").filter("m % 100000 = 3")
+    check(rows.select("k", "n").join(right, on="k", how=how), session)

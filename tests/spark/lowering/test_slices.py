@@ -1,0 +1,242 @@
+"""Slices that Spark reads itself: the rows of the tasks' own reading, to the bit, and no column too many."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import trueline as tl
+from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
+from trueline.dataset.read.slice_reader import SliceFile
+from trueline.limits import DEFAULT
+from trueline.spark.lowering import slices
+from trueline.spark.lowering.deliver import delivered
+from trueline.spark.lowering.dispatch import LoweringTarget
+from trueline.spark.lowering.slices import read_by_spark
+from trueline.view.plan.node import Want
+
+# Types that Spark reads as they are stored, or whose bits it does.
+AS_STORED = ["i", "u", "x", "f", "s", "b", "at", "day", "raw", "n"]
+
+
+def small(rows: pa.Table) -> pa.Table:
+    """Add columns of the types that are left."""
+    count = rows.num_rows
+    more = {
+        "u8": pa.array(np.arange(count) % 256, pa.uint8()),
+        "u16": pa.array(np.arange(count) % 65_536, pa.uint16()),
+        "u32": pa.array((np.arange(count) * 19_000_000) % 2**32, pa.uint32()),
+        "i8": pa.array(np.arange(count) % 128, pa.int8()),
+        "fixed": pa.array([bytes([n % 256] * 4) for n in range(count)], pa.binary(4)),
+        "ms": pa.array(np.arange(count) - 9, pa.timestamp("ms")),
+        "us": pa.array(np.arange(count) - 9, pa.timestamp("us", "UTC")),
+    }
+    for name, values in more.items():
+        rows = rows.append_column(name, values)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory):
+    """Slices of several commits: columns came later, one is hidden, records were removed."""
+    with tl.open(tmp_path_factory.mktemp("slices") / "ws", create=True) as ws:
+        made = ws.create("nasty")
+        made.append(table(150, 1).drop_columns(["v", "large"]))
+        made.append(table(150, 2).append_column("secret", pa.array(range(150))), new_columns="add")
+        made.append(small(table(120, 3)), new_columns="add")
+        made.hide_column("secret")
+        made.append(small(table(90, 4)))
+        made.drop_data(where="n % 7 = 3", reason="a test")
+        made.append(small(table(60, 5)))
+        yield made
+
+
+def on_spark(view, session):
+    return rows_of(delivered(view.node, everything(view), session))
+
+
+def plan_of(view, session) -> str:
+    """Return how Spark would make the rows of a view."""
+    frame = LoweringTarget(session).lower(view.node, everything(view)).frame
+    return frame._jdf.queryExecution().toString()
+
+
+def scanned_columns(plan: str) -> list[set[str]]:
+    """Return the columns that each scan of files reads."""
+    physical = plan.partition("== Physical Plan ==")[2]
+    return [set(re.findall(r"(\w+):", each)) for each in re.findall(r"ReadSchema: struct<(.*?)>", physical)]
+
+
+@pytest.mark.contract("exchange:E1", "exchange:E6")
+@pytest.mark.parametrize("batch", ["10", "10000"])
+@pytest.mark.parametrize("vectorized", ["true", "false"])
+def test_every_type_comes_as_tasks_read_it(dataset, spark, batch, vectorized):
+    session = spark.newSession()
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", batch)
+    session.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
+    session.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY")
+    view = dataset.view()
+    plain = view.select(*(name for name in view.schema.names if name not in ("v", "d", "large"))).sort(
+        "s", "n"
+    )
+    assert "FileScan parquet" in plan_of(plain, session)
+    assert difference(in_process(plain), on_spark(plain, session), plain) == ""
+
+
+@pytest.mark.contract("exchange:E1")
+@pytest.mark.parametrize("column", ["v", "d", "large"])
+def test_other_types_are_read_by_tasks(dataset, spark, column):
+    view = dataset.view().select("n", column).sort("n")
+    assert "FileScan" not in plan_of(view, spark)
+    assert difference(in_process(view), on_spark(view, spark), view) == ""
+
+
+def test_only_the_columns_asked_for_are_read(dataset, spark):
+    view = dataset.view().select("x", "n", "s").rename(m="n").sort("m").select("m")
+    [found] = scanned_columns(plan_of(view, spark))
+    assert found == {"n", "offset"}
+    assert difference(in_process(view), on_spark(view, spark), view) == ""
+
+
+@pytest.mark.contract("exchange:E1")
+def test_all_that_moves_rows_may_rest_on_them(dataset, spark):
+    rows = dataset.view().select("i", "s", "x", "n", "at")
+    other = rows.select("i", "n").rename(m="n").filter("m < 9")
+    for view in (
+        rows.group_by("s").agg(t="sum(x)", n="count(*)", f="first(n)"),
+        rows.join(other, on="i", how="full"),
+        rows.shuffle(3),
+        rows.window(1, 1, by="s", t="sum(x)"),
+        rows.sort("x").limit(20),
+        rows.concat(rows).sort("n"),
+        rows.sort("x").filter("n > 30 and at > timestamp '1970-01-01 00:00:00.000003'"),
+    ):
+        assert difference(in_process(view), on_spark(view, spark), view) == "", view.explain()
+
+
+def test_what_nothing_moves_is_read_by_tasks_in_order(dataset, spark, monkeypatch):
+    monkeypatch.setattr(slices, "read_parquet", None)
+    view = dataset.view().select("n", "s")
+    assert difference(in_process(view), on_spark(view, spark), view) == ""
+
+
+def test_bounds_leave_out_no_row_inside(dataset, spark):
+    view = dataset.view().select("n", "i")
+    want = Want((0, 1), True, view.filter("n >= 20 and n < 50").node.wants(Want((0, 1), True))[0].bounds)
+    found = read_by_spark(spark, view.node, want)
+    values = sorted(found.frame.toArrow()["c0"].to_pylist())
+    assert values == sorted(n for n in view.to_arrow()["n"].to_pylist() if 20 <= n < 50)
+
+
+@contextmanager
+def changed_slice(dataset, change):
+    """Replace the newest slice by another file that says the same of itself."""
+    folder = Path(dataset.chain.store.location, "data")
+    newest = str(
+        next(
+            block for _, block in dataset.blocks() if getattr(block.event, "new_data", None)
+        ).event.new_data.physical_hash
+    )
+    path = folder / newest
+    before, mode = path.read_bytes(), path.stat().st_mode
+    path.chmod(0o644)
+    change(path)
+    try:
+        yield
+    finally:
+        path.write_bytes(before)
+        path.chmod(mode)
+
+
+def rewritten(change, **options):
+    def rewrite(path):
+        pq.write_table(change(pq.read_table(path)), path, **options)
+
+    return rewrite
+
+
+def as_nanoseconds(rows: pa.Table) -> pa.Table:
+    place = rows.schema.get_field_index("ms")
+    return rows.set_column(place, "ms", rows["ms"].cast(pa.timestamp("us")))
+
+
+@pytest.mark.contract("exchange:E1")
+def test_a_slice_of_another_type_than_the_dataset_is_read_by_tasks(dataset, spark):
+    view = dataset.view().select("ms", "n").sort("n")
+    with changed_slice(dataset, rewritten(as_nanoseconds)):
+        assert "FileScan" not in plan_of(view, spark)
+        assert difference(in_process(view), on_spark(view, spark), view) == ""
+
+
+def test_text_that_is_not_text_is_null_as_in_this_process(dataset, spark):
+    def broken(rows: pa.Table) -> pa.Table:
+        place = rows.schema.get_field_index("s")
+        raw = pa.array([b"\xff\xfe" if n % 5 == 0 else b"ok" for n in range(rows.num_rows)])
+        return rows.set_column(place, rows.schema.field("s"), raw.view(pa.string()))
+
+    view = dataset.view().select("s", "n").sort("n")
+    with changed_slice(dataset, rewritten(broken)):
+        assert "FileScan" in plan_of(view, spark)
+        assert difference(in_process(view), on_spark(view, spark), view) == ""
+        assert in_process(view).arrays[0].null_count > 0
+
+
+def test_a_slice_with_a_page_beyond_the_limits_is_not_given_to_spark(dataset, spark, monkeypatch):
+    """Spark would unpack the page whatever it becomes: tasks refuse it (guard:G8)."""
+    view = dataset.view().select("raw", "n").sort("n")
+    assert "FileScan" in plan_of(view, spark)
+    found = []
+
+    def plain(file, schema, offset, rows):
+        found.append(file)
+        return len(found) != 2
+
+    monkeypatch.setattr(SliceFile, "is_plain", plain)
+    assert "FileScan" not in plan_of(view, spark)
+
+
+def test_a_slice_is_plain_as_long_as_its_rows_fit_in_a_batch(ds):
+    ds.append(pa.table({"s": ["x" * 1_000] * 5_000}))
+    source = ds.view().node.source
+    [entry] = source.entries(0, source.standing.last_offset)
+    file = source.file(entry)
+    assert file.is_plain(source.schema, "offset", 4_096)
+    tight = replace(file, limits=replace(DEFAULT, batch_bytes=1 << 20))
+    assert not tight.is_plain(source.schema, "offset", 4_096)
+
+
+def test_names_that_differ_by_case_only_are_read_by_tasks(tmp_path, spark):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        pairs = ws.create("pairs")
+        pairs.append(pa.table({"a": [1, 2]}))
+        assert "FileScan" in plan_of(pairs.view().sort("a"), spark)
+        twins = pa.schema([pa.field("a", pa.int64()), pa.field("A", pa.int64())])
+        events = pairs.view().node.source
+        assert events.plain_files(events.schema, 512, 10)
+        object.__setattr__(events.standing, "schema", twins)
+        assert events.plain_files(twins, 512, 10) is None
+
+
+def test_very_many_slices_are_read_by_tasks(dataset, spark, monkeypatch):
+    monkeypatch.setattr(slices, "MOST_SLICES", 4)
+    view = dataset.view().select("n").sort("n")
+    assert "FileScan" not in plan_of(view, spark)
+    monkeypatch.setattr(slices, "MOST_SLICES", 5)
+    assert "FileScan" in plan_of(view, spark)
+
+
+def test_a_path_is_taken_as_it_is(tmp_path, spark):
+    with tl.open(tmp_path / "a [b] {c,d} *%20", create=True) as ws:
+        made = ws.create("x")
+        made.append(pa.table({"n": [3, 1, 2], "s": ["a", "b", "c"]}))
+        view = made.view().sort("n")
+        assert "FileScan" in plan_of(view, spark)
+        assert difference(in_process(view), on_spark(view, spark), view) == ""
+        assert sorted(made.view().to_spark(spark).toArrow()["n"].to_pylist()) == [1, 2, 3]

@@ -1,0 +1,173 @@
+"""The driver of the tests of work in tasks: `python -m tests.spark.tasks_story CONFIG`, on a cluster of two.
+
+CONFIG is a JSON object: `folder`, and `chapters` by name. Prints one JSON object: the name of each chapter →
+what it found, or {"error": …}. In every chapter an executor is killed in the middle of the work.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as arrow_csv
+import pytest
+
+import trueline as tl
+from tests.spark.cluster import PATHS, QUICK
+from tests.spark.killing import KillingStore
+from tests.spark.passing import passing
+from trueline.chain import Instant
+from trueline.spark.session import start
+from trueline.spark.settings import Settings
+from trueline.workspace.preparing import validate
+from trueline.workspace.transfer import clone as cloning
+from trueline.workspace.transfer import push as pushing
+from trueline.workspace.transfer.remote import StoreRemote
+
+NOW = Instant.parse("2030-01-01T00:00:00Z")
+ROWS = 20_000
+FILES = 3
+
+
+def write_files(folder: Path) -> Path:
+    inbox = folder / "inbox"
+    inbox.mkdir()
+    for number in range(FILES):
+        ids = np.arange(number * ROWS, (number + 1) * ROWS)
+        table = pa.table({"id": ids, "price": ids % 97 / 8, "name": [f"n{each % 41}" for each in ids]})
+        arrow_csv.write_csv(table, inbox / f"{number}.csv")
+    return inbox
+
+
+class Story:
+    """A session of a cluster, files, and a workspace that every chapter begins with a copy of."""
+
+    def __init__(self, session: Any, folder: Path) -> None:
+        self.session, self.folder = session, folder
+        self.inbox = write_files(folder)
+        with tl.open(folder / "base", create=True) as ws:
+            ws.create("trades")
+            ws.create("pulled", source=str(self.inbox / "*.csv"))
+
+    @contextmanager
+    def opened(self, name: str, spark: Any = None):
+        place = self.folder / name
+        if not place.exists():
+            shutil.copytree(self.folder / "base", place, symlinks=True)
+        with tl.open(place, spark=spark) as ws:
+            ws.clock = lambda: NOW
+            yield ws
+
+    def compared(self, name: str, work: Any, at: str, dataset: str = "trades") -> dict[str, Any]:
+        """Do work in this process, and in tasks of which one kills its executor; return both heads."""
+        with self.opened(f"{name}-here") as ws:
+            work(ws)
+            expected = str(ws[dataset].head)
+        told = self.told(name)
+        with self.opened(f"{name}-there", self.session) as ws:
+            ws[dataset].chain.store = KillingStore(ws[dataset].chain.store, told, at)
+            with passing() as passed:
+                work(ws)
+        with self.opened(f"{name}-there") as ws:
+            found = {"heads": [expected, str(ws[dataset].head)], "ok": ws[dataset].verify().ok}
+        return found | {"passed": dict(passed)} | self.killed(told)
+
+    def told(self, name: str) -> Path:
+        folder = self.folder / f"{name}-told"
+        folder.mkdir()
+        return folder
+
+    def killed(self, told: Path) -> dict[str, Any]:
+        marker = told / "killed"
+        return {"killed": int(marker.read_text()) if marker.exists() else None}
+
+
+def files(story: Story) -> dict[str, Any]:
+    return story.compared("files", lambda ws: ws["trades"].append(str(story.inbox / "*.csv")), "scratch")
+
+
+def view(story: Story) -> dict[str, Any]:
+    # Looking for its columns is not part of the append.
+    rows = tl.View.read_csv(str(story.inbox / "*.csv")).sort("price")
+    return story.compared("view", lambda ws: ws["trades"].append(rows), "scratch")
+
+
+def steps(story: Story) -> dict[str, Any]:
+    def work(ws: Any) -> None:
+        ws["trades"].append(str(story.inbox / "*.csv"), steps=[validate("price > 1", drop=True)])
+
+    return story.compared("steps", work, "scratch")
+
+
+def pull(story: Story) -> dict[str, Any]:
+    return story.compared("pull", lambda ws: ws.pull("pulled"), "write", "pulled")
+
+
+def verify(story: Story) -> dict[str, Any]:
+    told = story.told("verify")
+    with story.opened("verify", story.session) as ws:
+        ws.config.set("spark.tasks", "never")
+        ds = ws["trades"]
+        for number in range(FILES):
+            ds.append(str(story.inbox / f"{number}.csv"))
+        expected = ds.verify()
+        ws.config.set("spark.tasks", "auto")
+        ds.chain.store = KillingStore(ds.chain.store, told, "open")
+        with passing() as passed:
+            found = ds.verify()
+        same = found == expected and found.ok and found.objects == FILES
+    return {"same": same, "passed": dict(passed)} | story.killed(told)
+
+
+def clone_and_push(story: Story) -> dict[str, Any]:
+    """The one who sends, then the one who fetches, loses an executor."""
+    sending, fetching = story.told("push"), story.told("clone")
+    with story.opened("copies", story.session) as ws, pytest.MonkeyPatch.context() as patch:
+        ds = ws["trades"]
+        for number in range(FILES):
+            ds.append(str(story.inbox / f"{number}.csv"))
+        open_store, open_remote = pushing.open_store, cloning.open_remote
+
+        def killing(url: Any, **options: Any) -> StoreRemote:
+            found: Any = open_remote(url, **options)
+            return StoreRemote(KillingStore(found.store, fetching, "open"))  # type: ignore[arg-type]
+
+        patch.setattr(pushing, "open_store", lambda url: KillingStore(open_store(url), sending, "write"))
+        patch.setattr(cloning, "open_remote", killing)
+        with passing() as passed:
+            sent = ds.push(story.folder / "copy")
+            twin = ws.clone(story.folder / "copy", "twin")
+        ok = ws.verify("twin").ok
+        return {
+            "heads": [str(ds.head), str(twin.head)],
+            "ok": ok,
+            "objects": sent.objects,
+            "passed": dict(passed),
+            "killed": story.killed(sending)["killed"],
+            "killed too": story.killed(fetching)["killed"],
+        }
+
+
+def main(config: dict[str, Any]) -> dict[str, Any]:
+    folder = Path(config["folder"])
+    conf = QUICK | {"spark.executorEnv.PYTHONPATH": PATHS, "spark.sql.shuffle.partitions": "2"}
+    settings = Settings("local-cluster[2,1,1024]", memory="512m", conf=conf, log=folder / "driver.log")
+    story = Story(start(settings).given, folder)
+    said: dict[str, Any] = {}
+    for name in config["chapters"]:
+        try:
+            said[name] = globals()[name](story)
+        except BaseException:  # noqa: BLE001 (every chapter is told)
+            said[name] = {"error": traceback.format_exc()[-3000:]}
+    return said
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(json.loads(sys.argv[1]))))

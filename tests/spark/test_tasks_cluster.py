@@ -1,0 +1,71 @@
+"""Work in the tasks of a cluster, an executor killed in the middle of each: the blocks of this process.
+
+One driver goes through all chapters (`tasks_story.py`); here its findings are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.spark.cluster import PATHS
+from tests.spark.passing import FILES, OPENED, ROWS, WRITTEN
+
+pytestmark = pytest.mark.timeout(600)
+APPENDS = ("files", "view", "steps", "pull")
+CHAPTERS = (*APPENDS, "verify", "clone_and_push")
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """What the chapters found."""
+    folder = tmp_path_factory.mktemp("tasks")
+    environment = os.environ | {"PYTHONPATH": PATHS, "SPARK_LOCAL_IP": "127.0.0.1"}
+    config = json.dumps({"folder": str(folder), "chapters": CHAPTERS})
+    command = [sys.executable, "-m", "tests.spark.tasks_story", config]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=540)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout)
+
+
+@pytest.mark.contract("exchange:E8")
+@pytest.mark.parametrize("name", APPENDS)
+def test_an_executor_dies_while_rows_come_in(name, told):
+    found = told[name]
+    assert "error" not in found, found["error"]
+    assert found["killed"], "it was to lose an executor"
+    here, there = found["heads"]
+    assert here == there
+    assert found["ok"]
+    assert [found["passed"].get(what, 0) for what in (FILES, ROWS, WRITTEN)] == [0, 0, 0]
+
+
+@pytest.mark.contract("exchange:E8")
+def test_an_executor_dies_while_files_are_verified(told):
+    found = told["verify"]
+    assert "error" not in found, found["error"]
+    assert found["killed"]
+    assert found["same"]
+    assert found["passed"].get(OPENED, 0) == 0
+
+
+@pytest.mark.contract("exchange:E8")
+def test_executors_die_while_data_is_sent_and_fetched(told):
+    found = told["clone_and_push"]
+    assert "error" not in found, found["error"]
+    assert found["killed"]
+    assert found["killed too"]
+    here, there = found["heads"]
+    assert here == there
+    assert found["ok"]
+    assert found["objects"] == 3
+    assert [found["passed"].get(what, 0) for what in (OPENED, WRITTEN)] == [0, 0]
+
+
+def test_every_one_of_them_was_another_executor(told):
+    killed = [found["killed"] for found in told.values()] + [told["clone_and_push"]["killed too"]]
+    assert len(set(killed)) == len(killed)
