@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trueline.chain.schema import hidden
 from trueline.dataset.append.intake import whole_schema
@@ -121,17 +121,11 @@ def _defined(session: QuerySession, request: DerivationRequest) -> tuple[Derivat
 
 def _expanded(session: QuerySession, text: str) -> str:
     """Write out what stars stand for; what sqlglot makes of a query must mean the same to Spark."""
-    from sqlglot import exp, parse_one
+    from sqlglot import parse_one
     from sqlglot.optimizer.qualify import qualify
 
     parsed = parse_one(text, read="spark")
-    tables = {table.name for table in parsed.find_all(exp.Table)}
-    schema: dict[str, Any] = {}
-    for name in tables:
-        try:
-            schema[name] = dict(session.types(f"SELECT * FROM `{name}`"))
-        except Exception:  # noqa: BLE001 (a part of the query itself)
-            continue
+    schema = {name: dict(columns) for name, columns in session.tables.items()}
     qualified = qualify(
         parsed, dialect="spark", schema=schema, validate_qualify_columns=False, quote_identifiers=True
     ).sql(dialect="spark")

@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QuerySession:
-    """A session of Spark in which the inputs of a definition are tables."""
+    """A session of Spark in which the inputs of a definition are tables, of these columns."""
 
     session: Any
+    tables: Mapping[str, Mapping[str, str]]
 
     def types(self, query: str) -> Mapping[str, str]:
         """Return the columns of a query with the types they have."""
@@ -63,11 +64,14 @@ def query_session(workspace: Workspace, views: Mapping[str, View]) -> Iterator[Q
 
     room = workspace._spark.first
     session = room.new_session()
+    tables: dict[str, Mapping[str, str]] = {}
     try:
         prepare(session, exact.FUNCTIONS)
         for name, view in views.items():
-            engine().frame(view.node, session).createOrReplaceTempView(f"`{name}`")
-        yield QuerySession(session)
+            frame = engine().frame(view.node, session)
+            frame.createOrReplaceTempView(f"`{name}`")
+            tables[name] = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        yield QuerySession(session, tables)
     finally:
         room.release(session)
 

@@ -90,7 +90,7 @@ def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None
     derivation = derivation_at(tail)
     assert derivation is not None
     inputs = inputs_by_alias(workspace, derivation)
-    origin = _origin(workspace, dataset, inputs, cut)
+    origin = _origin(dataset, inputs, cut)
     if isinstance(tail.data, ExecuteTransform):
         left = derived_checkpoint(dataset.chain.store, tail.data)
         if left is not None and left.at_rest and left.origin == origin:
@@ -117,7 +117,7 @@ def _position(dataset: Dataset, cut: Cut) -> Position | None:
     return None if tail is None or tail.data is None else tail.position
 
 
-def _origin(workspace: Workspace, dataset: Dataset, inputs: dict[str, Dataset], cut: Cut) -> DerivedOrigin:
+def _origin(dataset: Dataset, inputs: dict[str, Dataset], cut: Cut) -> DerivedOrigin:
     """Return the roots and definitions a dataset rests on: those of its inputs, and its own definition."""
     roots: dict[DatasetId, Position] = {}
     definitions: dict[DatasetId, Multihash] = {dataset.id: _definition(dataset)}

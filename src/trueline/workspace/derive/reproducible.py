@@ -25,17 +25,18 @@ _REASONS: Final[dict[tuple[str, str], str]] = {
     _CHANCE: "rand randn random randstr uniform uuid shuffle",
     _PLACE: """monotonically_increasing_id spark_partition_id input_file_name input_file_block_start
         input_file_block_length""",
-    _SESSION: """current_user user session_user current_catalog current_database current_schema current_path
-        current_timezone version""",
-    _SKETCH: """approx_count_distinct approx_percentile percentile_approx approx_top_k approx_top_k_accumulate
-        approx_top_k_combine count_min_sketch histogram_numeric hll_sketch_agg hll_union_agg kll_sketch_agg_bigint
-        kll_sketch_agg_double kll_sketch_agg_float kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
-        theta_sketch_agg theta_union_agg theta_intersection_agg tuple_sketch_agg_double tuple_sketch_agg_integer
-        tuple_union_agg_double tuple_union_agg_integer tuple_intersection_agg_double
-        tuple_intersection_agg_integer bitmap_construct_agg""",
+    _SESSION: """current_user user session_user current_catalog current_database current_schema
+        current_path current_timezone version""",
+    _SKETCH: """approx_count_distinct approx_percentile percentile_approx approx_top_k
+        approx_top_k_accumulate approx_top_k_combine count_min_sketch histogram_numeric
+        hll_sketch_agg hll_union_agg kll_sketch_agg_bigint kll_sketch_agg_double
+        kll_sketch_agg_float kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
+        theta_sketch_agg theta_union_agg theta_intersection_agg tuple_sketch_agg_double
+        tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer
+        tuple_intersection_agg_double tuple_intersection_agg_integer bitmap_construct_agg""",
     _ORDER: "first last any_value collect_union counter_diff schema_of_variant_agg",
-    _MOMENT: """kurtosis skewness regr_slope regr_intercept regr_r2 regr_sxx regr_syy regr_sxy regr_avgx regr_avgy
-        vector_avg vector_sum try_avg try_sum""",
+    _MOMENT: """kurtosis skewness regr_slope regr_intercept regr_r2 regr_sxx regr_syy regr_sxy regr_avgx
+        regr_avgy vector_avg vector_sum try_avg try_sum""",
 }
 # Functions that are refused, with the reason and what to write instead.
 REFUSED: Final = {name: why for why, names in _REASONS.items() for name in names.split()}
