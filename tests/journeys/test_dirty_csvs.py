@@ -37,9 +37,7 @@ id  day         item  price  qty
  3  2026-11-13  cup     4.0    4
 sales@… (offset 2)
 $ trueline show sales --bad
-error: no commit of 'sales' has bad cells
-  → nothing to do: every cell was read
-[exit 2]
+no bad cells
 $ trueline ingest sales ../inbox/2026-11-1[345].csv --delimiter ';' --decimal , --nulls n/a --date-format %d.%m.%Y
 error: ../inbox/2026-11-15.csv has a column that the dataset does not have
     + prise: is not a column of the dataset; did you mean price?

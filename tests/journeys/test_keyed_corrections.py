@@ -57,7 +57,7 @@ offset  op                system_time                       id  name  city   lim
 customers@… (offset 10)
 $ trueline diff customers offset:2
 error: 'customers' does not say since which commit
-  → write customers@2026-11-13
+  → write customers@… for what the newest commit changed; `trueline log customers` shows all commits
 [exit 2]
 $ trueline diff customers@offset:2
 op                id  name  city   limit

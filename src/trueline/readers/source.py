@@ -32,7 +32,11 @@ class Source:
 
     @property
     def is_in_memory(self) -> bool:
-        """Whether its bytes are held by this process."""
+        """Whether its bytes are held by this process.
+
+        >>> Source.memory(b"x").is_in_memory
+        True
+        """
         return getattr(self.open, "func", None) is _open_memory
 
     @classmethod

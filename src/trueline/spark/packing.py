@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from pickle import PicklingError
 from typing import Any, cast
 
 from trueline.errors import NotPortable
@@ -16,7 +15,7 @@ def pack(value: object) -> bytes:
 
     try:
         return cast("Callable[[object], bytes]", cloudpickle.dumps)(value)
-    except (PicklingError, TypeError, AttributeError, ValueError, NotImplementedError) as error:
+    except (pickle.PicklingError, TypeError, AttributeError, ValueError, NotImplementedError) as error:
         raise NotPortable(
             f"a {type(value).__name__} cannot be sent to Spark's tasks: {error}",
             remedy="open files, connections and locks where they are used: inside the step or the function",

@@ -230,11 +230,13 @@ class Dataset:
         from trueline.dataset.append.intake import is_frame
 
         tasks = None
+        spark = self._workspace._spark
+        may_work = spark.settle() if spark.may_work is None else spark.may_work
         # Whatever else is appended is written here, unless a Spark may work.
-        if self._workspace._spark.may_work or is_frame(request.data) or hasattr(request.data, "node"):
+        if may_work or is_frame(request.data) or hasattr(request.data, "node"):
             from trueline.workspace.placement import place_append
 
-            request, tasks = place_append(self._workspace._spark, self.name, self.chain.store, request)
+            request, tasks = place_append(spark, self.name, self.chain.store, request)
         # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)

@@ -59,13 +59,13 @@ class Rooms:
         self._config = config
         self._rooms: list[Room] = []
         self._lock = threading.RLock()
-        # Whether a Spark may do work that did not come from it; appends of small files ask nothing more.
-        self.may_work = False
-        self.settle()
+        # Whether a Spark may do work that did not come from it, None if nobody has asked; see `settle`.
+        self.may_work: bool | None = None
 
-    def settle(self) -> None:
-        """Look at what settings say of who works."""
+    def settle(self) -> bool:
+        """Say whether a Spark may work: by who is there, and by the settings, which are looked at once."""
         self.may_work = bool(self.asked is not None or self._rooms or self._config["spark.tasks"] == "always")
+        return self.may_work
 
     @property
     def first(self) -> Room:

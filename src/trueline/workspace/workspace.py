@@ -199,7 +199,7 @@ class Workspace:
 
     def _limit(self) -> None:
         """Hold the open datasets to the limits that are set now, and work where it is set."""
-        self._spark.settle()
+        self._spark.may_work = None
         with self._lock:
             for dataset in self._open.values():
                 dataset.chain.limits = limits_of(self.config)

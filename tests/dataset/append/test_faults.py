@@ -315,15 +315,15 @@ def test_a_file_that_is_written_to_while_it_is_read_is_refused(ws, tmp_path, mon
 def test_a_file_that_changes_between_hashing_and_reading_is_refused(ws, tmp_path, monkeypatch):
     ds = ws.create("x")
     path = write(tmp_path / "a.csv", "x\n1\n")
-    hash_file = files.hash_file
+    identify = files.identify
 
-    def changed(source):
-        found = hash_file(source)
+    def changed(file):
+        found = identify(file)
         path.write_text("x\n1\n2\n")
         return found
 
     with monkeypatch.context() as patched:
-        patched.setattr(files, "hash_file", changed)
+        patched.setattr(files, "identify", changed)
         with pytest.raises(InputError) as refused:
             ds.append(path)
     assert refused.value.code == "FileChanged"

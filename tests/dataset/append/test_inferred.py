@@ -244,6 +244,24 @@ def test_columns_that_are_text_only_for_words_for_null_are_named_with_the_option
     assert other.view().to_arrow()["x"].to_pylist() == [1, None, None]
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+def test_a_file_of_one_column_whose_header_is_several_is_named_with_the_separator(ws, tmp_path, mark):
+    file = tmp_path / "a.csv"
+    file.write_text(f"id{mark}name\n1{mark}pen\n2{mark}cup\n")
+    with pytest.warns(DataWarning, match="there is one column"):
+        commit = ws.create("x").append(file)
+    [advice] = commit.advice
+    assert advice.code == "OneColumn"
+    assert advice.remedy.endswith(f"reader=trueline.csv(separator={mark!r})")
+    other = ws.create("y")
+    assert other.append(file, tl.csv(separator=mark)).advice == ()
+    assert other.columns == ("id", "name")
+
+
+def test_one_column_with_a_plain_name_is_not_named(ds, tmp_path):
+    assert ds.append(csv(tmp_path, "a;b", "c;d")).advice == ()
+
+
 def test_columns_of_words_are_not_named(ds, tmp_path):
     assert ds.append(csv(tmp_path, "Bern", "NA", "-")).advice == ()
 

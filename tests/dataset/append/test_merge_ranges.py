@@ -129,7 +129,7 @@ def test_many_tasks_give_what_one_process_gives(ws, monkeypatch, shrunk, strateg
     alone = appended(ws, "alone", strategy, batches)
     assert len(alone["slices"]) > 4
     for seed, tasks in enumerate((Elsewhere(1), Elsewhere(2), InlineTasks(workers=3))):
-        monkeypatch.setattr(appending, "InlineTasks", lambda tasks=tasks, **_: tasks)
+        monkeypatch.setattr(appending, "in_this_process", lambda tasks=tasks: tasks)
         # Rows in memory are never sent away, so that the files are what the tasks read.
         monkeypatch.setattr(merging, "_is_here", lambda _: False)
         assert appended(ws, f"tasks{seed}", strategy, batches) == alone
@@ -153,7 +153,7 @@ def test_cuts_do_not_show_in_slices(tmp_path_factory, strategy, seed, at_once, k
             ws.config.set("storage.durable", False)
             shrink(patch, 16, rows)
             tasks = Elsewhere(seed)
-            patch.setattr(appending, "InlineTasks", lambda tasks=tasks, **_: tasks)
+            patch.setattr(appending, "in_this_process", lambda tasks=tasks: tasks)
             patch.setattr(merging, "_is_here", lambda _, rows=rows: rows > 40)
             found = appended(ws, "x", strategy, batches)
             state = open_state(ws["x"].chain.store, ws["x"].chain.tail())
@@ -232,7 +232,7 @@ def test_a_frame_without_rows_is_a_snapshot_of_nothing(ws, spark):
 
 
 def through(monkeypatch, tasks):
-    monkeypatch.setattr(appending, "InlineTasks", lambda **_: tasks)
+    monkeypatch.setattr(appending, "in_this_process", lambda: tasks)
     monkeypatch.setattr(merging, "_is_here", lambda _: False)
 
 

@@ -116,7 +116,8 @@ def test_a_block_inside_a_commit_is_refused_and_its_end_is_named(history):
 
 def test_a_head_inside_a_commit_shows_the_commit_before_it(history):
     inside = history.chain.entry_number(history.chain.entry(history.ends[2]).sequence_number - 1)
-    history.chain.reset(inside.hash)
+    # Nobody resets there; a copy made while a head moved may have it.
+    history.chain.store.move_head(inside.hash, expected=history.chain.store.head())
     assert resolve(history.chain, None) == Position(history.ends[1], 1)
     assert resolve(history.chain, datetime(2027, 1, 1, tzinfo=UTC)).block == history.ends[1]
 

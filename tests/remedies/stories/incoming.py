@@ -157,6 +157,23 @@ def columns_that_are_text_because_of_words_for_null(scene: Scene) -> None:
 
 
 @story(
+    "dataset.append.read_files",
+    "a column is for ever: append to a new dataset with reader=trueline.csv({options})",
+    "a column is for ever: ingest into a new dataset with --delimiter {shown}",
+)
+def a_file_that_was_read_as_one_column(scene: Scene) -> None:
+    path = scene.file("a.csv", "id;name\n1;pen\n")
+    _, remedy = warned(scene, path, scene.ws.create("first"))
+    second = scene.ws.create("second")
+    second.append(path, **keywords(remedy, r"with (reader=.*)"))
+    assert second.columns == ("id", "name")
+    third, fourth = scene.ws.create("third"), scene.ws.create("fourth")
+    remedy = scene.warned("ingest", third.name, path)
+    scene.done("ingest", fourth.name, path, *shlex.split(piece(remedy, r"--.*")))
+    assert fourth.columns == ("id", "name")
+
+
+@story(
     "dataset.append.read_files", 'leave it text, and read it with view.with_columns({{names[0]!r}: "{call}"})'
 )
 def times_in_a_form_that_others_do_not_have(scene: Scene) -> None:

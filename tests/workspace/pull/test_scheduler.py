@@ -189,9 +189,11 @@ STARTS_THREADS = {
     "trueline.testing.threads": "cursors on threads, for the kit",
     "trueline.kernel.read_ahead": "reads ahead of a cursor",
     "trueline.kernel.exchange": "the batches of one view",
-    "trueline.kernel.comparison": "the sorting of one view",
+    "trueline.kernel.chunk": "the columns and aggregates of one view",
+    "trueline.kernel.word_order": "the sorting of one view",
     "trueline.dataset.state.state": "the segments of one lookup",
     "trueline.kernel.tasks": "the pieces of one operation, as Spark's tasks",
+    "trueline.workspace.cuts.transaction": "renews a transaction",
     "trueline.workspace.transfer.arrive": "requests of one transfer",
     "trueline.workspace.transfer.copy": "requests of one transfer",
 }

@@ -68,7 +68,7 @@ def append_rows(
     check_appendable(name, tail, nothing=request.polled is not None or only_watermark)
     if request.new_columns is None:
         request = replace(request, new_columns=addendum_at(tail).new_columns or "error")
-    run = tasks if tasks is not None else InlineTasks(workers=_WORKERS)
+    run = tasks if tasks is not None else in_this_process()
     with typed_errors(chain.store.location), chain.store.scratch() as scratch:
         incoming = _take(chain, tail, request, scratch, run)
         if request.idempotency_key is not None:
@@ -150,6 +150,11 @@ def _from_memory(
     if isinstance(tasks, InlineTasks) or not isinstance(held, pa.Table):
         return from_table(held, tail, with_op=with_op, new=new)
     return take_stream(in_batches(held), tail, scratch, with_op=with_op, new=new)
+
+
+def in_this_process() -> Tasks:
+    """Return what does the work where no other tasks are given."""
+    return InlineTasks(workers=_WORKERS)
 
 
 @contextmanager

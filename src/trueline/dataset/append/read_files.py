@@ -279,8 +279,27 @@ def _cells(file: FileColumns, name: str) -> list[dict[str, Any]]:
 
 def text_advice(columns: pa.Schema, inferred: Inferred, sources: Sequence[Source]) -> tuple[Advice, ...]:
     """Name the columns that are text only because of how cells are written, with the option to give."""
+    if one := _one_column(columns, inferred.reader):
+        return (one,)
     texts = pa.schema([column for column in columns if column.name in inferred.names])
     return tuple(_advice(each, inferred.reader) for each in better_options(inferred.reader, texts, sources))
+
+
+def _one_column(columns: pa.Schema, reader: Reader) -> Advice | None:
+    """Say that a file was read as one column though its header has what separates columns elsewhere."""
+    name = columns.names[0] if len(columns) == 1 and reader.kind == "csv" else ""
+    mark = next((each for each in ";\t|" if each in name), None)
+    if mark is None:
+        return None
+    given = {option: value for option, value in reader.to_dict().items() if option not in _NOT_SHOWN}
+    options = ", ".join(f"{option}={value!r}" for option, value in {**given, "separator": mark}.items())
+    shown = "$'\\t'" if mark == "\t" else quote(mark)
+    return Advice(
+        "OneColumn",
+        f"there is one column, {name!r}: cells seem to be separated by {mark!r}",
+        f"a column is for ever: append to a new dataset with reader=trueline.csv({options})",
+        in_shell=f"a column is for ever: ingest into a new dataset with --delimiter {shown}",
+    )
 
 
 def _advice(better: BetterOption, reader: Reader) -> Advice:

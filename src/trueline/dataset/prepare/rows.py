@@ -36,7 +36,9 @@ class Rows:
     >>> with MemoryStore().scratch() as scratch:
     ...     rows = Rows.keep(pa.table({"x": [1, 2]}), scratch)
     ...     rows.count, rows.table()["x"].to_pylist(), rows.replaced(pa.table({"x": [1, 2]})) == rows
+    ...     rows.schema.names
     (2, [1, 2], True)
+    ['x']
     """
 
     digest: str

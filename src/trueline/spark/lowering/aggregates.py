@@ -227,7 +227,7 @@ def on_grid(words: Sequence[tuple[Whole, int]]) -> Whole:
     """Return sums of words, each times 2 to a power, as limbs at the places 0, 1 and so on.
 
     >>> on_grid([(np.array([5]), 0), (np.array([-1]), 40)]).tolist()
-    [[5], [-256], [0]]
+    [[5], [-256], [0], [0]]
     """
     top = max(power for _, power in words) // BITS
     found = np.zeros((top + 3, len(words[0][0])), np.int64)

@@ -33,7 +33,7 @@ from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
 from trueline.spark.lowering.lowered import Lowered, Step, order_of, types_of
 from trueline.spark.lowering.rows import column
-from trueline.view.execute.group_by import Grouping, ToGroup
+from trueline.view.execute.group_by import Grouping, ToGroup, made_columns
 from trueline.view.plan.aggregates import AggregateCall
 from trueline.view.plan.group_by import GroupBy
 from trueline.view.plan.node import Want
@@ -295,18 +295,11 @@ def _by_kernel(node: GroupBy, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     found = target.lower(node.below, below)
     at = {place: number for number, place in enumerate(below.columns)}
-    made: list[int | tuple[AggregateCall, int | None]] = []
-    for index in want.columns:
-        if index < len(node.by):
-            made.append(at[node.by[index]])
-        else:
-            call = node.calls[index - len(node.by)]
-            made.append((call, None if call.column is None else at[call.column]))
     count, order = len(below.columns), found.layout.order
     # A group is where its first row is: what orders that row is passed on as the key is.
     work = Grouping(
         tuple(at[place] for place in node.by),
-        (*made, *range(count, count + len(order))),
+        (*made_columns(node, want, at), *range(count, count + len(order))),
         count + len(order),
         want.ids,
     )

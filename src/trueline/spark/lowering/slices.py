@@ -8,6 +8,7 @@ slices of other types than the dataset, slices whose pages are too large for one
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from trueline import types as t
 from trueline.dataset.read.events import Events
 from trueline.spark.engines import engine_of
 from trueline.spark.lowering.layout import Layout, OrderColumn, wire
-from trueline.spark.lowering.lowered import Lowered, types_of
+from trueline.spark.lowering.lowered import EvenCuts, Lowered, types_of
 from trueline.spark.types import to_spark_schema
 from trueline.view.plan.node import Interval, Node, Want, step_of
 from trueline.view.plan.select import Select
@@ -43,7 +44,7 @@ _OPTIONS: Final = {
 
 def read_by_spark(session: SparkSession, node: Node, want: Want) -> Lowered | None:
     """Return rows of slices as Spark reads them; None where it would not read what tasks do."""
-    layout = Layout(types_of(node.schema, want.columns), want.ids, (OrderColumn(pa.int64()),))
+    layout = Layout(types_of(node.schema, want.columns), want.ids, ())
     scan, columns, bounds = _source_of(node, want)
     if scan is None or engine_of(session).is_connect or not all(map(_is_as_stored, layout.types)):
         return None
@@ -61,8 +62,12 @@ def read_by_spark(session: SparkSession, node: Node, want: Want) -> Lowered | No
     for index, interval in bounds.items():
         rows = _within(rows, events.schema.field(index), interval)
     place = rows[quoted(offset)]
+    # Offsets are dense, so that ranges of them need no sample.
+    below = events.standing.last_offset + 1
+    layout = replace(layout, order=(OrderColumn(pa.int64(), below=below),))
     values = [_as_wire(rows[quoted(field.name)], field.type) for field in fields]
-    return Lowered(rows, layout, (), layout).select([*values, *_ids(place, want), place], layout)
+    found = Lowered(rows, layout, (), layout, cuts=EvenCuts(below), most=events.row_count)
+    return found.select([*values, *_ids(place, want), place], layout)
 
 
 def read_parquet(session: SparkSession, schema: pa.Schema, files: Sequence[str]) -> DataFrame:

@@ -6,7 +6,7 @@ together by a hash of the key. Where an aggregate needs all rows of a group at o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -44,6 +44,17 @@ _MANY_GROUPS: Final = 1 << 20
 def _group_by(node: GroupBy, want: Want) -> Sequence[Piece]:
     (below,) = node.wants(want)
     at = {column: place for place, column in enumerate(below.columns)}
+    parts = how_many(want.parts, None)
+    key = tuple(at[place] for place in node.by)
+    work = Grouping(key, made_columns(node, want, at), len(below.columns), want.ids)
+    shared = Once(ToGroup(tuple(pieces(node.below, below)), work, parts))
+    return [SharedPiece(shared, number) for number in range(parts)]
+
+
+def made_columns(
+    node: GroupBy, want: Want, at: Mapping[int, int]
+) -> tuple[int | tuple[AggregateCall, int | None], ...]:
+    """Return what the columns that are wanted are made of, of columns of the input that are `at` a place."""
     made: list[int | tuple[AggregateCall, int | None]] = []
     for index in want.columns:
         if index < len(node.by):
@@ -51,11 +62,7 @@ def _group_by(node: GroupBy, want: Want) -> Sequence[Piece]:
         else:
             call = node.calls[index - len(node.by)]
             made.append((call, None if call.column is None else at[call.column]))
-    parts = how_many(want.parts, None)
-    key = tuple(at[place] for place in node.by)
-    work = Grouping(key, tuple(made), len(below.columns), want.ids)
-    shared = Once(ToGroup(tuple(pieces(node.below, below)), work, parts))
-    return [SharedPiece(shared, number) for number in range(parts)]
+    return tuple(made)
 
 
 @portable.register(GroupBy)
