@@ -203,7 +203,7 @@ def test_the_changelog_knows_the_version():
     [
         ("src/trueline/flow/graph.py", ["src/trueline/flow", "tests/flow"]),
         ("src/trueline/console/items.py", ["src/trueline/console", "tests/test_console.py"]),
-        ("src/trueline/errors.py", ["src/trueline/errors.py"]),
+        ("src/trueline/merge.py", ["src/trueline/merge.py"]),
         ("docs/flows.md", ["tests/test_docs.py"]),
         ("tests/run/test_model.py", ["tests/run"]),
         ("tests/test_docs.py", ["tests/test_docs.py"]),

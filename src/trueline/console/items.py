@@ -10,7 +10,7 @@ from html import escape
 from math import isfinite
 from typing import Any, Literal, TypeAlias
 
-from trueline.errors import HIDDEN, visible
+from trueline.errors.tree import HIDDEN, visible
 
 Style: TypeAlias = Literal["plain", "strong", "good", "bad", "faint"]
 

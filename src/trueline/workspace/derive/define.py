@@ -125,7 +125,7 @@ def _expanded(session: QuerySession, text: str) -> str:
     from sqlglot.optimizer.qualify import qualify
 
     parsed = parse_one(text, read="spark")
-    schema = {name: dict(columns) for name, columns in session.tables.items()}
+    schema: dict[str, object] = {name: dict(columns) for name, columns in session.tables.items()}
     qualified = qualify(
         parsed, dialect="spark", schema=schema, validate_qualify_columns=False, quote_identifiers=True
     ).sql(dialect="spark")

@@ -32,7 +32,8 @@ FUNCTIONS: Final = (
     "tl_next(y DOUBLE) RETURNS DOUBLE RETURN (y - CAST(y AS BIGINT)) * 4294967296D",
     (
         f"tl_flags(x DOUBLE, y DOUBLE) RETURNS INT RETURN CASE WHEN isnan(x) THEN {_NAN}"
-        f" WHEN x = double('Infinity') THEN {_INFINITE} WHEN x = double('-Infinity') THEN {_NEGATIVE_INFINITE}"
+        f" WHEN x = double('Infinity') THEN {_INFINITE}"
+        f" WHEN x = double('-Infinity') THEN {_NEGATIVE_INFINITE}"
         f" WHEN {_IN_RANGE} AND y = CAST(y AS BIGINT) THEN 0 WHEN x IS NULL THEN 0 ELSE {_ESCAPE} END"
     ),
     # Three limbs and whether anything is below them, as the nearest double.
@@ -72,8 +73,7 @@ FUNCTIONS: Final = (
     (
         f"tl_sum(a BIGINT, b BIGINT, c BIGINT, d BIGINT, e BIGINT, flags INT) RETURNS DOUBLE RETURN CASE"
         f" WHEN a IS NULL THEN NULL"
-        f" WHEN flags & {_NAN} != 0 OR flags & {_INFINITE | _NEGATIVE_INFINITE} = {_INFINITE | _NEGATIVE_INFINITE}"
-        f" THEN double('NaN')"
+        f" WHEN flags & {_NAN} != 0 OR flags & {_BOTH} = {_BOTH} THEN double('NaN')"
         f" WHEN flags & {_INFINITE} != 0 THEN double('Infinity')"
         f" WHEN flags & {_NEGATIVE_INFINITE} != 0 THEN double('-Infinity')"
         f" WHEN flags & {_ESCAPE} != 0 THEN raise_error('{ESCAPED}')"
