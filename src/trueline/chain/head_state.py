@@ -130,6 +130,8 @@ class Tail(NamedTuple):
     @property
     def replaces_rows(self) -> bool:
         """Whether later events replace earlier ones, so that there are fewer rows than events."""
+        if self.transform is not None:
+            return self.transform.transform.is_ours
         return isinstance(self.merge, MergeSnapshot | MergeChangelogStream | MergeUpsertStream)
 
     def after(self, block: Block) -> Tail:

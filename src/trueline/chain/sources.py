@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Final
 
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.wire import I32, U64, Flag, Plain, Record, union
@@ -272,6 +272,10 @@ class TemporalTable(Record):
     primary_key: tuple[str, ...]
 
 
+# The engine that a transform of ours names; what it derives has a key, by which later events replace earlier.
+ENGINE: Final = "trueline"
+
+
 @dataclass(frozen=True, slots=True)
 class TransformSql(Record):
     """Queries for an engine; `query` is the short form manifests may use."""
@@ -282,6 +286,11 @@ class TransformSql(Record):
     query: str | None = None
     queries: tuple[SqlQueryStep, ...] | None = None
     temporal_tables: tuple[TemporalTable, ...] | None = None
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is computed by this software."""
+        return self.engine == ENGINE
 
 
 Transform = Annotated[TransformSql, union]

@@ -27,14 +27,13 @@ from trueline.chain.events import (
 )
 from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
-from trueline.chain.sources import SqlQueryStep, TransformSql
+from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
 from trueline.dataset.commit import linked
 from trueline.errors import InputError, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import KeyEquality
 
-# The engine that a SetTransform of ours names; the version is that of the canonical query.
-ENGINE: Final = "trueline"
+# The version that a SetTransform of ours names: that of the canonical query.
 CANONICAL: Final = "1"
 PATH: Final = "trueline.json"
 FORMAT: Final = "trueline/derivation"
@@ -154,8 +153,7 @@ def derivation_at(tail: Tail) -> Derivation | None:
     """Return the definition in force at a tail; None for roots, and for what other engines derive."""
     if tail.dataset_kind is not DatasetKind.Derivative or tail.transform is None:
         return None
-    transform = tail.transform.transform
-    if transform.engine != ENGINE:
+    if not tail.transform.transform.is_ours:
         return None
     items = tail.attachments.attachments.items if tail.attachments is not None else ()
     content = next((item.content for item in items if item.path == PATH), None)

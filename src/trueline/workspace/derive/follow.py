@@ -9,10 +9,11 @@ from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin, derived_
 from trueline.chain.events import ExecuteTransform, SetTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
+from trueline.chain.sources import ENGINE
 from trueline.dataset.advance import Advance, commit_result
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.commit import Commit
-from trueline.dataset.derivation import CANONICAL, ENGINE, Derivation, derivation_at
+from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
 from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
