@@ -63,7 +63,17 @@ MUTUAL = {
     # The two faces know each other, and verbs of theirs take the face they are called on.
     frozenset(
         f"workspace.{name}"
-        for name in ("workspace", "dataset", "gc", "info", "rollback", "creation", "deletion", "tags")
+        for name in (
+            "workspace",
+            "open_datasets",
+            "dataset",
+            "gc",
+            "info",
+            "rollback",
+            "creation",
+            "deletion",
+            "tags",
+        )
     ),
 }
 

@@ -42,7 +42,7 @@ VERSION: Final = 1
 COPY: Final = "copy_number"
 
 
-class RowIdentity(StrEnum):
+class KeyKind(StrEnum):
     """How rows of a result are told apart: by a key that is proven or declared, or by all they hold."""
 
     PROVEN = "proven"
@@ -61,7 +61,7 @@ class Derivation:
     queries: tuple[SqlQueryStep, ...]
     inputs: tuple[TransformInput, ...]
     key: tuple[str, ...]
-    identity: RowIdentity
+    identity: KeyKind
     written: str = ""
     strategy: str = "recompute"
     reason: str = ""
@@ -186,7 +186,7 @@ def _read(event: SetTransform, content: str | None, event_time: str | None) -> D
         event.transform.queries or (),
         event.inputs,
         tuple(key),
-        RowIdentity(said.get("identity", "bag")),
+        KeyKind(said.get("identity", "bag")),
         str(said.get("written", "")),
         str(said.get("strategy", "recompute")),
         str(said.get("reason", "")),

@@ -47,3 +47,12 @@ def result_of(session: SparkSession, steps: Mapping[str, str], last: str) -> Dat
             session.sql(text).createOrReplaceTempView(f"`{name.replace('`', '``')}`")
     with translated(last):
         return session.sql(last)
+
+
+def numbered(frame: DataFrame, name: str) -> DataFrame:
+    """Number equal rows in a column, so that each has an identity; which has which number is all the same."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as f
+
+    columns = [f.col(f"`{column.replace('`', '``')}`") for column in frame.columns]
+    return frame.withColumn(name, f.row_number().over(Window.partitionBy(*columns).orderBy(columns[0])))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trueline.chain.schema import hidden
 from trueline.dataset.append.intake import whole_schema
 from trueline.dataset.definition import vocabulary
-from trueline.dataset.derivation import COPY, Derivation, RowIdentity
+from trueline.dataset.derivation import COPY, Derivation, KeyKind
 from trueline.errors import InputError, SchemaError
 from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive.canonical import NotCanonical, canonical
@@ -138,9 +138,9 @@ def _expanded(session: QuerySession, text: str) -> str:
     return qualified
 
 
-def _identity(request: DerivationRequest, types: Mapping[str, str]) -> tuple[tuple[str, ...], RowIdentity]:
+def _identity(request: DerivationRequest, types: Mapping[str, str]) -> tuple[tuple[str, ...], KeyKind]:
     if request.key is None:
-        return (*types, COPY), RowIdentity.BAG
+        return (*types, COPY), KeyKind.BAG
     key = (request.key,) if isinstance(request.key, str) else tuple(request.key)
     for name in key:
         if name not in types:
@@ -150,7 +150,7 @@ def _identity(request: DerivationRequest, types: Mapping[str, str]) -> tuple[tup
                 code="MissingKeyColumn",
                 column=name,
             )
-    return key, RowIdentity.DECLARED
+    return key, KeyKind.DECLARED
 
 
 def _schema(session: QuerySession, derivation: Derivation) -> DataSchema:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trueline.dataset.derivation import COPY, Derivation, RowIdentity
+from trueline.dataset.derivation import COPY, Derivation, KeyKind
 from trueline.view.engine import engine
 from trueline.workspace.derive import exact
 
@@ -40,21 +40,12 @@ class QuerySession:
 
     def result(self, derivation: Derivation) -> Any:
         """Return the frame of a definition, with the number of the copy where rows are a bag."""
-        from trueline.spark.canonical import result_of
+        from trueline.spark.canonical import numbered, result_of
 
         *steps, last = derivation.canonical
         names = [step.alias or "" for step in derivation.queries[:-1]]
         frame = result_of(self.session, dict(zip(names, steps, strict=True)), last)
-        return numbered(frame) if derivation.identity is RowIdentity.BAG else frame
-
-
-def numbered(frame: Any) -> Any:
-    """Number equal rows, so that each has an identity; which of them has which number is all the same."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as f
-
-    columns = [f.col(f"`{name.replace('`', '``')}`") for name in frame.columns]
-    return frame.withColumn(COPY, f.row_number().over(Window.partitionBy(*columns).orderBy(columns[0])))
+        return numbered(frame, COPY) if derivation.identity is KeyKind.BAG else frame
 
 
 @contextmanager
