@@ -122,6 +122,11 @@ class Session:
         return store_options(self.given)
 
     @property
+    def is_json(self) -> bool:
+        """Whether the answer is for a program."""
+        return isinstance(self.console, consoles.JsonConsole)
+
+    @property
     def place(self) -> str:
         """Where the command is to work, workspace or not."""
         return self.directory or os.environ.get(VARIABLE) or "."

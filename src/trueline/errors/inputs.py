@@ -109,3 +109,7 @@ class DestinationAhead(InputError):
 
 class SourceNotConfirmed(InputError):
     """A source that somebody else declared and that was not confirmed here; `name` and `source` say which."""
+
+
+class InputReset(InputError):
+    """An input of a derived dataset was reset or replaced: the block it was `taken` at is not there `now`."""

@@ -37,6 +37,10 @@ class PullError(RetryError):
     """Some datasets could not be pulled; `report` says which, and what was done for the others."""
 
 
+class StalePlan(RetryError):
+    """What a plan was made from has moved since; `moved` says what."""
+
+
 class SparkFailed(RetryError):
     """Spark gave up on a job: out of memory, a lost worker or connection, cancelled."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from trueline.dataset.definition import Definition, check_options
 from trueline.dataset.duration import seconds
 from trueline.errors import (
     CorruptionError,
+    InputError,
     WorkspaceNotFound,
 )
 from trueline.merge import Strategy
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from trueline.run import Observer
     from trueline.view import Schema, View
     from trueline.workspace.gc import Swept
+    from trueline.workspace.lineage import LineageGraph
+    from trueline.workspace.plan import PullPlan
     from trueline.workspace.pull import DeclaredSource, PullReport
 
 
@@ -219,14 +222,25 @@ class Workspace(OpenDatasets):
 
     def pull(
         self,
-        *names: str,
+        *names: str | PullPlan,
+        watch: bool = False,
+        full_refresh: bool = False,
         resend: bool = False,
         allow_empty: bool = False,
         workers: int = 8,
         observers: Sequence[Observer] = (),
         new_columns: NewColumns | None = None,
+        stop: Callable[[float], bool] | None = None,
+        on_report: Callable[[PullReport], object] | None = None,
     ) -> PullReport:
-        """Read what is new in the sources of datasets (of all that have one, if none is named).
+        """Read what is new in the sources of datasets, and bring derived datasets to one cut of them.
+
+        Without names all datasets are pulled. What is named is pulled with all it rests on; `name+` names a
+        dataset with all that rests on it, `+name` and `2+name` with what it rests on. A plan (`ws.plan`) is
+        carried out exactly, or `StalePlan` is raised if something has moved since.
+        With `full_refresh` derived datasets are computed again and what differs is recorded. With `watch` it
+        goes on until it is interrupted, looking again after a second, then more rarely while nothing comes;
+        `on_report` gets the report of each round, `stop` waits for so many seconds and ends it by True.
 
         Files and pages that were read before are passed over, clones are
         brought up to what they are copies of. A known file name with other
@@ -238,17 +252,49 @@ class Workspace(OpenDatasets):
         does not stop the others; `PullError` is raised at the end and has the
         report.
         """
+        from trueline.workspace.plan import PullPlan, apply
         from trueline.workspace.pull.pull import pull
+        from trueline.workspace.pull.scheduler import in_rounds
 
-        return pull(
-            self,
-            names,
-            resend=resend,
-            allow_empty=allow_empty,
-            workers=workers,
-            observers=observers,
-            new_columns=checked_policy(new_columns),
-        )
+        plans = [each for each in names if isinstance(each, PullPlan)]
+        if plans:
+            if len(names) > 1 or watch or full_refresh:
+                raise InputError(
+                    "a plan is pulled alone, as it is",
+                    remedy="leave the other names and options out",
+                    code="PlanAlone",
+                )
+            return apply(self, plans[0], workers=workers)
+
+        def once() -> PullReport:
+            return pull(
+                self,
+                [str(name) for name in names],
+                full_refresh=full_refresh,
+                resend=resend,
+                allow_empty=allow_empty,
+                workers=workers,
+                observers=observers,
+                new_columns=checked_policy(new_columns),
+            )
+
+        return in_rounds(once, stop, on_report) if watch else once()
+
+    def plan(self, *names: str) -> PullPlan:
+        """Say what `pull` would do to derived datasets, from metadata alone; sources are not read.
+
+        Names are those of `pull`. For each dataset: what is new in its inputs, how it is computed and why,
+        how far it is behind.
+        """
+        from trueline.workspace.plan import plan
+
+        return plan(self, names)
+
+    def lineage(self, name: str | None = None) -> LineageGraph:
+        """Show which datasets are computed from which: all of them, or those around one."""
+        from trueline.workspace.lineage import lineage
+
+        return lineage(self, name)
 
     # --- reading ------------------------------------------------------------------------
 

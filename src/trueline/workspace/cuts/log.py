@@ -215,6 +215,13 @@ class CutLog:
             code="CutsBusy",
         )
 
+    def preview(self, roots: Iterable[DatasetId]) -> Cut:
+        """Return the cut that `record` would return now; nothing is recorded, so its number is a guess."""
+        last, intents = self.newest(), self.intents.read()
+        heads = heads_of(self._chain_of, _joined(frozenset(roots), intents))
+        plan = CutPlan.of(last, heads, intents, intents)
+        return plan.cut(self._clock()) if plan.moves else last
+
     def _attempt(self, wanted: frozenset[DatasetId]) -> Cut | None:
         """Record a cut; None if somebody else was faster, so that everything begins again."""
         # The order is what keeps cuts from going back: the number, then intents, heads, intents again.

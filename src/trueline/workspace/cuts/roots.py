@@ -1,7 +1,7 @@
 """The roots that cuts are made of: which datasets they are, and where each of them is.
 
 A root is a dataset that this workspace does not compute: one that is appended to, or a clone, whatever it
-is a clone of.
+is a clone of; and one that reads inputs at cuts of their own, since no cut says what it was made from.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from trueline.chain.events import DatasetKind, ExecuteTransform
 from trueline.chain.head_state import Position
 from trueline.chain.index_rows import IndexEntry
 from trueline.chain.instant import Instant
+from trueline.dataset.derivation import derivation_at
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.catalogue import CatalogueEntry
+from trueline.workspace.dependencies import own_cuts
 from trueline.workspace.transfer.origin import origin_of
 
 if TYPE_CHECKING:
@@ -117,6 +119,9 @@ class Roots:
         transform = dataset._tail.transform
         if transform is None or origin_of(self._workspace._location, dataset._folder) is not None:
             return None
+        derivation = derivation_at(dataset._tail)
+        if derivation is not None and own_cuts(derivation):
+            return None  # what reads inputs at other cuts is a root of its own
         inputs = [self._dataset(DatasetId.parse(source.dataset_ref)) for source in transform.inputs]
         # Without all of its inputs nobody here can bring it further.
         return None if None in inputs else [each for each in inputs if each is not None]

@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
-from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin, derived_checkpoint
-from trueline.chain.events import ExecuteTransform, SetTransform
+from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin
+from trueline.chain.events import SetTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
 from trueline.chain.sources import ENGINE
 from trueline.dataset.advance import Advance, commit_result
+from trueline.dataset.append.append import Order, prepare
 from trueline.dataset.append.frames import take_frame
-from trueline.dataset.commit import Commit
+from trueline.dataset.commit import Commit, linked
 from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
-from trueline.errors import InputError
+from trueline.errors import InputError, InputReset, RefCASFailed, RetryError
 from trueline.identity.dataset_id import DatasetId
-from trueline.identity.multihash import Multihash
+from trueline.merge import Snapshot
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
-from trueline.workspace.cuts.roots import Roots
+from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.evaluate import query_session, views_at
+from trueline.workspace.derive.rest import Origins, left_at
+from trueline.workspace.pull.scheduler import go_on
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
+
+# Each attempt that fails means that somebody else's succeeded.
+_ATTEMPTS: Final = 8
 
 
 def inputs_by_alias(workspace: Workspace, derivation: Derivation) -> dict[str, Dataset]:
@@ -34,33 +41,18 @@ def inputs_by_alias(workspace: Workspace, derivation: Derivation) -> dict[str, D
     for each in derivation.inputs:
         name = names.get(each.dataset_ref)
         if name is None:
-            raise InputError(
-                f"the input {each.alias} ({each.dataset_ref}) is not in the workspace",
-                remedy="clone it here",
-                code="InputMissing",
-            )
+            raise input_missing(each.alias or "", each.dataset_ref)
         found[each.alias or name] = workspace[name]
     return found
 
 
-def in_order(workspace: Workspace, names: list[str]) -> list[Dataset]:
-    """Return the derived datasets among some and all they rest on, inputs before those that read them."""
-    graph: TopologicalSorter[str] = TopologicalSorter()
-    waiting, seen = list(names), set()
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        tail = workspace[name].chain.tail()
-        derivation = derivation_at(tail) if tail is not None else None
-        upstream = (
-            [] if derivation is None else [ds.name for ds in inputs_by_alias(workspace, derivation).values()]
-        )
-        graph.add(name, *upstream)
-        waiting += upstream
-    ordered = (workspace[name] for name in graph.static_order())
-    return [dataset for dataset in ordered if is_derived(dataset)]
+def input_missing(alias: str, reference: str) -> InputError:
+    """The error of an input that is not in the workspace (any more)."""
+    return InputError(
+        f"the input {alias} ({reference}) is not in the workspace",
+        remedy="clone it here",
+        code="InputMissing",
+    )
 
 
 def is_derived(dataset: Dataset) -> bool:
@@ -70,90 +62,224 @@ def is_derived(dataset: Dataset) -> bool:
 
 
 def follow_all(workspace: Workspace, names: list[str]) -> dict[str, Commit | None]:
-    """Record a cut of the roots that datasets rest on, and bring each derived one exactly there."""
-    datasets = in_order(workspace, names)
-    if not datasets:
-        return {}
-    roots = Roots(workspace).under(*(dataset.name for dataset in datasets))
+    """Record a cut of the roots that datasets rest on, and bring each derived one exactly there, in order."""
+    known = Dependencies.of(workspace)
+    above = {each for name in names for each in known.upstream(name)} | set(names)
+    datasets = [name for name in known.in_order(above) if known[name].is_computed]
+    roots = {root for name in datasets for root in known.roots(name)}
     log = CutLog.of(workspace)
-    cut = log.record(roots)
+    cut = log.record(known[name].dataset.id for name in roots) if datasets else Cut()
     done = {}
-    for dataset in datasets:
-        done[dataset.name] = follow_to(workspace, dataset, cut)
-        log.put_reached(cut.number, dataset.id)
+    for name in datasets:
+        done[name] = follow_to(workspace, known[name].dataset, cut, known=known)
+        log.put_reached(cut.number, known[name].dataset.id)
     return done
 
 
-def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None:
-    """Bring one dataset to a cut at which its inputs are; None if it is there already."""
+def follow_to(
+    workspace: Workspace,
+    dataset: Dataset,
+    cut: Cut,
+    *,
+    known: Dependencies | None = None,
+    clock: Callable[[], Instant] | None = None,
+) -> Commit | None:
+    """Bring one dataset to a cut at which its inputs are; None if it is there already, or was passed it.
+
+    `known` is how the datasets of the workspace rest on each other, if somebody has looked. Others that would
+    do the same wait, so that one of them computes it; who comes too late finds it done.
+    """
+    found = known if known is not None else Dependencies.of(workspace)
+    with dataset._writing, dataset.chain.store.turn():
+        for _ in range(_ATTEMPTS):
+            found = _as_defined(workspace, found, dataset)
+            try:
+                return _followed(workspace, dataset, Origins(found, cut), clock or workspace.clock)
+            except RefCASFailed:
+                continue  # somebody who takes no turns; perhaps it is there now
+    raise RetryError(
+        f"the head of {dataset.name!r} was moved by others {_ATTEMPTS} times in a row",
+        remedy="nothing was changed; pull it again",
+        code="HeadBusy",
+        dataset=dataset.name,
+    )
+
+
+def _as_defined(workspace: Workspace, known: Dependencies, dataset: Dataset) -> Dependencies:
+    """Look at the datasets again if one was defined anew since, or is not known."""
+    defined = dataset.chain.newest(SetTransform)
+    node = known.nodes.get(dataset.name)
+    if node is not None and defined is not None and node.definition == defined.hash:
+        return known
+    return Dependencies.of(workspace)
+
+
+def _followed(
+    workspace: Workspace, dataset: Dataset, origins: Origins, clock: Callable[[], Instant] | None
+) -> Commit | None:
+    """Compute one transaction and commit it; None if there is nothing to do."""
+    node = origins.known[dataset.name]
     tail = dataset.chain.tail()
     assert tail is not None
     derivation = derivation_at(tail)
     assert derivation is not None
-    inputs = inputs_by_alias(workspace, derivation)
-    origin = _origin(dataset, inputs, cut)
-    if isinstance(tail.data, ExecuteTransform):
-        left = derived_checkpoint(dataset.chain.store, tail.data)
-        if left is not None and left.at_rest and left.origin == origin:
+    check_inputs(origins.known, node, tail)
+    origin = origins.of(dataset.name)
+    left = left_at(dataset.chain, tail)
+    if left is not None:
+        if left.at_rest and left.origin == origin:
             return None
-    positions = {each.id: _position(each, cut) for each in inputs.values()}
-    taken = {name: at for name, at in positions.items() if at is not None}
-    left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL})
-    advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
-    views = views_at(inputs, taken)
-    with query_session(workspace, views) as session, dataset.chain.store.scratch() as scratch:
-        frame = session.result(derivation)
-        tasks = workspace._spark.tasks_for(frame)
-        result = take_frame(frame, tail, scratch, tasks)
-        return commit_result(
-            dataset.name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=tasks
+        if not origins.order.is_within(left.origin.roots, origin.roots):
+            return None  # it is further, or was there before
+    inputs = {alias: origins.known[name].dataset for alias, name in node.inputs.items()}
+    taken = positions_at(origins, node)
+    return Evaluation(workspace, dataset, tail, derivation, inputs, taken).commit(origin, clock)
+
+
+def positions_at(origins: Origins, node: DatasetNode) -> dict[DatasetId, Position]:
+    """Return where a dataset reads its inputs at a cut: all of them at rest there."""
+    found: dict[DatasetId, Position] = {}
+    for name in origins.known.inputs(node.name):
+        read = origins.known[name]
+        assert read.id is not None
+        found[read.id] = origins.position(node, read) or _before_data(read.dataset)
+    return found
+
+
+def _before_data(dataset: Dataset) -> Position:
+    """Return where a root is that a cut does not have: at the commit before its first record."""
+    chain = dataset.chain
+    first = next(chain.slices(0, 0), None)
+    tail = chain.tail()
+    assert tail is not None
+    number = tail.sequence_number if first is None else first.sequence_number - 1
+    entry = chain.entry_number(number)
+    while entry is not None and not entry.is_end:
+        entry = chain.entry_number(entry.sequence_number - 1)
+    assert entry is not None
+    return Position(entry.hash, None)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One evaluation of a definition: over which inputs, where each of them is taken."""
+
+    workspace: Workspace
+    dataset: Dataset
+    tail: Tail
+    derivation: Derivation
+    inputs: Mapping[str, Dataset]
+    taken: Mapping[DatasetId, Position]
+
+    def commit(self, origin: DerivedOrigin, clock: Callable[[], Instant] | None) -> Commit:
+        """Evaluate, and record what that changes."""
+        dataset, tail, derivation = self.dataset, self.tail, self.derivation
+        left = DerivedCheckpoint(
+            origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL}
         )
+        advance = Advance(self.taken, left, self.watermark, clock)
+        views = views_at(self.inputs, self.taken)
+        with query_session(self.workspace, views) as session, dataset.chain.store.scratch() as scratch:
+            frame = session.result(derivation)
+            tasks = self.workspace._spark.tasks_for(frame)
+            result = take_frame(frame, tail, scratch, tasks)
+            go_on()
+            return commit_result(
+                dataset.name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=tasks
+            )
+
+    def differs(self) -> bool:
+        """Evaluate, and say whether that gives other rows than there are."""
+        dataset, tail, derivation = self.dataset, self.tail, self.derivation
+        views = views_at(self.inputs, self.taken)
+        with query_session(self.workspace, views) as session, dataset.chain.store.scratch() as scratch:
+            frame = session.result(derivation)
+            tasks = self.workspace._spark.tasks_for(frame)
+            result = take_frame(frame, tail, scratch, tasks)
+            order = Order(dataset.name, Snapshot(derivation.key), result, allow_empty=True)
+            return bool(prepare(dataset.chain, tail, order, scratch, tasks).written)
+
+    @property
+    def watermark(self) -> Instant | None:
+        """max(before, min over the inputs of their watermark at the block taken) (derive:V12).
+
+        An input without an event time does not hold it back; one that has none yet does.
+        """
+        before, marks = self.tail.watermark, []
+        for dataset in self.inputs.values():
+            at = dataset.chain.tail_at(self.taken[dataset.id].block)
+            if at.vocab.event_time_column is None and at.watermark is None:
+                continue
+            if at.watermark is None:
+                return before
+            marks.append(at.watermark)
+        found = min(marks) if marks else None
+        return before if found is None or (before is not None and before > found) else found
 
 
-def _position(dataset: Dataset, cut: Cut) -> Position | None:
-    """Return where an input is read: a root where the cut has it, a derived one where it was brought."""
-    if dataset.id in cut:
-        return cut[dataset.id]
-    tail = dataset.chain.tail()
-    return None if tail is None or tail.data is None else tail.position
+def refresh(
+    workspace: Workspace, dataset: Dataset, *, clock: Callable[[], Instant] | None = None
+) -> Commit | None:
+    """Compute a dataset again where it is, and record what differs; None if nothing does (derive:V29).
 
-
-def _origin(dataset: Dataset, inputs: dict[str, Dataset], cut: Cut) -> DerivedOrigin:
-    """Return the roots and definitions a dataset rests on: those of its inputs, and its own definition."""
-    roots: dict[DatasetId, Position] = {}
-    definitions: dict[DatasetId, Multihash] = {dataset.id: _definition(dataset)}
-    for each in inputs.values():
-        if each.id in cut:
-            roots[each.id] = cut[each.id]
-            continue
-        tail = each.chain.tail()
-        if tail is not None and isinstance(tail.data, ExecuteTransform):
-            left = derived_checkpoint(each.chain.store, tail.data)
-            if left is not None:
-                roots |= left.origin.roots
-                definitions |= left.origin.definitions
-    return DerivedOrigin(roots, definitions)
-
-
-def _definition(dataset: Dataset) -> Multihash:
-    found = dataset.chain.newest(SetTransform)
-    assert found is not None
-    return found.hash
-
-
-def _watermark(tail: Tail, inputs: dict[str, Dataset], taken: dict[DatasetId, Position]) -> Instant | None:
-    """Return max(before, min over the inputs of their watermark at the block taken) (derive:V12).
-
-    An input without an event time does not hold it back; one that has none yet does.
+    Records over inputs that did not move need a definition before them (chain:R9), so that it is recorded
+    again. What rests on the dataset then follows, since origins name definitions.
     """
-    marks = []
-    for dataset in inputs.values():
-        at = dataset.chain.tail_at(taken[dataset.id].block)
-        if at.vocab.event_time_column is None and at.watermark is None:
+    with dataset._writing, dataset.chain.store.turn():
+        known = Dependencies.of(workspace)
+        evaluation, left = _again(workspace, known, dataset)
+        if not evaluation.differs():
+            return None
+        tail, derivation = evaluation.tail, evaluation.derivation
+        now = (clock or workspace.clock or Instant.now)()
+        blocks = linked(tail, [derivation.transform], Instant(max(now, tail.system_time + 1)))
+        dataset.chain.append(*blocks)
+        evaluation, _ = _again(workspace, known, dataset)
+        definitions = {**left.origin.definitions, dataset.id: blocks[-1].hash}
+        return evaluation.commit(DerivedOrigin(left.origin.roots, definitions), clock)
+
+
+def _again(
+    workspace: Workspace, known: Dependencies, dataset: Dataset
+) -> tuple[Evaluation, DerivedCheckpoint]:
+    """Return the newest transaction of a dataset, to be done once more, and what it left."""
+    tail, node = dataset.chain.tail(), known[dataset.name]
+    assert tail is not None
+    derivation, left = derivation_at(tail), left_at(dataset.chain, tail)
+    assert derivation is not None
+    assert left is not None
+    check_inputs(known, node, tail)
+    taken = {
+        name: Position(each.last_block, each.last_offset)
+        for name, each in tail.taken.items()
+        if each.last_block is not None
+    }
+    inputs = {alias: known[name].dataset for alias, name in node.inputs.items()}
+    return Evaluation(workspace, dataset, tail, derivation, inputs, taken), left
+
+
+# --- what is checked before anything is written -----------------------------------------------------
+
+
+def check_inputs(known: Dependencies, node: DatasetNode, tail: Tail) -> None:
+    """Refuse to go on where an input, or a root behind it, is not the one that was read (derive:V16)."""
+    if node.missing:
+        raise input_missing("", node.missing[0])
+    left = left_at(node.dataset.chain, tail)
+    read = {name: taken.last_block for name, taken in tail.taken.items() if taken.last_block is not None}
+    if left is not None:
+        read |= {root: at.block for root, at in left.origin.roots.items() if root not in read}
+    for dataset, block in read.items():
+        other = known.by_id(dataset)
+        if other is None or other.dataset.chain.sequence_of(block) is not None:
             continue
-        if at.watermark is None:
-            return tail.watermark
-        marks.append(at.watermark)
-    found = min(marks) if marks else None
-    before = tail.watermark
-    return before if found is None or (before is not None and before > found) else found
+        now = other.dataset.head
+        raise InputReset(
+            f"{node.name!r} was computed from {other.name!r} up to block {block}, which is not in its chain"
+            f" any more: it was reset or replaced, and is at block {now} now",
+            remedy=f"compute it again from what is there now: `trueline reset {node.name} --rebuild`",
+            dataset=node.name,
+            input=other.name,
+            taken=block,
+            now=now,
+        )

@@ -34,10 +34,13 @@ from trueline.errors import InputError, PullError, TruelineError
 from trueline.kernel.tasks import failure
 from trueline.merge import Snapshot
 from trueline.readers import CsvReader, JsonReader, ParquetReader, Reader, Source
+from trueline.workspace.dependencies import Dependencies
+from trueline.workspace.derive.follow import input_missing
 from trueline.workspace.http import MAX_BYTES, HttpLimits
 from trueline.workspace.locations import folder_of
 from trueline.workspace.pull.bad_files import BadFile, BadFiles, bad_files_path
 from trueline.workspace.pull.confirm import is_ours, not_confirmed
+from trueline.workspace.pull.derived import pull_derived
 from trueline.workspace.pull.fetch import fetch
 from trueline.workspace.pull.late import late_snapshots, too_late
 from trueline.workspace.pull.report import Pulled, PullReport
@@ -59,26 +62,63 @@ def pull(
     workspace: Workspace,
     names: Sequence[str],
     *,
+    full_refresh: bool = False,
     resend: bool = False,
     allow_empty: bool = False,
     workers: int = 8,
     observers: Sequence[Observer] = (),
     new_columns: NewColumns | None = None,
 ) -> PullReport:
-    """Pull datasets side by side, all at one time of the clock; what fails is reported at the end."""
-    chosen = [workspace[name] for name in sorted(set(names))] if names else workspace.datasets()
+    """Pull what is named and all it rests on, at one time of the clock; what fails is reported at the end.
+
+    Sources and clones first, then one cut, then derived datasets exactly to it. A source that fails keeps
+    its place, and what rests on it follows the others.
+    """
+    known = Dependencies.of(workspace)
+    chosen = known.named(names) if names else list(known.nodes)
+    wanted = {each for name in chosen for each in (name, *known.upstream(name))}
     moment = (workspace.clock or Instant.now)()
 
     def pull_one(dataset: Dataset) -> Pulled:
-        terms = _Terms(resend, lambda: moment, bool(names), allow_empty, new_columns)
+        named = bool(names) and dataset.name in chosen
+        terms = _Terms(resend, lambda: moment, named, allow_empty, new_columns)
         return _pulled(workspace, dataset, terms)
 
-    done = pulled_together(chosen, pull_one, workers=workers, observers=observers)
-    shown = [each for each in done if names or each.source is not None or each.error is not None]
-    report = PullReport(tuple(shown))
+    sources = [known[name].dataset for name in sorted(wanted) if not known[name].is_computed]
+    done = pulled_together(sources, pull_one, workers=workers, observers=observers)
+    shown = [each for each in done if _is_shown(each, chosen if names else ())]
+    pulled = [_without_inputs(each, known) for each in shown]
+    # A clone may have brought a new definition, and whoever waits for nobody is as it was.
+    pulled += pull_derived(
+        workspace,
+        known,
+        [name for name in known.in_order(wanted) if known[name].is_computed],
+        workers=workers,
+        clock=lambda: moment,
+        full_refresh=full_refresh,
+    )
+    return report_of(pulled)
+
+
+def report_of(pulled: Sequence[Pulled]) -> PullReport:
+    """Return the report; where something went wrong it is raised with it."""
+    report = PullReport(tuple(pulled))
     if report.errors:
         raise _not_all(report)
     return report
+
+
+def _is_shown(each: Pulled, named: Sequence[str]) -> bool:
+    """Say whether a root is spoken of: those that were named, have a source, or failed."""
+    return each.dataset in named or each.source is not None or each.error is not None
+
+
+def _without_inputs(each: Pulled, known: Dependencies) -> Pulled:
+    """Say of a derived dataset that was named why nobody here can bring it further."""
+    node = known[each.dataset]
+    if not node.missing or each.error is not None:
+        return each
+    return replace(each, error=input_missing("", node.missing[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +139,12 @@ class _Terms:
 def _not_all(report: PullReport) -> PullError:
     failed = report.errors
     lines = [f"    {name}: {error.problem}\n      → {error.remedy}" for name, error in failed.items()]
+    waiting = [each.dataset for each in report if each.waits_for]
+    rest = f"\n    not pulled, since they rest on these: {', '.join(waiting)}" if waiting else ""
     return PullError(
         f"{len(failed)} of {len(report)} dataset{'s' * (len(report) != 1)} could not be pulled\n"
-        + "\n".join(lines),
+        + "\n".join(lines)
+        + rest,
         remedy="fix the causes and pull again: what was read is kept and is not read twice",
         report=report,
     )

@@ -18,6 +18,8 @@ class Pulled:
     why a source was not read that the pull did not name: it is somebody else's and was not confirmed.
     `duplicates` are files with the bytes of another that this pull read, which they name.
     `bad_files` are those that were left out since they cannot be read, each with the reason.
+    A derived dataset was brought to a `cut`, or `waits_for` what could not be; `differed` says whether it
+    was not what its definition gives, if that was asked.
     """
 
     dataset: str
@@ -29,6 +31,14 @@ class Pulled:
     error: TruelineError | None = None
     refused: TruelineError | None = None
     bad_files: Mapping[str, str] = field(default_factory=dict)
+    cut: int | None = None
+    waits_for: tuple[str, ...] = ()
+    differed: bool | None = None
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether it is computed here from other datasets."""
+        return self.cut is not None
 
     @property
     def commit(self) -> Commit | None:
@@ -54,8 +64,13 @@ class Pulled:
             parts.append(
                 f"{count:,} bad file{'s' * (count != 1)} left out ({', '.join(self.bad_files)[:200]})"
             )
+        if self.differed is not None:
+            parts.append("differed from its definition" if self.differed else "equals its definition")
         parts += [why.problem for why in (self.error, self.refused) if why is not None]
-        return "; ".join(parts) or ("nothing new" if self.source is not None else "no source")
+        if self.waits_for:
+            parts.append(f"waits for {', '.join(self.waits_for)}")
+        nothing = "no source" if self.source is None else "nothing new"
+        return "; ".join(parts) or ("up to date" if self.is_derived else nothing)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values, for programs."""
@@ -69,6 +84,9 @@ class Pulled:
             "duplicates": dict(self.duplicates),
             "blocks": self.blocks,
             "bad_files": dict(self.bad_files),
+            "cut": self.cut,
+            "waits_for": list(self.waits_for),
+            "differed": self.differed,
             "error": _plain(self.error),
             "refused": _plain(self.refused),
         }

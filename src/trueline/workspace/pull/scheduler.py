@@ -10,19 +10,24 @@ pull, not on the order: the result is that of pulling one after another.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from contextvars import copy_context
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trueline import console
 from trueline.console.items import Item
-from trueline.errors import RetryError
+from trueline.errors import PullError, RetryError
 from trueline.run import Event, Observer, Run, Step, current
-from trueline.workspace.pull.report import Pulled
+from trueline.workspace.pull.report import Pulled, PullReport
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
+
+# In seconds, while datasets are watched.
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
 
 
 class Stopped(Exception):
@@ -83,6 +88,35 @@ def go_on() -> None:
     token = current()
     if token is not None and token.superseded():
         raise RetryError("the pull was interrupted", remedy="pull again: what was read is kept")
+
+
+def in_rounds(
+    once: Callable[[], PullReport],
+    stop: Callable[[float], bool] | None = None,
+    on_report: Callable[[PullReport], object] | None = None,
+) -> PullReport:
+    """Pull again and again, more rarely while nothing comes, until `stop` says so; return the last report.
+
+    `stop` waits for so many seconds and says whether to end; by default it waits, and Ctrl-C ends it. What
+    could not be pulled is in the report and tried again.
+    """
+    wait = stop if stop is not None else _wait
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            report = once()
+        except PullError as error:
+            report = error.report
+        if on_report is not None:
+            on_report(report)
+        moved = any(each.commits or each.blocks for each in report)
+        pause = _FIRST_PAUSE if moved else min(pause * 2, _LONGEST_PAUSE)
+        if wait(pause):
+            return report
+
+
+def _wait(seconds: float) -> bool:
+    return threading.Event().wait(seconds)
 
 
 class _Counted:

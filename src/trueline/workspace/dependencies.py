@@ -1,0 +1,204 @@
+"""Which datasets of a workspace are computed from which, and how people name several of them at once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Final
+
+from trueline.chain.events import SetTransform
+from trueline.dataset.derivation import Derivation, derivation_at
+from trueline.errors import InputError, TruelineError
+from trueline.identity.dataset_id import DatasetId
+from trueline.identity.multihash import Multihash
+from trueline.workspace.names import check_name, not_found
+from trueline.workspace.transfer.origin import origin_of
+
+if TYPE_CHECKING:
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.workspace import Workspace
+
+# dbt's way to name a dataset with what is before and after it: `+name`, `2+name`, `name+`, `name+1`.
+_SELECTOR: Final = re.compile(r"(?:(\d*)\+)?([^+]+)(?:\+(\d*))?")
+
+
+def own_cuts(derivation: Derivation) -> Mapping[str, str]:
+    """Return the inputs that a definition reads at a cut of their own, each with the reason (cut:P16)."""
+    found: Mapping[str, str] = getattr(derivation, "nondet", {})
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetNode:
+    """A dataset and what it is computed from here; `inputs` are names by the names they have in the query.
+
+    A root has none of that: it is appended to, or a clone, or its inputs are not all here (`missing`).
+    `problem` says why a dataset cannot be looked at.
+    """
+
+    name: str
+    dataset: Dataset
+    id: DatasetId | None = None
+    derivation: Derivation | None = None
+    definition: Multihash | None = None
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    is_clone: bool = False
+    missing: tuple[str, ...] = ()
+    problem: TruelineError | None = None
+
+    @property
+    def is_computed(self) -> bool:
+        """Whether it is computed here."""
+        return self.derivation is not None and not self.is_clone and not self.missing
+
+    @property
+    def own_cuts(self) -> Mapping[str, str]:
+        """The inputs, by name, that it reads at a cut of their own, with the reason."""
+        if self.derivation is None or not self.is_computed:
+            return {}
+        given = own_cuts(self.derivation)
+        return {name: given[alias] for alias, name in self.inputs.items() if alias in given}
+
+    @property
+    def is_root(self) -> bool:
+        """Whether cuts have a position of it: what reads inputs at other cuts is a root of its own."""
+        return not self.is_computed or bool(self.own_cuts)
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The datasets by name; each knows its inputs.
+
+    >>> import tempfile, trueline as tl
+    >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+    ...     _ = ws.create("sales")
+    ...     known = Dependencies.of(ws)
+    ...     known.named(["+sales"]), known.roots("sales"), known["sales"].is_root
+    (['sales'], frozenset({'sales'}), True)
+    """
+
+    nodes: Mapping[str, DatasetNode]
+    location: str = ""
+
+    @classmethod
+    def of(cls, workspace: Workspace) -> Dependencies:
+        """Look at all datasets: their heads, and what is in force there."""
+        datasets = workspace.datasets()
+        ids = workspace._names_by_id()
+        return cls({each.name: _node(workspace, each, ids) for each in datasets}, workspace.location)
+
+    def __getitem__(self, name: str) -> DatasetNode:
+        return self.nodes[name]
+
+    def by_id(self, dataset: DatasetId) -> DatasetNode | None:
+        """Return a dataset by its id."""
+        return next((node for node in self.nodes.values() if node.id == dataset), None)
+
+    # --- around a dataset ---------------------------------------------------------------
+
+    def inputs(self, name: str) -> tuple[str, ...]:
+        """Return the names of what a dataset reads, each once."""
+        return tuple(dict.fromkeys(self.nodes[name].inputs.values()))
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """Return the names of what reads a dataset."""
+        return tuple(each for each in self.nodes if name in self.inputs(each))
+
+    def upstream(self, name: str, depth: int | None = None) -> frozenset[str]:
+        """Return all that a dataset rests on, or so many steps of it."""
+        return self._reached(name, depth, self.inputs)
+
+    def downstream(self, name: str, depth: int | None = None) -> frozenset[str]:
+        """Return all that rests on a dataset, or so many steps of it."""
+        return self._reached(name, depth, self.readers)
+
+    def _reached(self, name: str, depth: int | None, step: object) -> frozenset[str]:
+        assert callable(step)
+        found: set[str] = set()
+        edge, steps = {name}, 0
+        while edge and (depth is None or steps < depth):
+            edge = {other for each in edge for other in step(each)} - found
+            found |= edge
+            steps += 1
+        return frozenset(found - {name})
+
+    def roots(self, name: str) -> frozenset[str]:
+        """Return the roots that the rows of a dataset are made of: itself, where it is one."""
+        found: set[str] = set()
+        waiting, seen = [name], set[str]()
+        while waiting:
+            each = waiting.pop()
+            if each in seen:
+                continue
+            seen.add(each)
+            if self.nodes[each].is_root:
+                found.add(each)
+            else:
+                waiting += self.inputs(each)
+        return frozenset(found)
+
+    def in_order(self, names: Iterable[str]) -> list[str]:
+        """Return names so that each comes after what it reads; names that wait for the same are sorted."""
+        chosen = set(names)
+        graph = {name: {each for each in self.upstream(name) if each in chosen} for name in sorted(chosen)}
+        sorter = TopologicalSorter(graph)
+        sorter.prepare()
+        found: list[str] = []
+        while sorter.is_active():
+            ready = sorted(sorter.get_ready())
+            found += ready
+            sorter.done(*ready)
+        return found
+
+    # --- naming -------------------------------------------------------------------------
+
+    def named(self, selectors: Sequence[str]) -> list[str]:
+        """Return what selectors name, sorted: `name`, `+name` with all it rests on, `name+` with its readers.
+
+        A number says how many steps: `1+name`, `name+2`.
+        """
+        found: set[str] = set()
+        for text in selectors:
+            match = _SELECTOR.fullmatch(text)
+            if match is None:
+                raise InputError(
+                    f"{text!r} does not name datasets",
+                    remedy="write name, +name (with what it rests on), name+ (with what rests on it), 1+name",
+                    code="BadSelector",
+                    name=text,
+                )
+            before, name, after = match.groups()
+            if name not in self.nodes:
+                check_name(name)
+                raise not_found(name, self.nodes, self.location)
+            found.add(name)
+            if before is not None:
+                found |= self.upstream(name, int(before) if before else None)
+            if after is not None:
+                found |= self.downstream(name, int(after) if after else None)
+        return sorted(found)
+
+
+def _node(workspace: Workspace, dataset: Dataset, names: Mapping[str, str]) -> DatasetNode:
+    """Look at one dataset; what is wrong with it is kept, so that the others can be looked at."""
+    try:
+        tail = dataset.chain.tail()
+        if tail is None:
+            return DatasetNode(dataset.name, dataset)
+        derivation = derivation_at(tail)
+        is_clone = derivation is not None and origin_of(workspace._location, dataset._folder) is not None
+        if derivation is None or is_clone:
+            return DatasetNode(dataset.name, dataset, tail.dataset_id, derivation, is_clone=is_clone)
+        defined = dataset.chain.newest(SetTransform)
+    except TruelineError as error:
+        return DatasetNode(dataset.name, dataset, problem=error)
+    missing = tuple(each.dataset_ref for each in derivation.inputs if each.dataset_ref not in names)
+    inputs = {
+        each.alias or names[each.dataset_ref]: names[each.dataset_ref]
+        for each in derivation.inputs
+        if each.dataset_ref in names
+    }
+    block = None if defined is None else defined.hash
+    return DatasetNode(dataset.name, dataset, tail.dataset_id, derivation, block, inputs, missing=missing)

@@ -1,0 +1,280 @@
+"""Derived datasets brought to a cut: each after what it reads, those that wait for nobody beside each other.
+
+The order is that of a graph whose nodes are transactions: a dataset at one of its stops. It follows the stop
+before and the same stop of what it reads, and nothing else, so that nobody waits for a slow stranger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
+from graphlib import TopologicalSorter
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from trueline import console
+from trueline.chain.instant import Instant
+from trueline.console.items import Item
+from trueline.dataset.commit import Commit
+from trueline.errors import OutcomeUnknown, RetryError, StoreError
+from trueline.kernel.tasks import failure
+from trueline.run import Step
+from trueline.run.attempt import Attempt, Outcome
+from trueline.run.executors import Threads
+from trueline.workspace.cuts.cut import Cut
+from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.dependencies import Dependencies
+from trueline.workspace.derive.follow import follow_to, refresh
+from trueline.workspace.derive.rest import NOT_AT_REST, RootOrder, left_at, newest_cut_at
+from trueline.workspace.pull.report import Pulled
+from trueline.workspace.pull.scheduler import go_on
+from trueline.workspace.pull.stops import NOWHERE, plan_stops, related
+
+if TYPE_CHECKING:
+    from trueline.workspace.workspace import Workspace
+
+Stops = Mapping[str, Sequence[Cut]]
+GraphNode = tuple[str, int]
+
+
+def in_phases(known: Dependencies, names: Sequence[str]) -> list[list[str]]:
+    """Return derived datasets in the order of the cuts they are brought to; mostly there is one.
+
+    What reads inputs at cuts of their own is a root of a later cut, so that it is brought up to date before.
+    """
+    chosen = [name for name in known.in_order(names) if known[name].is_computed]
+    phase: dict[str, int] = {}
+    for name in chosen:
+        above = [phase[each] + bool(known[each].own_cuts) for each in known.inputs(name) if each in phase]
+        phase[name] = max(above, default=0)
+    return [[name for name in chosen if phase[name] == number] for number in sorted(set(phase.values()))]
+
+
+def roots_of(known: Dependencies, names: Sequence[str]) -> frozenset[str]:
+    """Return the roots that the inputs of datasets rest on: where a cut has to have positions."""
+    return frozenset(
+        root
+        for name in names
+        for each in known.inputs(name)
+        if each not in known[name].own_cuts
+        for root in known.roots(each)
+    )
+
+
+def stops_to(log: CutLog, known: Dependencies, names: Sequence[str], target: Cut) -> dict[str, list[Cut]]:
+    """Return the cuts at which each dataset stops on its way to the last, by rule R."""
+    order = RootOrder({node.id: node.dataset.chain for node in known.nodes.values() if node.id})
+    computed = [name for name, node in known.nodes.items() if node.is_computed]
+    others = related({name: known.roots(name) for name in computed})
+    needed = {each for name in names for each in (name, *others[name])}
+    at = {name: _rests_at(log, known, name, order, target) for name in needed}
+    inputs = {name: [each for each in known.inputs(name) if each in at] for name in names}
+    planned = plan_stops(at, others, inputs, names, target.number)
+    return {
+        name: [target if number == target.number else log.cut(number) for number in planned[name]]
+        for name in names
+    }
+
+
+def _rests_at(log: CutLog, known: Dependencies, name: str, order: RootOrder, target: Cut) -> int:
+    """Return the newest cut at which a dataset is at rest, as its newest transaction says."""
+    chain = known[name].dataset.chain
+    tail = chain.tail()
+    left = left_at(chain, tail) if tail is not None else None
+    if left is None or not left.at_rest or known[name].own_cuts:
+        return NOWHERE
+    if all(target.positions.get(root) == at for root, at in left.origin.roots.items()):
+        return target.number
+    return newest_cut_at(log, left.origin.roots, order, target.number - 1)
+
+
+def pull_derived(
+    workspace: Workspace,
+    known: Dependencies,
+    names: Sequence[str],
+    *,
+    workers: int = 8,
+    clock: Callable[[], Instant] | None = None,
+    full_refresh: bool = False,
+) -> list[Pulled]:
+    """Record a cut of what datasets rest on and bring them exactly there; what fails is in the answer."""
+    done: list[Pulled] = []
+    log = CutLog.of(workspace)
+    for phase in in_phases(known, names):
+        failed = {each.dataset for each in done if each.error is not None or each.waits_for}
+        blocked = {name: sorted(failed & known.upstream(name)) for name in phase}
+        done += [Pulled(name, cut=0, waits_for=tuple(why)) for name, why in blocked.items() if why]
+        able = [name for name in phase if not blocked[name]]
+        if able:
+            roots = (known[name].dataset.id for name in roots_of(known, able))
+            cut = log.record(roots)
+            stops = stops_to(log, known, able, cut)
+            done += DerivedPull(workspace, known, log, stops, workers, clock, full_refresh).run()
+    return done
+
+
+@dataclass
+class DerivedPull:
+    """Brings datasets to their stops; what each did, and what went wrong, is in `done`."""
+
+    workspace: Workspace
+    known: Dependencies
+    log: CutLog
+    stops: Stops
+    workers: int = 8
+    clock: Callable[[], Instant] | None = None
+    full_refresh: bool = False
+    done: dict[str, Pulled] = field(default_factory=dict)
+
+    def run(self) -> list[Pulled]:
+        """Bring all of them there; one that fails stops those that rest on it, and no others (derive:V20)."""
+        self.done = {name: Pulled(name, cut=stops[-1].number) for name, stops in self.stops.items()}
+        sorter = TopologicalSorter(self._graph())
+        sorter.prepare()
+        posted: SimpleQueue[tuple[Attempt, Outcome | BaseException]] = SimpleQueue()
+        executor, flying = Threads(self.workers), dict[int, Attempt]()
+        executor.start([], lambda attempt, outcome: posted.put((attempt, outcome)))
+        told = console.current()
+        number = 0
+        try:
+            with told.progress("derive", len(self.stops)) as bar:
+                step = self._step(told, bar)
+                while sorter.is_active():
+                    for node in sorter.get_ready():
+                        if self._is_stopped(node[0]):
+                            sorter.done(node)
+                            continue
+                        number += 1
+                        flying[number] = Attempt(number, 0, 0, {node: ((), None)})
+                        executor.submit(step, flying[number], [(node, self.stops[node[0]][node[1]])])
+                    if flying:
+                        attempt, outcome = posted.get()
+                        del flying[attempt.number]
+                        (node,) = attempt.items
+                        self._take(node, outcome)
+                        if node[1] == len(self.stops[node[0]]) - 1:
+                            bar.advance()
+                        sorter.done(node)
+        finally:
+            # Given up, perhaps by Ctrl-C: what is under way ends at the next look, and nothing is committed.
+            for attempt in flying.values():
+                attempt.token.supersede()
+            executor.stop()
+        return [self.done[name] for name in self.stops]
+
+    def _graph(self) -> dict[GraphNode, list[GraphNode]]:
+        graph: dict[GraphNode, list[GraphNode]] = {}
+        for name, stops in self.stops.items():
+            for place, cut in enumerate(stops):
+                before = [(name, place - 1)] if place else []
+                for above in self.known.inputs(name):
+                    passed = [
+                        at for at, each in enumerate(self.stops.get(above, ())) if each.number <= cut.number
+                    ]
+                    before += [(above, passed[-1])] if passed else []
+                graph[name, place] = before
+        return graph
+
+    def _step(self, told: console.Console, bar: console.Progress) -> Step:
+        with console.use(_Watched(told, alone=len(self.stops) == 1)):
+            context = copy_context()
+
+        def bring(node: GraphNode, cut: Cut) -> tuple[Commit | None, bool | None]:
+            bar.describe(node[0])
+            return context.copy().run(self._bring, node, cut)
+
+        return Step(map=bring, name="derive", eager=False)
+
+    def _bring(self, node: GraphNode, cut: Cut) -> tuple[Commit | None, bool | None]:
+        """Do one transaction, in a worker; a stop on the way that an input has not made is passed over."""
+        name, place = node
+        is_last = place == len(self.stops[name]) - 1
+        dataset = self.known[name].dataset
+        go_on()
+        try:
+            made = follow_to(self.workspace, dataset, cut, known=self.known, clock=self.clock)
+        except RetryError as error:
+            if error.code != NOT_AT_REST or is_last:
+                raise
+            return None, None
+        if not (self.full_refresh and is_last):
+            return made, None
+        if made is not None and made.blocks and self.known[name].derivation.strategy == "recompute":  # type: ignore[union-attr]
+            return made, False  # it was computed from scratch just now
+        again = refresh(self.workspace, dataset, clock=self.clock)
+        return again or made, again is not None
+
+    def _take(self, node: GraphNode, outcome: Outcome | BaseException) -> None:
+        """Note what came of a transaction."""
+        name, place = node
+        error = outcome if isinstance(outcome, BaseException) else None
+        if isinstance(outcome, Outcome) and outcome.errors:
+            error = outcome.errors[0][1]
+        before = self.done[name]
+        if error is not None:
+            if not isinstance(error, Exception):
+                raise error
+            self.done[name] = replace(before, error=failure(error, label=f"pull {name}", index=0))
+            self._stop_readers(name)
+            return
+        assert isinstance(outcome, Outcome)
+        made, differed = outcome.changed[0][1]
+        commits = (*before.commits, made) if made is not None else before.commits
+        self.done[name] = replace(before, commits=commits, differed=differed)
+        dataset = self.known[name].id
+        assert dataset is not None
+        # A hint for who waits, after the head: heads decide, so that a lost one costs a little time.
+        with suppress(StoreError, OutcomeUnknown):
+            self.log.put_reached(self.stops[name][place].number, dataset)
+
+    def _stop_readers(self, name: str) -> None:
+        for reader in self.known.downstream(name):
+            if reader in self.done and self.done[reader].error is None:
+                waits = (*self.done[reader].waits_for, name)
+                self.done[reader] = replace(self.done[reader], waits_for=waits)
+
+    def _is_stopped(self, name: str) -> bool:
+        return self.done[name].error is not None or bool(self.done[name].waits_for)
+
+
+class _Watched(console.Console):
+    """Shows items where they were to be shown; its bars end work that was given up.
+
+    Of several datasets at once no bars are drawn: nobody could read them.
+    """
+
+    def __init__(self, inner: console.Console, *, alone: bool) -> None:
+        self._inner = inner
+        self._alone = alone
+
+    def show(self, item: Item) -> None:
+        self._inner.show(item)
+
+    def progress(self, label: str, total: float | None = None) -> AbstractContextManager[console.Progress]:
+        return self._progress(label, total)
+
+    @contextmanager
+    def _progress(self, label: str, total: float | None) -> Iterator[console.Progress]:
+        with self._inner.progress(label, total) if self._alone else super().progress(label, total) as bar:
+            yield _WatchedBar(bar)
+
+
+class _WatchedBar:
+    """A bar that looks, whenever it moves, whether the work is still wanted."""
+
+    def __init__(self, inner: console.Progress) -> None:
+        self._inner = inner
+
+    def advance(self, steps: float = 1) -> None:
+        go_on()
+        self._inner.advance(steps)
+
+    def describe(self, text: str) -> None:
+        go_on()
+        self._inner.describe(text)
+
+    def expect(self, total: float) -> None:
+        go_on()
+        self._inner.expect(total)
