@@ -21,6 +21,8 @@ from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.derive.evaluate import query_session, views_at
+from trueline.workspace.derive.function import check_partitionings, permitted
+from trueline.workspace.derive.redefine import refuse_replaced
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -90,6 +92,7 @@ def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None
     assert tail is not None
     derivation = derivation_at(tail)
     assert derivation is not None
+    refuse_replaced(workspace, dataset.name, derivation)
     inputs = inputs_by_alias(workspace, derivation)
     origin = _origin(dataset, inputs, cut)
     if isinstance(tail.data, ExecuteTransform):
@@ -101,7 +104,10 @@ def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None
     left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL})
     advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
     views = views_at(inputs, taken)
-    with query_session(workspace, views) as session, dataset.chain.store.scratch() as scratch:
+    function = permitted(workspace, dataset, derivation)
+    with query_session(workspace, views, function) as session, dataset.chain.store.scratch() as scratch:
+        if function is not None and tail.data is None:
+            check_partitionings(session, derivation)
         frame = session.result(derivation)
         tasks = workspace._spark.tasks_for(frame)
         result = take_frame(frame, tail, scratch, tasks)
