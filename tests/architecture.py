@@ -17,7 +17,19 @@ PACKAGE = SOURCE / "trueline"
 # Public modules beside the rooms: anyone may use them, they use nothing of ours but the errors, and those the
 # masking of credentials.
 LEAVES = frozenset(
-    {"annotations", "credentials", "disk", "errors", "console", "lazy", "limits", "types", "merge", "readers"}
+    {
+        "annotations",
+        "check",
+        "credentials",
+        "disk",
+        "errors",
+        "console",
+        "lazy",
+        "limits",
+        "types",
+        "merge",
+        "readers",
+    }
 )
 
 _OF_LEAVES = frozenset({"errors", "credentials", "limits", "types"})

@@ -38,6 +38,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "types": ("trueline.types",),
     "readers": ("trueline.readers",),
     "merge": ("trueline.merge",),
+    "check": ("trueline.check",),
     "identity": ("trueline.identity",),
     "chain": ("trueline.chain",),
     "run": ("trueline.run",),

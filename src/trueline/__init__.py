@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 from trueline.lazy import lazily
 
 if TYPE_CHECKING:
-    from trueline import console, errors, merge, readers
+    from trueline import check, console, errors, merge, readers
     from trueline.identity.rowid import RowId
     from trueline.readers import arrow, csv, json, parquet, text
     from trueline.view import View
-    from trueline.workspace import Commit, Dataset, Workspace, open  # noqa: A004 (the promised name)
+    from trueline.workspace import Commit, Dataset, Workspace, nondet, open  # noqa: A004 (the promised name)
     from trueline.workspace.pull import source
 
 __version__ = "0.1.0"
@@ -33,11 +33,13 @@ __all__ = [
     "Workspace",
     "__version__",
     "arrow",
+    "check",
     "console",
     "csv",
     "errors",
     "json",
     "merge",
+    "nondet",
     "open",
     "parquet",
     "readers",
@@ -54,11 +56,12 @@ _LAZY = {
     "arrow": "trueline.readers",
     "csv": "trueline.readers",
     "json": "trueline.readers",
+    "nondet": "trueline.workspace",
     "open": "trueline.workspace.workspace",
     "parquet": "trueline.readers",
     "source": "trueline.workspace.pull",
     "text": "trueline.readers",
 }
 
-_MODULES = ("console", "errors", "merge", "readers", "testing", "types", "view")
+_MODULES = ("check", "console", "errors", "merge", "readers", "testing", "types", "view")
 __getattr__, __dir__ = lazily(__name__, _LAZY, _MODULES)

@@ -18,6 +18,7 @@ from trueline.dataset.append.append import Order, Prepared, definitions_of, prep
 from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.commit import Commit
 from trueline.dataset.derivation import Derivation
+from trueline.dataset.rekey import earlier_key, prepare_rekeyed
 from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.kernel.tasks import Tasks
@@ -55,7 +56,11 @@ def commit_result(
     assert tail is not None
     order = Order(name, Snapshot(derivation.key), result, clock=advance.clock, allow_empty=True)
     try:
-        prepared = prepare(chain, tail, order, scratch, tasks)
+        before = earlier_key(chain, tail, derivation)
+        if before is None:
+            prepared = prepare(chain, tail, order, scratch, tasks)
+        else:
+            prepared = prepare_rekeyed(chain, before, order, scratch, tasks)
     except InputError as error:
         if error.code != "DuplicateKeys":
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +28,9 @@ from trueline.chain.events import (
 )
 from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
+from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
+from trueline.check import Check
 from trueline.dataset.commit import linked
 from trueline.errors import InputError, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
@@ -36,6 +39,8 @@ from trueline.merge import KeyEquality
 # The version that a SetTransform of ours names: that of the canonical query.
 CANONICAL: Final = "1"
 PATH: Final = "trueline.json"
+# The module of a function, as it was when the dataset was defined.
+SOURCE_PATH: Final = "trueline.function.py"
 FORMAT: Final = "trueline/derivation"
 VERSION: Final = 1
 # Of rows that nothing identifies: which of the equal rows it is. Readers do not see it.
@@ -51,11 +56,31 @@ class KeyKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class FunctionOf:
+    """A function of frames by its import path, `module:function`, and the text of its module."""
+
+    path: str
+    source: str
+
+    @property
+    def digest(self) -> str:
+        """What changes with any byte of the module."""
+        return hashlib.sha3_256(self.source.encode()).hexdigest()
+
+    @property
+    def step(self) -> SqlQueryStep:
+        """What stands for it where a chain has queries."""
+        return SqlQueryStep(query=f"-- function {self.path}\n-- sha3-256 {self.digest}")
+
+
+@dataclass(frozen=True, slots=True)
 class Derivation:
     """The queries, their inputs by the names they have there, and what identifies a row of the result.
 
     `written` is the text before stars were expanded; `strategy` says how the dataset follows its inputs and
-    `reason`, a stable code, why not by the increment.
+    `reason`, a stable code, why not by the increment. `nondet` are inputs read at a cut of their own, by the
+    names they have here, with the reason. `replaces` is the dataset that had the name before; with
+    `from_here` rows that were there before this definition stay as they are.
     """
 
     queries: tuple[SqlQueryStep, ...]
@@ -69,6 +94,11 @@ class Derivation:
     description: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     canonical: tuple[str, ...] = ()
+    nondet: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[Check, ...] = ()
+    function: FunctionOf | None = None
+    replaces: str | None = None
+    from_here: bool = False
 
     def over(self, inputs: tuple[TransformInput, ...]) -> Derivation:
         """Return the definition with its inputs."""
@@ -99,9 +129,22 @@ class Derivation:
             "written": self.written,
             "columns": dict(self.columns),
             "canonical": list(self.canonical),
+            "nondet": dict(self.nondet),
+            "checks": [each.to_dict() for each in self.checks],
+            "function": None if self.function is None else self.function.path,
+            "replaces": self.replaces,
+            "from_here": self.from_here,
         }
         said = {name: value for name, value in said.items() if value}
         return Extra.of({**said, "format": FORMAT, "version": VERSION}).entries
+
+    @property
+    def attachments(self) -> SetAttachments:
+        """What stands beside the transform: the document, and the module of a function."""
+        items = [AttachmentEmbedded(PATH, self.document)]
+        if self.function is not None:
+            items.append(AttachmentEmbedded(SOURCE_PATH, self.function.source))
+        return SetAttachments(AttachmentsEmbedded(tuple(items)))
 
     def events(self, schema: DataSchema) -> Iterator[Event]:
         """Yield the events that follow the Seed."""
@@ -110,15 +153,15 @@ class Derivation:
         yield self.transform
         if self.description is not None:
             yield SetInfo(description=self.description)
-        yield SetAttachments(AttachmentsEmbedded((AttachmentEmbedded(PATH, self.document),)))
+        yield self.attachments
         yield SetDataSchema(schema=schema)
 
     def blocks(self, dataset_id: DatasetId, schema: DataSchema, now: Instant) -> list[Block]:
         """Return the blocks of the one commit that makes the dataset."""
         return linked(None, (Seed(dataset_id, DatasetKind.Derivative), *self.events(schema)), now)
 
-    def differences(self, chain: Chain) -> list[str]:
-        """Say how an existing dataset differs from this definition."""
+    def differences(self, chain: Chain, schema: DataSchema | None = None) -> list[str]:
+        """Say how an existing dataset differs from this definition: text, inputs, key, columns."""
         tail = chain.tail()
         assert tail is not None
         there = derivation_at(tail)
@@ -127,26 +170,62 @@ class Derivation:
             return [f"kind: it is {kind}"]
         found = []
         if there.written != self.written:
-            found += _text_differences(there.written, self.written)
+            found += _text_differences("query", there.written, self.written)
+        if there.function is not None and self.function is not None:
+            found += _text_differences("module", there.function.source, self.function.source)
         for what, before, asked in (
             ("inputs", _shown(there.inputs), _shown(self.inputs)),
-            ("key", list(there.key), list(self.key)),
+            ("nondet", dict(there.nondet), dict(self.nondet)),
+            ("key", list(there.shown_key), list(self.shown_key)),
             ("event_time", tail.vocab.event_time_column, self.event_time),
+            ("checks", list(map(str, there.checks)), list(map(str, self.checks))),
+            ("columns", dict(there.columns), dict(self.columns)),
         ):
             if before != asked:
                 found.append(f"{what}: it is {before}, asked for is {asked}")
+        if self.description is not None and (before := described(chain)) != self.description:
+            found.append(f"description: it is {before!r}, asked for is {self.description!r}")
+        if found and schema is not None:
+            found += schema_differences(tail, schema)
         return found
+
+    @property
+    def shown_key(self) -> tuple[str, ...]:
+        """The key that people know: none where rows are told apart by all they hold."""
+        return () if self.identity is KeyKind.BAG else self.key
+
+
+def described(chain: Chain) -> str | None:
+    """Return the description in force."""
+    info = chain.newest(SetInfo)
+    return info.event.description if info is not None and isinstance(info.event, SetInfo) else None
+
+
+def schema_differences(tail: Tail, asked: DataSchema) -> list[str]:
+    """Say which columns a result has that a dataset lacks, lacks that it has, or has of another type."""
+    now = {each.name: each.type for each in (fields_of(tail.schema) if tail.schema is not None else ())}
+    new = {each.name: each.type for each in asked.fields}
+    shown = [name for name in (*now, *(name for name in new if name not in now)) if name != COPY]
+    found = []
+    for name in shown:
+        if name not in new:
+            found.append(f"schema: column {name} ({show(now[name])}) is gone")
+        elif name not in now:
+            found.append(f"schema: column {name} ({show(new[name])}) is new")
+        elif now[name] != new[name]:
+            found.append(f"schema: column {name} is {show(now[name])}, asked for is {show(new[name])}")
+    return found
 
 
 def _shown(inputs: Sequence[TransformInput]) -> list[str]:
     return [f"{each.alias} = {each.dataset_ref}" for each in inputs]
 
 
-def _text_differences(before: str, asked: str) -> list[str]:
+def _text_differences(what: str, before: str, asked: str) -> list[str]:
     from difflib import unified_diff
 
     lines = unified_diff(before.splitlines(), asked.splitlines(), "it is", "asked for", lineterm="", n=1)
-    return [f"query: {line}" for line in lines]
+    return [f"{what}: {line}" for line in lines]
 
 
 def derivation_at(tail: Tail) -> Derivation | None:
@@ -156,12 +235,12 @@ def derivation_at(tail: Tail) -> Derivation | None:
     if not tail.transform.transform.is_ours:
         return None
     items = tail.attachments.attachments.items if tail.attachments is not None else ()
-    content = next((item.content for item in items if item.path == PATH), None)
-    return _read(tail.transform, content, tail.vocab.event_time_column)
+    texts = {item.path: item.content for item in items}
+    return _read(tail.transform, texts.get(PATH), tail.vocab.event_time_column, texts.get(SOURCE_PATH, ""))
 
 
 @lru_cache(maxsize=256)
-def _read(event: SetTransform, content: str | None, event_time: str | None) -> Derivation:
+def _read(event: SetTransform, content: str | None, event_time: str | None, source: str) -> Derivation:
     try:
         said = json.loads(content or "")
     except (ValueError, RecursionError):
@@ -193,4 +272,9 @@ def _read(event: SetTransform, content: str | None, event_time: str | None) -> D
         event_time,
         columns=said.get("columns", {}),
         canonical=tuple(said.get("canonical", ())),
+        nondet=said.get("nondet", {}),
+        checks=tuple(map(Check.of, said.get("checks", ()))),
+        function=FunctionOf(str(said["function"]), source) if said.get("function") else None,
+        replaces=said.get("replaces"),
+        from_here=said.get("from_here") is True,
     )

@@ -81,12 +81,13 @@ from trueline.lazy import lazily
 
 if TYPE_CHECKING:
     from trueline.dataset.commit import Commit
+    from trueline.flow import nondet
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.info import Info
     from trueline.workspace.tags import Tag
     from trueline.workspace.workspace import Workspace, open  # noqa: A004 (the promised name)
 
-__all__ = ["Commit", "Dataset", "Info", "Tag", "Workspace", "open"]
+__all__ = ["Commit", "Dataset", "Info", "Tag", "Workspace", "nondet", "open"]
 
 _LAZY = {
     "Commit": "trueline.dataset.commit",
@@ -94,6 +95,7 @@ _LAZY = {
     "Info": "trueline.workspace.info",
     "Tag": "trueline.workspace.tags",
     "Workspace": "trueline.workspace.workspace",
+    "nondet": "trueline.flow",
     "open": "trueline.workspace.workspace",
 }
 

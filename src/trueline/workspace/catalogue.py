@@ -215,6 +215,18 @@ class Catalogue:
         check_name(new)
         self._change(change)
 
+    def exchange(self, folder: str, former: str, successor: str, name: str) -> None:
+        """Give the name of one dataset to another, and the first one another name, in one step."""
+
+        def change(now: Entries, folders: Collection[str]) -> Entries:
+            old, new = (self._present(each, now, folders) for each in (folder, successor))
+            rest = {key: other for key, other in now.items() if key not in (folder, successor)}
+            _refuse_taken(former, rest, folders, self._place.location)
+            return rest | {folder: replace(old, name=former), successor: replace(new, name=name)}
+
+        check_name(former)
+        self._change(change)
+
     def delete(self, folder: str) -> None:
         """Put down that the dataset in a folder was deleted; its name is free from then on."""
 

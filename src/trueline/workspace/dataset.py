@@ -265,6 +265,17 @@ class Dataset:
         with self._writing:
             return revert_rows(self.name, self._present, to, clock=self._workspace.clock)
 
+    def reset(self, to: At = None, *, rebuild: bool = False) -> tuple[str, ...]:
+        """Move the head back to a commit, as if what came later had never been; `revert` keeps the past.
+
+        Datasets that were computed from later commits are named, with a warning; with `rebuild` they are
+        reset too, each to its newest commit that still holds. Without `to` a derived dataset is reset so:
+        after one of its inputs was reset or replaced.
+        """
+        from trueline.workspace.reset import reset
+
+        return reset(self, to, rebuild=rebuild)
+
     def confirm_source(self) -> str:
         """Let `pull` read the declared source though somebody else declared it; returns what that is.
 

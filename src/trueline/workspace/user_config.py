@@ -22,6 +22,8 @@ from trueline.workspace.settings import SETTINGS, Level, checked, setting_named,
 from trueline.workspace.settings_file import FILE, PRIVATE, edited, parsed, read_settings, to_toml
 
 _TRUST: Final = "trust"
+# How the names begin under which functions of derived datasets were confirmed.
+FUNCTION: Final = "function."
 _KEYS: Final = ("workspace", "name", "value", "digest")
 _FILES: Final = Files()
 
@@ -210,7 +212,7 @@ def _is_trust(entry: object) -> bool:
         isinstance(entry, dict)
         and set(entry) == set(_KEYS)
         and all(isinstance(value, str) for value in entry.values())
-        and entry["name"] in SETTINGS
+        and (entry["name"] in SETTINGS or entry["name"].startswith(FUNCTION))
     )
 
 

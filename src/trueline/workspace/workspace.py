@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from trueline.chain.datatypes import DataSchema
+    from trueline.check import Check
     from trueline.dataset.commit import Commit
     from trueline.run import Observer
     from trueline.view import Schema, View
@@ -160,6 +161,38 @@ class Workspace(OpenDatasets):
             new_columns=new_columns,
         )
         return make(self, name, CreationPlan.of(definition, on_change))
+
+    def derive(
+        self,
+        name: str,
+        sql: str | Mapping[str, str] | Sequence[tuple[str, str]] | None = None,
+        *,
+        fn: object = None,
+        inputs: Mapping[str, Any] | Sequence[str] | None = None,
+        key: str | Sequence[str] | None = None,
+        event_time: str | None = None,
+        checks: Sequence[Check] = (),
+        description: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        strategy: str = "auto",
+        on_change: str = "error",
+    ) -> Dataset:
+        """Make a dataset that is computed from others; `pull` brings it up to date.
+
+        `sql` is a query of Spark over the current rows of datasets, or several named ones of which the
+        last is the result; `fn` a function of frames, as `module:function`. `inputs` are the datasets, by the
+        names they have in the query (`{"fx": "rates"}`; `{"fx": nondet("why")}` reads one at its own cut);
+        without them, those the query names. `key` identifies a row of the result. `columns` describes columns
+        by name. With `strategy="incremental"` a query that can only be recomputed is refused. The same
+        definition again returns the dataset, another raises with the difference, unless `on_change` is
+        "rebuild" (the next pull records what changes) or "from_here" (rows that are there stay).
+        """
+        from trueline.workspace.derive.define import DerivationRequest, derive
+
+        request = DerivationRequest(
+            name, sql, inputs, key, event_time, description, fn, checks, columns or {}, strategy, on_change
+        )
+        return derive(self, request)
 
     def create_from_manifest(self, text: str | bytes) -> Dataset:
         """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON."""

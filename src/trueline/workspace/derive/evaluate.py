@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from trueline.dataset.derivation import COPY, Derivation, KeyKind
+from trueline.dataset.derivation import COPY, Derivation, FunctionOf, KeyKind
 from trueline.view.engine import engine
 from trueline.workspace.derive import exact
 
@@ -21,10 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class QuerySession:
-    """A session of Spark in which the inputs of a definition are tables, of these columns."""
+    """A session of Spark in which the inputs of a definition are tables, of these columns.
+
+    `may_call` is the one function that may be called over them.
+    """
 
     session: Any
     tables: Mapping[str, Mapping[str, str]]
+    may_call: FunctionOf | None = None
 
     def types(self, query: str) -> Mapping[str, str]:
         """Return the columns of a query with the types they have."""
@@ -38,10 +42,22 @@ class QuerySession:
 
         return same_meaning(self.session, one, other)
 
+    def with_step(self, name: str, query: str) -> QuerySession:
+        """Return the session with one more table: what a step gives, which later steps read by its name."""
+        from trueline.spark.canonical import result_of
+
+        frame = result_of(self.session, {name: query}, query)
+        columns = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+        return replace(self, tables={**self.tables, name: columns})
+
     def result(self, derivation: Derivation) -> Any:
         """Return the frame of a definition, with the number of the copy where rows are a bag."""
         from trueline.spark.canonical import numbered, result_of
 
+        if derivation.function is not None:
+            from trueline.workspace.derive.function import result_of_function
+
+            return result_of_function(self, derivation)
         *steps, last = derivation.canonical
         names = [step.alias or "" for step in derivation.queries[:-1]]
         frame = result_of(self.session, dict(zip(names, steps, strict=True)), last)
@@ -49,8 +65,13 @@ class QuerySession:
 
 
 @contextmanager
-def query_session(workspace: Workspace, views: Mapping[str, View]) -> Iterator[QuerySession]:
-    """Open a session of its own with views as tables; it is given back at the end."""
+def query_session(
+    workspace: Workspace, views: Mapping[str, View], may_call: FunctionOf | None = None
+) -> Iterator[QuerySession]:
+    """Open a session of its own with views as tables; it is given back at the end.
+
+    Of functions only `may_call` can be called there: see `trueline.workspace.derive.function.permitted`.
+    """
     from trueline.spark.canonical import prepare
 
     room = workspace._spark.first
@@ -62,7 +83,7 @@ def query_session(workspace: Workspace, views: Mapping[str, View]) -> Iterator[Q
             frame = engine().frame(view.node, session)
             frame.createOrReplaceTempView(f"`{name}`")
             tables[name] = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-        yield QuerySession(session, tables)
+        yield QuerySession(session, tables, may_call)
     finally:
         room.release(session)
 

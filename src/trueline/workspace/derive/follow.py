@@ -23,6 +23,8 @@ from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.evaluate import query_session, views_at
+from trueline.workspace.derive.function import check_partitionings, permitted
+from trueline.workspace.derive.redefine import refuse_replaced
 from trueline.workspace.derive.rest import Origins, left_at
 from trueline.workspace.pull.scheduler import go_on
 
@@ -123,6 +125,7 @@ def _followed(
     assert tail is not None
     derivation = derivation_at(tail)
     assert derivation is not None
+    refuse_replaced(workspace, dataset.name, derivation)
     check_inputs(origins.known, node, tail)
     origin = origins.of(dataset.name)
     left = left_at(dataset.chain, tail)
@@ -173,16 +176,12 @@ class Evaluation:
 
     def commit(self, origin: DerivedOrigin, clock: Callable[[], Instant] | None) -> Commit:
         """Evaluate, and record what that changes."""
-        dataset, tail, derivation = self.dataset, self.tail, self.derivation
+        dataset, derivation = self.dataset, self.derivation
         left = DerivedCheckpoint(
             origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL}
         )
         advance = Advance(self.taken, left, self.watermark, clock)
-        views = views_at(self.inputs, self.taken)
-        with query_session(self.workspace, views) as session, dataset.chain.store.scratch() as scratch:
-            frame = session.result(derivation)
-            tasks = self.workspace._spark.tasks_for(frame)
-            result = take_frame(frame, tail, scratch, tasks)
+        with self._computed() as (result, scratch, tasks):
             go_on()
             return commit_result(
                 dataset.name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=tasks
@@ -190,14 +189,23 @@ class Evaluation:
 
     def differs(self) -> bool:
         """Evaluate, and say whether that gives other rows than there are."""
-        dataset, tail, derivation = self.dataset, self.tail, self.derivation
+        with self._computed() as (result, scratch, tasks):
+            order = Order(self.dataset.name, Snapshot(self.derivation.key), result, allow_empty=True)
+            return bool(prepare(self.dataset.chain, self.tail, order, scratch, tasks).written)
+
+    @contextmanager
+    def _computed(self) -> Iterator[tuple[Incoming, Scratch, Tasks]]:
+        """Evaluate the definition; the result is there while the context is open."""
+        workspace, derivation = self.workspace, self.derivation
         views = views_at(self.inputs, self.taken)
-        with query_session(self.workspace, views) as session, dataset.chain.store.scratch() as scratch:
+        function = permitted(workspace, self.dataset, derivation)
+        store = self.dataset.chain.store
+        with query_session(workspace, views, function) as session, store.scratch() as scratch:
+            if function is not None and self.tail.data is None:
+                check_partitionings(session, derivation)
             frame = session.result(derivation)
-            tasks = self.workspace._spark.tasks_for(frame)
-            result = take_frame(frame, tail, scratch, tasks)
-            order = Order(dataset.name, Snapshot(derivation.key), result, allow_empty=True)
-            return bool(prepare(dataset.chain, tail, order, scratch, tasks).written)
+            tasks = workspace._spark.tasks_for(frame)
+            yield take_frame(frame, self.tail, scratch, tasks), scratch, tasks
 
     @property
     def watermark(self) -> Instant | None:

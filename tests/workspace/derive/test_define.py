@@ -1,0 +1,237 @@
+"""Defining derived datasets: what is checked, what is recorded, and what another definition does."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from trueline.chain.events import SetTransform
+from trueline.dataset.derivation import KeyKind, derivation_at
+from trueline.errors import DatasetExists, DataWarning, InputError, TruelineError
+from trueline.workspace.derive.follow import follow_all
+
+BALANCES = "select account, sum(amount) as total from transfers group by account"
+
+
+@pytest.fixture
+def ws(spark_workspace):
+    transfers = spark_workspace.create("transfers", merge=tl.merge.upsert("id"))
+    transfers.append(pa.table({"id": [1, 2, 3], "account": ["a", "b", "a"], "amount": [1.0, 2.0, 3.0]}))
+    return spark_workspace
+
+
+def rows(dataset, *columns):
+    found = dataset.view().to_arrow().to_pylist()
+    return sorted((tuple(row[name] for name in columns) for row in found), key=repr)
+
+
+def definition(dataset):
+    return derivation_at(dataset.chain.tail())
+
+
+@pytest.mark.contract("derive:V14")
+def test_the_same_definition_changes_nothing_and_another_raises_with_a_diff(ws):
+    first = ws.derive(
+        "balances",
+        BALANCES,
+        key="account",
+        description="What everybody has",
+        columns={"total": "in francs"},
+        checks=[tl.check.not_null("total").warn()],
+    )
+    head = first.head
+    again = ws.derive(
+        "balances",
+        f"  {BALANCES};\n",
+        key=["account"],
+        description="What everybody has",
+        columns={"total": "in francs"},
+        checks=[tl.check.not_null("total").warn()],
+    )
+    assert again is first
+    assert again.head == head
+    with pytest.raises(DatasetExists) as caught:
+        ws.derive(
+            "balances",
+            "select account, id, sum(amount) as total\nfrom transfers group by account, id",
+            key=["account", "id"],
+        )
+    said = caught.value.fields["differences"]
+    assert "query: -select account, sum(amount) as total from transfers group by account" in said
+    assert "key: it is ['account'], asked for is ['account', 'id']" in said
+    assert "schema: column id (optional Int64) is new" in said
+    assert first.head == head
+    with pytest.raises(DatasetExists, match="kind: it is a root"):
+        ws.create("other")
+        ws.derive("other", "select 1 as x from balances")
+
+
+def test_a_definition_records_what_was_asked_for(ws):
+    ws.create("fx", schema=pa.schema({"rate": pa.float64()}))
+    made = ws.derive(
+        "totals",
+        {
+            "big": "select * from t where amount > 1",
+            "totals": "select account, sum(amount) * max(rate) as total from big, fx group by account",
+        },
+        inputs={"t": "transfers", "fx": tl.nondet("yesterday's rate will do")},
+        key="account",
+    )
+    there = definition(made)
+    assert made.inputs == ("transfers", "fx")
+    assert [each.alias for each in there.inputs] == ["t", "fx"]
+    assert there.nondet == {"fx": "yesterday's rate will do"}
+    assert [step.alias for step in there.queries] == ["big", None]
+    assert "*" not in there.queries[0].query.replace("* MAX", "")
+    assert there.identity is KeyKind.DECLARED
+    ws["fx"].append(pa.table({"rate": [2.0]}))
+    follow_all(ws, ["totals"])
+    assert rows(made, "account", "total") == [("a", 6.0), ("b", 4.0)]
+
+
+def test_what_cannot_be_defined_is_refused_before_anything_is_recorded(ws):
+    ws.derive("balances", BALANCES, key="account")
+    query = "select id, account from transfers"
+    for options, words in (
+        ({"sql": "select * from transferz"}, "did you mean 'transfers'"),
+        ({"sql": query, "inputs": ["transfer"]}, "did you mean 'transfers'"),
+        ({"sql": query, "key": "idd"}, "did you mean 'id'"),
+        ({"sql": query, "key": ()}, "no columns"),
+        ({"sql": query, "event_time": "day"}, "'day'"),
+        ({"sql": query, "event_time": "account"}, "account"),
+        ({"sql": query, "columns": {"acount": "who"}}, "did you mean 'account'"),
+        ({"sql": query, "checks": [tl.check.not_null("acount")]}, "did you mean 'account'"),
+        ({"sql": query, "checks": [tl.check.expression("id +")]}, "id"),
+        ({"sql": query, "checks": [tl.check.expression("id + 1")]}, "not a condition"),
+        ({"sql": query, "checks": [tl.check.relation("id", "people")]}, "people"),
+        ({"sql": query, "checks": ["id"]}, "not a check"),
+        ({"sql": query, "strategy": "fast"}, "strategy"),
+        ({"sql": query, "on_change": "maybe"}, "on_change"),
+        ({"sql": query, "fn": "x:y"}, "one of them"),
+        ({}, "one of them"),
+        ({"sql": {}}, "no query"),
+        ({"sql": [("a b", query), ("x", query)]}, "a name of its own"),
+        ({"sql": "select * from `transfers@head`"}, "follows its inputs"),
+        ({"sql": query, "inputs": {"transfers": "transfers", "t": "transfers"}}, "twice"),
+        ({"fn": "statistics:mean"}, "needs a key"),
+        ({"fn": "no.such.module:f", "key": "id"}, "cannot be read"),
+        ({"fn": lambda transfers: transfers, "key": "id"}, "no import path"),
+    ):
+        with pytest.raises(TruelineError) as caught:
+            ws.derive("x", **options)
+        assert words in str(caught.value), options
+        assert "x" not in ws
+
+
+@pytest.mark.contract("derive:V19")
+def test_what_can_only_be_recomputed_is_refused_where_increments_were_asked_for(ws):
+    query = "select account, amount from transfers order by amount limit 2"
+    with pytest.raises(InputError) as caught:
+        ws.derive("x", query, strategy="incremental")
+    assert caught.value.code == "NotIncremental"
+    assert caught.value.fields["reason"]
+    assert "x" not in ws
+
+
+@pytest.mark.contract("derive:V15")
+def test_a_rebuild_records_the_difference_in_the_same_chain(ws):
+    balances = ws.derive("balances", BALANCES, key="account")
+    follow_all(ws, ["balances"])
+    first = balances.commit()
+    more = (
+        "select account, sum(amount) as total, count(*) as n from transfers where amount > 1 group by account"
+    )
+    assert ws.derive("balances", more, key="account", on_change="rebuild") is balances
+    assert follow_all(ws, ["balances"])["balances"].rows == 4
+    assert rows(balances, "account", "total", "n") == [("a", 3.0, 1), ("b", 2.0, 1)]
+    assert balances.view(at=first).to_arrow().to_pylist() == [
+        {"account": "a", "total": 4.0},
+        {"account": "b", "total": 2.0},
+    ]
+    assert sum(isinstance(block.event, SetTransform) for _, block in balances.blocks()) == 2
+    # Only what people read has changed: nothing is computed again.
+    ws.derive("balances", more, key="account", description="Of large ones", on_change="rebuild")
+    assert sum(isinstance(block.event, SetTransform) for _, block in balances.blocks()) == 2
+    assert balances.info.description == "Of large ones"
+    assert ws.verify().ok
+
+
+@pytest.mark.contract("derive:V15")
+def test_another_key_retracts_all_rows_under_the_old_one(ws):
+    query = "select id, account, amount from transfers"
+    flat = ws.derive("flat", query, key="id")
+    follow_all(ws, ["flat"])
+    first = flat.commit()
+    ws.derive("flat", query, key=["id", "account"], on_change="rebuild")
+    commit = follow_all(ws, ["flat"])["flat"]
+    ops = flat.changes(after=first).to_arrow()["op"].to_pylist()
+    assert ops == ["delete"] * 3 + ["insert"] * 3
+    assert commit.rows == 6
+    assert rows(flat, "id", "account") == [(1, "a"), (2, "b"), (3, "a")]
+    ws["transfers"].append(pa.table({"id": [1], "account": ["c"], "amount": [9.0]}))
+    follow_all(ws, ["flat"])
+    assert rows(flat, "id", "account") == [(1, "c"), (2, "b"), (3, "a")]
+    # A bag, and back: the number of the copy stays where nobody sees it.
+    ws.derive("flat", query, on_change="rebuild")
+    follow_all(ws, ["flat"])
+    ws.derive("flat", query, key="id", on_change="rebuild")
+    follow_all(ws, ["flat"])
+    assert flat.columns == ("id", "account", "amount")
+    assert rows(flat, "id", "account") == [(1, "c"), (2, "b"), (3, "a")]
+    assert ws.verify().ok
+
+
+@pytest.mark.contract("derive:V15", "derive:V16")
+def test_columns_that_cannot_follow_take_a_new_chain_and_what_rests_on_the_old_one_is_told(ws):
+    old = ws.derive("balances", BALANCES, key="account")
+    ws.derive("total", "select sum(total) as total from balances", key="total")
+    follow_all(ws, ["total"])
+    with pytest.warns(DataWarning, match="'total' rests on the old one"):
+        new = ws.derive(
+            "balances",
+            "select account, cast(sum(amount) as int) as total from transfers group by account",
+            key="account",
+            on_change="rebuild",
+        )
+    assert new.id != old.id
+    assert ws["balances"] is new
+    assert old.name == f"balances.{str(old.id)[-8:]}"
+    assert rows(old, "account", "total") == [("a", 4.0), ("b", 2.0)]
+    head = ws["total"].head
+    with pytest.raises(InputError) as caught:
+        follow_all(ws, ["total"])
+    assert caught.value.code == "InputReplaced"
+    assert ws["total"].head == head
+    ws["total"].reset(rebuild=True)
+    follow_all(ws, ["total"])
+    assert rows(ws["total"], "total") == [(6,)]
+
+
+def test_a_cycle_is_refused_with_the_way_round(ws):
+    ws.derive("balances", BALANCES, key="account")
+    ws.derive("total", "select sum(total) as total from balances", key="total")
+    for query in ("select * from total", "select * from balances"):
+        with pytest.raises(InputError, match="'balances' ← ") as caught:
+            ws.derive("balances", query, on_change="rebuild")
+        assert caught.value.code == "Cycle"
+
+
+def test_from_here_is_refused_where_it_is_not_sound(ws):
+    ws.derive("balances", BALANCES, key="account")
+    with pytest.raises(InputError) as caught:
+        ws.derive("balances", BALANCES + " having sum(amount) > 1", key="account", on_change="from_here")
+    assert caught.value.code == "NotFromHere"
+
+
+def test_stars_stand_for_new_columns_only_when_the_dataset_is_defined_again(ws):
+    made = ws.derive("copy", "select * from transfers", key="id")
+    ws["transfers"].append(
+        pa.table({"id": [4], "account": ["d"], "amount": [1.0], "note": ["new"]}), new_columns="add"
+    )
+    follow_all(ws, ["copy"])
+    assert made.columns == ("id", "account", "amount")
+    assert ws.derive("copy", "select * from transfers", key="id").columns == ("id", "account", "amount")
+    ws.derive("copy", "select * from transfers", key="id", on_change="rebuild")
+    follow_all(ws, ["copy"])
+    assert rows(made, "id", "note") == [(1, None), (2, None), (3, None), (4, "new")]
