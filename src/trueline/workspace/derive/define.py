@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trueline.chain.schema import hidden
@@ -15,6 +15,8 @@ from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive.canonical import NotCanonical, canonical
 from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.reproducible import check_reproducible
+from trueline.workspace.derive.strategies.classify import InputFacts, Verdict, classify
+from trueline.workspace.derive.strategies.increment import only_grows
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import check_query
 from trueline.workspace.sql import tables_of
@@ -58,11 +60,23 @@ def derive(workspace: Workspace, request: DerivationRequest) -> Dataset:
     named = tuple(
         TransformInput(dataset_ref=str(dataset.id), alias=alias) for alias, dataset in inputs.items()
     )
-    derivation = derivation.over(named)
+    derivation = with_strategy(derivation.over(named), inputs)
     plan = CreationPlan(
         lambda dataset_id, now: derivation.blocks(dataset_id, schema, now), derivation.differences
     )
     return make(workspace, request.name, plan)
+
+
+def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset]) -> Derivation:
+    """Say how a dataset follows its inputs."""
+    facts = {alias: InputFacts(only_grows(dataset, {})) for alias, dataset in inputs.items()}
+    several = len(derivation.canonical) > 1
+    verdict = (
+        Verdict("recompute", "steps")
+        if several
+        else classify(derivation.canonical[-1], facts, derivation.key)
+    )
+    return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
 
 
 def inputs_of(workspace: Workspace, request: DerivationRequest) -> dict[str, Dataset]:
@@ -111,7 +125,6 @@ def _defined(session: QuerySession, request: DerivationRequest) -> tuple[Derivat
         key,
         identity,
         request.sql,
-        reason="recompute_only",
         event_time=request.event_time,
         description=request.description,
         canonical=(made.text,),

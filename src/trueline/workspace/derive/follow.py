@@ -10,8 +10,7 @@ from trueline.chain.events import ExecuteTransform, SetTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
 from trueline.chain.sources import ENGINE
-from trueline.dataset.advance import Advance, commit_result
-from trueline.dataset.append.frames import take_frame
+from trueline.dataset.advance import Advance
 from trueline.dataset.commit import Commit
 from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
 from trueline.errors import InputError
@@ -20,7 +19,8 @@ from trueline.identity.multihash import Multihash
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
-from trueline.workspace.derive.evaluate import query_session, views_at
+from trueline.workspace.derive.strategies import advance_by
+from trueline.workspace.derive.strategies.increment import Transaction
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -100,14 +100,8 @@ def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None
     taken = {name: at for name, at in positions.items() if at is not None}
     left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL})
     advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
-    views = views_at(inputs, taken)
-    with query_session(workspace, views) as session, dataset.chain.store.scratch() as scratch:
-        frame = session.result(derivation)
-        tasks = workspace._spark.tasks_for(frame)
-        result = take_frame(frame, tail, scratch, tasks)
-        return commit_result(
-            dataset.name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=tasks
-        )
+    transaction = Transaction(workspace, dataset, derivation, inputs, tail, advance)
+    return advance_by(transaction).commit
 
 
 def _position(dataset: Dataset, cut: Cut) -> Position | None:
