@@ -104,7 +104,21 @@ class Upsert:
         return f"upsert({_shown(self.key)})"
 
 
-Keyed = Ledger | Snapshot | Changelog | Upsert
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """Rows that a result gained and rows that it lost (`op` 1), at most one of each for a key.
+
+    Derived datasets that follow by the increment are merged so; nobody creates a dataset with it.
+    """
+
+    NAME: ClassVar[str] = "net change"
+    key: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"net change by {_shown(self.key)}"
+
+
+Keyed = Ledger | Snapshot | Changelog | Upsert | NetChange
 Strategy = Append | Keyed
 P = ParamSpec("P")
 S = TypeVar("S")

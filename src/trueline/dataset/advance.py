@@ -1,4 +1,4 @@
-"""A derived dataset moves on: a whole result becomes the change it makes, recorded in one commit."""
+"""A derived dataset moves on: a result, whole or what changed of it, is recorded in one commit."""
 
 from __future__ import annotations
 
@@ -6,30 +6,41 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import DerivedCheckpoint
+from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import Checkpoint
 from trueline.chain.head_state import Position, Tail, follow, next_block, next_execute_transform
 from trueline.chain.instant import Instant
+from trueline.chain.schema import fields_of, to_arrow
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.append import Order, Prepared, definitions_of, prepare
 from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.commit import Commit
-from trueline.dataset.derivation import Derivation
+from trueline.dataset.dataset_at import Standing
+from trueline.dataset.derivation import COPY, Derivation
+from trueline.dataset.merge.result import Op
+from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.rekey import earlier_key, prepare_rekeyed
 from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
+from trueline.kernel.key_encoding import KEY, KeyEncoding, encode_keys
+from trueline.kernel.sorted_keys import as_array, find, sorting
 from trueline.kernel.tasks import Tasks
-from trueline.merge import Snapshot
+from trueline.merge import NetChange, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
     """Where a transaction takes its inputs, what it leaves for the next, and the watermark after it.
 
-    `clock` says what time it is, if not the system's clock.
+    `left.state` are files beside those of the rows, which the commit adds. `clock` says what time it is, if not the system's clock.
     """
 
     positions: Mapping[DatasetId, Position]
@@ -55,6 +66,38 @@ def commit_result(
     tail = chain.tail()
     assert tail is not None
     order = Order(name, Snapshot(derivation.key), result, clock=advance.clock, allow_empty=True)
+    return _commit(chain, tail, derivation, order, advance, scratch, tasks)
+
+
+def commit_change(
+    name: str,
+    chain: Chain,
+    tail: Tail,
+    derivation: Derivation,
+    change: Incoming,
+    advance: Advance,
+    *,
+    scratch: Scratch,
+    tasks: Tasks,
+) -> Commit:
+    """Record what a result lost (`op` 1) and gained since a tail, in one commit that follows this tail.
+
+    What is recorded equals what `commit_result` of the whole result would record. Where the rows that are
+    lost are not there, `InputError` with the code RowsDisagree says so: then only a whole result helps.
+    """
+    order = Order(name, NetChange(derivation.key), change, clock=advance.clock, allow_empty=True)
+    return _commit(chain, tail, derivation, order, advance, scratch, tasks)
+
+
+def _commit(
+    chain: Chain,
+    tail: Tail,
+    derivation: Derivation,
+    order: Order,
+    advance: Advance,
+    scratch: Scratch,
+    tasks: Tasks,
+) -> Commit:
     try:
         before = earlier_key(chain, tail, derivation)
         if before is None:
@@ -64,11 +107,11 @@ def commit_result(
     except InputError as error:
         if error.code != "DuplicateKeys":
             raise
-        raise _violated(name, derivation, error) from None
+        raise _violated(order.name, derivation, error) from None
     prepared = replace(prepared, watermark=advance.watermark)
     blocks = _blocks(chain.store, prepared, advance)
     chain.append(*blocks)
-    return Commit.of(name, [(block.hash, block) for block in blocks], chain)
+    return Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
 
 
 def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
@@ -99,7 +142,8 @@ def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
 
 def _checkpoint(store: Store, prepared: Prepared, left: DerivedCheckpoint) -> Checkpoint:
     state = prepared.outcome.state
-    made = replace(left, state=state.files if state is not None else ())
+    # Beside the rows: what the strategy keeps for the next increment.
+    made = replace(left, state=((*state.files,) if state is not None else ()) + left.state)
     raw = made.to_file().to_bytes()
     return Checkpoint(store.put(Folder.CHECKPOINTS, raw), len(raw))
 
@@ -115,3 +159,64 @@ def _violated(name: str, derivation: Derivation, error: InputError) -> InputErro
         keys=error.fields["keys"],
         count=error.fields["count"],
     )
+
+
+# --- rows that nothing identifies ---------------------------------------------------------------
+
+
+def with_copies(chain: Chain, tail: Tail, derivation: Derivation, change: pa.Table, op: str) -> pa.Table:
+    """Number the rows of a bag that are lost and gained, so that those there have the numbers 1, 2, 3 …
+
+    Rows that are lost and gained again are left out.
+    """
+    assert tail.schema is not None
+    columns = derivation.key[:-1]
+    copy = to_arrow(DataSchema(fields_of(tail.schema))).field(COPY)
+    keys = encode_keys(change, columns, encoding=KeyEncoding.GROUP)
+    signs = np.where(np.asarray(as_array(change[op])) == Op.RETRACT, -1, 1)
+    coded = keys.dictionary_encode()
+    codes = np.asarray(coded.indices)
+    _, firsts = np.unique(codes, return_index=True)
+    net = np.bincount(codes, weights=signs, minlength=len(coded.dictionary)).astype(np.int64)
+    rows = change.select([name for name in change.column_names if name != op]).take(pa.array(firsts))
+    rows, net = rows.filter(pa.array(net != 0)), net[net != 0]
+    counts = _copies(chain, tail, derivation, rows, copy)
+    if (counts + net < 0).any():
+        raise InputError(
+            "rows that are to go are not there",
+            remedy="rebuild the state from the dataset",
+            code="RowsDisagree",
+        )
+    # Of n rows the numbers n + 1 … are added, or the last ones go.
+    low, size = np.minimum(counts, counts + net), np.abs(net)
+    places = np.repeat(np.arange(len(net)), size)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(size) - size, size)
+    made = rows.take(pa.array(places))
+    made = made.append_column(copy, pa.array(low[places] + within + 1).cast(copy.type))
+    gone = np.where(net[places] < 0, int(Op.RETRACT), int(Op.APPEND))
+    return made.append_column(op, pa.array(gone, pa.int32()))
+
+
+def _copies(
+    chain: Chain, tail: Tail, derivation: Derivation, rows: pa.Table, copy: pa.Field
+) -> npt.NDArray[np.int64]:
+    """Say how many copies of rows there are: found by asking for single numbers, twice as high each time."""
+    low, high = np.zeros((2, rows.num_rows), np.int64)
+    if tail.last_offset is None or not rows.num_rows:
+        return low
+    current = CurrentRows(Standing("", chain, tail, tail.position), ())
+    growing = np.ones(rows.num_rows, dtype=bool)
+    high += 1
+    while (open_ := np.flatnonzero(growing | (high - low > 1))).size:
+        asked = np.where(growing, high, (low + high) // 2)[open_]
+        some = rows.take(pa.array(open_)).append_column(copy, pa.array(asked).cast(copy.type))
+        keys = encode_keys(some, derivation.key, encoding=KeyEncoding.GROUP)
+        order = sorting(keys)
+        found = current.lookup(keys if order is None else keys.take(pa.array(order)), ())
+        _, there = find(as_array(found[KEY]), keys)
+        low[open_[there]] = asked[there]
+        high[open_[~there]] = asked[~there]
+        growing[open_[~there]] = False
+        doubled = open_[there & growing[open_]]
+        high[doubled] = 2 * low[doubled]
+    return low

@@ -86,13 +86,24 @@ def _times_only(tail: Tail) -> Tail:
     return tail._replace(schema=type(tail.schema)(schema=DataSchema(kept)))
 
 
-def take_frame(frame: Any, tail: Tail, scratch: Scratch, tasks: Tasks, new: NewColumns = "error") -> Incoming:
-    """Spool a frame into scratch: by the JVM where that is a folder, through Python workers elsewhere."""
+def take_frame(
+    frame: Any,
+    tail: Tail,
+    scratch: Scratch,
+    tasks: Tasks,
+    new: NewColumns = "error",
+    *,
+    with_op: bool | None = None,
+) -> Incoming:
+    """Spool a frame into scratch: by the JVM where that is a folder, through Python workers elsewhere.
+
+    `with_op` says whether operations go along, if not the strategy of the dataset.
+    """
     from trueline.spark.frames import spool, write_pieces
     from trueline.spark.types import arrow_schema_of
 
     schema = arrow_schema_of(frame.schema)
-    typed, with_op, ignored = typed_frame(schema, tail, new)
+    typed, with_op, ignored = typed_frame(schema, tail, new, with_op)
     if scratch.folder is None:
         written = write_pieces(frame, WritePartition(scratch, schema, typed, with_op, new))
         pieces: tuple[Any, ...] = tuple(piece for piece, _ in written if piece.rows)
@@ -138,11 +149,12 @@ def _check_shared(pieces: Sequence[IncomingPiece], scratch: Scratch) -> None:
 
 
 def typed_frame(
-    schema: pa.Schema, tail: Tail, new: NewColumns = "error"
+    schema: pa.Schema, tail: Tail, new: NewColumns = "error", with_op: bool | None = None
 ) -> tuple[Tail, bool, tuple[str, ...]]:
     """Return the tail that rows are typed for, whether operations go along, and the columns left out."""
     op = tail.vocab.op
-    with_op = isinstance(strategy_of(tail), Changelog | Upsert) and op in schema.names
+    if with_op is None:
+        with_op = isinstance(strategy_of(tail), Changelog | Upsert) and op in schema.names
     columns = pa.schema([column for column in schema if not with_op or column.name != op])
     typed = typed_for(columns, tail, new)
     return typed, with_op, fit(columns.empty_table(), typed, new).ignored

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import MAX_CHECKPOINT_BYTES, CheckpointFile
-from trueline.chain.events import Checkpoint
+from trueline.chain.events import Checkpoint, SetVocab
 from trueline.chain.head_state import Tail
 from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
@@ -31,7 +31,7 @@ from trueline.errors import ObjectMissing, SchemaError
 from trueline.kernel.key_encoding import KEY, OFFSET, RANK, MergeKey
 from trueline.kernel.sorted_keys import unified
 from trueline.kernel.tasks import InlineTasks, Tasks
-from trueline.merge import Keyed, Ledger, Snapshot
+from trueline.merge import Keyed, KeyEquality, Ledger, Snapshot, Upsert
 
 # So many rows are merged in memory. More are merged by tasks that hold half as many, because several
 # run side by side: 5 M rows of 70 bytes go through 1.5 GB of address space on two cores.
@@ -125,6 +125,24 @@ def merge_pieces(strategy: Keyed, incoming: Incoming, chain: Chain, tail: Tail, 
         # Tasks find only what has its name.
         chain.store.sync()
         return _merge(strategy, incoming, state, tail, means)
+
+
+def merge_into(
+    state: State, key: Sequence[str], columns: pa.Schema, pieces: Sequence[IncomingPiece], terms: Terms
+) -> State:
+    """Return a state of groups with rows put in and, where `op` is 1, taken out; each key comes once."""
+    means = Means(terms.scratch, terms.tasks, max(ROWS_AT_ONCE // 2, 1))
+    meeting = Meeting(Upsert(tuple(key)), SetVocab(), columns, state, KeyEquality.GROUP)
+    rows = sum(piece.rows for piece in pieces)
+    if _is_here(pieces) and not isinstance(means.tasks, InlineTasks):
+        means = replace(means, tasks=InlineTasks())
+    if rows <= (ROWS_AT_ONCE if isinstance(means.tasks, InlineTasks) else FEW_ROWS):
+        outcome = _at_once(meeting, pieces, 0, means.tasks)
+    else:
+        parts = 1 if rows <= ROWS_AT_ONCE else -(-rows // means.rows_of_a_run)
+        outcome = _in_ranges(meeting, pieces, 0, parts, means)
+    assert outcome.state is not None
+    return outcome.state
 
 
 def _refuse_empty(incoming: Incoming, current: int) -> None:

@@ -29,7 +29,17 @@ from trueline.dataset.state.segment import GONE
 from trueline.errors import InputError, SchemaError
 from trueline.kernel.key_encoding import KEY, RANK, MergeKey
 from trueline.kernel.sorted_keys import Bools, Ints, as_array, find, sorting
-from trueline.merge import Append, Changelog, KeyEquality, Ledger, Snapshot, Strategy, Upsert
+from trueline.merge import (
+    Append,
+    Changelog,
+    Keyed,
+    KeyEquality,
+    Ledger,
+    NetChange,
+    Snapshot,
+    Strategy,
+    Upsert,
+)
 
 _VOCAB = SetVocab()
 # The current rows in key order, and their keys.
@@ -80,9 +90,11 @@ def merge_batch(
             return _snapshot(strategy, rows, there, partial, vocab=vocab, source_time=source_time)
         case Upsert():
             return _upsert(strategy, rows, there, partial, vocab=vocab, source_time=source_time)
+        case NetChange():
+            return _net_change(strategy, rows, there, vocab=vocab)
 
 
-def _check_columns(strategy: Ledger | Snapshot | Upsert | Changelog, new: pa.Table, vocab: SetVocab) -> None:
+def _check_columns(strategy: Keyed, new: pa.Table, vocab: SetVocab) -> None:
     names = data_columns(new, vocab)
     wanted = [(name, "primary key", "MissingKeyColumn") for name in strategy.key]
     if isinstance(strategy, Snapshot):
@@ -225,6 +237,65 @@ def _upsert(
         "unchanged": int((known & ~retracts & ~differs).sum()),
     }
     return _changed(made, kept, winners, counts, vocab=vocab, source_time=source_time)
+
+
+def _net_change(strategy: NetChange, new: KeyedRows, there: Current, *, vocab: SetVocab) -> Merged:
+    """What came and did not go is appended, what only went is retracted, what differs is corrected.
+
+    What goes has to be what is there: otherwise whoever computed the change had another state before him.
+    """
+    kept, kept_keys = there
+    comes = np.ones(len(new.keys), dtype=bool) if new.ops is None else new.ops != Op.RETRACT
+    first = new.first_of_key
+    number = np.cumsum(first) - 1
+    keys = new.keys.filter(pa.array(first))
+    came, went = (np.bincount(number[which], minlength=len(keys)) for which in (comes, ~comes))
+    places, known = find(kept_keys, keys)
+    _refuse_second_rows(strategy, new, (came > 1) | ((came == 1) & known & (went == 0)), first)
+    arrives, leaves = np.full((2, len(keys)), -1)
+    arrives[number[comes]] = np.flatnonzero(comes)
+    leaves[number[~comes]] = np.flatnonzero(~comes)
+    compare = tuple(name for name in new.rows.column_names if name not in strategy.key)
+    gone = leaves >= 0
+    if ((went > 1) | (gone & ~known)).any() or _differ(
+        kept, places[gone], new.rows, leaves[gone], compare, vocab
+    ).any():
+        raise InputError(
+            "rows that are to go are not those that are there",
+            remedy="rebuild the state from the dataset",
+            code="RowsDisagree",
+        )
+    both = known & (came == 1)
+    acts = came + went > 0
+    acts[both] = _differ(kept, places[both], new.rows, arrives[both], compare, vocab)
+    kinds = np.where(came == 0, Change.RETRACT, np.where(known, Change.CORRECT, Change.ADD))
+    made = changes(
+        keys=keys.filter(pa.array(acts)),
+        kinds=kinds[acts],
+        new_rows=arrives[acts],
+        old_rows=np.where(known, places, -1)[acts],
+    )
+    counts = {"unchanged": int((both & ~acts).sum())}
+    return _changed(made, kept, new, counts, vocab=vocab, source_time=None)
+
+
+def _refuse_second_rows(strategy: NetChange, new: KeyedRows, twice: Bools, first: Bools) -> None:
+    """Refuse a second row of a key, as a snapshot does."""
+    if twice.any():
+        shown = shown_keys(new.rows.filter(pa.array(first)).filter(pa.array(twice)), strategy.key)
+        raise InputError(
+            f"{int(twice.sum()):,} keys occur more than once in the result: {shown}",
+            remedy="give one row for each key, or choose a key that identifies the rows",
+            code="DuplicateKeys",
+            keys=shown,
+            count=int(twice.sum()),
+        )
+
+
+def _differ(
+    old: pa.Table, old_rows: Ints, new: pa.Table, new_rows: Ints, compare: Sequence[str], vocab: SetVocab
+) -> Bools:
+    return rows_differ(old.take(pa.array(old_rows)), new.take(pa.array(new_rows)), compare, vocab.event_time)
 
 
 def _keys_of(old: pa.Table | None, key: MergeKey) -> pa.BinaryArray:

@@ -21,6 +21,7 @@ from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.function import allow, function_of, result_of_function
 from trueline.workspace.derive.redefine import OnChange, redefine, refuse_cycle, replacements
 from trueline.workspace.derive.reproducible import check_reproducible
+from trueline.workspace.derive.strategies.increment import with_strategy
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import check_query, unknown_tables
 from trueline.workspace.sql import tables_of
@@ -193,6 +194,8 @@ def defined(
         checks=checked(request.checks),
         columns=dict(request.columns),
     )
+    if function is None:
+        derivation = with_strategy(derivation, inputs.datasets)
     _check_columns(derivation, schema)
     check_definition(workspace, derivation.checks, schema)
     if request.strategy == "incremental" and derivation.strategy == "recompute":

@@ -11,22 +11,21 @@ from trueline.chain.events import SetTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
 from trueline.chain.sources import ENGINE
-from trueline.dataset.advance import Advance, commit_result
+from trueline.dataset.advance import Advance
 from trueline.dataset.append.append import Order, prepare
-from trueline.dataset.append.frames import take_frame
 from trueline.dataset.commit import Commit, linked
-from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
+from trueline.dataset.derivation import Derivation, derivation_at
 from trueline.errors import InputError, InputReset, RefCASFailed, RetryError
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import Snapshot
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import DatasetNode, Dependencies
-from trueline.workspace.derive.evaluate import query_session, views_at
-from trueline.workspace.derive.function import check_partitionings, permitted
+from trueline.workspace.derive.evaluate import engine_versions
 from trueline.workspace.derive.redefine import refuse_replaced
 from trueline.workspace.derive.rest import Origins, left_at
-from trueline.workspace.pull.scheduler import go_on
+from trueline.workspace.derive.strategies import advance_by, computed
+from trueline.workspace.derive.strategies.increment import Transaction
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -176,36 +175,23 @@ class Evaluation:
 
     def commit(self, origin: DerivedOrigin, clock: Callable[[], Instant] | None) -> Commit:
         """Evaluate, and record what that changes."""
-        dataset, derivation = self.dataset, self.derivation
-        left = DerivedCheckpoint(
-            origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL}
-        )
-        advance = Advance(self.taken, left, self.watermark, clock)
-        with self._computed() as (result, scratch, tasks):
-            go_on()
-            return commit_result(
-                dataset.name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=tasks
-            )
+        versions = engine_versions(self.workspace)
+        left = DerivedCheckpoint(origin, True, origin.definitions[self.dataset.id], ENGINE, versions)
+        return advance_by(self._transaction(left, clock)).commit
 
     def differs(self) -> bool:
         """Evaluate, and say whether that gives other rows than there are."""
-        with self._computed() as (result, scratch, tasks):
+        left = left_at(self.dataset.chain, self.tail)
+        assert left is not None
+        with computed(self._transaction(left)) as (_, result, scratch, tasks):
             order = Order(self.dataset.name, Snapshot(self.derivation.key), result, allow_empty=True)
             return bool(prepare(self.dataset.chain, self.tail, order, scratch, tasks).written)
 
-    @contextmanager
-    def _computed(self) -> Iterator[tuple[Incoming, Scratch, Tasks]]:
-        """Evaluate the definition; the result is there while the context is open."""
-        workspace, derivation = self.workspace, self.derivation
-        views = views_at(self.inputs, self.taken)
-        function = permitted(workspace, self.dataset, derivation)
-        store = self.dataset.chain.store
-        with query_session(workspace, views, function) as session, store.scratch() as scratch:
-            if function is not None and self.tail.data is None:
-                check_partitionings(session, derivation)
-            frame = session.result(derivation)
-            tasks = workspace._spark.tasks_for(frame)
-            yield take_frame(frame, self.tail, scratch, tasks), scratch, tasks
+    def _transaction(
+        self, left: DerivedCheckpoint, clock: Callable[[], Instant] | None = None
+    ) -> Transaction:
+        advance = Advance(self.taken, left, self.watermark, clock)
+        return Transaction(self.workspace, self.dataset, self.derivation, self.inputs, self.tail, advance)
 
     @property
     def watermark(self) -> Instant | None:

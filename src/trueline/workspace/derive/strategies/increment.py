@@ -1,0 +1,198 @@
+"""What an increment begins with: the net change of the inputs, and where rows are handled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trueline.chain.checkpoint import DerivedCheckpoint
+from trueline.chain.head_state import Position, Tail
+from trueline.dataset.advance import Advance
+from trueline.dataset.definition import strategy_of
+from trueline.dataset.derivation import Derivation
+from trueline.identity.dataset_id import DatasetId
+from trueline.merge import Append, Ledger
+from trueline.view.engine import engine
+from trueline.workspace.derive.evaluate import query_session
+from trueline.workspace.derive.strategies.classify import InputFacts, Verdict, classify
+
+if TYPE_CHECKING:
+    from trueline.view.view import View
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.workspace import Workspace
+
+# Deltas and touched state up to this are handled in this process; they are counted (derive:V26).
+DRIVER_BYTES: Final = 64 << 20
+# More events than these are not read here: it is sooner known than how many bytes they have.
+DRIVER_EVENTS: Final = 1 << 18
+_GONE: Final = ("delete", "update_preimage")
+
+
+class Impossible(Exception):
+    """Why an increment is not possible where the strategy allows it: a stable code."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(slots=True)
+class Carried:
+    """How many bytes of rows and state went through this process."""
+
+    size: int = 0
+
+    def add(self, table: pa.Table) -> pa.Table:
+        """Count a table; more than `DRIVER_BYTES` in all is not possible here."""
+        self.size += table.nbytes
+        if self.size > DRIVER_BYTES:
+            raise Impossible("too_large")
+        return table
+
+
+@dataclass(frozen=True, slots=True)
+class Transaction:
+    """A derived dataset that is to take its inputs at some positions."""
+
+    workspace: Workspace
+    dataset: Dataset
+    derivation: Derivation
+    inputs: Mapping[str, Dataset]
+    tail: Tail
+    advance: Advance
+    carried: Carried = field(default_factory=Carried)
+
+    @property
+    def append_only(self) -> bool:
+        """Whether all inputs only grow."""
+        return all(only_grows(dataset, self.advance.positions) for dataset in self.inputs.values())
+
+    def leaving(self, **left: Any) -> Advance:
+        """Return the advance with something more to leave for the next."""
+        return replace(self.advance, left=replace(self.advance.left, **left))
+
+
+def only_grows(dataset: Dataset, positions: Mapping[DatasetId, Position]) -> bool:
+    """Say whether the rows of an input are never lost or changed."""
+    at = positions.get(dataset.id)
+    tail = dataset.chain.tail() if at is None else dataset.chain.tail_at(at.block)
+    return tail is not None and not tail.replaces_rows and isinstance(strategy_of(tail), Append | Ledger)
+
+
+def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset]) -> Derivation:
+    """Say how a dataset follows its inputs."""
+    facts = {alias: InputFacts(only_grows(dataset, {})) for alias, dataset in inputs.items()}
+    several = len(derivation.canonical) > 1
+    verdict = (
+        Verdict("recompute", "steps")
+        if several
+        else classify(derivation.canonical[-1], facts, derivation.key)
+    )
+    return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """The rows that the inputs of a query lost and gained, by the names it uses; None for none.
+
+    They are tables of this process, or where they are many, frames of Spark.
+    """
+
+    gone: Mapping[str, Any]
+    came: Mapping[str, Any]
+    empty: Mapping[str, pa.Schema]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether all rows are in this process."""
+        return all(isinstance(rows, pa.Table) for side in (self.gone, self.came) for rows in side.values())
+
+    @property
+    def sides(self) -> list[tuple[int, Mapping[str, Any]]]:
+        """What there is, each with its sign."""
+        return [(sign, side) for sign, side in ((-1, self.gone), (1, self.came)) if side]
+
+
+def delta_of(transaction: Transaction, session: Any) -> Delta:
+    """Return the net change of all inputs from what the newest block has taken to the new positions."""
+    gone: dict[str, Any] = {}
+    came: dict[str, Any] = {}
+    empty: dict[str, pa.Schema] = {}
+    for alias, dataset in transaction.inputs.items():
+        empty[alias] = dataset.view(_block(transaction, dataset)).schema.to_arrow()
+        after = transaction.advance.positions.get(dataset.id)
+        taken = transaction.tail.taken.get(dataset.id)
+        before = None if taken is None else taken.last_block
+        if after is None or (taken is not None and taken.last_offset == after.offset):
+            continue
+        if before is None or taken is None or taken.last_offset is None:
+            came[alias] = engine().frame(dataset.view(after.block).node, session())
+            continue
+        diff = dataset.diff(before, after.block)
+        op = dataset.chain.tail_at(after.block).vocab.op
+        events = (after.offset or 0) - taken.last_offset
+        rows = _read(diff, transaction.carried) if events <= DRIVER_EVENTS else None
+        if rows is None:
+            gone[alias], came[alias] = _on_spark(diff, op, session())
+            continue
+        is_gone = pc.is_in(rows[op], pa.array(_GONE, pa.string()))
+        for side, which in ((gone, is_gone), (came, pc.invert(is_gone))):
+            found = rows.filter(which).drop_columns([op])
+            if found.num_rows:
+                side[alias] = found
+    return Delta(gone, came, empty)
+
+
+def _block(transaction: Transaction, dataset: Dataset) -> Any:
+    at = transaction.advance.positions.get(dataset.id)
+    return None if at is None else at.block
+
+
+def _read(view: View, carried: Carried) -> pa.Table | None:
+    """Read rows here, None if they are too many."""
+    pieces, size = [view.schema.to_arrow().empty_table()], 0
+    for batch in view.batches(list(view.columns)):
+        size += batch.nbytes
+        if size > DRIVER_BYTES // 2:
+            return None
+        pieces.append(pa.Table.from_batches([batch]).cast(pieces[0].schema))
+    return carried.add(pa.concat_tables(pieces))
+
+
+def _on_spark(diff: View, op: str, session: Any) -> tuple[Any, Any]:
+    frame = engine().frame(diff.node, session)
+    gone = frame[op].isin(*_GONE)
+    return frame.where(gone).drop(op), frame.where(~gone).drop(op)
+
+
+@contextmanager
+def increment_session(transaction: Transaction) -> Iterator[Any]:
+    """Open a session for canonical queries over deltas."""
+    with query_session(transaction.workspace, {}) as opened:
+        yield opened.session
+
+
+def name_tables(session: Any, rows: Mapping[str, Any], empty: Mapping[str, pa.Schema]) -> None:
+    """Let the names of the inputs mean some rows, and nothing where there are none."""
+    from trueline.spark.frames import local_frame
+
+    for alias, schema in empty.items():
+        found = rows.get(alias)
+        if found is None:
+            found = schema.empty_table()
+        frame = local_frame(session, found) if isinstance(found, pa.Table) else found
+        frame.createOrReplaceTempView(f"`{alias}`")
+
+
+def is_same_definition(left: DerivedCheckpoint | None, now: DerivedCheckpoint) -> bool:
+    """Say whether what was left was made by the same definition and the same versions."""
+    return left is not None and (left.definition, left.engine, left.versions) == (
+        now.definition,
+        now.engine,
+        now.versions,
+    )

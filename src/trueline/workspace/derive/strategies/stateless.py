@@ -1,0 +1,94 @@
+"""Queries that work row by row: run over the rows that inputs lost and over those they gained."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow as pa
+
+from trueline.dataset.advance import commit_change, with_copies
+from trueline.dataset.append.append import in_this_process
+from trueline.dataset.append.frames import take_frame
+from trueline.dataset.append.incoming import from_table, nothing
+from trueline.dataset.commit import Commit
+from trueline.dataset.derivation import KeyKind
+from trueline.workspace.derive.strategies.increment import (
+    Delta,
+    Impossible,
+    Transaction,
+    delta_of,
+    increment_session,
+    name_tables,
+)
+
+_LABEL: Final = "following the inputs"
+
+
+def follow_stateless(transaction: Transaction) -> Commit:
+    """Record what the rows that were lost and gained make of the result."""
+    with increment_session(transaction) as session:
+        delta = delta_of(transaction, lambda: session)
+        if not delta.sides:
+            return commit_rows(transaction, None)
+        frame = _signed(transaction, session, delta)
+        if delta.is_local:
+            from trueline.spark.frames import local_table
+
+            rows = transaction.carried.add(local_table(frame, label=_LABEL))
+            return commit_rows(transaction, rows)
+        if transaction.derivation.identity is KeyKind.BAG:
+            raise Impossible("bag_too_large")
+        return _commit_frame(transaction, frame)
+
+
+def _signed(transaction: Transaction, session: Any, delta: Delta) -> Any:
+    """Return the rows of the result that go and come; `op` says which, those that go are before the others."""
+    from pyspark.sql import functions as f
+
+    *_, text = transaction.derivation.canonical
+    found = None
+    for sign, rows in delta.sides:
+        name_tables(session, rows, delta.empty)
+        frame = session.sql(text).withColumn(transaction.tail.vocab.op, f.lit(1 if sign < 0 else 0))
+        found = frame if found is None else found.unionAll(frame)
+    return found if not delta.is_local or found is None else found.coalesce(1)
+
+
+def commit_rows(transaction: Transaction, change: pa.Table | None, **left: Any) -> Commit:
+    """Commit rows of this process that go and come."""
+    dataset, tail = transaction.dataset, transaction.tail
+    if change is None or not change.num_rows:
+        rows = nothing(tail)
+    else:
+        if transaction.derivation.identity is KeyKind.BAG:
+            change = with_copies(dataset.chain, tail, transaction.derivation, change, tail.vocab.op)
+        rows = from_table(change, tail, with_op=True)
+    with dataset.chain.store.scratch() as scratch:
+        return commit_change(
+            dataset.name,
+            dataset.chain,
+            tail,
+            transaction.derivation,
+            rows,
+            transaction.leaving(**left),
+            scratch=scratch,
+            tasks=in_this_process(),
+        )
+
+
+def _commit_frame(transaction: Transaction, frame: Any) -> Commit:
+    """Commit rows that are many: tasks write and merge them."""
+    dataset, tail = transaction.dataset, transaction.tail
+    tasks = transaction.workspace._spark.tasks_for(frame)
+    with dataset.chain.store.scratch() as scratch:
+        rows = take_frame(frame, tail, scratch, tasks, with_op=True)
+        return commit_change(
+            dataset.name,
+            dataset.chain,
+            tail,
+            transaction.derivation,
+            rows,
+            transaction.advance,
+            scratch=scratch,
+            tasks=tasks,
+        )
