@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from trueline.dataset.derivation import COPY, Derivation, KeyKind
+from trueline.dataset.derivation import CANONICAL, COPY, Derivation, KeyKind
 from trueline.view.engine import engine
 from trueline.workspace.derive import exact
 
@@ -31,6 +31,12 @@ class QuerySession:
         from trueline.spark.canonical import types_of
 
         return types_of(self.session, query)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions that an answer may depend on: of canonical queries, Spark, Java, time zones."""
+        from trueline.spark.canonical import versions_of
+
+        return {"canonical": CANONICAL, **versions_of(self.session)}
 
     def same(self, one: str, other: str) -> bool:
         """Say whether two queries mean the same to Spark."""

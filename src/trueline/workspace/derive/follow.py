@@ -13,7 +13,7 @@ from trueline.chain.sources import ENGINE
 from trueline.dataset.advance import Advance, commit_result
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.commit import Commit
-from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
+from trueline.dataset.derivation import Derivation, derivation_at
 from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
@@ -98,10 +98,10 @@ def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None
             return None
     positions = {each.id: _position(each, cut) for each in inputs.values()}
     taken = {name: at for name, at in positions.items() if at is not None}
-    left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL})
-    advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
     views = views_at(inputs, taken)
     with query_session(workspace, views) as session, dataset.chain.store.scratch() as scratch:
+        left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, session.versions())
+        advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
         frame = session.result(derivation)
         tasks = workspace._spark.tasks_for(frame)
         result = take_frame(frame, tail, scratch, tasks)
