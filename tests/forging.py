@@ -29,9 +29,14 @@ def forge(chain: Chain, commit: Multihash, change: Callable[[pa.Table], pa.Table
         previous = chain.store.put(Folder.BLOCKS, made.to_bytes())
     assert previous is not None
     chain.store.move_head(previous, expected=old)
-    # Whoever can rewrite a chain can rewrite what this place remembers of it.
-    chain.rebuild_index()
+    forget(chain)
     return previous
+
+
+def forget(chain: Chain) -> None:
+    """Let the place know nothing of an earlier head: whoever rewrites a chain can see to that, too."""
+    chain.rebuild_index()
+    chain.forget_heads()
 
 
 def _changed(chain: Chain, block: Block, change: Callable[[pa.Table], pa.Table]) -> ExecuteTransform:
@@ -62,6 +67,8 @@ def with_value(column: str, row: int, value: object) -> Callable[[pa.Table], pa.
         place = rows.schema.get_field_index(column)
         values = rows[column].to_pylist()
         values[row] = value
-        return rows.set_column(place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type))
+        return rows.set_column(
+            place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type)
+        )
 
     return change

@@ -45,7 +45,7 @@ _LOOKED_AT: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class DerivedCommit:
     """What one commit of a derived dataset took and recorded: its data blocks, the last of them its end.
 
     `before` is the block in front of them, metadata of the same commit included.
@@ -82,7 +82,7 @@ class Transaction:
         }
 
 
-def transactions(chain: Chain, after: Multihash | None, upto: Multihash) -> Iterator[Transaction]:
+def derived_commits(chain: Chain, after: Multihash | None, upto: Multihash) -> Iterator[DerivedCommit]:
     """Yield the commits that end in (after, upto], oldest first; parts belong to their end."""
     parts: list[Block] = []
     for _, block in chain.between(_begin(chain, after), upto):
@@ -91,7 +91,7 @@ def transactions(chain: Chain, after: Multihash | None, upto: Multihash) -> Iter
         parts.append(block)
         if not block.event.is_part:
             assert parts[0].prev_block_hash is not None
-            yield Transaction(parts[0].prev_block_hash, tuple(parts))
+            yield DerivedCommit(parts[0].prev_block_hash, tuple(parts))
             parts = []
 
 

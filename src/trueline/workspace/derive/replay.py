@@ -28,12 +28,12 @@ from trueline.dataset.read.events import Events
 from trueline.dataset.remove.record import removals_of
 from trueline.dataset.verify.files import DataProblem
 from trueline.dataset.verify.replay import (
+    DerivedCommit,
     FromEvents,
     RowDifference,
-    Transaction,
+    derived_commits,
     differing_rows,
     made_again,
-    transactions,
 )
 from trueline.errors import CorruptionError, InputError, ObjectMissing, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
@@ -84,13 +84,16 @@ class ReplayPart:
     """What one worker replays: some commits of one dataset that follow each other, or its head."""
 
     dataset: Dataset
-    found: tuple[Transaction, ...]
+    found: tuple[DerivedCommit, ...]
     head_only: bool = False
 
     @property
     def estimate(self) -> ReplayEstimate:
         """How much there is to evaluate."""
-        sizes = [sum((at.offset or -1) + 1 for at in each.positions.values()) for each in self.found]
+        sizes = [
+            sum(at.offset + 1 for at in each.positions.values() if at.offset is not None)
+            for each in self.found
+        ]
         newest = sizes[-1:] if sizes else []
         taken = newest if self.head_only else sizes
         return ReplayEstimate(len(taken), sum(taken), sum(newest))
@@ -128,7 +131,7 @@ def replay_datasets(
 def _parts(
     dataset: Dataset, mode: Replay, after: Multihash | None, upto: Multihash | None, workers: int
 ) -> Iterator[ReplayPart]:
-    found = list(transactions(dataset.chain, after, dataset.head if upto is None else upto))
+    found = list(derived_commits(dataset.chain, after, dataset.head if upto is None else upto))
     if mode == HEAD:
         if found:
             yield ReplayPart(dataset, tuple(found[-1:]), head_only=True)
@@ -170,7 +173,7 @@ class _Tally:
         self.replayed = 0
         self.reached: dict[str, Multihash] = {}
 
-    def add(self, dataset: Dataset, transaction: Transaction, problems: Sequence[Problem]) -> None:
+    def add(self, dataset: Dataset, transaction: DerivedCommit, problems: Sequence[Problem]) -> None:
         with self._lock:
             self.replayed += 1
             number = transaction.end.sequence_number
@@ -262,7 +265,7 @@ class _Replaying:
             chain = _beside(stack, dataset.chain)
             yield cls(workspace, dataset, chain, FromEvents(chain), found)
 
-    def problems(self, transaction: Transaction, *, head: bool = False) -> list[Problem]:
+    def problems(self, transaction: DerivedCommit, *, head: bool = False) -> list[Problem]:
         """Replay one commit; with `head`, compare the current rows after it with the whole result."""
         try:
             left = derived_checkpoint(self.chain.store, transaction.event)
@@ -278,7 +281,7 @@ class _Replaying:
         except CorruptionError as error:
             return [_problem(transaction, ProblemKind.CORRUPT, error.problem, error.remedy)]
 
-    def _tail(self, transaction: Transaction) -> Tail:
+    def _tail(self, transaction: DerivedCommit) -> Tail:
         """Return the definitions in force where the commit records rows."""
         return self.chain.tail_at(transaction.before)
 
@@ -286,7 +289,7 @@ class _Replaying:
 
     def _row_problems(
         self,
-        transaction: Transaction,
+        transaction: DerivedCommit,
         derivation: Derivation,
         left: DerivedCheckpoint | None,
         *,
@@ -333,7 +336,7 @@ class _Replaying:
 
     # --- origin -------------------------------------------------------------------------------------
 
-    def _origin_problems(self, transaction: Transaction, left: DerivedCheckpoint) -> list[Problem]:
+    def _origin_problems(self, transaction: DerivedCommit, left: DerivedCheckpoint) -> list[Problem]:
         """Check that a checkpoint names what its block took, and the definitions in force."""
         defined = self.chain.newest(SetTransform, upto=transaction.end.hash)
         assert defined is not None
@@ -398,12 +401,12 @@ def _beginning(chain: Chain) -> Position:
 # --- what was found --------------------------------------------------------------------------------
 
 
-def _problem(transaction: Transaction, kind: ProblemKind, what: str, remedy: str) -> DataProblem:
+def _problem(transaction: DerivedCommit, kind: ProblemKind, what: str, remedy: str) -> DataProblem:
     return DataProblem(kind, what, remedy, transaction.end.hash, transaction.end.sequence_number)
 
 
 def _wrong(
-    transaction: Transaction,
+    transaction: DerivedCommit,
     what: str,
     left: DerivedCheckpoint | None,
     here: Mapping[str, str],
