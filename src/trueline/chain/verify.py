@@ -54,7 +54,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class VerificationReport:
-    """What a verification found; `findings` are stricter rules a foreign chain breaks, not faults."""
+    """What a verification found; `findings` are stricter rules a foreign chain breaks, not faults.
+
+    `replayed` counts the commits of derived datasets that were computed again.
+    """
 
     blocks: int = 0
     objects: int = 0
@@ -62,6 +65,7 @@ class VerificationReport:
     problems: tuple[Problem, ...] = ()
     findings: tuple[tuple[Multihash, Finding], ...] = ()
     not_checked: tuple[str, ...] = ()
+    replayed: int = 0
 
     @property
     def ok(self) -> bool:
@@ -76,6 +80,8 @@ class VerificationReport:
 
         verdict = "ok" if self.ok else f"{len(self.problems):,} problems"
         counts: dict[str, object] = {"blocks": self.blocks, "files": self.objects, "bytes": self.bytes}
+        if self.replayed:
+            counts["commits replayed"] = self.replayed
         problems = {f"problem {number}": str(each) for number, each in enumerate(self.problems[:20], 1)}
         return html(f"Verification: {verdict}", counts | problems)
 
@@ -87,6 +93,7 @@ class VerificationReport:
             self.problems + other.problems,
             self.findings + other.findings,
             tuple(dict.fromkeys(self.not_checked + other.not_checked)),
+            self.replayed + other.replayed,
         )
 
 

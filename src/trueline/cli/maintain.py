@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     "trueline verify",
     "trueline verify sales --json",
     "trueline verify sales --after 9c1f03aa",
+    "trueline verify balances --replay",
     "trueline verify sales --accept-head",
 )
 def verify(
@@ -33,7 +34,12 @@ def verify(
         str | None,
         typer.Option("--upto", metavar="COMMIT", help="Stop at this commit (default: the newest)."),
     ] = None,
-    replay: Annotated[bool, typer.Option("--replay/--no-replay", help="Compute derived rows again.")] = True,
+    replay: Annotated[
+        bool, typer.Option("--replay/--no-replay", help="Compute every commit of derived datasets again.")
+    ] = False,
+    replay_head: Annotated[
+        bool, typer.Option("--replay-head", help="Compute the current rows of derived datasets again.")
+    ] = False,
     expected_head: ExpectedHead = None,
     accept_head: Annotated[
         bool, typer.Option("--accept-head", help="Accept a head that is reported as rolled back.")
@@ -49,6 +55,7 @@ def verify(
 
     Every block, every rule, every file, every row. Exit code 1 if something
     is wrong; records removed on purpose are reported, and are not wrong.
+    With --replay what is derived is computed again from its recorded inputs.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         of_one = (after, upto, expected_head, restore_head, accept_head or None)
@@ -58,7 +65,8 @@ def verify(
             workspace[(names or [""])[0]].restore_head(restore_head)
         if accept_head:
             workspace[(names or [""])[0]].accept_head()
-        bounds = {"after": after, "upto": upto, "replay": replay, "expected_head": expected_head}
+        again = "head" if replay_head and not replay else replay
+        bounds = {"after": after, "upto": upto, "replay": again, "expected_head": expected_head}
         datasets = [workspace[name] for name in names] if names else workspace.datasets()
         found = [_proof(here.console, dataset, bounds) for dataset in datasets]
         ok = all(each["ok"] for each in found)
@@ -66,6 +74,8 @@ def verify(
         def render(shown: Console) -> None:
             for each in found:
                 counts = f"{each['blocks']:,} blocks, {each['objects']:,} files, {each['bytes']:,} bytes"
+                if each["replayed"]:
+                    counts += f", {each['replayed']:,} commits replayed"
                 shown.say(
                     f"{each['name']}: {'ok' if each['ok'] else 'WRONG'}, {counts}",
                     "good" if each["ok"] else "bad",
@@ -78,6 +88,8 @@ def verify(
                 for finding in each["findings"]:
                     what = f"block {finding['block']} breaks {finding['rule']}: {finding['problem']}"
                     shown.warn(f"{each['name']}: {what}", remedy="it was cloned like this; ask its owner")
+                for why in each["not_replayed"]:
+                    shown.warn(why, remedy="clone its inputs here")
             if not found:
                 shown.say("no datasets yet, so nothing is wrong")
 
@@ -112,7 +124,9 @@ def _proof(console: Console, dataset: Dataset, bounds: dict[str, Any]) -> dict[s
         }
         for problem in report.problems
     ]
-    counts = {"blocks": report.blocks, "objects": report.objects, "bytes": report.bytes}
+    counts: dict[str, Any] = {"blocks": report.blocks, "objects": report.objects, "bytes": report.bytes}
+    counts["replayed"] = report.replayed
+    counts["not_replayed"] = [each for each in report.not_checked if each.startswith("replay of ")]
     well = all(problem["kind"] == "removed" for problem in problems)
     findings = [
         {"block": block, "rule": found.rule, "problem": found.problem} for block, found in report.findings

@@ -1,7 +1,8 @@
 """Positions as people give them: a commit, a hash, a time, a date, a tag, an offset.
 
 Whatever is given, the answer is the end of a commit. Readers are never
-inside one: a commit of several parts is seen whole or not at all.
+inside one: a commit of several parts is seen whole or not at all. A derived
+dataset is read where it is at rest, and elsewhere only by hash (cut:P4).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from difflib import get_close_matches
 from typing import Any, Final, TypeAlias
 
 from trueline.chain.chain import Chain
+from trueline.chain.checkpoint import derived_checkpoint
+from trueline.chain.events import DatasetKind, ExecuteTransform, SetTransform
 from trueline.chain.head_state import Position
 from trueline.chain.index_rows import IndexEntry
 from trueline.chain.instant import Instant
@@ -43,7 +46,7 @@ def resolve(chain: Chain, at: Any, tags: Tags | None = None, *, inside: bool = F
     if tail is None:
         raise InputError(f"{chain.store.location} has no commits", remedy="append something first")
     if at is None or (isinstance(at, str) and at.strip() == HEAD):
-        return _standing(_end_before(chain, _entry(chain, tail.head)))
+        return _standing(_readable(chain, _entry(chain, tail.head)))
     if isinstance(at, Position):
         at = at.block
     if isinstance(at, datetime):
@@ -123,7 +126,7 @@ def _by_time(chain: Chain, moment: Instant, given: object) -> Position:
             remedy="give a later time",
             code="BeforeTheBeginning",
         )
-    return _standing(entry)
+    return _standing(_readable(chain, entry))
 
 
 def _by_hash(chain: Chain, given: Any, *, inside: bool) -> Position:
@@ -151,7 +154,7 @@ def _by_offset(chain: Chain, offset: int) -> Position:
         )
     entry = _entry(chain, found.block)
     if entry.is_end and found.last == offset:
-        return _standing(entry)
+        return _standing(_at_rest_from(chain, entry))
     end_after, end_before = _end_after(chain, entry), _end_before(chain, _previous(chain, entry))
     ends = [
         str(end.last_offset)
@@ -163,6 +166,50 @@ def _by_offset(chain: Chain, offset: int) -> Position:
         remedy=f"give the offset a commit ends at: {' or '.join(ends)}",
         code="InsideCommit",
         offset=offset,
+    )
+
+
+# --- what is at rest --------------------------------------------------------------
+
+
+def is_readable(chain: Chain, entry: IndexEntry) -> bool:
+    """Say whether readers may stop at a block: it ends a commit, and what is derived is at rest there.
+
+    At rest means: its checkpoint says so, and the definition in force is the one it was made with. A
+    definition that nothing was computed with yet is passed over, with its key.
+    """
+    tail = chain.tail()
+    if not entry.is_end or tail is None or tail.dataset_kind is not DatasetKind.Derivative:
+        return entry.is_end
+    done, defined = (chain.newest(kind, upto=entry.hash) for kind in (ExecuteTransform, SetTransform))
+    if done is None or defined is None:
+        return True
+    assert isinstance(done.event, ExecuteTransform)
+    left = derived_checkpoint(chain.store, done.event)
+    return left is None or (left.at_rest and left.definition == defined.hash)
+
+
+def _readable(chain: Chain, entry: IndexEntry | None) -> IndexEntry | None:
+    """The nearest block at or before an entry at which readers may stop."""
+    while entry is not None and not is_readable(chain, entry):
+        entry = _previous(chain, entry)
+    return entry
+
+
+def _at_rest_from(chain: Chain, entry: IndexEntry) -> IndexEntry:
+    """Return the first block from an entry on that is readable and brings no further record."""
+    found: IndexEntry | None = entry
+    while found is not None and found.last_offset == entry.last_offset:
+        if is_readable(chain, found):
+            return found
+        found = chain.entry_number(found.sequence_number + 1)
+    before = _readable(chain, entry)
+    end = before.last_offset if before is not None else None
+    raise InputError(
+        f"the dataset is not at rest at offset {entry.last_offset}: not all of a cut was taken there",
+        remedy="the dataset has no records at rest" if end is None else f"give offset {end}, or a hash",
+        code="NotAtRest",
+        offset=entry.last_offset,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from trueline.spark.errors import translated
 from trueline.spark.settings import SQL_SETTINGS
@@ -56,3 +56,21 @@ def numbered(frame: DataFrame, name: str) -> DataFrame:
 
     columns = [f.col(f"`{column.replace('`', '``')}`") for column in frame.columns]
     return frame.withColumn(name, f.row_number().over(Window.partitionBy(*columns).orderBy(columns[0])))
+
+
+# By application: what its Java says of itself takes a job to ask.
+_JAVA: dict[str, tuple[str, str]] = {}
+_ASK_JAVA: Final = """select java_method('java.lang.System', 'getProperty', 'java.version'),
+    java_method('java.time.zone.ZoneRulesProvider', 'getVersions', 'UTC')"""
+
+
+def versions_of(session: SparkSession) -> dict[str, str]:
+    """Return the versions that the answer of a query may depend on: of Spark, Java and its time zones."""
+    with translated():
+        application = session.conf.get("spark.app.id", "") or ""
+        if application not in _JAVA:
+            (row,) = session.sql(_ASK_JAVA).collect()
+            # The rules of a zone by version: `{2026a=ZoneRules[…]}`.
+            _JAVA[application] = str(row[0]), str(row[1]).strip("{}").partition("=")[0]
+        java, zones = _JAVA[application]
+        return {"spark": session.version, "java": java, "tzdata": zones}

@@ -7,7 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
@@ -15,14 +15,14 @@ from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.store.folders import Inside
-from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationReport, verify_blocks
+from trueline.chain.verify import Progress, VerificationReport
 from trueline.dataset.at import At, resolve
 from trueline.dataset.columns import StoredColumn, stored_columns, with_hidden
 from trueline.dataset.commit import Commit, commit_at, commits, linked
 from trueline.dataset.declared_source import shown
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.lost_head import head_missing
-from trueline.errors import BadCellsWarning, CorruptionError, DataWarning, InputError, visible
+from trueline.errors import BadCellsWarning, DataWarning, InputError, visible
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.names import not_found
@@ -361,7 +361,7 @@ class Dataset:
         self,
         after: At = None,
         upto: At = None,
-        replay: bool = True,
+        replay: bool | Literal["head"] = True,
         progress: Progress | None = None,
         *,
         expected_head: str | Commit | None = None,
@@ -369,31 +369,15 @@ class Dataset:
         """Prove the chain, every file it names and the rows in them; `after` and `upto` bound the look.
 
         The head is compared with those that were seen here before, and with
-        `expected_head` for those who keep one elsewhere. `replay` computes
-        derived rows again, where there are some. `progress` is called with how many
-        blocks, then how many files, are done.
+        `expected_head` for those who keep one elsewhere. `replay` computes the rows of a derived dataset
+        again, by Spark: those of every commit, or with "head" the current ones. `progress` is called with
+        how many blocks, then how many files, then how many commits are done.
         """
-        from trueline.workspace.rollback import given_head, head_problems
+        from trueline.workspace.verify import verify_dataset
 
-        del replay  # nothing is derived yet
-        expected = None if expected_head is None else given_head(expected_head)
-        try:
-            _ = self._tail
-        except CorruptionError as error:
-            lost = Problem(ProblemKind.CORRUPT, f"{self.name}: {error.problem}", error.remedy)
-            return VerificationReport(problems=(lost,))
-        start = None if after is None else resolve(self.chain, after, inside=True).block
-        # Blocks added meanwhile are not part of the question.
-        end = self.head if upto is None else resolve(self.chain, upto, inside=True).block
-        report = verify_blocks(self.chain, start, end, progress)
-        if report.ok:
-            from trueline.dataset.verify import verify_data
-
-            tasks = self._workspace._spark.tasks(f"verify {self.name}", reads=[self.chain.store])
-            report += verify_data(self.chain, start, end, tasks=tasks, progress=progress)
-        report += VerificationReport(problems=head_problems(self, expected))
-        named = tuple(replace(found, message=f"{self.name}: {found.message}") for found in report.problems)
-        return replace(report, problems=named)
+        return verify_dataset(
+            self, after, upto, replay=replay, progress=progress, expected_head=expected_head
+        )
 
     def accept_head(self) -> None:
         """Take the present head as meant, where `verify` reports that it was rolled back or replaced."""

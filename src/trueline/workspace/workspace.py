@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from trueline import merge as merges
 from trueline.chain.verify import Progress, VerificationReport
@@ -345,12 +345,23 @@ class Workspace(OpenDatasets):
 
     # --- looking after ------------------------------------------------------------------
 
-    def verify(self, *names: str, progress: Progress | None = None) -> VerificationReport:
-        """Prove datasets (all of them, if none is named): every block, every rule, every file."""
-        report = VerificationReport()
-        for dataset in [self[name] for name in names] if names else self.datasets():
-            report += dataset.verify(progress=progress)
-        return report
+    def verify(
+        self,
+        *names: str,
+        replay: bool | Literal["head"] = False,
+        progress: Progress | None = None,
+        workers: int = 2,
+    ) -> VerificationReport:
+        """Prove datasets (all of them, if none is named): every block, every rule, every file.
+
+        With `replay` the rows of derived datasets are computed again, by Spark: those of every commit from
+        its recorded inputs and definition, or with "head" the current ones. Up to `workers` datasets, or
+        intervals of one, are replayed side by side; nothing in the workspace changes.
+        """
+        from trueline.workspace.verify import verify_datasets
+
+        chosen = [self[name] for name in names] if names else self.datasets()
+        return verify_datasets(self, chosen, replay=replay, progress=progress, workers=workers)
 
     def gc(self, older_than: str | float | timedelta | None = None, dry_run: bool = False) -> Swept:
         """Remove what nothing refers to and is older than a while (setting `gc.older_than`).

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from trueline.chain.block import CURRENT, KINDS, OPERATIONS, Block, CommitRecord
 from trueline.chain.chain import Chain
-from trueline.chain.events import Event, SetDataSchema
+from trueline.chain.events import DatasetKind, Event, SetDataSchema
 from trueline.chain.head_state import Tail, follow, next_add_data, next_block
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of
@@ -284,7 +284,8 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     if not isinstance(order.strategy, Append):
         terms = Terms(scratch, tasks, order.allow_empty)
         outcome = merge_pieces(order.strategy, incoming, chain, tail, terms)
-    layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark)
+    derived = tail.dataset_kind is DatasetKind.Derivative
+    layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark, whole_pairs=derived)
     written = write_all(chain.store, outcome.pieces, layout, tail.next_offset, tasks)
     watermark = watermark_after(tail, incoming.newest, order.watermark, order.lateness_ns)
     current = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final, Self
 
@@ -134,9 +134,14 @@ class RowRange:
 
 
 def cut(
-    pieces: Sequence[IncomingPiece], rows_of_a_slice: int = ROWS_OF_A_SLICE
+    pieces: Sequence[IncomingPiece],
+    rows_of_a_slice: int = ROWS_OF_A_SLICE,
+    *,
+    goes_on: Callable[[IncomingPiece, int], bool] | None = None,
 ) -> list[tuple[RowRange, ...]]:
     """Cut pieces into slices by rank alone: where a slice ends depends on the rows, not on the pieces.
+
+    A row that `goes_on` says belongs with the next is not the last of a slice, which is then one row shorter.
 
     >>> table = pa.table({"x": range(5)})
     >>> [
@@ -152,8 +157,11 @@ def cut(
         start = 0
         while start < piece.rows:
             stop = min(piece.rows, start + room)
-            parts.append(RowRange(piece, start, stop))
             room -= stop - start
+            if room == 0 and goes_on is not None and goes_on(piece, stop - 1):
+                stop -= 1
+            if stop > start:
+                parts.append(RowRange(piece, start, stop))
             start = stop
             if room == 0:
                 slices.append(tuple(parts))

@@ -28,6 +28,7 @@ ROWS_OF_A_GROUP: Final = 262_144
 BYTES_OF_A_GROUP: Final = 128 << 20
 # The operations that bring a row: append and correct to.
 NEW: Final = pa.array([0, 3], pa.int32())
+_CORRECT_FROM: Final = 2
 # Arrow writes small pieces; gathered, a slice of 1,000 rows is one write instead of forty.
 _GATHERED_BYTES: Final = 1 << 20
 # Up to here a slice is made in memory and its rows are hashed while its bytes go to the disk.
@@ -114,13 +115,15 @@ def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
 class SliceLayout:
     """How the slices of a commit look: schema, names of the system columns, the one time they have.
 
-    New rows whose event time is before `watermark` are late and counted.
+    New rows whose event time is before `watermark` are late and counted. With `whole_pairs` what a row was
+    and what it is lie in one slice.
     """
 
     schema: DataSchema
     vocab: SetVocab
     system_time: Instant
     watermark: Instant | None = None
+    whole_pairs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,8 +355,14 @@ def write_all(
     store: Store, pieces: Sequence[IncomingPiece], layout: SliceLayout, first: int, tasks: Tasks
 ) -> list[Written]:
     """Write the rows of the pieces as slices with dense offsets from `first` on; none without a row."""
+    op = layout.vocab.op
+
+    def goes_on(piece: IncomingPiece, row: int) -> bool:
+        (rows,) = piece.read(row, row + 1)
+        return bool(rows[op][0].as_py() == _CORRECT_FROM)
+
     work: list[SliceTask] = []
-    for parts in cut(pieces):
+    for parts in cut(pieces, goes_on=goes_on if layout.whole_pairs else None):
         work.append(SliceTask(store, parts, layout, first))
         first += sum(part.rows for part in parts)
     if not work:

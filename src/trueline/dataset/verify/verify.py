@@ -16,6 +16,7 @@ from trueline.chain.block import Block, CommitRecord, commit_record
 from trueline.chain.chain import Chain
 from trueline.chain.counts import Counts, keep_counts
 from trueline.chain.datatypes import Option
+from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Tail, follow
 from trueline.chain.references import Reference, references
 from trueline.chain.schema import fields_of
@@ -23,6 +24,7 @@ from trueline.chain.store.store import Folder
 from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationReport
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import SOURCE
+from trueline.dataset.derivation import derivation_at
 from trueline.dataset.remove.record import Hole, Removals, removals_of
 from trueline.dataset.verify.files import (
     RESTORE,
@@ -75,6 +77,7 @@ def verify_data(
             else:
                 tally.problems.append(item)
         counting.keep()
+    tally.not_checked |= dict.fromkeys(walk.without)
     if upto == chain.head:
         tally.problems += [*walk.ending(), *pairs.ending()]
         if not tally.problems:
@@ -130,6 +133,7 @@ class _Walk:
         self._tail = tail
         self._seen: set[Any] = set()
         self._part: tuple[CommitRecord, Block] | None = None
+        self.without: list[str] = []
 
     def items(self, blocks: Iterable[tuple[Multihash, Block]]) -> Iterator[Item]:
         """Yield files to look at, and problems that need no look."""
@@ -163,7 +167,18 @@ class _Walk:
             if hole is not None:
                 yield from self._removed(subject, block, hole)
             return
+        if reference.role == "state" and self._is_rebuilt(reference):
+            self.without.append(
+                f"state {reference.hash.short}: it is not here, and is made again when needed"
+            )
+            return
         yield Task(self._store, subject, self._rows(block) if is_slice else None, self._limits)
+
+    def _is_rebuilt(self, reference: Reference) -> bool:
+        """Say whether a file is not there but follows from the inputs (derive:V17)."""
+        if self._tail is None or self._tail.dataset_kind is not DatasetKind.Derivative:
+            return False
+        return self._store.size(reference.folder, reference.hash) is None
 
     def _removed(self, subject: Subject, block: Block, hole: Hole) -> Iterator[Item]:
         assert block.data_event
@@ -236,6 +251,8 @@ class _Walk:
 
 
 def _key_of(tail: Tail) -> tuple[str, ...]:
+    if (derivation := derivation_at(tail)) is not None:
+        return derivation.key
     source: Any = tail.push.get(SOURCE) or next(iter(tail.push.values()), None) or tail.polling
     return tuple(getattr(source.merge, "primary_key", ())) if source is not None else ()
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from trueline.dataset.derivation import COPY, Derivation, FunctionOf, KeyKind
+from trueline.dataset.derivation import CANONICAL, COPY, Derivation, FunctionOf, KeyKind
 from trueline.view.engine import engine
 from trueline.workspace.derive import exact
 
@@ -35,6 +35,10 @@ class QuerySession:
         from trueline.spark.canonical import types_of
 
         return types_of(self.session, query)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions that an answer may depend on."""
+        return _versions(self.session)
 
     def same(self, one: str, other: str) -> bool:
         """Say whether two queries mean the same to Spark."""
@@ -91,3 +95,14 @@ def query_session(
 def views_at(inputs: Mapping[str, Dataset], positions: Mapping[DatasetId, Position]) -> dict[str, View]:
     """Return the current rows of the inputs at their positions, by the names queries use."""
     return {alias: dataset.view(positions[dataset.id].block) for alias, dataset in inputs.items()}
+
+
+def engine_versions(workspace: Workspace) -> dict[str, str]:
+    """Return the versions that an answer may depend on: of canonical queries, Spark, Java, time zones."""
+    return _versions(workspace._spark.session())
+
+
+def _versions(session: Any) -> dict[str, str]:
+    from trueline.spark.canonical import versions_of
+
+    return {"canonical": CANONICAL, **versions_of(session)}
