@@ -37,6 +37,15 @@ class PullError(RetryError):
     """Some datasets could not be pulled; `report` says which, and what was done for the others."""
 
 
+class WaitTimeout(RetryError, TimeoutError):
+    """A commit is not visible yet in datasets that were waited for; it stays committed.
+
+    `lagging` are those datasets, `pulled` those of them that somebody pulls now.
+    """
+
+    __str__ = TruelineError.__str__
+
+
 class SparkFailed(RetryError):
     """Spark gave up on a job: out of memory, a lost worker or connection, cancelled."""
 
