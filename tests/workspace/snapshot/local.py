@@ -86,12 +86,16 @@ class Local:
                 positions[each.id] = each.chain.tail().position
                 roots |= left.origin.roots
                 definitions |= left.origin.definitions
+        origin = DerivedOrigin(roots, definitions)
+        last = derived_checkpoint(dataset.chain.store, tail.data) if tail.data is not None else None
+        if last is not None and last.at_rest and last.origin == origin:
+            return
         rows = {
             alias: each.view(positions[each.id].block).to_arrow().to_pylist() if each.id in positions else []
             for alias, each in inputs.items()
         }
         made = pa.Table.from_pylist(self.functions[name](**rows), schema=self.schemas[name])
-        left = DerivedCheckpoint(DerivedOrigin(roots, definitions), at_rest, definitions[dataset.id], ENGINE)
+        left = DerivedCheckpoint(origin, at_rest, definitions[dataset.id], ENGINE)
         advance = Advance(positions, left, tail.watermark, self.workspace.clock)
         with dataset.chain.store.scratch() as scratch:
             result = from_table(made, tail, with_op=False)
