@@ -73,6 +73,7 @@ MUTUAL = {
             "creation",
             "deletion",
             "tags",
+            "snapshot.snapshot",
         )
     ),
 }

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from trueline.chain.chain import Chain
+from trueline.chain.events import Event
 from trueline.chain.head_state import Tail
 from trueline.chain.index_rows import IndexEntry
 from trueline.errors import RetryError
@@ -43,6 +44,13 @@ class Branch:
                 return cls(chain, tail, tip)
         raise _went_back(chain)
 
+    def before(self, number: int) -> Branch:
+        """Return the branch as it was before the block with a number was there."""
+        if number <= 0:
+            return Branch(self.chain, None, None)
+        tip = self.at(number - 1)
+        return Branch(self.chain, self.chain.tail_at(tip.hash), tip)
+
     def find(self, block: Multihash) -> IndexEntry | None:
         """Return what the index knows of a block, None if it is not on the branch."""
         if self.tip is None:
@@ -58,12 +66,41 @@ class Branch:
         """
         at = self.tip.data if self.tip is not None else None
         while at is not None:
-            entry = self._at(at)
+            entry = self.at(at)
             if entry.is_end:
                 yield entry
-            at = None if at == 0 else self._at(at - 1).data
+            at = None if at == 0 else self.at(at - 1).data
 
-    def _at(self, number: int) -> IndexEntry:
+    def last_within(self, offset: int, upto: int) -> int:
+        """Return the greatest number up to `upto` where the last offset is not beyond one; −1 if none is.
+
+        Looks are few: the steps down double, then the last one is halved.
+        """
+        high, step = upto + 1, 1
+        while (low := max(high - step, -1)) >= 0 and self._offset(low) > offset:
+            high, step = low, step * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self._offset(middle) <= offset else (low, middle)
+        return low
+
+    def _offset(self, number: int) -> int:
+        last = self.at(number).last_offset
+        return -1 if last is None else last
+
+    def taken(self, source: str, after: int, upto: int) -> tuple[Multihash | None, int | None] | None:
+        """Return how far an input was read, by the newest transaction with after < number <= upto."""
+        return self.chain._guarded(lambda: self.chain._index.taken(source, after, upto))
+
+    def newest(self, event: type[Event]) -> IndexEntry | None:
+        """Return the newest block with an event, None if there is none."""
+        if self.tip is None:
+            return None
+        upto = self.tip.sequence_number
+        return self.chain._guarded(lambda: self.chain._index.newest(event, upto=upto))
+
+    def at(self, number: int) -> IndexEntry:
+        """Return what the index knows of the block with a number."""
         entry = self.chain._guarded(lambda: self.chain._index.at(number))
         if entry is None:
             raise _went_back(self.chain)

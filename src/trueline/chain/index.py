@@ -30,6 +30,7 @@ from trueline.chain.index_rows import (
     row_of,
     signed,
     slice_entry,
+    unsigned,
     write_seen,
 )
 from trueline.chain.store.folders import Inside, check_database, open_database, remove_database
@@ -237,6 +238,17 @@ class Index:
             for block, (low, high) in times.items():
                 row = (block.digest, low, high)
                 connection.execute("INSERT OR REPLACE INTO slice_time VALUES (?,?,?,?)", (*row, crc(row)))
+
+    def taken(self, source: str, after: int, upto: int) -> tuple[Multihash | None, int | None] | None:
+        """Return how far an input was read: block and offset, by the newest with after < number <= upto.
+
+        None if nothing there has read it. Found by number: through the offset it would take a walk. It is a
+        hint; the block that recorded it says what is so.
+        """
+        within = "input = ? AND seq > ? AND seq <= ? ORDER BY seq DESC LIMIT 1"
+        rows = self._rows(f"SELECT block, last_offset FROM taken WHERE {within}", source, after, upto)
+        block = Multihash.sha3_256(rows[0][0]) if rows and rows[0][0] is not None else None
+        return (block, unsigned(rows[0][1])) if rows else None
 
     def token(self, key: str) -> int | None:
         """Return the sequence number of the block that carries an idempotency key."""

@@ -62,18 +62,31 @@ def resolve(chain: Chain, at: Any, tags: Tags | None = None, *, inside: bool = F
     return _by_hash(chain, at, inside=inside)
 
 
+def moment_of(at: datetime | date | str) -> Instant | None:
+    """Return the moment that a time, a day (its end) or text of one names; None for other text.
+
+    >>> str(moment_of("2026-11-13")), moment_of("ab12cd34")
+    ('2026-11-13T23:59:59.999999999Z', None)
+    """
+    if isinstance(at, datetime):
+        return Instant.of(at)
+    if isinstance(at, date):
+        return _end_of(at)
+    text = at.strip()
+    if _DAY.fullmatch(text):
+        try:
+            return _end_of(date.fromisoformat(text))
+        except ValueError:
+            raise InputError(f"{text!r} is not a date", remedy=_HELP, code="BadPosition") from None
+    return Instant.parse(text) if _MOMENT.fullmatch(text) else None
+
+
 def _by_text(chain: Chain, text: str, tags: Tags | None, *, inside: bool) -> Position:
     tagged = tags(text) if tags is not None else tag_of(chain, text)
     if tagged is not None:
         return _by_hash(chain, tagged, inside=inside)
-    if _DAY.fullmatch(text):
-        try:
-            day = date.fromisoformat(text)
-        except ValueError:
-            raise InputError(f"{text!r} is not a date", remedy=_HELP, code="BadPosition") from None
-        return _by_time(chain, _end_of(day), text)
-    if _MOMENT.fullmatch(text):
-        return _by_time(chain, Instant.parse(text), text)
+    if (moment := moment_of(text)) is not None:
+        return _by_time(chain, moment, text)
     if match := _OFFSET.fullmatch(text):
         return _by_offset(chain, int(match[1]))
     return _by_hash(chain, text, inside=inside)

@@ -100,7 +100,27 @@ class ContractBroken(InputError, AssertionError):
 
 
 class Diverged(InputError):
-    """Two copies of a dataset each have blocks that the other lacks; `common` is the last they share."""
+    """Two copies of a dataset each have blocks that the other lacks; `common` is the last they share.
+
+    Also of a derived dataset that has read a block which is not on its input's branch any more: `dataset`,
+    `source` and `block` say which.
+    """
+
+
+class NoCommonCut(InputError):
+    """Datasets that were never at one state of their inputs; `dataset` and `source` say where it fails."""
+
+
+class NothingShared(InputError):
+    """Datasets that were to be read together and rest on nothing common; `groups` are those that do."""
+
+
+class CannotCompare(InputError):
+    """Copies of derived datasets whose common input is not here, so that it is not known if they agree."""
+
+
+class CutGone(InputError):
+    """A cut or snapshot whose records are not there any more: a reset has cut them off, `gc` removed them."""
 
 
 class DestinationAhead(InputError):

@@ -41,6 +41,15 @@ class StalePlan(RetryError):
     """What a plan was made from has moved since; `moved` says what."""
 
 
+class WaitTimeout(RetryError, TimeoutError):
+    """A commit is not visible yet in datasets that were waited for; it stays committed.
+
+    `lagging` are those datasets, `pulled` those of them that somebody pulls now.
+    """
+
+    __str__ = TruelineError.__str__
+
+
 class SparkFailed(RetryError):
     """Spark gave up on a job: out of memory, a lost worker or connection, cancelled."""
 

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 def freeze(
-    frame: DataFrame, order_by: Sequence[str] | None = None, origins: Mapping[str, Origin] | None = None
+    frame: DataFrame,
+    order_by: Sequence[str] | None = None,
+    origins: Mapping[str, Origin] | None = None,
+    note: str = "",
 ) -> FrozenFrame:
     """Return the rows of a frame as a source, sorted by columns or as they come the first time."""
     with translated():
@@ -38,7 +41,7 @@ def freeze(
             if order_by
             else frame
         )
-    return FrozenFrame(ordered, schema, dict(origins or {}))
+    return FrozenFrame(ordered, schema, dict(origins or {}), note)
 
 
 class FrozenFrame:
@@ -49,8 +52,11 @@ class FrozenFrame:
 
     travels = False
 
-    def __init__(self, frame: DataFrame, schema: pa.Schema, origins: Mapping[str, Origin]) -> None:
+    def __init__(
+        self, frame: DataFrame, schema: pa.Schema, origins: Mapping[str, Origin], note: str = ""
+    ) -> None:
         self.frame = frame
+        self.note = note
         self.schema = schema
         self.origins = origins
         self.ordinal: str | None = None
@@ -87,6 +93,7 @@ class FrozenFrame:
         known = self._spooled
         how = "not computed yet" if known is None else f"frozen, {known.rows:,} rows"
         made_from = f" of {', '.join(map(str, self.origins.values()))}" if self.origins else ""
+        made_from += f", {self.note}" if self.note else ""
         return [f"Spark frame{made_from} ({how})"]
 
 

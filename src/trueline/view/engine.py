@@ -37,9 +37,11 @@ class Engine(Protocol):
         frame: Any,
         order_by: Sequence[str] | None = None,
         origins: Mapping[str, Origin] | None = None,
+        note: str = "",
     ) -> RowSource:
         """Return the rows of a frame in a fixed order: by these columns, or as they come the first time.
 
+        `note` is what `explain` adds about where they come from.
         A frame is computed when its rows are first read, and once (decision 3).
         """
 

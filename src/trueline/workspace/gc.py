@@ -21,6 +21,7 @@ from trueline.workspace.deletion import collect_deleted
 from trueline.workspace.names import is_name
 from trueline.workspace.pull.seen import seen_path
 from trueline.workspace.rollback import refuse_rollback
+from trueline.workspace.snapshot.lease import pinned
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -99,7 +100,7 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
     reached: dict[Folder, set[Multihash]] = {folder: set() for folder in Folder}
     seen: set[Multihash] = set()
     heads = [store.head(ref) for ref in workspace._location.refs(dataset._folder)]
-    for head in (*heads, *_tagged(workspace, dataset)):
+    for head in (*heads, *_kept(workspace, dataset)):
         if head is None:
             continue
         for name, block in dataset.chain.walk(head):
@@ -112,9 +113,10 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
     return reached
 
 
-def _tagged(workspace: Workspace, dataset: Dataset) -> list[Multihash]:
-    """The blocks that tags name and that are here: a clone may be behind what was tagged."""
-    named = workspace._tags.of(str(dataset.id)).values()
+def _kept(workspace: Workspace, dataset: Dataset) -> list[Multihash]:
+    """The blocks that tags name or open snapshots read and that are here: a clone may be behind a tag."""
+    held = pinned(workspace._location.cuts(), str(dataset.id))
+    named = (*workspace._tags.of(str(dataset.id)).values(), *held)
     return [block for block in named if dataset.chain.store.size(Folder.BLOCKS, block) is not None]
 
 

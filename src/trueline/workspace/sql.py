@@ -18,6 +18,8 @@ from trueline.view.plan.sources import Memory
 from trueline.view.view import View
 from trueline.workspace.names import is_name
 from trueline.workspace.query_guard import NOT_A_DATASET, place_of_name, refused, unknown_tables
+from trueline.workspace.snapshot.find import read_together
+from trueline.workspace.snapshot.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace
@@ -42,8 +44,10 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     tables = list(tables_of(text, names))
     if not workspace.trusted_sql:
         _refuse_misspelt(text, names, tables)
-    views = {table.name: _view(workspace, table, at) for table in tables}
+    read = _read_at(workspace, tables, at)
+    views = {table.name: _view(workspace, table, read) for table in tables}
     spark, room = engine(), workspace._spark.first
+    note = "read at one snapshot" if isinstance(read, Snapshot) else ""
     origins: dict[str, Origin] = {
         name: origin for name, view in views.items() for origin in view.origins.values()
     }
@@ -57,7 +61,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
             found = pa.table({"": pa.nulls(frame.count())}).select([])
             room.release(session)
             return View(Memory(found), workspace._spark.session)
-        source = spark.freeze(frame, None, origins)
+        source = spark.freeze(frame, None, origins, note)
     except BaseException as error:
         room.release(session)
         if isinstance(error, QueryError) and (empty := [n for n, v in views.items() if not v.columns]):
@@ -95,9 +99,17 @@ def _hinted(error: QueryError, names: list[str]) -> QueryError | None:
     return type(error)(error.problem, remedy=f"{remedy}; {trusted}" if trusted else remedy, **fields)
 
 
+def _read_at(workspace: Workspace, tables: list[QueryTable], at: Any) -> Any:
+    """Return where datasets are read: several of them where they agree, unless it is said where each is."""
+    names = list(dict.fromkeys(table.dataset for table in tables if table.at is None))
+    return read_together(workspace, names, at) or at
+
+
 def _view(workspace: Workspace, table: QueryTable, at: Any) -> View:
     if table.at is not None:
         return workspace[table.dataset].view(table.at)
+    if isinstance(at, Snapshot):
+        return at[table.dataset]
     chosen = at.get(table.dataset) if isinstance(at, Mapping) else at
     return workspace[table.dataset].view(chosen)
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from trueline.workspace.lineage import LineageGraph
     from trueline.workspace.plan import PullPlan
     from trueline.workspace.pull import DeclaredSource, PullReport
+    from trueline.workspace.snapshot.snapshot import Snapshot
 
 
 def open(  # noqa: A001 (the promised name)
@@ -331,12 +332,28 @@ class Workspace(OpenDatasets):
 
     # --- reading ------------------------------------------------------------------------
 
+    def snapshot(
+        self, *names: str, at: Any = None, cut: Any = None, advance: bool = False, together: bool = False
+    ) -> Snapshot:
+        """Read several datasets (all, if none is named) at the newest state at which they agree.
+
+        Each then shows exactly what its definition makes of one state of the roots, also where datasets are
+        updated one by one meanwhile. `at` is a time, a date or a tag; `cut` the number of a cut, or the
+        offset of each root as `snap.cut` gives it. With `advance` derived datasets that lag are brought to
+        the newest cut first. Datasets that share nothing are each at their newest state, and `groups` shows
+        them apart; with `together` they are refused.
+        """
+        from trueline.workspace.snapshot.find import snapshot
+
+        return snapshot(self, names, at=at, cut=cut, advance=advance, together=together)
+
     def sql(self, query: str, /, at: Any = None, **parameters: object) -> View:
         """Answer a query over the current rows of datasets, by Spark.
 
         Datasets are tables by their names; `` `name@commit` `` in back-ticks reads
-        one as it was, `at` all of them (a time, a date, a tag, or a dictionary by
-        name). `:name` is a parameter. The view is computed when it is
+        one as it was, `at` all of them (a time, a date, a tag, a cut, or a dictionary by
+        name). Several datasets are read where they agree, as by `snapshot`; `at="head"` reads each at its
+        newest commit. `:name` is a parameter. The view is computed when it is
         first read.
         """
         from trueline.workspace.sql import query as answer

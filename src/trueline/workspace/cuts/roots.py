@@ -14,7 +14,7 @@ from trueline.chain.branch import Branch
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import is_at_rest
 from trueline.chain.events import DatasetKind, ExecuteTransform
-from trueline.chain.head_state import Position
+from trueline.chain.head_state import Position, Tail
 from trueline.chain.index_rows import IndexEntry
 from trueline.chain.instant import Instant
 from trueline.dataset.derivation import derivation_at
@@ -94,7 +94,7 @@ class Roots:
 
     def chain_of(self, dataset: DatasetId) -> Chain | None:
         """Return the chain of a dataset by its id, None if it is not in the workspace."""
-        found = self._dataset(dataset)
+        found = self.dataset(dataset)
         return None if found is None else found.chain
 
     def under(self, *names: str) -> frozenset[DatasetId]:
@@ -107,26 +107,30 @@ class Roots:
             if dataset.id in seen:
                 continue
             seen.add(dataset.id)
-            inputs = self._inputs(dataset)
+            inputs = self.inputs(dataset)
             if inputs is None:
                 found.add(dataset.id)
             else:
                 waiting.extend(inputs)
         return frozenset(found)
 
-    def _inputs(self, dataset: Dataset) -> list[Dataset] | None:
-        """Return the inputs a dataset is computed from here, None if it is not computed here."""
-        transform = dataset._tail.transform
+    def inputs(self, dataset: Dataset, tail: Tail | None = None) -> list[Dataset] | None:
+        """Return the inputs a dataset is computed from here, None if it is not computed here.
+
+        `tail` is the state to judge by, if not that at the head.
+        """
+        transform = (dataset._tail if tail is None else tail).transform
         if transform is None or origin_of(self._workspace._location, dataset._folder) is not None:
             return None
         derivation = derivation_at(dataset._tail)
         if derivation is not None and own_cuts(derivation):
             return None  # what reads inputs at other cuts is a root of its own
-        inputs = [self._dataset(DatasetId.parse(source.dataset_ref)) for source in transform.inputs]
+        inputs = [self.dataset(DatasetId.parse(source.dataset_ref)) for source in transform.inputs]
         # Without all of its inputs nobody here can bring it further.
         return None if None in inputs else [each for each in inputs if each is not None]
 
-    def _dataset(self, dataset: DatasetId) -> Dataset | None:
+    def dataset(self, dataset: DatasetId) -> Dataset | None:
+        """Return a dataset by its id, None if it is not in the workspace."""
         if dataset not in self._entries:
             self._entries = self._by_id()
         entry = self._entries.get(dataset)

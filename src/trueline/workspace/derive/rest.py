@@ -147,12 +147,12 @@ def _left(chain: Chain, end: IndexEntry) -> DerivedCheckpoint | None:
 
 def _end_before(branch: Branch, number: int) -> IndexEntry | None:
     """Return the newest end of a commit with data at or before a block."""
-    at = branch._at(number).data
+    at = branch.at(number).data
     while at is not None:
-        entry = branch._at(at)
+        entry = branch.at(at)
         if entry.is_end:
             return entry
-        at = None if at == 0 else branch._at(at - 1).data
+        at = None if at == 0 else branch.at(at - 1).data
     return None
 
 

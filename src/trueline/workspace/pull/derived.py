@@ -115,6 +115,16 @@ def pull_derived(
     return done
 
 
+def bring_to(workspace: Workspace, names: Sequence[str], cut: Cut) -> None:
+    """Bring datasets, and what they rest on, exactly to a recorded cut; the first failure is raised."""
+    known, log = Dependencies.of(workspace), CutLog.of(workspace)
+    wanted = {each for name in names for each in (name, *known.upstream(name))}
+    for phase in in_phases(known, sorted(wanted)):
+        for done in DerivedPull(workspace, known, log, stops_to(log, known, phase, cut)).run():
+            if done.error is not None:
+                raise done.error
+
+
 @dataclass
 class DerivedPull:
     """Brings datasets to their stops; what each did, and what went wrong, is in `done`."""

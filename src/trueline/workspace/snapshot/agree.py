@@ -1,0 +1,335 @@
+"""Where datasets agree: the newest state, that of a moment or of a cut; or why there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from trueline.chain.head_state import Position
+from trueline.errors import CannotCompare, Diverged, InputError, NoCommonCut, RetryError
+from trueline.identity.dataset_id import DatasetId
+from trueline.identity.multihash import Multihash
+from trueline.workspace.cuts.cut import Cut
+from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.cuts.roots import Roots
+from trueline.workspace.snapshot.histories import ChainHistory, Histories, look, with_absent
+from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search
+from trueline.workspace.snapshot.snapshot import gone
+
+if TYPE_CHECKING:
+    from trueline.chain.instant import Instant
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.workspace import Workspace
+
+# Each time the index of a dataset was found damaged, and rebuilt.
+_ATTEMPTS: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Datasets at events that agree, and all that they rest on; `asked` are those that are read."""
+
+    asked: tuple[Dataset, ...]
+    histories: Histories
+    everything: Mapping[DatasetId, History[DatasetId]]
+    search: Search[DatasetId]
+
+    @property
+    def roots(self) -> list[DatasetId]:
+        """The roots that they rest on."""
+        return [name for name, history in self.histories.items() if not history.inputs]
+
+    def number(self, name: DatasetId) -> int:
+        """The event a dataset is at."""
+        return self.search.at.get(name, NOTHING)
+
+    def position(self, name: DatasetId) -> Position:
+        """Where a dataset is."""
+        return self.histories[name].position(self.number(name))
+
+    @property
+    def groups(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the datasets, together with those they share something with."""
+        groups: list[tuple[set[DatasetId], list[str]]] = []
+        for dataset in self.asked:
+            below, names = self._below(dataset.id), [dataset.name]
+            for group in [each for each in groups if each[0] & below]:
+                groups.remove(group)
+                below, names = below | group[0], group[1] + names
+            groups.append((below, names))
+        order = [dataset.name for dataset in self.asked]
+        return tuple(sorted((tuple(names) for _, names in groups), key=lambda names: order.index(names[0])))
+
+    def _below(self, name: DatasetId) -> set[DatasetId]:
+        found, waiting = set[DatasetId](), [name]
+        while waiting:
+            if (each := waiting.pop()) not in found:
+                found.add(each)
+                waiting += self.everything[each].inputs
+        return found
+
+    @property
+    def reads(self) -> dict[str, int]:
+        """How many blocks and checkpoints were read, and how many events were looked at."""
+        real = [each for each in self.everything.values() if isinstance(each, ChainHistory)]
+        counted = {what: sum(each.reads[what] for each in real) for what in ("blocks", "checkpoints")}
+        return {**counted, "steps": self.search.steps}
+
+
+def agree(
+    workspace: Workspace, datasets: Iterable[Dataset], *, moment: Instant | None = None, cut: Any = None
+) -> Agreement:
+    """Find the newest state at which datasets agree, by a moment, or the one at a cut."""
+    asked = tuple(datasets)
+    for _ in range(_ATTEMPTS):
+        found = _found(workspace, asked, moment, cut)
+        doubtful = [
+            history
+            for name, history in found.everything.items()
+            if isinstance(history, ChainHistory) and not history.is_proven(found.number(name))
+        ]
+        if not doubtful:
+            _refuse_unlike_copies(found)
+            return found
+        for history in doubtful:
+            history.branch.chain.rebuild_index()
+    raise RetryError(
+        f"the indexes of {', '.join(each.name for each in asked)} do not fit their blocks",
+        remedy="nothing was changed; verify the datasets, then try again",
+        code="IndexBusy",
+    )
+
+
+def _found(workspace: Workspace, asked: tuple[Dataset, ...], moment: Instant | None, cut: Any) -> Agreement:
+    histories = look(Roots(workspace), asked, moment)
+    if cut is not None:
+        return _at_cut(workspace, asked, histories, cut)
+    found = _searched(asked, histories, {})
+    if (refusal := _refusal(found)) is not None:
+        raise refusal
+    return found
+
+
+def _searched(asked: tuple[Dataset, ...], histories: Histories, bounds: Mapping[DatasetId, int]) -> Agreement:
+    everything = with_absent(histories)
+    search = Search(everything)
+    search.run({dataset.id: None for dataset in asked} | dict(bounds))
+    return Agreement(asked, histories, everything, search)
+
+
+# --- at a cut -----------------------------------------------------------------------------
+
+
+def _at_cut(workspace: Workspace, asked: tuple[Dataset, ...], histories: Histories, cut: Any) -> Agreement:
+    """Find where datasets were at a cut; under earlier definitions, if they were not there under these."""
+    wanted = _numbers(workspace, histories, cut)
+    first: Agreement | None = None
+    while True:
+        found = _searched(asked, histories, wanted)
+        late = [name for name, number in wanted.items() if not _is_at(found, name, number)]
+        lost = [dataset for dataset in asked if found.number(dataset.id) == NOTHING]
+        if not late and (not lost or _refusal(found) is None):
+            return found
+        first = first or found
+        earlier = _with_earlier_definition(histories)
+        if earlier is None:
+            raise _never_there(first, wanted, cut)
+        histories = earlier
+
+
+def _with_earlier_definition(histories: Histories) -> Histories | None:
+    """Return the datasets as they were before the last of their definitions; None if there is no earlier."""
+    for history in sorted(histories.values(), key=_defined_at, reverse=True):
+        earlier = history.before_definition() if history.inputs else None
+        if earlier is not None:
+            return histories | {history.dataset.id: earlier}
+    return None
+
+
+def _defined_at(history: ChainHistory) -> int:
+    """When a dataset that is computed here was defined."""
+    return history.branch.at(history.definition).time_us if history.inputs else NOTHING
+
+
+def _is_at(found: Agreement, name: DatasetId, number: int) -> bool:
+    history, at = found.histories[name], found.number(name)
+    has = NOTHING if at == NOTHING else history.offset(at)
+    return has == (NOTHING if number == NOTHING else history.offset(number))
+
+
+def _numbers(workspace: Workspace, histories: Histories, cut: Any) -> dict[DatasetId, int]:
+    """Return the event of each root at a cut: by its number, as a value, or as root → offset."""
+    roots = {name: history for name, history in histories.items() if not history.inputs}
+    if isinstance(cut, int) and not isinstance(cut, bool):
+        cut = CutLog.of(workspace).cut(cut)
+    if isinstance(cut, Cut):
+        positions = {name: cut.positions.get(name) for name in roots}
+        return {name: _number(roots[name], at) for name, at in positions.items()}
+    if not isinstance(cut, Mapping):
+        raise InputError(
+            f"{cut!r:.80} is not a cut",
+            remedy="give its number, or the offset of each root: {'sales': 41}",
+            code="BadCut",
+        )
+    offsets = {workspace[name].id: offset for name, offset in cut.items()}
+    names = ", ".join(repr(each.dataset.name) for each in roots.values())
+    for name, history in roots.items():
+        if name not in offsets:
+            raise InputError(
+                f"the cut does not say where {history.dataset.name!r} is",
+                remedy=f"give the offset of each root: {names}",
+                code="BadCut",
+            )
+    return {name: _at_offset(history, offsets[name]) for name, history in roots.items()}
+
+
+def _number(history: ChainHistory, at: Position | None) -> int:
+    if at is None:
+        return NOTHING
+    found = history.branch.find(at.block)
+    if found is None:
+        raise gone(history.dataset.name, at.block)
+    return found.sequence_number
+
+
+def _at_offset(history: ChainHistory, offset: object) -> int:
+    if isinstance(offset, Position):
+        return _number(history, offset)
+    if offset is None or offset == NOTHING:
+        return NOTHING
+    if type(offset) is not int or offset < 0:
+        raise InputError(f"{offset!r:.80} is not an offset", remedy="give a whole number", code="BadCut")
+    number = history.readable(history.last_within(offset, history.readable()))
+    if number == NOTHING or history.offset(number) != offset:
+        raise InputError(
+            f"no commit of {history.dataset.name!r} ends at offset {offset:,}",
+            remedy="give the offset a commit ends at, as a snapshot shows it",
+            code="BadCut",
+            dataset=history.dataset.name,
+            offset=offset,
+        )
+    return number
+
+
+def _never_there(found: Agreement, wanted: Mapping[DatasetId, int], cut: Any) -> InputError:
+    """Say who was never at rest at a cut."""
+    cause = _refusal(found)
+    late = [found.histories[name].dataset.name for name, at in wanted.items() if not _is_at(found, name, at)]
+    names = ", ".join(repr(dataset.name) for dataset in found.asked)
+    number = cut.number if isinstance(cut, Cut) else cut
+    shown = f"cut {number:,}" if isinstance(number, int) and number else "that cut"
+    why = f": {cause.problem}" if cause is not None else f" (they are not where it has {', '.join(late)})"
+    return NoCommonCut(
+        f"{names} were never all at {shown}{why}",
+        remedy=cause.remedy
+        if cause is not None
+        else "pull them first, or give a cut that a pull has reached",
+        dataset=found.asked[0].name,
+        source=late[0] if late else None,
+    )
+
+
+# --- why not ------------------------------------------------------------------------------
+
+
+def _refusal(found: Agreement) -> InputError | None:
+    """Say why datasets agree nowhere, None if they do; datasets that are all empty do."""
+    lost = [dataset for dataset in found.asked if found.number(dataset.id) == NOTHING]
+    if not lost or all(history.readable() == NOTHING for history in found.histories.values()):
+        return None
+    for name, history in found.histories.items():
+        if history.inputs and history.readable() == NOTHING:
+            return _not_pulled(found, name)
+    at_nothing = {
+        name: found.search.conflicts[name]
+        for name in found.histories
+        if found.number(name) == NOTHING and name in found.search.conflicts
+    }
+    for cause in (Cause.DIVERGED, Cause.REDEFINED, Cause.AHEAD):
+        for name, conflict in at_nothing.items():
+            if conflict.cause is cause:
+                return _conflicting(found, name, cause, conflict.source, conflict.block)
+    return _conflicting(found, lost[0].id, Cause.AHEAD, lost[0].id, None)
+
+
+def _not_pulled(found: Agreement, name: DatasetId) -> NoCommonCut:
+    history = found.histories[name]
+    called = history.dataset.name
+    tail = history.branch.tail
+    again = tail is not None and tail.data is not None
+    return NoCommonCut(
+        f"{called!r} {'was defined anew and not pulled since' if again else 'has not been pulled yet'}: "
+        "there is no state at which it agrees with what it is made from",
+        remedy=f"pull it: ws.pull({called!r}), `trueline pull {called}`",
+        dataset=called,
+        source=None,
+    )
+
+
+def _conflicting(
+    found: Agreement, name: DatasetId, cause: Cause, source: DatasetId, block: Multihash | None
+) -> InputError:
+    called, other = _called(found, name), _called(found, source)
+    commit = "" if block is None else f" commit {block.short}"
+    if cause is Cause.DIVERGED:
+        return Diverged(
+            f"{called!r} has read{commit} of {other!r}, which is not on its branch: {other!r} was reset, or "
+            "is a copy that is behind",
+            remedy=f"pull {other!r} if it is a copy; else reset {called!r} so that it is computed again from "
+            "what is there",
+            dataset=called,
+            source=other,
+            block=block,
+        )
+    if cause is Cause.REDEFINED:
+        problem = f"{called!r} was made under an earlier definition of {other!r}, and has not followed yet"
+    else:
+        problem = f"{called!r} and {other!r} were never at one state"
+    names = [dataset.name for dataset in found.asked]
+    together = ", ".join(map(repr, names))
+    return NoCommonCut(
+        problem,
+        remedy=f"pull them together: ws.pull({together}), `trueline pull {' '.join(names)}`",
+        dataset=called,
+        source=other,
+        block=block,
+    )
+
+
+def _called(found: Agreement, name: DatasetId) -> str:
+    return found.histories[name].dataset.name if name in found.histories else str(name)
+
+
+def _refuse_unlike_copies(found: Agreement) -> None:
+    """Refuse copies that were made from another state of what is not here, as far as that can be known."""
+    seen: dict[DatasetId, tuple[str, Position]] = {}
+    for name, history in found.everything.items():
+        number = found.number(name)
+        if not isinstance(history, ChainHistory) or not history.is_derived or number == NOTHING:
+            continue
+        if found.histories[name].inputs:
+            continue  # it is computed here, from what is here
+        left = history.left(number)
+        said = {
+            taken.dataset_id: Position(taken.last_block, taken.last_offset)
+            for taken in left.event.query_inputs
+            if taken.last_block is not None
+        }
+        said |= left.checkpoint.origin.roots if left.checkpoint is not None else {}
+        for source, at in said.items():
+            if source in found.histories:
+                continue
+            other, first = seen.setdefault(source, (history.dataset.name, at))
+            if first.block != at.block:
+                raise _unlike(other, history.dataset.name, source)
+
+
+def _unlike(one: str, other: str, source: DatasetId) -> CannotCompare:
+    return CannotCompare(
+        f"{one!r} and {other!r} were made from {source}, which is not here, at different commits: whether "
+        "they agree cannot be known",
+        remedy="clone that dataset here, or pull both copies",
+        datasets=(one, other),
+        source=str(source),
+    )

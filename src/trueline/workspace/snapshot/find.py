@@ -1,0 +1,210 @@
+"""Finding snapshots: the newest state datasets agree at, that of a time, a tag or a cut."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from trueline.chain.branch import Branch
+from trueline.chain.instant import Instant
+from trueline.dataset.at import HEAD, moment_of, resolve
+from trueline.errors import InputError, NothingShared
+from trueline.workspace.cuts.cut import Cut
+from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.cuts.roots import Roots
+from trueline.workspace.snapshot.agree import Agreement, agree
+from trueline.workspace.snapshot.histories import ChainHistory
+from trueline.workspace.snapshot.lease import SnapshotLease
+from trueline.workspace.snapshot.snapshot import Snapshot, gone
+
+if TYPE_CHECKING:
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.tags import Tag
+    from trueline.workspace.workspace import Workspace
+
+# What is read "at" a cut: `cut:7`, `cut:sales=41`.
+AT_CUT: Final = "cut:"
+
+
+def snapshot(
+    workspace: Workspace,
+    names: Sequence[str],
+    *,
+    at: Any = None,
+    cut: Any = None,
+    advance: bool = False,
+    together: bool = False,
+) -> Snapshot:
+    """Find the newest state that datasets agree at, and hold it."""
+    if sum((at is not None, cut is not None, advance)) > 1:
+        raise InputError(
+            "at, cut and advance exclude each other", remedy="give one of them", code="BadSnapshot"
+        )
+    tagged = workspace._tags.read().get(at) if isinstance(at, str) else None
+    if tagged is not None:
+        return _leased(_tagged(workspace, tagged, names))
+    datasets = [workspace[name] for name in dict.fromkeys(names)] if names else workspace.datasets()
+    if advance:
+        _bring_to_target(workspace, datasets)
+    moment = None if at is None or at == HEAD else _moment(datasets, at)
+    while True:
+        found = agree(workspace, datasets, moment=moment, cut=_cut(cut))
+        if together and len(found.groups) > 1:
+            raise _nothing_shared(found.groups)
+        made = _leased(_made(workspace, found, cut))
+        # A reset and `gc` may have come between the look and the lease.
+        if all(dataset.chain.entry(made.positions[name].block) for name, dataset in made.datasets.items()):
+            return made
+        made.close()
+
+
+def read_together(workspace: Workspace, names: Sequence[str], at: Any) -> Snapshot | None:
+    """Return where a query reads datasets: where they agree, at a time or a cut; None if each is by itself.
+
+    It holds no lease: what is read is read soon.
+    """
+    if isinstance(at, Snapshot):
+        return at
+    cut: Any = at if isinstance(at, Cut) else None
+    if isinstance(at, str) and at.startswith(AT_CUT):
+        cut = parsed_cut(at.removeprefix(AT_CUT))
+    timed = at is not None and isinstance(at, datetime | date | str) and at not in workspace._tags.read()
+    moment = moment_of(at) if cut is None and timed else None
+    if not names or (cut is None and (len(names) < 2 or (at is not None and moment is None))):
+        return None
+    datasets = [workspace[name] for name in names]
+    if moment is not None:
+        _check_begun(datasets, moment)
+    return _made(workspace, agree(workspace, datasets, moment=moment, cut=cut), cut)
+
+
+def _made(workspace: Workspace, found: Agreement, cut: Any) -> Snapshot:
+    positions = {dataset.name: found.position(dataset.id) for dataset in found.asked}
+    named = {found.histories[name].dataset.name: name for name in found.roots}
+    lagging = named | {dataset.name: dataset.id for dataset in found.asked}
+    return Snapshot(
+        workspace,
+        {dataset.name: dataset for dataset in found.asked},
+        positions,
+        {name: found.position(root) for name, root in named.items()},
+        found.groups,
+        {name: found.histories[each].commits_after(found.number(each)) for name, each in lagging.items()},
+        cut if isinstance(cut, int) else cut.number or None if isinstance(cut, Cut) else None,
+    )
+
+
+def _tagged(workspace: Workspace, tag: Tag, names: Sequence[str]) -> Snapshot:
+    """Return the datasets of a tag where it has them, whatever has been defined since."""
+    known = workspace._names_by_id()
+    blocks = {known[each]: block for each, block in tag.positions.items() if each in known}
+    for name in names:
+        if name not in blocks:
+            raise InputError(
+                f"the tag {tag.name!r} does not name a commit of {name!r}",
+                remedy=f"it names {', '.join(sorted(blocks))}",
+                code="TagNotFound",
+                tag=tag.name,
+            )
+    histories = {name: ChainHistory(workspace[name], Branch.of(workspace[name].chain), ()) for name in blocks}
+    numbers: dict[str, int] = {}
+    for name, history in histories.items():
+        entry = history.branch.find(blocks[name])
+        if entry is None:
+            raise gone(name, blocks[name])
+        numbers[name] = entry.sequence_number
+    positions = {name: history.position(numbers[name]) for name, history in histories.items()}
+    asked = list(dict.fromkeys(names)) or sorted(blocks)
+    roots = Roots(workspace)
+    origin = {name: at for name, at in positions.items() if roots.inputs(workspace[name]) is None}
+    return Snapshot(
+        workspace,
+        {name: workspace[name] for name in asked},
+        {name: positions[name] for name in asked},
+        origin,
+        (tuple(asked),),
+        {name: histories[name].commits_after(number) for name, number in numbers.items()},
+    )
+
+
+def _bring_to_target(workspace: Workspace, datasets: Sequence[Dataset]) -> None:
+    """Bring the derived datasets to one recorded cut, and nothing beyond it.
+
+    That is the newest cut; where roots are named too, one with all that they hold now.
+    """
+    from trueline.workspace.pull.derived import bring_to
+
+    log, names = CutLog.of(workspace), [dataset.name for dataset in datasets]
+    roots = Roots(workspace).under(*names)
+    cut = log.newest()
+    if any(dataset.id in roots for dataset in datasets) or any(root not in cut for root in roots):
+        cut = log.record(roots)
+    bring_to(workspace, names, cut)
+
+
+def _leased(made: Snapshot) -> Snapshot:
+    blocks = {str(dataset.id): made.positions[name].block for name, dataset in made.datasets.items()}
+    lease = SnapshotLease.take(made.workspace._location.cuts(), blocks)
+    held = replace(made, lease=lease)
+    weakref.finalize(held, lease.release)
+    return held
+
+
+def _cut(cut: Any) -> Any:
+    """Return what a cut is given by; a snapshot stands for its own."""
+    if isinstance(cut, Snapshot):
+        return cut.origin
+    if isinstance(cut, str):
+        return parsed_cut(cut)
+    return cut
+
+
+def parsed_cut(text: str) -> int | dict[str, int | None]:
+    """Read a cut as people write it: its number, or the offset of each root.
+
+    >>> parsed_cut("7"), parsed_cut("sales=41, fx=none")
+    (7, {'sales': 41, 'fx': None})
+    """
+    if text.strip().isdecimal():
+        return int(text)
+    found: dict[str, int | None] = {}
+    for each in text.split(","):
+        name, sign, offset = (part.strip() for part in each.partition("="))
+        if not sign or not (offset.isdecimal() or offset == "none"):
+            raise InputError(
+                f"{text!r:.80} is not a cut",
+                remedy="write its number, or the offset of each root: sales=41,fx=3",
+                code="BadCut",
+            )
+        found[name] = None if offset == "none" else int(offset)
+    return found
+
+
+def _moment(datasets: Sequence[Dataset], at: object) -> Instant:
+    """Return the moment that `at` names for all datasets; a commit is one of one dataset alone."""
+    moment = moment_of(at) if isinstance(at, datetime | date | str) else None
+    if moment is None:
+        raise InputError(
+            f"{at!r:.80} is not a time or a tag",
+            remedy="give a date (2026-11-13), a time with its zone, a tag, or a cut",
+            code="BadPosition",
+        )
+    _check_begun(datasets, moment)
+    return moment
+
+
+def _check_begun(datasets: Sequence[Dataset], moment: Instant) -> None:
+    """Refuse a moment at which a dataset did not exist."""
+    for dataset in datasets:
+        resolve(dataset.chain, moment)
+
+
+def _nothing_shared(groups: tuple[tuple[str, ...], ...]) -> NothingShared:
+    one, other = groups[0][0], groups[1][0]
+    return NothingShared(
+        f"{one!r} and {other!r} rest on nothing common, so that they cannot agree",
+        remedy="leave out together: each group is then read at its newest state, and snap.groups shows them",
+        groups=groups,
+    )

@@ -1,0 +1,176 @@
+"""A snapshot: several datasets read at one state of the world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+from trueline.chain.head_state import Position
+from trueline.dataset.commit import Commit, commit_at
+from trueline.errors import CutGone, DatasetNotFound, InputError
+from trueline.identity.multihash import Multihash
+from trueline.workspace.snapshot.lease import SnapshotLease
+
+if TYPE_CHECKING:
+    from trueline.view import View
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.workspace import Workspace
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Datasets at positions that agree: each shows exactly what the definitions make of one cut.
+
+    `snap["daily"]` is the view of one, `positions` says where each is. `cut` holds the last offset of every
+    root it rests on, None where that has no record. `groups` are the datasets by what they share: those of
+    different groups have nothing in common and are each at their newest. While it is open, `gc` spares what
+    it reads, also what a reset cuts off; `with` or `close` ends that.
+    """
+
+    workspace: Workspace = field(repr=False)
+    datasets: Mapping[str, Dataset]
+    positions: Mapping[str, Position]
+    origin: Mapping[str, Position]
+    groups: tuple[tuple[str, ...], ...]
+    lag: Mapping[str, int]
+    number: int | None = None
+    lease: SnapshotLease | None = field(default=None, repr=False)
+
+    # --- what it is -------------------------------------------------------------------
+
+    @property
+    def cut(self) -> dict[str, int | None]:
+        """The last offset of each root, by name: `ws.snapshot(…, cut=snap.cut)` is the same again."""
+        return {name: at.offset for name, at in self.origin.items()}
+
+    @cached_property
+    def at(self) -> dict[str, Commit]:
+        """The commit each dataset is read at, by name."""
+        return {name: self._commit(name) for name in self.datasets}
+
+    def _commit(self, name: str) -> Commit:
+        dataset = self._dataset(name)
+        return commit_at(name, dataset.chain, self.positions[name].block)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.datasets)
+
+    def __len__(self) -> int:
+        return len(self.datasets)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.datasets
+
+    # --- reading ----------------------------------------------------------------------
+
+    def __getitem__(self, name: str) -> View:
+        return self._dataset(name).view(self._block(name))
+
+    def _dataset(self, name: str) -> Dataset:
+        if name not in self.datasets:
+            raise DatasetNotFound(
+                f"{name!r} is not in this snapshot of {', '.join(self.datasets)}",
+                remedy=f"name it too: ws.snapshot({', '.join(map(repr, (*self.datasets, name)))})",
+                name=name,
+            )
+        if self.lease is not None:
+            self.lease.renew()
+        return self.datasets[name]
+
+    def _block(self, name: str) -> Position:
+        at = self.positions[name]
+        if self._dataset(name).chain.entry(at.block) is None:
+            raise gone(name, at.block)
+        return at
+
+    def sql(self, query: str, /, **parameters: object) -> View:
+        """Answer a query over the datasets of the snapshot, each as it is here."""
+        from trueline.workspace.sql import query as answer
+
+        return answer(self.workspace, query, self, parameters)
+
+    def create_views(self, spark: Any) -> tuple[str, ...]:
+        """Make a temporary view of each dataset in a session of Spark, by its name; returns the names."""
+        for name in self.datasets:
+            self[name].to_spark(spark).createOrReplaceTempView(f"`{name}`")
+        return tuple(self.datasets)
+
+    def changes(self, name: str, since: Snapshot) -> View:
+        """View the events of a dataset between an earlier snapshot and this one.
+
+        Of all datasets of both: the rows of the earlier one and these changes make the rows of this one.
+        """
+        if not isinstance(since, Snapshot):
+            raise InputError(
+                f"{since!r:.80} is not a snapshot",
+                remedy="give an earlier ws.snapshot(…)",
+                code="BadSnapshot",
+            )
+        return self._dataset(name).changes(since._block(name), self._block(name))
+
+    # --- shown ------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, object]:
+        """Return it as plain values, for programs."""
+        return {
+            "cut": self.cut,
+            "number": self.number,
+            "datasets": {
+                name: {"commit": str(at.block), "offset": at.offset, "behind": self.lag.get(name, 0)}
+                for name, at in self.positions.items()
+            },
+            "groups": [list(group) for group in self.groups],
+        }
+
+    def __str__(self) -> str:
+        return "; ".join(" = ".join(self._shown(name) for name in group) for group in self.groups)
+
+    def _shown(self, name: str) -> str:
+        return f"{name}@{self.positions[name].block.short}"
+
+    def __repr__(self) -> str:
+        return f"<Snapshot {self}>"
+
+    def _repr_html_(self) -> str:
+        from trueline.console.notebook import html_table
+
+        roots = ", ".join(f"{name} {_offset(at)}" for name, at in self.origin.items())
+        rows = [
+            (name, at.block.short, _offset(at), self.lag.get(name, 0), number + 1)
+            for number, group in enumerate(self.groups)
+            for name, at in ((name, self.positions[name]) for name in group)
+        ]
+        columns = ("dataset", "commit", "last offset", "newer commits", "group")
+        return html_table(f"Snapshot at {roots or 'no records'}", columns, rows)
+
+    # --- held -------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let `gc` remove what only this snapshot still reads."""
+        if self.lease is not None:
+            self.lease.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _offset(at: Position) -> str:
+    return "no record" if at.offset is None else f"{at.offset:,}"
+
+
+def gone(name: str, block: Multihash) -> CutGone:
+    """The error of a position that a reset has cut off."""
+    return CutGone(
+        f"commit {block.short} of {name!r} is not there any more: a reset has cut it off",
+        remedy="give a later cut; a tag or an open snapshot keeps what it names",
+        dataset=name,
+        block=block,
+    )

@@ -1,0 +1,372 @@
+"""Snapshots: datasets that are updated one by one, read at one state of the world."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from tests.workspace.snapshot.bank import AMOUNTS, VIEWS, Bank, summed
+from trueline.chain.instant import Instant
+from trueline.chain.store.store import Folder
+from trueline.errors import (
+    CannotCompare,
+    CutGone,
+    DatasetNotFound,
+    Diverged,
+    InputError,
+    NoCommonCut,
+    NothingShared,
+)
+from trueline.workspace.snapshot.agree import agree
+
+
+def rows(view):
+    return view.to_arrow().to_pylist()
+
+
+def all_rows(snap):
+    return {name: rows(snap[name]) for name in snap}
+
+
+@pytest.mark.contract("cut:P5", "cut:P6", "cut:P7")
+def test_a_snapshot_is_what_the_definitions_make_of_one_cut(bank):
+    ws = bank.workspace
+    bank.transfer(3)
+    bank.pull(*VIEWS)
+    bank.transfer(2)
+    cut = bank.record(*VIEWS)
+    bank.follow("credits", cut)
+    old = ws.snapshot("credits", "debits")
+    assert old.cut == {"transfers": 2}, "one of them is ahead"
+    assert old.lag == {"transfers": 1, "credits": 1, "debits": 0}
+    assert all_rows(old) == {name: bank.expected(2)[name] for name in old}
+    bank.follow("debits", cut)
+    assert ws.snapshot("credits", "debits").cut == {"transfers": 4}
+    assert ws.snapshot("credits", "transfers")["transfers"].count() == 5, "a root is where its readers are"
+    behind = ws.snapshot(*VIEWS)
+    assert behind.cut == {"transfers": 2}, "what was derived from both has not moved"
+    assert all_rows(behind) == bank.expected(2)
+    bank.follow("balances", cut)
+    bank.follow("total", cut)
+    assert all_rows(ws.snapshot(*VIEWS)) == bank.expected(4)
+    assert all_rows(old) == {name: bank.expected(2)[name] for name in old}, "a snapshot stays where it is"
+
+
+@pytest.mark.contract("cut:P13")
+def test_snapshots_never_show_money_that_heads_show(bank):
+    """1,000 readings while datasets are updated one by one, each against what its own cut should give."""
+    ws, chance = bank.workspace, random.Random(7)
+    bank.transfer(5)
+    bank.pull(*VIEWS)
+    readings = torn = 0
+    last = -1
+    while readings < 1000:
+        bank.transfer(chance.randint(1, 4))
+        cut = bank.record(*VIEWS)
+        for name in VIEWS:
+            bank.follow(name, cut)
+            if chance.random() < 0.1:
+                break  # it crashed, and the next pull goes on
+            for _ in range(chance.choice((2, 8, 16))):
+                readings += 1
+                snap = ws.snapshot("credits", "debits", *chance.sample(VIEWS[2:], chance.randint(0, 2)))
+                offset = snap.cut["transfers"]
+                chosen = chance.choice(list(snap))
+                assert rows(snap[chosen]) == bank.expected(offset)[chosen]
+                if set(snap) == {"credits", "debits"}:
+                    assert offset >= last
+                    last = offset
+                snap.close()
+        heads = {name: rows(ws[name].view()) for name in ("credits", "debits")}
+        money = [sum(row["amount"] for row in heads[name]) for name in heads]
+        torn += money[0] != money[1]
+    assert torn > 0, "the heads have to disagree at times, or nothing was shown"
+
+
+@pytest.mark.contract("cut:P6")
+def test_what_was_made_under_an_earlier_definition_does_not_agree(bank):
+    ws = bank.workspace
+    bank.transfer(3)
+    cut = bank.pull(*VIEWS)
+    bank.redefine("credits", summed("receiver"))
+    with pytest.raises(NoCommonCut, match="'credits' was defined anew and not pulled since") as caught:
+        ws.snapshot("credits", "debits")
+    assert caught.value.dataset == "credits"
+    bank.follow("credits", cut)
+    assert ws.snapshot("credits", "debits").cut == {"transfers": 2}
+    with pytest.raises(NoCommonCut, match="'balances' was made under an earlier definition of 'credits'"):
+        ws.snapshot("credits", "balances")
+    with pytest.raises(NoCommonCut, match="'total' was made under an earlier definition of 'credits'"):
+        ws.snapshot("total", "credits")
+    bank.follow("balances", cut)
+    assert ws.snapshot("credits", "balances").cut == {"transfers": 2}
+    with pytest.raises(NoCommonCut, match="'total'"):
+        ws.snapshot("total", "credits")
+    bank.follow("total", cut)
+    assert all_rows(ws.snapshot(*VIEWS)) == bank.expected(2)
+
+
+@pytest.mark.contract("cut:P12")
+def test_a_reset_input_is_answered_by_what_was_before_it_or_by_diverged(bank):
+    ws = bank.workspace
+    first = bank.transfer(3)
+    bank.pull(*VIEWS)
+    bank.transfer(2)
+    bank.pull(*VIEWS)
+    transfers = ws["transfers"].chain
+    transfers.reset(first.block)
+    snap = ws.snapshot(*VIEWS)
+    assert snap.cut == {"transfers": 2}
+    assert all_rows(snap) == bank.expected(2)
+    begun = next(iter(transfers.walk(transfers.block(first.block).prev_block_hash)))[0]
+    transfers.reset(begun)
+    bank.transfer(1)
+    with pytest.raises(Diverged, match="'transfers' was reset") as caught:
+        ws.snapshot(*VIEWS)
+    assert caught.value.source == "transfers"
+    assert caught.value.block is not None
+
+
+@pytest.mark.contract("cut:P12")
+def test_datasets_that_were_never_together_have_no_common_cut(bank):
+    ws = bank.workspace
+    assert ws.snapshot().cut == {"transfers": None}, "what is all empty agrees"
+    assert rows(ws.snapshot("total")["total"]) == []
+    bank.transfer(1)
+    with pytest.raises(NoCommonCut, match="has not been pulled yet") as caught:
+        ws.snapshot("transfers", "credits")
+    assert "ws.pull('credits')" in caught.value.remedy
+    bank.pull("credits")
+    bank.transfer(1)
+    bank.pull("debits")
+    with pytest.raises(NoCommonCut, match="were never at one state"):
+        ws.snapshot("credits", "debits")
+
+
+@pytest.mark.contract("cut:P6")
+def test_datasets_that_share_nothing_are_apart(bank):
+    ws = bank.workspace
+    bank.transfer(2)
+    bank.pull("credits", "debits")
+    ws.create("weather").append(pa.table({"t": [20.5]}))
+    snap = ws.snapshot("credits", "weather", "debits")
+    assert snap.groups == (("credits", "debits"), ("weather",))
+    assert snap.cut == {"transfers": 1, "weather": 0}
+    with pytest.raises(NothingShared) as caught:
+        ws.snapshot("credits", "weather", together=True)
+    assert caught.value.groups == (("credits",), ("weather",))
+    assert ws.snapshot("credits", "debits", together=True).groups == (("credits", "debits"),)
+
+
+@pytest.mark.contract("cut:P15")
+def test_a_cut_handed_back_gives_the_same_rows(bank):
+    ws = bank.workspace
+    bank.transfer(3)
+    first = bank.pull(*VIEWS)
+    snap = ws.snapshot(*VIEWS)
+    bank.transfer(4)
+    bank.pull(*VIEWS)
+    expected = bank.expected(2)
+    with tl.open(ws.location) as other:
+        for cut in (first.number, first, snap.cut, snap, "1", "transfers=2"):
+            again = other.snapshot(*VIEWS, cut=cut)
+            assert again.cut == {"transfers": 2}
+            assert all_rows(again) == expected
+    assert ws.snapshot("total", cut=first.number).number == 1
+    bank.redefine("credits", lambda transfers: [])
+    bank.pull(*VIEWS)
+    assert rows(ws.snapshot("credits")["credits"]) == []
+    assert all_rows(ws.snapshot(*VIEWS, cut=first)) == expected, "what a cut showed then it shows now"
+
+
+@pytest.mark.contract("cut:P12", "cut:P17")
+def test_cuts_that_are_not_there_are_refused(bank):
+    ws = bank.workspace
+    first = bank.transfer(3)
+    bank.pull("credits")
+    bank.transfer(3)
+    cut = bank.pull("credits")
+    for wrong, words in (
+        (99, "there is no cut 99"),
+        ({"transfers": 1}, "no commit of 'transfers' ends at offset 1"),
+        ({}, "does not say where 'transfers' is"),
+        ("what", "is not a cut"),
+        (1.5, "is not a cut"),
+        ({"transfers": "x"}, "is not an offset"),
+    ):
+        with pytest.raises(InputError, match=words):
+            ws.snapshot("credits", cut=wrong)
+    with pytest.raises(NoCommonCut, match="never all at cut 2: 'debits' has not been pulled yet"):
+        ws.snapshot("credits", "debits", cut=cut)
+    bank.pull("debits")
+    with pytest.raises(NoCommonCut, match="never all at cut 1"):
+        ws.snapshot("credits", "debits", cut=1)
+    ws["transfers"].chain.reset(first.block)
+    with pytest.raises(CutGone, match="a reset has cut it off"):
+        ws.snapshot("credits", cut=cut)
+    with pytest.raises(InputError, match="exclude each other"):
+        ws.snapshot("credits", cut=1, at="2026-01-01")
+
+
+def test_a_snapshot_of_a_time_is_what_agreed_then(bank):
+    ws = bank.workspace
+    for day in (1, 2, 3):
+        ws.clock = lambda day=day: Instant.parse(f"2099-01-0{day}T12:00:00Z")
+        bank.transfer(2)
+        bank.follow("credits", bank.record("credits"))
+        if day != 2:
+            bank.follow("debits", bank.record("debits"))
+    for at in ("2099-01-01", datetime(2099, 1, 2, 13, tzinfo=UTC), "2099-01-02T13:00:00Z"):
+        assert ws.snapshot("credits", "debits", at=at).cut == {"transfers": 1}
+    assert ws.snapshot("credits", at="2099-01-02").cut == {"transfers": 3}
+    assert ws.snapshot("credits", "debits", at="head").cut == {"transfers": 5}
+    with pytest.raises(InputError, match="did not exist"):
+        ws.snapshot("credits", at="2001-01-01")
+    with pytest.raises(InputError, match="is not a time or a tag"):
+        ws.snapshot("credits", at=17)
+
+
+@pytest.mark.contract("cut:P7")
+def test_earlier_rows_and_changes_make_later_rows_for_all_datasets(bank):
+    ws = bank.workspace
+    bank.transfer(3)
+    bank.pull(*VIEWS)
+    earlier = ws.snapshot(*VIEWS)
+    bank.transfer(9)
+    bank.pull(*VIEWS)
+    later = ws.snapshot(*VIEWS)
+    for name in VIEWS:
+        key = "id" if name == "total" else "account"
+        made = {row[key]: row["amount"] for row in rows(earlier[name])}
+        for event in rows(later.changes(name, since=earlier)):
+            if event["op"] in ("insert", "update_postimage"):
+                made[event[key]] = event["amount"]
+            else:
+                assert made.pop(event[key]) == event["amount"]
+        assert made == {row[key]: row["amount"] for row in rows(later[name])}
+    with pytest.raises(InputError, match="comes after"):
+        earlier.changes("credits", since=later)
+    with pytest.raises(DatasetNotFound, match="not in this snapshot"):
+        later["transfers"]
+
+
+@pytest.mark.contract("cut:P17")
+def test_an_open_snapshot_is_spared_by_gc_and_a_closed_one_is_not(bank):
+    ws = bank.workspace
+    first = bank.transfer(3)
+    second = bank.transfer(3)
+    store = ws["transfers"].chain.store
+    with ws.snapshot("transfers") as snap:
+        assert snap.at["transfers"] == second
+        ws["transfers"].chain.reset(first.block)
+        with tl.open(ws.location) as other:
+            other.gc(older_than=0)
+        assert store.size(Folder.BLOCKS, second.block) is not None
+        with pytest.raises(CutGone):
+            snap["transfers"]
+    ws.gc(older_than=0)
+    assert store.size(Folder.BLOCKS, second.block) is None
+
+
+@pytest.mark.contract("cut:P4")
+def test_what_is_not_at_rest_is_passed_over(bank):
+    ws = bank.workspace
+    bank.transfer(3)
+    bank.pull(*VIEWS)
+    bank.transfer(2)
+    cut = bank.record(*VIEWS)
+    bank.follow("credits", cut, at_rest=False)
+    assert ws.snapshot("credits").cut == {"transfers": 2}
+    bank.follow("credits", cut)
+    assert ws.snapshot("credits").cut == {"transfers": 4}
+
+
+def test_an_advance_without_rows_separates_nobody(tmp_path):
+    """A dataset whose input went on without a change is as new as that input."""
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        bank = Bank(ws)
+        large = lambda transfers: [  # noqa: E731
+            {"account": row["id"], "amount": row["amount"]} for row in transfers if row["amount"] > 100
+        ]
+        bank.derive("large", ("transfers",), large, AMOUNTS)
+        bank.derive("largest", ("large",), lambda large: large, AMOUNTS)
+        bank.transfer(3)
+        bank.pull("large", "largest", "credits")
+        bank.transfer(3)
+        bank.pull("large", "credits")
+        assert ws.snapshot("largest", "credits").cut == {"transfers": 5}
+
+
+@pytest.mark.contract("cut:P8")
+def test_finding_a_snapshot_reads_few_blocks_whatever_the_history(bank):
+    def counted(*names):
+        return agree(bank.workspace, [bank.workspace[name] for name in names]).reads
+
+    bank.transfer(1)
+    bank.pull(*VIEWS)
+    few = counted(*VIEWS)
+    for _ in range(40):
+        bank.transfer(1)
+        bank.pull("credits")
+    assert counted("credits") == few | counted("credits"), "the newest is found at once"
+    far = counted("credits", "debits")
+    assert far["blocks"] <= 3
+    assert far["steps"] <= 30
+
+
+def test_an_index_that_does_not_fit_its_blocks_is_made_anew(bank):
+    ws = bank.workspace
+    bank.transfer(3)
+    bank.pull("credits", "debits")
+    bank.transfer(2)
+    bank.pull("credits", "debits")
+    index = ws["credits"].chain._index
+    with index._writing() as connection:
+        (old,) = connection.execute("SELECT block FROM taken ORDER BY seq LIMIT 1").fetchone()
+        connection.execute("UPDATE taken SET block = ?, last_offset = 2", (old,))
+    assert ws.snapshot("credits", "debits").cut == {"transfers": 4}
+
+
+@pytest.mark.contract("cut:P12", "cut:P18")
+def test_copies_of_derived_datasets_agree_as_far_as_can_be_known(tmp_path):
+    far = tl.open(tmp_path / "far", create=True)
+    bank = Bank(far)
+    bank.transfer(3)
+    bank.pull(*VIEWS)
+    far["credits"].push(tmp_path / "credits")
+    bank.transfer(2)
+    bank.pull(*VIEWS)
+    far["credits"].push(tmp_path / "credits")
+    far["debits"].push(tmp_path / "debits")
+    bank.transfer(2)
+    bank.pull(*VIEWS)
+    for name in ("credits", "total", "transfers"):
+        far[name].push(tmp_path / name)
+    with tl.open(tmp_path / "near", create=True) as near:
+        for name in ("credits", "debits"):
+            near.clone(tmp_path / name, name)
+        snap = near.snapshot("credits", "debits", together=True)
+        assert all_rows(snap) == {name: bank.expected(4)[name] for name in snap}
+        near.clone(tmp_path / "total", "total")
+        with pytest.raises(CannotCompare, match="which is not here"):
+            near.snapshot("debits", "total")
+        near.clone(tmp_path / "transfers", "transfers")
+        assert near.snapshot("credits", "transfers").cut["transfers"] == 6
+        assert near.snapshot("debits", "transfers").cut["transfers"] == 4
+    far.close()
+
+
+def test_a_snapshot_shows_itself(bank):
+    bank.transfer(2)
+    bank.pull("credits", "debits")
+    snap = bank.workspace.snapshot("credits", "debits")
+    assert str(snap) == " = ".join(f"{name}@{bank.workspace[name].head.short}" for name in snap)
+    assert repr(snap) == f"<Snapshot {snap}>"
+    assert snap.to_dict()["cut"] == {"transfers": 1}
+    assert "Snapshot at transfers 1" in snap._repr_html_()
+    assert (len(snap), "credits" in snap, "total" in snap) == (2, True, False)
+    assert snap.at["credits"].block == bank.workspace["credits"].head
