@@ -11,12 +11,13 @@ from trueline.chain.events import SetTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
 from trueline.chain.sources import ENGINE
+from trueline.chain.store.store import head_moved
 from trueline.dataset.advance import Advance, commit_result
 from trueline.dataset.append.append import Order, prepare
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.commit import Commit, linked
 from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
-from trueline.errors import InputError, InputReset, RefCASFailed, RetryError
+from trueline.errors import ChainError, InputError, InputReset, RefCASFailed, RetryError
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import Snapshot
 from trueline.workspace.cuts.cut import Cut
@@ -184,9 +185,20 @@ class Evaluation:
             tasks = self.workspace._spark.tasks_for(frame)
             result = take_frame(frame, tail, scratch, tasks)
             go_on()
-            return commit_result(
-                dataset.name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=tasks
-            )
+            try:
+                self._check_head()
+                return commit_result(
+                    dataset.name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=tasks
+                )
+            except ChainError:
+                self._check_head()
+                raise
+
+    def _check_head(self) -> None:
+        """Raise `RefCASFailed` if others have moved the head since this was planned."""
+        found = self.dataset.chain.head
+        if found != self.tail.head:
+            raise head_moved("head", self.tail.head, found, self.dataset.chain.store.location)
 
     def differs(self) -> bool:
         """Evaluate, and say whether that gives other rows than there are."""
