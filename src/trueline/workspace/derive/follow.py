@@ -15,7 +15,7 @@ from trueline.dataset.advance import Advance
 from trueline.dataset.append.append import Order, prepare
 from trueline.dataset.commit import Commit, linked
 from trueline.dataset.derivation import Derivation, derivation_at
-from trueline.errors import InputError, InputReset, RefCASFailed, RetryError
+from trueline.errors import ChainError, InputError, InputReset, RefCASFailed, RetryError
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import Snapshot
 from trueline.workspace.cuts.cut import Cut
@@ -177,7 +177,12 @@ class Evaluation:
         """Evaluate, and record what that changes."""
         versions = engine_versions(self.workspace)
         left = DerivedCheckpoint(origin, True, origin.definitions[self.dataset.id], ENGINE, versions)
-        return advance_by(self._transaction(left, clock)).commit
+        transaction = self._transaction(left, clock)
+        try:
+            return advance_by(transaction).commit
+        except ChainError:
+            transaction.check_head()
+            raise
 
     def differs(self) -> bool:
         """Evaluate, and say whether that gives other rows than there are."""

@@ -233,6 +233,9 @@ class DerivedPull:
         made, differed = outcome.changed[0][1]
         commits = (*before.commits, made) if made is not None else before.commits
         self.done[name] = replace(before, commits=commits, differed=differed)
+        if differed:
+            # Its definition was recorded again, so that what rests on it follows.
+            self.known = Dependencies.of(self.workspace)
         dataset = self.known[name].id
         assert dataset is not None
         # A hint for who waits, after the head: heads decide, so that a lost one costs a little time.

@@ -81,6 +81,7 @@ def recomputed(transaction: Transaction) -> Commit:
     with computed(transaction) as (session, result, scratch, tasks):
         left = _kept(transaction, session.session, scratch) if derivation.strategy == KEYED else {}
         go_on()
+        transaction.check_head()
         return commit_result(
             dataset.name,
             dataset.chain,

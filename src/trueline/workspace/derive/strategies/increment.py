@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from trueline.chain.checkpoint import DerivedCheckpoint
 from trueline.chain.head_state import Position, Tail
+from trueline.chain.store.store import head_moved
 from trueline.dataset.advance import Advance
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import Derivation
@@ -71,6 +72,12 @@ class Transaction:
     def append_only(self) -> bool:
         """Whether all inputs only grow."""
         return all(only_grows(dataset, self.advance.positions) for dataset in self.inputs.values())
+
+    def check_head(self) -> None:
+        """Raise `RefCASFailed` if others have moved the head since this was planned."""
+        found = self.dataset.chain.head
+        if found != self.tail.head:
+            raise head_moved("head", self.tail.head, found, self.dataset.chain.store.location)
 
     def leaving(self, **left: Any) -> Advance:
         """Return the advance with something more to leave for the next."""
