@@ -16,6 +16,8 @@ from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.append import Order, Prepared, definitions_of, prepare
 from trueline.dataset.append.incoming import Incoming
+from trueline.dataset.append.intake import ColumnOf
+from trueline.dataset.checks import advice_of
 from trueline.dataset.commit import Commit
 from trueline.dataset.derivation import Derivation
 from trueline.dataset.rekey import earlier_key, prepare_rekeyed
@@ -29,13 +31,14 @@ from trueline.merge import Snapshot
 class Advance:
     """Where a transaction takes its inputs, what it leaves for the next, and the watermark after it.
 
-    `clock` says what time it is, if not the system's clock.
+    `clock` says what time it is, if not the system's clock; `column_of` reads what checks refer to.
     """
 
     positions: Mapping[DatasetId, Position]
     left: DerivedCheckpoint
     watermark: Instant | None = None
     clock: Callable[[], Instant] | None = None
+    column_of: ColumnOf | None = None
 
 
 def commit_result(
@@ -54,7 +57,14 @@ def commit_result(
     """
     tail = chain.tail()
     assert tail is not None
-    order = Order(name, Snapshot(derivation.key), result, clock=advance.clock, allow_empty=True)
+    order = Order(
+        name,
+        Snapshot(derivation.key),
+        result,
+        clock=advance.clock,
+        allow_empty=True,
+        column_of=advance.column_of,
+    )
     try:
         before = earlier_key(chain, tail, derivation)
         if before is None:
@@ -68,7 +78,8 @@ def commit_result(
     prepared = replace(prepared, watermark=advance.watermark)
     blocks = _blocks(chain.store, prepared, advance)
     chain.append(*blocks)
-    return Commit.of(name, [(block.hash, block) for block in blocks], chain)
+    made = Commit.of(name, [(block.hash, block) for block in blocks], chain)
+    return replace(made, advice=advice_of(prepared.checks))
 
 
 def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
@@ -99,7 +110,8 @@ def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
 
 def _checkpoint(store: Store, prepared: Prepared, left: DerivedCheckpoint) -> Checkpoint:
     state = prepared.outcome.state
-    made = replace(left, state=state.files if state is not None else ())
+    more = {**left.more, "checks": dict(prepared.checks)} if prepared.checks else left.more
+    made = replace(left, state=state.files if state is not None else (), more=more)
     raw = made.to_file().to_bytes()
     return Checkpoint(store.put(Folder.CHECKPOINTS, raw), len(raw))
 

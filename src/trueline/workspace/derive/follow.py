@@ -20,6 +20,7 @@ from trueline.identity.multihash import Multihash
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
+from trueline.workspace.derive.checks import columns_of
 from trueline.workspace.derive.evaluate import query_session, views_at
 from trueline.workspace.derive.function import check_partitionings, permitted
 from trueline.workspace.derive.redefine import refuse_replaced
@@ -102,7 +103,8 @@ def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None
     positions = {each.id: _position(each, cut) for each in inputs.values()}
     taken = {name: at for name, at in positions.items() if at is not None}
     left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL})
-    advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
+    columns = columns_of(workspace, {**cut.positions, **taken})
+    advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock, columns)
     views = views_at(inputs, taken)
     function = permitted(workspace, dataset, derivation)
     with query_session(workspace, views, function) as session, dataset.chain.store.scratch() as scratch:
