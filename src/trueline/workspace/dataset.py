@@ -271,8 +271,8 @@ class Dataset:
     def reset(self, to: At = None, *, rebuild: bool = False) -> tuple[str, ...]:
         """Move the head back to a commit, as if what came later had never been; `revert` keeps the past.
 
-        Datasets computed from later commits are named in a warning; with `rebuild` they are reset too, each to
-        its newest commit that still holds; so is a derived dataset without `to`.
+        Datasets computed from later commits are named in a warning; with `rebuild` they are reset too, each
+        to its newest commit that still holds; so is a derived dataset without `to`.
         """
         from trueline.workspace.reset import reset
 
