@@ -23,7 +23,7 @@ from trueline.errors import InputError, UnsupportedVersion
 
 __all__ = [
     "Action",
-    "Check",
+    "DatasetCheck",
     "expression",
     "in_range",
     "max_age",
@@ -50,11 +50,11 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DatasetCheck:
     """One check: its kind, the columns it looks at, what else it says, and what happens where it is broken.
 
     >>> check = in_range("price", 0, 10)
-    >>> check.kind, check.columns, check.by_row, Check.of(check.to_dict()) == check
+    >>> check.kind, check.columns, check.by_row, DatasetCheck.of(check.to_dict()) == check
     ('in_range', ('price',), True, True)
     >>> check.warn().to_dict()
     {'kind': 'in_range', 'columns': ['price'], 'at_least': 0, 'at_most': 10, 'action': 'warn'}
@@ -65,7 +65,7 @@ class Check:
     options: tuple[tuple[str, Any], ...] = ()
     action: Action = Action.STOP
 
-    def warn(self) -> Check:
+    def warn(self) -> DatasetCheck:
         """Return the check as one that commits the rows and records how many break it.
 
         >>> not_null("id").warn()
@@ -73,7 +73,7 @@ class Check:
         """
         return replace(self, action=Action.WARN)
 
-    def stop(self) -> Check:
+    def stop(self) -> DatasetCheck:
         """Return the check as one that refuses the whole commit, as checks do unless they say otherwise.
 
         >>> not_null("id").warn().stop() == not_null("id")
@@ -81,7 +81,7 @@ class Check:
         """
         return replace(self, action=Action.STOP)
 
-    def quarantine(self) -> Check:
+    def quarantine(self) -> DatasetCheck:
         """Return the check as one that leaves out the rows that break it, and records how many.
 
         >>> not_null("id").quarantine()
@@ -115,7 +115,7 @@ class Check:
         return {"kind": self.kind, **columns, **dict(self.options), **action}
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Check:
+    def of(cls, said: Mapping[str, Any]) -> DatasetCheck:
         """Read a check that a definition records; one that is not known here is an error."""
         given: object = said
         kind = said.get("kind") if isinstance(given, Mapping) else None
@@ -137,34 +137,34 @@ class Check:
     __repr__ = __str__
 
 
-def not_null(*columns: str) -> Check:
+def not_null(*columns: str) -> DatasetCheck:
     """Every row has a value in these columns.
 
     >>> not_null("id", "day")
     not_null('id', 'day')
     """
-    return Check("not_null", _named(columns))
+    return DatasetCheck("not_null", _named(columns))
 
 
-def unique(*columns: str) -> Check:
+def unique(*columns: str) -> DatasetCheck:
     """No two current rows have the same values in these columns; null is a value.
 
     >>> unique("id")
     unique('id')
     """
-    return Check("unique", _named(columns))
+    return DatasetCheck("unique", _named(columns))
 
 
-def in_range(column: str, at_least: Any = None, at_most: Any = None) -> Check:
+def in_range(column: str, at_least: Any = None, at_most: Any = None) -> DatasetCheck:
     """Every value lies between two bounds, both included; a null does not.
 
     >>> in_range("share", 0, 1)
     in_range('share', 0, 1)
     """
-    return Check("in_range", _named((column,)), _bounds(at_least, at_most, (int, float, str)))
+    return DatasetCheck("in_range", _named((column,)), _bounds(at_least, at_most, (int, float, str)))
 
 
-def expression(condition: str) -> Check:
+def expression(condition: str) -> DatasetCheck:
     """Every row meets a condition, written as in `View.filter`; where that is null it is not met.
 
     >>> expression("paid <= total")
@@ -173,19 +173,19 @@ def expression(condition: str) -> Check:
     given: object = condition
     if not isinstance(given, str) or not given.strip():
         raise InputError("the condition of a check is empty", remedy='write one: expression("price >= 0")')
-    return Check("expression", (), (("condition", condition.strip()),))
+    return DatasetCheck("expression", (), (("condition", condition.strip()),))
 
 
-def row_count(at_least: int | None = None, at_most: int | None = None) -> Check:
+def row_count(at_least: int | None = None, at_most: int | None = None) -> DatasetCheck:
     """The dataset has so many current rows.
 
     >>> row_count(at_most=1_000_000).warn()
     row_count(at_most=1000000).warn()
     """
-    return Check("row_count", (), _bounds(at_least, at_most, (int,)))
+    return DatasetCheck("row_count", (), _bounds(at_least, at_most, (int,)))
 
 
-def max_age(age: str) -> Check:
+def max_age(age: str) -> DatasetCheck:
     """The newest data are no older than this when somebody looks: `trueline status --check` exits with 1.
 
     That is the watermark where the dataset has an event time, else its last commit.
@@ -196,10 +196,10 @@ def max_age(age: str) -> Check:
     given: object = age
     if not isinstance(given, str) or not given.strip():
         raise InputError("the age of a check is empty", remedy='write one: max_age("2h")')
-    return Check("max_age", (), (("age", age.strip()),))
+    return DatasetCheck("max_age", (), (("age", age.strip()),))
 
 
-def relation(column: str, dataset: str, other: str | None = None) -> Check:
+def relation(column: str, dataset: str, other: str | None = None) -> DatasetCheck:
     """Every value of a column is one of a column of another dataset (of the same name, if none is given).
 
     >>> relation("customer", "customers", "id")
@@ -207,7 +207,7 @@ def relation(column: str, dataset: str, other: str | None = None) -> Check:
     """
     (name,) = _named((column,))
     (there,) = _named((dataset,))
-    return Check("relation", (name,), (("dataset", there), ("other", other or name)))
+    return DatasetCheck("relation", (name,), (("dataset", there), ("other", other or name)))
 
 
 def _named(columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -229,14 +229,14 @@ def _bounds(low: Any, high: Any, kinds: tuple[type, ...]) -> tuple[tuple[str, An
     return said
 
 
-def checked(given: object) -> tuple[Check, ...]:
+def checked(given: object) -> tuple[DatasetCheck, ...]:
     """Return checks that were handed in, one or several."""
-    several = (given,) if isinstance(given, Check) else given
+    several = (given,) if isinstance(given, DatasetCheck) else given
     if isinstance(several, str) or not isinstance(several, Iterable):
         raise _not_a_check(given)
     found = tuple(several)
     for each in found:
-        if not isinstance(each, Check):
+        if not isinstance(each, DatasetCheck):
             raise _not_a_check(each)
     return found
 

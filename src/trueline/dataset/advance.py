@@ -22,6 +22,8 @@ from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.append import Order, Prepared, definitions_of, prepare
 from trueline.dataset.append.incoming import Incoming
+from trueline.dataset.append.intake import ColumnOf
+from trueline.dataset.checks import advice_of
 from trueline.dataset.commit import Commit
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.derivation import COPY, Derivation
@@ -40,13 +42,15 @@ from trueline.merge import NetChange, Snapshot
 class Advance:
     """Where a transaction takes its inputs, what it leaves for the next, and the watermark after it.
 
-    `left.state` are files beside those of the rows, which the commit adds. `clock` says what time it is, if not the system's clock.
+    `left.state` are files beside those of the rows, which the commit adds. `clock` says what time it is, if
+    not the system's clock; `column_of` reads what checks refer to.
     """
 
     positions: Mapping[DatasetId, Position]
     left: DerivedCheckpoint
     watermark: Instant | None = None
     clock: Callable[[], Instant] | None = None
+    column_of: ColumnOf | None = None
 
 
 def commit_result(
@@ -65,7 +69,7 @@ def commit_result(
     """
     tail = chain.tail()
     assert tail is not None
-    order = Order(name, Snapshot(derivation.key), result, clock=advance.clock, allow_empty=True)
+    order = _order(name, Snapshot(derivation.key), result, advance)
     return _commit(chain, tail, derivation, order, advance, scratch, tasks)
 
 
@@ -85,8 +89,14 @@ def commit_change(
     What is recorded equals what `commit_result` of the whole result would record. Where the rows that are
     lost are not there, `InputError` with the code RowsDisagree says so: then only a whole result helps.
     """
-    order = Order(name, NetChange(derivation.key), change, clock=advance.clock, allow_empty=True)
+    order = _order(name, NetChange(derivation.key), change, advance)
     return _commit(chain, tail, derivation, order, advance, scratch, tasks)
+
+
+def _order(name: str, strategy: Snapshot | NetChange, rows: Incoming, advance: Advance) -> Order:
+    return Order(
+        name, strategy, rows, clock=advance.clock, allow_empty=True, column_of=advance.column_of
+    )
 
 
 def _commit(
@@ -111,7 +121,8 @@ def _commit(
     prepared = replace(prepared, watermark=advance.watermark)
     blocks = _blocks(chain.store, prepared, advance)
     chain.append(*blocks)
-    return Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
+    made = Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
+    return replace(made, advice=advice_of(prepared.checks))
 
 
 def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
@@ -142,8 +153,10 @@ def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
 
 def _checkpoint(store: Store, prepared: Prepared, left: DerivedCheckpoint) -> Checkpoint:
     state = prepared.outcome.state
+    more = {**left.more, "checks": dict(prepared.checks)} if prepared.checks else left.more
     # Beside the rows: what the strategy keeps for the next increment.
-    made = replace(left, state=((*state.files,) if state is not None else ()) + left.state)
+    files = (*(state.files if state is not None else ()), *left.state)
+    made = replace(left, state=files, more=more)
     raw = made.to_file().to_bytes()
     return Checkpoint(store.put(Folder.CHECKPOINTS, raw), len(raw))
 

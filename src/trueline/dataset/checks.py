@@ -14,9 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trueline.check import Action, Check
+from trueline.chain.chain import Chain
+from trueline.chain.events import DatasetKind
+from trueline.chain.head_state import Tail
+from trueline.chain.store.scratch import Scratch
+from trueline.check import Action, DatasetCheck
 from trueline.dataset.append.incoming import Incoming
+from trueline.dataset.append.intake import ColumnOf
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
+from trueline.dataset.commit import Advice
+from trueline.dataset.counts import counted_rows
+from trueline.dataset.definition import addendum_at, strategy_of
+from trueline.dataset.derivation import COPY, derivation_at
 from trueline.dataset.merge.result import Op
 from trueline.errors import CheckFailed, InputError
 from trueline.kernel.key_encoding import KeyEncoding, encode_keys
@@ -25,13 +34,11 @@ from trueline.kernel.tasks import InlineTasks, Tasks
 
 # Of the rows that break a check so many are shown.
 _SHOWN: Final = 3
-# Yields a column of the current rows of another dataset.
-ColumnOf = Callable[[str, str], Iterator[pa.Table]]
 # Yields columns of the rows that were current before a commit and that it does not touch.
 Untouched = Callable[[Sequence[str]], Iterator[pa.Table]]
 
 
-def condition_of(check: Check) -> tuple[str, dict[str, object]]:
+def condition_of(check: DatasetCheck) -> tuple[str, dict[str, object]]:
     """Return what every row has to meet, with its parameters.
 
     >>> from trueline import check
@@ -63,7 +70,7 @@ def answers(table: pa.Table, condition: str, parameters: Mapping[str, object]) -
     return as_array(pc.fill_null(found, False))
 
 
-def _met(table: pa.Table, check: Check) -> Any:
+def _met(table: pa.Table, check: DatasetCheck) -> Any:
     if check.kind == "not_null":
         found = pc.is_valid(as_array(table[check.columns[0]]))
         for name in check.columns[1:]:
@@ -73,10 +80,10 @@ def _met(table: pa.Table, check: Check) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class BrokenCheck:
     """How many rows break a check, and some of them as they are shown."""
 
-    check: Check
+    check: DatasetCheck
     count: int
     rows: tuple[str, ...] = ()
 
@@ -103,7 +110,7 @@ class CheckedPart:
     """Rows to look at, and what they are to be checked for; `op` is the column of operations, if any."""
 
     piece: IncomingPiece
-    checks: tuple[Check, ...]
+    checks: tuple[DatasetCheck, ...]
     op: str | None
 
     @property
@@ -139,8 +146,8 @@ def _shown(row: Mapping[str, object]) -> str:
 
 
 def judged_rows(
-    checks: Sequence[Check], pieces: Sequence[IncomingPiece], op: str | None, tasks: Tasks
-) -> list[Broken]:
+    checks: Sequence[DatasetCheck], pieces: Sequence[IncomingPiece], op: str | None, tasks: Tasks
+) -> list[BrokenCheck]:
     """Judge the checks that each row keeps or breaks by itself, where the rows are."""
     asked = tuple(check for check in checks if check.by_row)
     parts = [CheckedPart(piece, asked, op) for piece in pieces if piece.rows]
@@ -155,28 +162,27 @@ def judged_rows(
             for (count, rows), (more, others) in zip(totals, found[at], strict=True)
         ]
     return [
-        Broken(check, count, tuple(rows)) for check, (count, rows) in zip(asked, totals, strict=True) if count
+        BrokenCheck(check, count, tuple(rows))
+        for check, (count, rows) in zip(asked, totals, strict=True)
+        if count
     ]
 
 
 # --- rows that are left out -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """The rows of a commit without those that were left out, and how many that were by check."""
+def without_broken(
+    checks: Sequence[DatasetCheck], incoming: Incoming, scratch: Scratch, tasks: Tasks
+) -> tuple[Incoming, dict[str, int]]:
+    """Leave out the rows that break a check which says so, and count them by check.
 
-    incoming: Incoming
-    left_out: Mapping[str, int]
-
-
-def without_broken(checks: Sequence[Check], incoming: Incoming, scratch: Any, tasks: Tasks) -> Kept:
-    """Leave out the rows that break a check which says so; rows in scratch are written there once more."""
+    Rows in scratch are written there once more.
+    """
     asked = [check for check in checks if check.action is Action.QUARANTINE]
     if not asked or not incoming.rows:
-        return Kept(incoming, {})
+        return incoming, {}
     if not judged_rows(asked, incoming.pieces, None, tasks):
-        return Kept(incoming, {})
+        return incoming, {}
     pieces, counts = [], dict.fromkeys(map(str, asked), 0)
     for number, piece in enumerate(incoming.pieces):
         if piece.table is not None:
@@ -190,10 +196,10 @@ def without_broken(checks: Sequence[Check], incoming: Incoming, scratch: Any, ta
         if writer is not None:
             pieces.append(writer.finish())
     left = {name: count for name, count in counts.items() if count}
-    return Kept(replace(incoming, pieces=tuple(pieces)), left)
+    return replace(incoming, pieces=tuple(pieces)), left
 
 
-def _filtered(table: pa.Table, checks: Sequence[Check], counts: dict[str, int]) -> pa.Table:
+def _filtered(table: pa.Table, checks: Sequence[DatasetCheck], counts: dict[str, int]) -> pa.Table:
     kept = np.ones(table.num_rows, dtype=bool)
     for check in checks:
         met = _met(table, check).to_numpy(zero_copy_only=False)
@@ -202,31 +208,101 @@ def _filtered(table: pa.Table, checks: Sequence[Check], counts: dict[str, int]) 
     return table.filter(pa.array(kept))
 
 
-# --- rows together ----------------------------------------------------------------------------------
+# --- a whole commit ---------------------------------------------------------------------------------
 
 
-def judged_together(
-    checks: Sequence[Check],
-    pieces: Sequence[IncomingPiece],
-    op: str | None,
-    *,
-    row_count: Callable[[], int],
-    untouched: Untouched,
-    column_of: ColumnOf | None,
-) -> list[Broken]:
-    """Judge what takes several rows: how many there are, whether they repeat, what they refer to."""
-    found = []
-    for check in checks:
+def checks_at(tail: Tail) -> tuple[DatasetCheck, ...]:
+    """Return the checks in force at a tail."""
+    if tail.dataset_kind is DatasetKind.Root:
+        return addendum_at(tail).checks if tail.attachments is not None else ()
+    derivation = derivation_at(tail)
+    return derivation.checks if derivation is not None else ()
+
+
+def advice_of(counts: Mapping[str, int]) -> tuple[Advice, ...]:
+    """Say for people which checks were broken by rows that were committed or left out."""
+    return tuple(
+        Advice(
+            "CheckBroken",
+            f"{count:,} rows break {check}" + ", and were left out" * check.endswith("quarantine()"),
+            "commit.checks counts them",
+        )
+        for check, count in counts.items()
+    )
+
+
+@dataclass(frozen=True)
+class CheckedCommit:
+    """What a commit is about to do: its events in pieces, and by how many the current rows grow.
+
+    One that is `alone` leaves none of the rows that were there.
+    """
+
+    name: str
+    chain: Chain
+    tail: Tail
+    pieces: Sequence[IncomingPiece]
+    growth: int
+    column_of: ColumnOf | None = None
+    alone: bool = False
+
+    def judge(self, checks: Sequence[DatasetCheck], tasks: Tasks) -> dict[str, int]:
+        """Return how many rows break each check that warns; raise for the first that stops the commit."""
+        if not checks:
+            return {}
+        op = None if self._only_inserts else self.tail.vocab.op
+        asked = [each for each in checks if each.action is not Action.QUARANTINE]
+        found = [
+            *judged_rows(asked, self.pieces, op, tasks),
+            *(broken for check in checks for broken in self._together(check, op)),
+        ]
+        for each in found:
+            if each.check.action is Action.STOP:
+                raise each.refused(self.name)
+        return {str(each.check): each.count for each in found}
+
+    @property
+    def _only_inserts(self) -> bool:
+        return not self.tail.replaces_rows
+
+    def _together(self, check: DatasetCheck, op: str | None) -> list[BrokenCheck]:
+        """Judge what takes several rows: how many there are, whether they repeat, what they refer to."""
         if check.kind == "row_count":
-            count = row_count()
+            count = counted_rows(self.chain, self.tail) + self.growth
             low, high = check.option("at_least"), check.option("at_most")
-            if (low is not None and count < low) or (high is not None and count > high):
-                found.append(Broken(check, count))
-        elif check.kind == "unique":
-            found += _repeated(check, pieces, op, untouched)
-        elif check.kind == "relation" and column_of is not None:
-            found += _unrelated(check, pieces, op, column_of)
-    return found
+            is_broken = (low is not None and count < low) or (high is not None and count > high)
+            return [BrokenCheck(check, count)] if is_broken else []
+        if check.kind == "unique":
+            return _repeated(check, self.pieces, op, self._untouched)
+        if check.kind == "relation":
+            assert self.column_of is not None, "whoever commits says where other datasets are read"
+            return _unrelated(check, self.pieces, op, self.column_of)
+        return []
+
+    def _untouched(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield columns of the rows that were current before and that the commit does not touch."""
+        from trueline.dataset.read import view_of
+
+        if self.tail.last_offset is None or self.alone:
+            return
+        key = [name for name in key_at(self.tail) if name != COPY]
+        touched = None
+        if key:
+            tables = [table.select(key) for piece in self.pieces for table in piece.read(0, piece.rows)]
+            touched = _keys(pa.concat_tables(tables), key) if tables else None
+        wanted = list(dict.fromkeys([*columns, *key]))
+        for batch in view_of(self.name, self.chain, self.tail.head, system=False).batches(wanted):
+            table = pa.Table.from_batches([batch])
+            if touched is not None:
+                _, known = find(touched, encode_keys(table, key, encoding=KeyEncoding.GROUP))
+                table = table.filter(pa.array(~known))
+            yield table
+
+
+def key_at(tail: Tail) -> tuple[str, ...]:
+    """Return the columns by which later events replace earlier ones, none for append."""
+    derivation = derivation_at(tail) if tail.dataset_kind is DatasetKind.Derivative else None
+    return derivation.key if derivation is not None else tuple(getattr(strategy_of(tail), "key", ()))
 
 
 def _columns(pieces: Sequence[IncomingPiece], op: str | None, columns: Sequence[str]) -> pa.Table | None:
@@ -248,8 +324,8 @@ def _keys(table: pa.Table, columns: Sequence[str]) -> pa.BinaryArray:
 
 
 def _repeated(
-    check: Check, pieces: Sequence[IncomingPiece], op: str | None, untouched: Untouched
-) -> list[Broken]:
+    check: DatasetCheck, pieces: Sequence[IncomingPiece], op: str | None, untouched: Untouched
+) -> list[BrokenCheck]:
     rows = _columns(pieces, op, check.columns)
     if rows is None or not rows.num_rows:
         return []
@@ -258,12 +334,12 @@ def _repeated(
     for table in untouched(check.columns):
         _, known = find(keys, encode_keys(table.combine_chunks(), check.columns, encoding=KeyEncoding.GROUP))
         count += int(known.sum())
-    return [Broken(check, count)] if count else []
+    return [BrokenCheck(check, count)] if count else []
 
 
 def _unrelated(
-    check: Check, pieces: Sequence[IncomingPiece], op: str | None, column_of: ColumnOf
-) -> list[Broken]:
+    check: DatasetCheck, pieces: Sequence[IncomingPiece], op: str | None, column_of: ColumnOf
+) -> list[BrokenCheck]:
     rows = _columns(pieces, op, check.columns)
     if rows is None or not rows.num_rows:
         return []
@@ -275,4 +351,4 @@ def _unrelated(
         _, known = find(_keys(there, [other]), keys)
         missing &= ~known
     count = int(missing.sum())  # a null is no value of the other column, unless that has one too
-    return [Broken(check, count)] if count else []
+    return [BrokenCheck(check, count)] if count else []

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueline.chain.block import KINDS, Block, CommitRecord, commit_record, is_commit_end
 from trueline.chain.chain import Chain
+from trueline.chain.checkpoint import derived_checkpoint
 from trueline.chain.counts import kept_counts
-from trueline.chain.events import Event
+from trueline.chain.events import Event, ExecuteTransform
 from trueline.chain.head_state import Tail, follow, next_block
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
@@ -48,7 +49,8 @@ class Commit:
     nobody has counted them; `current_rows` is how many rows a keyed dataset has after it. One that restored
     the rows of an earlier commit names it in `reverted_to`.
     `ignored` counts rows, `ignored_columns` are columns that were left out as
-    was asked for. `advice`, where rows were just appended, is what to look at.
+    was asked for; `checks` counts the rows that broke a check that warns or leaves
+    rows out. `advice`, where rows were just appended, is what to look at.
     """
 
     dataset: str
@@ -77,6 +79,7 @@ class Commit:
     reverted_to: Multihash | None = None
     origins: tuple[Origin, ...] = ()
     ignored_columns: tuple[str, ...] = ()
+    checks: Mapping[str, int] = field(default_factory=dict)
     advice: tuple[Advice, ...] = field(default=(), repr=False, compare=False)
     chain: Chain | None = field(default=None, repr=False, compare=False)
 
@@ -129,6 +132,7 @@ class Commit:
             reverted_to=_hash(notes.get("reverted_to")),
             origins=_origins(notes.get("origins")),
             ignored_columns=_texts(notes.get("ignored_columns")),
+            checks=_counts(notes.get("checks") or _derived_checks(last, chain)),
             chain=chain,
         )
 
@@ -153,6 +157,7 @@ class Commit:
             "bad": dict(self.bad),
             "ignored": dict(self.ignored),
             "ignored_columns": list(self.ignored_columns),
+            "checks": dict(self.checks),
             "skipped": list(self.skipped),
             "late": self.late,
             "removal": self.removal,
@@ -271,6 +276,8 @@ class Commit:
         if self.ignored:
             reasons = ", ".join(f"{why} {count:,}" for why, count in self.ignored.items())
             parts.append(f"ignored: {reasons}")
+        if self.checks:
+            parts.append("checks: " + ", ".join(f"{check} {n:,}" for check, n in self.checks.items()))
         if self.ignored_columns:
             names = ", ".join(self.ignored_columns[:3]) + ("…" if len(self.ignored_columns) > 3 else "")
             parts.append(f"ignored column{'s' * (len(self.ignored_columns) != 1)}: {names}")
@@ -350,6 +357,17 @@ def _removal(noted: object) -> str | None:
     if not isinstance(noted, Mapping) or type(noted.get("rows")) is not int:
         return None
     return f"removed {noted['rows']:,} row{'s' * (noted['rows'] != 1)}: {noted.get('reason')}"
+
+
+def _derived_checks(last: Block, chain: Chain | None) -> object:
+    """Return what a commit of a derived dataset says of its checks: that is in its checkpoint."""
+    if chain is None or not isinstance(last.event, ExecuteTransform):
+        return None
+    try:
+        left = derived_checkpoint(chain.store, last.event)
+    except TruelineError:
+        return None  # looking at the past must not fail for a file that is gone
+    return None if left is None else left.more.get("checks")
 
 
 def _counts(noted: object) -> dict[str, int]:

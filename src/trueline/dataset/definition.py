@@ -37,6 +37,7 @@ from trueline.chain.sources import (
     MergeUpsertStream,
     ReadParquet,
 )
+from trueline.check import DatasetCheck, checked
 from trueline.dataset.append.new_columns import POLICIES, NewColumns, checked_policy
 from trueline.dataset.commit import linked
 from trueline.dataset.declared_source import (
@@ -76,6 +77,7 @@ class Definition:
     source: DeclaredSource | None = None
     base: Path | None = None
     new_columns: str = "error"
+    checks: tuple[DatasetCheck, ...] = ()
 
     @classmethod
     def of(
@@ -89,6 +91,7 @@ class Definition:
         source: object = None,
         base: Path | None = None,
         new_columns: object = "error",
+        checks: object = (),
     ) -> Definition:
         """Check what was asked for; paths of a source below the folder `base` are kept relative to it."""
         if not isinstance(merge, Append | Ledger | Snapshot | Changelog | Upsert):
@@ -112,7 +115,8 @@ class Definition:
             found = whole_schema(schema, vocabulary(event_time))
         policy = checked_policy(new_columns) or "error"
         late = lateness_of(lateness)
-        return cls(merge, event_time, found, description, late, declared(source), base, policy)
+        asked = checked(checks)
+        return cls(merge, event_time, found, description, late, declared(source), base, policy, asked)
 
     def events(self) -> Iterator[Event]:
         """Yield the events that follow the Seed."""
@@ -120,6 +124,7 @@ class Definition:
             yield SetVocab(event_time_column=self.event_time)
         policy = None if self.new_columns == "error" else checked_policy(self.new_columns)
         addendum = Addendum(self.lateness_ns, key_equality=self.key_equality, new_columns=policy)
+        addendum = replace(addendum, checks=self.checks)
         if self.source is None:
             yield AddPushSource(source_name=SOURCE, read=ReadParquet(), merge=to_odf(self.merge))
         else:
@@ -173,6 +178,7 @@ class Definition:
             before, asked = (in_units(ns / 1e9) for ns in (addendum.lateness_ns, self.lateness_ns))
             found.append(f"lateness: it is {before}, asked for is {asked}")
         _compare(found, "new_columns", addendum.new_columns, self.new_columns, default="error")
+        _compare(found, "checks", *(", ".join(map(str, each)) for each in (addendum.checks, self.checks)))
         found += self._source_differences(tail, addendum)
         if self.schema is not None:
             found += _schema_differences(tail, self.schema)
@@ -240,8 +246,7 @@ def lateness_of(asked: str | float | timedelta | None) -> int:
 
 def check_options(checks: Sequence[object], on_change: object) -> None:
     """Refuse what `create` cannot do yet, or never."""
-    if checks:
-        raise InputError("checks are not run by this version", remedy="leave checks out", code="NoChecks")
+    checked(checks)
     if on_change == "rebuild":
         raise InputError(
             "on_change is 'rebuild': a root holds what was recorded and cannot be rebuilt",
@@ -372,11 +377,13 @@ class Addendum:
     allow_empty: bool = False
     on_bad_file: str | None = None
     new_columns: NewColumns | None = None
+    checks: tuple[DatasetCheck, ...] = ()
 
     def to_text(self) -> str:
         """Return the canonical text: equal definitions have equal bytes."""
-        usual = Addendum()
+        usual = Addendum(checks=())
         said = {name: getattr(self, name) for name in self.__slots__}
+        said["checks"] = tuple(each.to_dict() for each in self.checks)
         said = {name: value for name, value in said.items() if value != getattr(usual, name)}
         return Extra.of({**said, "format": FORMAT, "version": VERSION}).entries
 
@@ -396,6 +403,8 @@ class Addendum:
             raise UnsupportedVersion(
                 f"the attachment {PATH} says {what}, which is not known here", remedy="upgrade trueline"
             )
+        if "checks" in known:
+            known["checks"] = tuple(map(DatasetCheck.of, known["checks"]))
         return cls(**known)
 
     def __post_init__(self) -> None:

@@ -30,7 +30,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
-from trueline.check import Check
+from trueline.check import DatasetCheck
 from trueline.dataset.commit import linked
 from trueline.errors import InputError, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
@@ -95,7 +95,7 @@ class Derivation:
     columns: Mapping[str, str] = field(default_factory=dict)
     canonical: tuple[str, ...] = ()
     nondet: Mapping[str, str] = field(default_factory=dict)
-    checks: tuple[Check, ...] = ()
+    checks: tuple[DatasetCheck, ...] = ()
     function: FunctionOf | None = None
     replaces: str | None = None
     from_here: bool = False
@@ -273,7 +273,7 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         columns=said.get("columns", {}),
         canonical=tuple(said.get("canonical", ())),
         nondet=said.get("nondet", {}),
-        checks=tuple(map(Check.of, said.get("checks", ()))),
+        checks=tuple(map(DatasetCheck.of, said.get("checks", ()))),
         function=FunctionOf(str(said["function"]), source) if said.get("function") else None,
         replaces=said.get("replaces"),
         from_here=said.get("from_here") is True,

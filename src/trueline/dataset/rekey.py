@@ -17,6 +17,7 @@ from trueline.dataset.append.append import Order, Prepared, watermark_after
 from trueline.dataset.append.incoming import no_rows
 from trueline.dataset.append.merge import MergeOutcome, Terms, merge_pieces
 from trueline.dataset.append.slices import SliceLayout, write_all
+from trueline.dataset.checks import CheckedCommit, checks_at, without_broken
 from trueline.dataset.derivation import Derivation, derivation_at
 from trueline.kernel.tasks import Tasks
 from trueline.merge import Snapshot
@@ -43,7 +44,8 @@ def prepare_rekeyed(
     tail = chain.tail()
     assert tail is not None
     there, old_key = before
-    incoming = order.incoming.for_tail(tail)
+    checks = checks_at(tail)
+    incoming, left_out = without_broken(checks, order.incoming.for_tail(tail), scratch, tasks)
     system_time = Instant(max((order.clock or Instant.now)(), tail.system_time + 1))
     terms = Terms(scratch, tasks, allow_empty=True)
     gone = merge_pieces(Snapshot(old_key), no_rows(tail), chain, there, terms)
@@ -54,12 +56,15 @@ def prepare_rekeyed(
     emptied = tail._replace(data=_at_offset(tail.data, None if last < 0 else last))
     assert isinstance(order.strategy, Snapshot)
     came = merge_pieces(order.strategy, incoming, chain, emptied, terms)
+    growth = came.tally.growth + gone.tally.growth
+    judged = CheckedCommit(order.name, chain, tail, came.pieces, growth, order.column_of, alone=True)
+    found = {**left_out, **judged.judge(checks, tasks)}
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark)
     written = write_all(chain.store, gone.pieces, layout, tail.next_offset, tasks)
     written = [*written, *write_all(chain.store, came.pieces, layout, tail.next_offset + count, tasks)]
     outcome = MergeOutcome((*gone.pieces, *came.pieces), came.state, came.ignored, gone.tally + came.tally)
     watermark = watermark_after(tail, incoming.newest, order.watermark, order.lateness_ns)
-    return Prepared(tail, incoming, outcome, written, system_time, watermark, came.tally.growth)
+    return Prepared(tail, incoming, outcome, written, system_time, watermark, came.tally.growth, found)
 
 
 def _at_offset(event: ExecuteTransform, last: int | None) -> ExecuteTransform:

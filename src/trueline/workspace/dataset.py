@@ -229,6 +229,10 @@ class Dataset:
         from trueline.dataset.append.append import append_rows
         from trueline.dataset.append.intake import is_frame
 
+        if self._tail.attachments is not None:  # it may have checks
+            from trueline.workspace.derive.checks import columns_of
+
+            request = replace(request, column_of=columns_of(self._workspace))
         tasks = None
         spark = self._workspace._spark
         may_work = spark.settle() if spark.may_work is None else spark.may_work
@@ -237,12 +241,11 @@ class Dataset:
             from trueline.workspace.placement import place_append
 
             request, tasks = place_append(spark, self.name, self.chain.store, request)
-        # One at a time: a sync that fails gives up everything its store has staged, other threads' rows too.
+        # One at a time: a sync that fails gives up all its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
         for each in made.advice:
             kind = BadCellsWarning if each.code == "BadCells" else DataWarning
-            # Points at who called `append`.
             warnings.warn(visible(f"{self.name}: {each.problem}\n  → {each.remedy}"), kind, stacklevel=3)
         return made
 
@@ -268,9 +271,8 @@ class Dataset:
     def reset(self, to: At = None, *, rebuild: bool = False) -> tuple[str, ...]:
         """Move the head back to a commit, as if what came later had never been; `revert` keeps the past.
 
-        Datasets that were computed from later commits are named, with a warning; with `rebuild` they are
-        reset too, each to its newest commit that still holds. Without `to` a derived dataset is reset so:
-        after one of its inputs was reset or replaced.
+        Datasets computed from later commits are named in a warning; with `rebuild` they are reset too, each
+        to its newest commit that still holds; so is a derived dataset without `to`.
         """
         from trueline.workspace.reset import reset
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from trueline.chain.datatypes import DataSchema
-    from trueline.check import Check
+    from trueline.check import DatasetCheck
     from trueline.dataset.commit import Commit
     from trueline.run import Observer
     from trueline.view import Schema, View
@@ -131,7 +131,7 @@ class Workspace(OpenDatasets):
         description: str | None = None,
         *,
         lateness: str | float | timedelta | None = None,
-        checks: Sequence[object] = (),
+        checks: Sequence[DatasetCheck] = (),
         source: str | os.PathLike[str] | DeclaredSource | None = None,
         new_columns: NewColumns = "error",
         on_change: str = "error",
@@ -146,7 +146,8 @@ class Workspace(OpenDatasets):
         the dataset is filled by `pull`. `new_columns` says what later data with
         other columns does: "error", "add" or "ignore". With `on_change="from_here"` an existing
         dataset gets another source, lateness or description from now on; what
-        it holds stays, and merge, event time and columns cannot be changed.
+        it holds stays, and merge, event time and columns cannot be changed. `checks` (`trueline.check`) are
+        what must hold of the rows.
         """
         check_name(name)
         check_options(checks, on_change)
@@ -160,7 +161,12 @@ class Workspace(OpenDatasets):
             source=source,
             base=folder_of(self._location),
             new_columns=new_columns,
+            checks=checks,
         )
+        if checks:
+            from trueline.workspace.derive.checks import check_definition
+
+            check_definition(self, definition.checks, definition.schema)
         return make(self, name, CreationPlan.of(definition, on_change))
 
     def derive(
@@ -172,7 +178,7 @@ class Workspace(OpenDatasets):
         inputs: Mapping[str, Any] | Sequence[str] | None = None,
         key: str | Sequence[str] | None = None,
         event_time: str | None = None,
-        checks: Sequence[Check] = (),
+        checks: Sequence[DatasetCheck] = (),
         description: str | None = None,
         columns: Mapping[str, str] | None = None,
         strategy: str = "auto",

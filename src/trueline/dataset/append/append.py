@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -23,7 +23,7 @@ from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.frames import take_frame, take_view
 from trueline.dataset.append.incoming import Incoming, from_table, no_rows, nothing
-from trueline.dataset.append.intake import AppendRequest, Held, as_table, hold, is_frame
+from trueline.dataset.append.intake import AppendRequest, ColumnOf, Held, as_table, hold, is_frame
 from trueline.dataset.append.merge import MergeOutcome, Terms, merge_pieces, write_checkpoint
 from trueline.dataset.append.new_columns import NewColumns
 from trueline.dataset.append.pieces import ROWS_OF_A_SLICE
@@ -36,6 +36,7 @@ from trueline.dataset.append.stream import (
     same_columns,
     take_stream,
 )
+from trueline.dataset.checks import CheckedCommit, advice_of, checks_at, without_broken
 from trueline.dataset.commit import Advice, Commit, check_key, earlier
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
@@ -83,6 +84,7 @@ def append_rows(
             clock,
             request.allow_empty,
             origins=_origins(request.data),
+            column_of=request.column_of,
         )
         return commit(chain, order, scratch, run)
 
@@ -224,6 +226,7 @@ class Order:
     allow_empty: bool = False
     reverts_to: Multihash | None = None
     origins: tuple[Origin, ...] = ()
+    column_of: ColumnOf | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +240,7 @@ class Prepared:
     system_time: Instant
     watermark: Instant | None
     current_rows: int | None = None
+    checks: Mapping[str, int] = field(default_factory=dict)
 
 
 def commit(chain: Chain, order: Order, scratch: Scratch, tasks: Tasks) -> Commit:
@@ -280,10 +284,18 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     incoming = order.incoming.for_tail(tail)
     # A time of its own for every commit: neighbours with equal times are one commit.
     system_time = Instant(max((order.clock or Instant.now)(), tail.system_time + 1))
+    checks = checks_at(tail) if tail.attachments is not None else ()
+    broken: Mapping[str, int] = {}
+    if checks:
+        incoming, broken = without_broken(checks, incoming, scratch, tasks)
     outcome = MergeOutcome(incoming.pieces)
     if not isinstance(order.strategy, Append):
         terms = Terms(scratch, tasks, order.allow_empty)
         outcome = merge_pieces(order.strategy, incoming, chain, tail, terms)
+    if checks:
+        growth = incoming.rows if isinstance(order.strategy, Append) else outcome.tally.growth
+        judged = CheckedCommit(order.name, chain, tail, outcome.pieces, growth, order.column_of)
+        broken = {**broken, **judged.judge(checks, tasks)}
     derived = tail.dataset_kind is DatasetKind.Derivative
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark, whole_pairs=derived)
     written = write_all(chain.store, outcome.pieces, layout, tail.next_offset, tasks)
@@ -291,7 +303,7 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     current = None
     if not isinstance(order.strategy, Append):
         current = counted_rows(chain, tail) + outcome.tally.growth
-    return Prepared(tail, incoming, outcome, written, system_time, watermark, current)
+    return Prepared(tail, incoming, outcome, written, system_time, watermark, current, broken)
 
 
 def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
@@ -308,6 +320,8 @@ def publish(chain: Chain, prepared: Prepared, order: Order) -> Commit:
     if made.bad:
         remedy = "look at commit.bad_cells(); max_bad=0 refuses such files"
         advice = (Advice("BadCells", f"{made.bad_summary}, null instead", remedy), *advice)
+    if prepared.checks:
+        advice = (*advice, *advice_of(prepared.checks))
     return replace(
         made,
         skipped=incoming.skipped,
@@ -347,6 +361,7 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
         "late": sum(written.late for written in prepared.written),
         "bad": dict(incoming.bad),
         "ignored": dict(prepared.outcome.ignored),
+        "checks": dict(prepared.checks),
     }
     notes |= {name: value for name, value in counts.items() if value}
     notes |= _row_counts(prepared)

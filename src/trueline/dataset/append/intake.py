@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -46,6 +46,10 @@ class Polled:
     state: SourceState | None = None
 
 
+# Yields a column of the current rows of another dataset, which checks refer to by its name.
+ColumnOf: TypeAlias = Callable[[str, str], Iterator[pa.Table]]
+
+
 @dataclass(frozen=True, slots=True)
 class AppendRequest:
     """What one append is asked to do: made once by `Dataset.append` or a pull, and handed on as it is."""
@@ -60,6 +64,7 @@ class AppendRequest:
     polled: Polled | None = None
     allow_empty: bool = False
     new_columns: NewColumns | None = None
+    column_of: ColumnOf | None = None
 
 
 @dataclass(frozen=True, slots=True)

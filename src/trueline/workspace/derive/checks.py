@@ -5,20 +5,25 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from trueline.chain.schema import to_arrow
-from trueline.check import Check
+from trueline.check import DatasetCheck
 from trueline.dataset.checks import answers, condition_of
 from trueline.dataset.duration import seconds
 from trueline.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from trueline.chain.datatypes import DataSchema
+    from trueline.chain.head_state import Position
+    from trueline.dataset.append.intake import ColumnOf
+    from trueline.identity.dataset_id import DatasetId
     from trueline.workspace.workspace import Workspace
 
 
-def check_definition(workspace: Workspace, checks: Sequence[Check], schema: DataSchema | None) -> None:
+def check_definition(workspace: Workspace, checks: Sequence[DatasetCheck], schema: DataSchema | None) -> None:
     """Refuse checks that name columns or datasets that are not there, or conditions that are none.
 
     Without a schema the first rows decide the columns, and the checks with them.
@@ -32,7 +37,20 @@ def check_definition(workspace: Workspace, checks: Sequence[Check], schema: Data
             _check_relation(workspace, check)
 
 
-def _check_columns(check: Check, schema: DataSchema) -> None:
+def columns_of(workspace: Workspace, at: Mapping[DatasetId, Position] | None = None) -> ColumnOf:
+    """Return how checks read a column of another dataset: at these positions, else as it is now."""
+
+    def read(name: str, column: str) -> Iterator[pa.Table]:
+        dataset = workspace[name]
+        position = (at or {}).get(dataset.id)
+        view = dataset.view(None if position is None else position.block)
+        if column in view.columns:
+            yield from (pa.Table.from_batches([batch]) for batch in view.batches([column]))
+
+    return read
+
+
+def _check_columns(check: DatasetCheck, schema: DataSchema) -> None:
     known = list(schema.names[4:]) or list(schema.names)
     for name in check.columns:
         if name not in schema.names:
@@ -48,7 +66,7 @@ def _check_columns(check: Check, schema: DataSchema) -> None:
         answers(to_arrow(schema).empty_table(), text, parameters)
 
 
-def _check_relation(workspace: Workspace, check: Check) -> None:
+def _check_relation(workspace: Workspace, check: DatasetCheck) -> None:
     dataset = workspace[check.option("dataset")]
     other = check.option("other")
     if dataset.columns and other not in dataset.columns:

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from trueline.chain.schema import hidden
-from trueline.check import Check, checked
+from trueline.check import DatasetCheck, checked
 from trueline.dataset.append.intake import whole_schema
 from trueline.dataset.definition import vocabulary
 from trueline.dataset.derivation import COPY, Derivation, FunctionOf, KeyKind, derivation_at, described
@@ -48,7 +48,7 @@ class DerivationRequest:
     event_time: str | None = None
     description: str | None = None
     fn: object = None
-    checks: Sequence[Check] = ()
+    checks: Sequence[DatasetCheck] = ()
     columns: Mapping[str, str] = field(default_factory=dict)
     strategy: str = "auto"
     on_change: str = "error"

@@ -21,6 +21,7 @@ from trueline.merge import Snapshot
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import DatasetNode, Dependencies
+from trueline.workspace.derive.checks import columns_of
 from trueline.workspace.derive.evaluate import engine_versions
 from trueline.workspace.derive.redefine import refuse_replaced
 from trueline.workspace.derive.rest import Origins, left_at
@@ -135,7 +136,7 @@ def _followed(
             return None  # it is further, or was there before
     inputs = {alias: origins.known[name].dataset for alias, name in node.inputs.items()}
     taken = positions_at(origins, node)
-    return Evaluation(workspace, dataset, tail, derivation, inputs, taken).commit(origin, clock)
+    return Evaluation(workspace, dataset, tail, derivation, inputs, taken, origins.cut.positions).commit(origin, clock)
 
 
 def positions_at(origins: Origins, node: DatasetNode) -> dict[DatasetId, Position]:
@@ -164,7 +165,10 @@ def _before_data(dataset: Dataset) -> Position:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """One evaluation of a definition: over which inputs, where each of them is taken."""
+    """One evaluation of a definition: over which inputs, where each of them is taken.
+
+    `roots` are the positions of the cut, at which checks read other datasets.
+    """
 
     workspace: Workspace
     dataset: Dataset
@@ -172,6 +176,7 @@ class Evaluation:
     derivation: Derivation
     inputs: Mapping[str, Dataset]
     taken: Mapping[DatasetId, Position]
+    roots: Mapping[DatasetId, Position]
 
     def commit(self, origin: DerivedOrigin, clock: Callable[[], Instant] | None) -> Commit:
         """Evaluate, and record what that changes."""
@@ -195,7 +200,8 @@ class Evaluation:
     def _transaction(
         self, left: DerivedCheckpoint, clock: Callable[[], Instant] | None = None
     ) -> Transaction:
-        advance = Advance(self.taken, left, self.watermark, clock)
+        columns = columns_of(self.workspace, {**self.roots, **self.taken})
+        advance = Advance(self.taken, left, self.watermark, clock, columns)
         return Transaction(self.workspace, self.dataset, self.derivation, self.inputs, self.tail, advance)
 
     @property
@@ -254,7 +260,7 @@ def _again(
         if each.last_block is not None
     }
     inputs = {alias: known[name].dataset for alias, name in node.inputs.items()}
-    return Evaluation(workspace, dataset, tail, derivation, inputs, taken), left
+    return Evaluation(workspace, dataset, tail, derivation, inputs, taken, left.origin.roots), left
 
 
 # --- what is checked before anything is written -----------------------------------------------------
