@@ -22,6 +22,7 @@ from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.append import Order, Prepared, definitions_of, prepare
 from trueline.dataset.append.incoming import Incoming
+from trueline.dataset.append.merge import Terms
 from trueline.dataset.commit import Commit
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.derivation import COPY, Derivation
@@ -39,7 +40,8 @@ from trueline.merge import NetChange, Snapshot
 class Advance:
     """Where a transaction takes its inputs, what it leaves for the next, and the watermark after it.
 
-    `left.state` are files beside those of the rows, which the commit adds. `clock` says what time it is, if not the system's clock.
+    `left.state` are files beside those of the rows, which the commit adds. `clock` says what time it is, if
+    not the system's clock.
     """
 
     positions: Mapping[DatasetId, Position]
@@ -65,7 +67,8 @@ def commit_result(
     tail = chain.tail()
     assert tail is not None
     order = Order(name, Snapshot(derivation.key), result, clock=advance.clock, allow_empty=True)
-    return _commit(chain, tail, derivation, order, advance, scratch, tasks)
+    prepared = _prepared(chain, tail, order, derivation, Terms(scratch, tasks))
+    return _published(chain, replace(prepared, watermark=advance.watermark), order.name, advance)
 
 
 def commit_change(
@@ -74,8 +77,8 @@ def commit_change(
     tail: Tail,
     derivation: Derivation,
     change: Incoming,
-    advance: Advance,
     *,
+    advance: Advance,
     scratch: Scratch,
     tasks: Tasks,
 ) -> Commit:
@@ -85,28 +88,23 @@ def commit_change(
     lost are not there, `InputError` with the code RowsDisagree says so: then only a whole result helps.
     """
     order = Order(name, NetChange(derivation.key), change, clock=advance.clock, allow_empty=True)
-    return _commit(chain, tail, derivation, order, advance, scratch, tasks)
+    prepared = _prepared(chain, tail, order, derivation, Terms(scratch, tasks))
+    return _published(chain, replace(prepared, watermark=advance.watermark), order.name, advance)
 
 
-def _commit(
-    chain: Chain,
-    tail: Tail,
-    derivation: Derivation,
-    order: Order,
-    advance: Advance,
-    scratch: Scratch,
-    tasks: Tasks,
-) -> Commit:
+def _prepared(chain: Chain, tail: Tail, order: Order, derivation: Derivation, terms: Terms) -> Prepared:
     try:
-        prepared = prepare(chain, tail, order, scratch, tasks)
+        return prepare(chain, tail, order, terms.scratch, terms.tasks)
     except InputError as error:
         if error.code != "DuplicateKeys":
             raise
         raise _violated(order.name, derivation, error) from None
-    prepared = replace(prepared, watermark=advance.watermark)
+
+
+def _published(chain: Chain, prepared: Prepared, name: str, advance: Advance) -> Commit:
     blocks = _blocks(chain.store, prepared, advance)
     chain.append(*blocks)
-    return Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
+    return Commit.of(name, [(block.hash, block) for block in blocks], chain)
 
 
 def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
@@ -196,12 +194,12 @@ def _copies(
     chain: Chain, tail: Tail, derivation: Derivation, rows: pa.Table, copy: pa.Field
 ) -> npt.NDArray[np.int64]:
     """Say how many copies of rows there are: found by asking for single numbers, twice as high each time."""
-    low, high = np.zeros((2, rows.num_rows), np.int64)
+    low = np.zeros(rows.num_rows, np.int64)
+    high = low + 1
     if tail.last_offset is None or not rows.num_rows:
         return low
     current = CurrentRows(Standing("", chain, tail, tail.position), ())
     growing = np.ones(rows.num_rows, dtype=bool)
-    high += 1
     while (open_ := np.flatnonzero(growing | (high - low > 1))).size:
         asked = np.where(growing, high, (low + high) // 2)[open_]
         some = rows.take(pa.array(open_)).append_column(copy, pa.array(asked).cast(copy.type))

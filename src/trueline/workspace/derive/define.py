@@ -15,7 +15,7 @@ from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive.canonical import NotCanonical, canonical
 from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.reproducible import check_reproducible
-from trueline.workspace.derive.strategies.classify import InputFacts, Verdict, classify
+from trueline.workspace.derive.strategies.classify import InputFacts, classify
 from trueline.workspace.derive.strategies.increment import only_grows
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import check_query
@@ -57,25 +57,24 @@ def derive(workspace: Workspace, request: DerivationRequest) -> Dataset:
             )
     with query_session(workspace, views) as session:
         derivation, schema = _defined(session, request)
+        derivation = with_strategy(derivation, inputs, session)
     named = tuple(
         TransformInput(dataset_ref=str(dataset.id), alias=alias) for alias, dataset in inputs.items()
     )
-    derivation = with_strategy(derivation.over(named), inputs)
+    derivation = derivation.over(named)
     plan = CreationPlan(
         lambda dataset_id, now: derivation.blocks(dataset_id, schema, now), derivation.differences
     )
     return make(workspace, request.name, plan)
 
 
-def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset]) -> Derivation:
+def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session: QuerySession) -> Derivation:
     """Say how a dataset follows its inputs."""
+    *steps, text = derivation.canonical
+    if steps:
+        return replace(derivation, strategy="recompute", reason="steps")
     facts = {alias: InputFacts(only_grows(dataset, {})) for alias, dataset in inputs.items()}
-    several = len(derivation.canonical) > 1
-    verdict = (
-        Verdict("recompute", "steps")
-        if several
-        else classify(derivation.canonical[-1], facts, derivation.key)
-    )
+    verdict = classify(text, facts, derivation.key, operators=session.operators(text))
     return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
 
 

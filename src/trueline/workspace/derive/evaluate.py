@@ -38,6 +38,12 @@ class QuerySession:
 
         return same_meaning(self.session, one, other)
 
+    def operators(self, query: str) -> set[str] | None:
+        """Return the names of the nodes of Spark's plan of a query; None where they cannot be seen."""
+        from trueline.spark.plans import operators_of
+
+        return operators_of(self.session, query)
+
     def result(self, derivation: Derivation) -> Any:
         """Return the frame of a definition, with the number of the copy where rows are a bag."""
         from trueline.spark.canonical import numbered, result_of
