@@ -118,8 +118,9 @@ class NetChange:
         return f"net change by {_shown(self.key)}"
 
 
+Strategy = Append | Ledger | Snapshot | Changelog | Upsert
+# Those that meet the current rows of a key.
 Keyed = Ledger | Snapshot | Changelog | Upsert | NetChange
-Strategy = Append | Keyed
 P = ParamSpec("P")
 S = TypeVar("S")
 

@@ -24,6 +24,7 @@ from trueline.dataset.append.append import Order, Prepared, definitions_of, prep
 from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.append.intake import ColumnOf
 from trueline.dataset.checks import advice_of
+from trueline.dataset.append.merge import Terms
 from trueline.dataset.commit import Commit
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.derivation import COPY, Derivation
@@ -70,7 +71,8 @@ def commit_result(
     tail = chain.tail()
     assert tail is not None
     order = _order(name, Snapshot(derivation.key), result, advance)
-    return _commit(chain, tail, derivation, order, advance, scratch, tasks)
+    prepared = _prepared(chain, tail, order, derivation, Terms(scratch, tasks))
+    return _published(chain, replace(prepared, watermark=advance.watermark), order.name, advance)
 
 
 def commit_change(
@@ -79,8 +81,8 @@ def commit_change(
     tail: Tail,
     derivation: Derivation,
     change: Incoming,
-    advance: Advance,
     *,
+    advance: Advance,
     scratch: Scratch,
     tasks: Tasks,
 ) -> Commit:
@@ -90,38 +92,30 @@ def commit_change(
     lost are not there, `InputError` with the code RowsDisagree says so: then only a whole result helps.
     """
     order = _order(name, NetChange(derivation.key), change, advance)
-    return _commit(chain, tail, derivation, order, advance, scratch, tasks)
+    prepared = _prepared(chain, tail, order, derivation, Terms(scratch, tasks))
+    return _published(chain, replace(prepared, watermark=advance.watermark), order.name, advance)
 
 
 def _order(name: str, strategy: Snapshot | NetChange, rows: Incoming, advance: Advance) -> Order:
-    return Order(
-        name, strategy, rows, clock=advance.clock, allow_empty=True, column_of=advance.column_of
-    )
+    return Order(name, strategy, rows, clock=advance.clock, allow_empty=True, column_of=advance.column_of)
 
 
-def _commit(
-    chain: Chain,
-    tail: Tail,
-    derivation: Derivation,
-    order: Order,
-    advance: Advance,
-    scratch: Scratch,
-    tasks: Tasks,
-) -> Commit:
+def _prepared(chain: Chain, tail: Tail, order: Order, derivation: Derivation, terms: Terms) -> Prepared:
     try:
         before = earlier_key(chain, tail, derivation)
         if before is None:
-            prepared = prepare(chain, tail, order, scratch, tasks)
-        else:
-            prepared = prepare_rekeyed(chain, before, order, scratch, tasks)
+            return prepare(chain, tail, order, terms.scratch, terms.tasks)
+        return prepare_rekeyed(chain, before, order, terms.scratch, terms.tasks)
     except InputError as error:
         if error.code != "DuplicateKeys":
             raise
         raise _violated(order.name, derivation, error) from None
-    prepared = replace(prepared, watermark=advance.watermark)
+
+
+def _published(chain: Chain, prepared: Prepared, name: str, advance: Advance) -> Commit:
     blocks = _blocks(chain.store, prepared, advance)
     chain.append(*blocks)
-    made = Commit.of(order.name, [(block.hash, block) for block in blocks], chain)
+    made = Commit.of(name, [(block.hash, block) for block in blocks], chain)
     return replace(made, advice=advice_of(prepared.checks))
 
 
@@ -214,12 +208,12 @@ def _copies(
     chain: Chain, tail: Tail, derivation: Derivation, rows: pa.Table, copy: pa.Field
 ) -> npt.NDArray[np.int64]:
     """Say how many copies of rows there are: found by asking for single numbers, twice as high each time."""
-    low, high = np.zeros((2, rows.num_rows), np.int64)
+    low = np.zeros(rows.num_rows, np.int64)
+    high = low + 1
     if tail.last_offset is None or not rows.num_rows:
         return low
     current = CurrentRows(Standing("", chain, tail, tail.position), ())
     growing = np.ones(rows.num_rows, dtype=bool)
-    high += 1
     while (open_ := np.flatnonzero(growing | (high - low > 1))).size:
         asked = np.where(growing, high, (low + high) // 2)[open_]
         some = rows.take(pa.array(open_)).append_column(copy, pa.array(asked).cast(copy.type))

@@ -134,3 +134,22 @@ def _check_kind(text: str, kind: str, name: str) -> None:
 def _joined(shown: str) -> str:
     """Return a name of one part as it is, of several with dots: Spark shows both as `[a, b]`."""
     return shown[1:-1].replace(", ", ".")
+
+
+def operators_of(session: Any, text: str) -> set[str] | None:
+    """Return the names of the nodes of a query's plan above the tables it reads; None on Connect.
+
+    Subqueries in expressions are not among them.
+    """
+    if engine_of(session).is_connect:
+        return None
+    found: set[str] = set()
+    waiting = [session.sql(text)._jdf.queryExecution().analyzed()]  # noqa: SLF001 (no public way)
+    while waiting:
+        plan = waiting.pop()
+        name = str(plan.getClass().getSimpleName())
+        found.add(name)
+        if name != "View":
+            children = plan.children()
+            waiting += [children.apply(at) for at in range(children.size())]
+    return found

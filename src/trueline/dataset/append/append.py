@@ -43,7 +43,7 @@ from trueline.dataset.definition import addendum_at, check_appendable, strategy_
 from trueline.errors import InputError, RefCASFailed, TaskFailed, TruelineError, check_memory
 from trueline.identity.multihash import Multihash
 from trueline.kernel.tasks import InlineTasks, Tasks
-from trueline.merge import Append, Changelog, Snapshot, Strategy, Upsert
+from trueline.merge import Append, Changelog, NetChange, Snapshot, Strategy, Upsert
 from trueline.readers import Source
 from trueline.view.origin import Origin, noted
 
@@ -217,7 +217,7 @@ class Order:
     """
 
     name: str
-    strategy: Strategy
+    strategy: Strategy | NetChange
     incoming: Incoming
     key: str | None = None
     watermark: Instant | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -37,7 +37,6 @@ from trueline.merge import (
     Ledger,
     NetChange,
     Snapshot,
-    Strategy,
     Upsert,
 )
 
@@ -47,7 +46,7 @@ Current = tuple[pa.Table, pa.BinaryArray]
 
 
 def merge_batch(
-    strategy: Strategy,
+    strategy: Append | Keyed,
     new: pa.Table,
     old: pa.Table | None = None,
     *,
@@ -257,9 +256,10 @@ def _net_change(strategy: NetChange, new: KeyedRows, there: Current, *, vocab: S
     leaves[number[~comes]] = np.flatnonzero(~comes)
     compare = tuple(name for name in new.rows.column_names if name not in strategy.key)
     gone = leaves >= 0
-    if ((went > 1) | (gone & ~known)).any() or _differ(
-        kept, places[gone], new.rows, leaves[gone], compare, vocab
-    ).any():
+    same = _same(compare, vocab)
+    if ((went > 1) | (gone & ~known)).any() or not same(
+        kept.take(pa.array(places[gone])), new.rows.take(pa.array(leaves[gone]))
+    ).all():
         raise InputError(
             "rows that are to go are not those that are there",
             remedy="rebuild the state from the dataset",
@@ -267,7 +267,7 @@ def _net_change(strategy: NetChange, new: KeyedRows, there: Current, *, vocab: S
         )
     both = known & (came == 1)
     acts = came + went > 0
-    acts[both] = _differ(kept, places[both], new.rows, arrives[both], compare, vocab)
+    acts[both] = ~same(kept.take(pa.array(places[both])), new.rows.take(pa.array(arrives[both])))
     kinds = np.where(came == 0, Change.RETRACT, np.where(known, Change.CORRECT, Change.ADD))
     made = changes(
         keys=keys.filter(pa.array(acts)),
@@ -292,10 +292,9 @@ def _refuse_second_rows(strategy: NetChange, new: KeyedRows, twice: Bools, first
         )
 
 
-def _differ(
-    old: pa.Table, old_rows: Ints, new: pa.Table, new_rows: Ints, compare: Sequence[str], vocab: SetVocab
-) -> Bools:
-    return rows_differ(old.take(pa.array(old_rows)), new.take(pa.array(new_rows)), compare, vocab.event_time)
+def _same(compare: Sequence[str], vocab: SetVocab) -> Callable[[pa.Table, pa.Table], Bools]:
+    """Return what says of pairs of rows whether they are equal."""
+    return lambda old, new: ~rows_differ(old, new, compare, vocab.event_time)
 
 
 def _keys_of(old: pa.Table | None, key: MergeKey) -> pa.BinaryArray:

@@ -185,6 +185,7 @@ def defined(
     with query_session(workspace, views, function) as session:
         if function is None:
             derivation, schema = _defined(session, request)
+            derivation = with_strategy(derivation, inputs.datasets, session)
         else:
             derivation, schema = _defined_by_function(session, request, function)
     derivation = replace(
@@ -194,8 +195,6 @@ def defined(
         checks=checked(request.checks),
         columns=dict(request.columns),
     )
-    if function is None:
-        derivation = with_strategy(derivation, inputs.datasets)
     _check_columns(derivation, schema)
     check_definition(workspace, derivation.checks, schema)
     if request.strategy == "incremental" and derivation.strategy == "recompute":

@@ -54,6 +54,12 @@ class QuerySession:
         columns = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
         return replace(self, tables={**self.tables, name: columns})
 
+    def operators(self, query: str) -> set[str] | None:
+        """Return the names of the nodes of Spark's plan of a query; None where they cannot be seen."""
+        from trueline.spark.plans import operators_of
+
+        return operators_of(self.session, query)
+
     def result(self, derivation: Derivation) -> Any:
         """Return the frame of a definition, with the number of the copy where rows are a bag."""
         from trueline.spark.canonical import numbered, result_of

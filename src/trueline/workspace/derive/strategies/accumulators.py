@@ -21,6 +21,7 @@ _COUNT: Final = "c"
 _FLAG_BITS: Final = 4
 # Functions of one number that are null where it is, and nowhere else.
 _NULL_AS_ARGUMENT: Final = frozenset({"tl_first", "tl_next", "tl_plain", "shiftright"})
+_WITH_CONSTANT: Final = (exp.BitwiseAnd, exp.BitwiseRightShift)
 # How often a value occurs does not matter to them.
 _ONCE: Final = (
     exp.Min,
@@ -180,7 +181,7 @@ def accumulation(query: exp.Expr, *, append_only: bool) -> Accumulation:
     return Accumulation(
         _partial(query, groups, kept),
         tuple(keys.values()),
-        {name: merge for name, merge in kept.sums.values()},
+        dict(kept.sums.values()),
         tuple(kept.values.values()),
         names,
         tuple(results),
@@ -255,7 +256,11 @@ def _accumulated(call: exp.Expr, where: exp.Expr | None, kept: _Kept) -> exp.Exp
         if isinstance(call, exp.LogicalAnd):
             found = exp.Not(this=exp.Paren(this=found))
         return _unless_none(counted(inner), found)
-    if isinstance(call, exp.BitwiseOrAgg) and isinstance(inner, exp.Anonymous) and inner.name == "tl_flags":
+    if (
+        isinstance(call, exp.BitwiseOrAgg)
+        and isinstance(inner, exp.Anonymous)
+        and inner.name.lower() == "tl_flags"
+    ):
         return _flags(inner, over, kept)
     if isinstance(call, exp.Min | exp.Max) and plain and kept.append_only and not call.expressions:
         name = "min" if isinstance(call, exp.Min) else "max"
@@ -297,7 +302,7 @@ def _computed(call: exp.Expr, where: exp.Expr | None, kept: _Kept) -> exp.Expr:
 def _arguments(call: exp.Expr) -> list[exp.Expr]:
     """Return the expressions of an aggregate that are computed of each row: the largest without constants."""
     found = []
-    waiting = [child for child in call.iter_expressions()]
+    waiting = list(call.iter_expressions())
     while waiting:
         node = waiting.pop(0)
         if isinstance(node, exp.Distinct | exp.Ordered | exp.Order | exp.Tuple | exp.WithinGroup):

@@ -87,7 +87,7 @@ def classify(
             check_source(body, inputs)
             append_only = all(inputs[name].append_only for name in tables_in(query, inputs))
             accumulation(query, append_only=append_only)
-            _check_operators(operators, _BY_ROW | {"Aggregate"}, query)
+            _check_operators(operators, _BY_ROW | {"Aggregate", "Distinct"}, query)
             return Verdict(KEYED)
         check_by_row(body, _with(query), inputs)
         _check_operators(operators, _BY_ROW, query)
@@ -98,7 +98,7 @@ def classify(
 
 def _check_operators(operators: Collection[str] | None, known: frozenset[str], query: exp.Expr) -> None:
     if operators is None:
-        unknown = [call for call in query.find_all(exp.Anonymous) if not call.name.startswith("tl_")]
+        unknown = [call for call in query.find_all(exp.Anonymous) if not call.name.lower().startswith("tl_")]
         if unknown:
             raise NotIncremental("operator")
     elif not set(operators) <= known:
@@ -208,7 +208,9 @@ def _check_clauses(select: exp.Select) -> None:
 
 
 def _check_from(select: exp.Select, known: set[str]) -> None:
-    source = (select.args.get("from_") or select.args.get("from")).this
+    clause = select.args.get("from_") or select.args.get("from")
+    assert clause is not None
+    source = clause.this
     if source.args.get("joins"):
         raise NotIncremental("join")
     if source.args.get("pivots") or source.args.get("sample"):

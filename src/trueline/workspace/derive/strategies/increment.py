@@ -19,8 +19,8 @@ from trueline.dataset.derivation import Derivation
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import Append, Ledger
 from trueline.view.engine import engine
-from trueline.workspace.derive.evaluate import query_session
-from trueline.workspace.derive.strategies.classify import InputFacts, Verdict, classify
+from trueline.workspace.derive.evaluate import QuerySession, query_session
+from trueline.workspace.derive.strategies.classify import InputFacts, classify
 
 if TYPE_CHECKING:
     from trueline.view.view import View
@@ -91,15 +91,13 @@ def only_grows(dataset: Dataset, positions: Mapping[DatasetId, Position]) -> boo
     return tail is not None and not tail.replaces_rows and isinstance(strategy_of(tail), Append | Ledger)
 
 
-def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset]) -> Derivation:
+def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session: QuerySession) -> Derivation:
     """Say how a dataset follows its inputs."""
+    *steps, text = derivation.canonical
+    if steps:
+        return replace(derivation, strategy="recompute", reason="steps")
     facts = {alias: InputFacts(only_grows(dataset, {})) for alias, dataset in inputs.items()}
-    several = len(derivation.canonical) > 1
-    verdict = (
-        Verdict("recompute", "steps")
-        if several
-        else classify(derivation.canonical[-1], facts, derivation.key)
-    )
+    verdict = classify(text, facts, derivation.key, operators=session.operators(text))
     return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
 
 

@@ -232,7 +232,7 @@ def _schema(frame: Any) -> pa.Schema:
 
 
 def built(transaction: Transaction, session: Any, scratch: Scratch) -> tuple[str, tuple[StateFile, ...]]:
-    """Make the accumulators of all rows of the inputs, which are tables of the session; return their files."""
+    """Make the accumulators of all rows of the inputs, tables of the session; return their files."""
     made = accumulation_of(transaction)
     frame = session.sql(made.partial)
     schema = _schema(frame)

@@ -42,7 +42,7 @@ def follow_stateless(transaction: Transaction) -> Commit:
 
 
 def _signed(transaction: Transaction, session: Any, delta: Delta) -> Any:
-    """Return the rows of the result that go and come; `op` says which, those that go are before the others."""
+    """Return the rows of the result that go, then those that come; `op` says which they are."""
     from pyspark.sql import functions as f
 
     *_, text = transaction.derivation.canonical
@@ -70,7 +70,7 @@ def commit_rows(transaction: Transaction, change: pa.Table | None, **left: Any) 
             tail,
             transaction.derivation,
             rows,
-            transaction.leaving(**left),
+            advance=transaction.leaving(**left),
             scratch=scratch,
             tasks=in_this_process(),
         )
@@ -88,7 +88,7 @@ def _commit_frame(transaction: Transaction, frame: Any) -> Commit:
             tail,
             transaction.derivation,
             rows,
-            transaction.advance,
+            advance=transaction.advance,
             scratch=scratch,
             tasks=tasks,
         )
