@@ -8,7 +8,8 @@ from typing import Any
 
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
-from trueline.chain.checkpoint import DerivedCheckpoint
+from trueline.chain.checkpoint import STRATEGY, DerivedCheckpoint
+from trueline.chain.counts import noted_counts
 from trueline.chain.events import Checkpoint
 from trueline.chain.head_state import Position, Tail, follow, next_block, next_execute_transform
 from trueline.chain.instant import Instant
@@ -54,6 +55,7 @@ def commit_result(
     tail = chain.tail()
     assert tail is not None
     order = Order(name, Snapshot(derivation.key), result, clock=advance.clock, allow_empty=True)
+    advance = replace(advance, left=replace(advance.left, more={STRATEGY: "recompute", **advance.left.more}))
     try:
         prepared = prepare(chain, tail, order, scratch, tasks)
     except InputError as error:
@@ -94,7 +96,9 @@ def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
 
 def _checkpoint(store: Store, prepared: Prepared, left: DerivedCheckpoint) -> Checkpoint:
     state = prepared.outcome.state
-    made = replace(left, state=state.files if state is not None else ())
+    tally = prepared.outcome.tally
+    counted = noted_counts(tally.inserts, tally.updates, tally.deletes, prepared.current_rows)
+    made = replace(left, state=state.files if state is not None else (), more={**left.more, **counted})
     raw = made.to_file().to_bytes()
     return Checkpoint(store.put(Folder.CHECKPOINTS, raw), len(raw))
 

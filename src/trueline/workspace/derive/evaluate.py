@@ -32,12 +32,6 @@ class QuerySession:
 
         return types_of(self.session, query)
 
-    def versions(self) -> dict[str, str]:
-        """Return the versions that an answer may depend on: of canonical queries, Spark, Java, time zones."""
-        from trueline.spark.canonical import versions_of
-
-        return {"canonical": CANONICAL, **versions_of(self.session)}
-
     def same(self, one: str, other: str) -> bool:
         """Say whether two queries mean the same to Spark."""
         from trueline.spark.canonical import same_meaning
@@ -52,6 +46,13 @@ class QuerySession:
         names = [step.alias or "" for step in derivation.queries[:-1]]
         frame = result_of(self.session, dict(zip(names, steps, strict=True)), last)
         return numbered(frame, COPY) if derivation.identity is KeyKind.BAG else frame
+
+
+def engine_versions(workspace: Workspace) -> dict[str, str]:
+    """Return the versions that an answer may depend on: of canonical queries, Spark, Java, time zones."""
+    from trueline.spark.canonical import versions_of
+
+    return {"canonical": CANONICAL, **versions_of(workspace._spark.session())}
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from trueline.identity.multihash import Multihash
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
-from trueline.workspace.derive.evaluate import query_session, views_at
+from trueline.workspace.derive.evaluate import engine_versions, query_session, views_at
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -98,10 +98,11 @@ def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None
             return None
     positions = {each.id: _position(each, cut) for each in inputs.values()}
     taken = {name: at for name, at in positions.items() if at is not None}
+    versions = engine_versions(workspace)
+    left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, versions)
+    advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
     views = views_at(inputs, taken)
     with query_session(workspace, views) as session, dataset.chain.store.scratch() as scratch:
-        left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, session.versions())
-        advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
         frame = session.result(derivation)
         tasks = workspace._spark.tasks_for(frame)
         result = take_frame(frame, tail, scratch, tasks)
