@@ -60,7 +60,9 @@ def derived_counts(left: DerivedCheckpoint | None) -> Counts:
     Counts(current=None, inserts=None, updates=0, deletes=0)
     """
     noted = left.more.get(COUNTS) if left is not None else None
-    values = [noted.get(name) for name in ("current", *KINDS)] if isinstance(noted, Mapping) else []
+    values: list[Any] = []
+    if isinstance(noted, Mapping):
+        values = [noted.get(name) for name in ("current", *KINDS)]
     if not values or not all(type(value) is int and value >= 0 for value in values):
         return Counts()
     return Counts(*values)

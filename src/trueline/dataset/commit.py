@@ -109,8 +109,10 @@ class Commit:
             end = data[-1].last_offset if data else None
             offsets = range(0) if end is None else range(end + 1, end + 1)
         key, rounded = notes.get("idempotency_key"), notes.get("rounded")
-        left = left_by(chain, last.event) if chain is not None else None
+        inputs = last.event.query_inputs if isinstance(last.event, ExecuteTransform) else ()
+        left = left_by(chain, last.event) if inputs and chain is not None else None
         strategy = left.more.get(STRATEGY) if left is not None else None
+        counted = derived_counts(left) if left is not None else None
         return cls(
             dataset,
             name,
@@ -130,12 +132,12 @@ class Commit:
             bad_cells_file=_object(notes, "bad_cells"),
             removal=_removal(notes.get("removal")),
             steps=_texts(notes.get("steps")),
-            operations=derived_counts(left).operations or _operations(record, pairs, len(offsets), chain),
-            current_rows=record.current_rows if left is None else derived_counts(left).current,
+            operations=(counted and counted.operations) or _operations(record, pairs, len(offsets), chain),
+            current_rows=record.current_rows if counted is None else counted.current,
             reverted_to=_hash(notes.get("reverted_to")),
             origins=_origins(notes.get("origins")),
             ignored_columns=_texts(notes.get("ignored_columns")),
-            inputs=last.event.query_inputs if isinstance(last.event, ExecuteTransform) else (),
+            inputs=inputs,
             strategy=strategy if isinstance(strategy, str) else None,
             chain=chain,
         )
