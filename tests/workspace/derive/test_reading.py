@@ -159,3 +159,22 @@ def test_gc_keeps_state_and_checkpoints(ws):
     assert ws.gc(older_than=0).objects == 0
     assert rows(ds.view()) == [("a", 1), ("b", 3)]
     assert ds.verify(replay=False).ok
+
+
+@pytest.mark.contract("derive:V27")
+def test_late_is_decided_once_and_for_records_of_roots_alone(ws):
+    root = ws.create("events", event_time="t")
+    seconds = pa.timestamp("ms", "UTC")
+
+    def happened(*times):
+        return pa.table({"t": pa.array([1000 * time for time in times], seconds)})
+
+    root.append(happened(10), watermark="1970-01-01T00:00:05Z")
+    root.append(happened(4, 6))
+    decided = root.changes(system=True).to_arrow()["late"].to_pylist()
+    assert decided == [False, True, False]
+    root.append(happened(20), watermark="1970-01-01T00:00:15Z")
+    assert root.changes(system=True).to_arrow()["late"].to_pylist() == [*decided, False]
+    ds = define(ws, "d", COLUMNS, ("k",))
+    advance(ws, ds, table(a=1))
+    assert "late" not in ds.changes(system=True).columns
