@@ -30,6 +30,9 @@ MAX_CHECKPOINT_BYTES = 64 << 20
 # In the notes of a checkpoint: what a transaction of a derived dataset says of itself.
 DERIVED: Final = "derived"
 DERIVED_VERSION: Final = 1
+# Among what a derived commit says beside: how it was computed, and what it did to the rows.
+STRATEGY: Final = "strategy"
+COUNTS: Final = "counts"
 _DERIVED_FIELDS: Final = ("version", "origin", "at_rest", "definition", "engine", "versions")
 
 

@@ -1,7 +1,7 @@
 """What was counted of commits that do not record it: kept in the private index, so that it is counted once.
 
-Commits of keyed datasets record how many rows are current and what they did to them. Those of earlier
-versions and of other writers do not.
+Commits of keyed datasets record how many rows are current and what they did to them, those of derived ones
+in their checkpoints. Those of earlier versions and of other writers do not.
 """
 
 from __future__ import annotations
@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from trueline.chain.block import KINDS
 from trueline.chain.chain import Chain
+from trueline.chain.checkpoint import COUNTS, DerivedCheckpoint, derived_checkpoint
+from trueline.chain.events import ExecuteTransform
 from trueline.chain.index_rows import Damaged, Unusable, crc
+from trueline.errors import TruelineError
 from trueline.identity.multihash import Multihash
 
 _TABLE: Final = "counted"
@@ -42,6 +45,37 @@ class Counts:
         if self.inserts is None:
             return None
         return dict(zip(KINDS, (self.inserts, self.updates, self.deletes), strict=True))
+
+
+def noted_counts(inserts: int, updates: int, deletes: int, current: int | None) -> dict[str, Any]:
+    """Return what a derived commit notes of what it did, in its checkpoint: its block has no room for it."""
+    by_kind = dict(zip(KINDS, (inserts, updates, deletes), strict=True))
+    return {COUNTS: by_kind | ({} if current is None else {"current": current})}
+
+
+def derived_counts(left: DerivedCheckpoint | None) -> Counts:
+    """Return what a derived commit notes of what it did; nothing if it does not.
+
+    >>> derived_counts(None)
+    Counts(current=None, inserts=None, updates=0, deletes=0)
+    """
+    noted = left.more.get(COUNTS) if left is not None else None
+    values: list[Any] = []
+    if isinstance(noted, Mapping):
+        values = [noted.get(name) for name in ("current", *KINDS)]
+    if not values or not all(type(value) is int and value >= 0 for value in values):
+        return Counts()
+    return Counts(*values)
+
+
+def left_by(chain: Chain, event: object) -> DerivedCheckpoint | None:
+    """Read what a derived commit left; None if it left nothing, or what it left is gone or damaged."""
+    if not isinstance(event, ExecuteTransform):
+        return None
+    try:
+        return derived_checkpoint(chain.store, event)
+    except TruelineError:
+        return None
 
 
 def kept_counts(chain: Chain, block: Multihash) -> Counts:

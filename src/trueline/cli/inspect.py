@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -181,6 +181,9 @@ def _log_commits(
         for block in set(each.at.values()):
             marks.setdefault(block, []).append(f"tag: {each.name}")
 
+    derived = any(commit.inputs for commit in found)
+    called = {str(dataset.id): dataset.name for dataset in workspace.datasets()} if derived else {}
+
     def render(shown: Console) -> None:
         for commit in found:
             if oneline:
@@ -188,7 +191,7 @@ def _log_commits(
                     f"{commit.short}  {_moment(str(commit.system_time))}  {commit.dataset}  {_did(commit)}"
                 )
             else:
-                _show_commit(shown, commit, marks.get(commit.block, []))
+                _show_commit(shown, commit, marks.get(commit.block, []), called)
         if more:
             shown.say(f"… older commits are not shown; -n {number * 10} shows more, -n 0 all", "faint")
 
@@ -213,12 +216,18 @@ def _did(commit: Commit) -> str:
     return commit.summary + watermark
 
 
-def _show_commit(shown: Console, commit: Commit, marks: list[str]) -> None:
+def _show_commit(shown: Console, commit: Commit, marks: list[str], names: Mapping[str, str]) -> None:
     shown.say(f"commit {commit.block}" + (f" ({', '.join(marks)})" if marks else ""), "strong")
     shown.say(f"Dataset: {commit.dataset}")
     shown.say(f"Date:    {_moment(str(commit.system_time))} UTC")
     size = f", {commit.size:,} bytes" if commit.size else ""
     shown.say(f"\n    {_did(commit)}{size}")
+    for taken in commit.inputs:
+        first = 0 if taken.prev_offset is None else taken.prev_offset + 1
+        last = -1 if taken.last_offset is None else taken.last_offset
+        name = names.get(str(taken.dataset_id), str(taken.dataset_id))
+        new = f"offsets {first:,} to {last:,}" if last >= first else "nothing new"
+        shown.say(f"    took {name}: {new}" + (f", {commit.strategy}" if commit.strategy else ""))
     for line in _details(commit):
         shown.say(f"    {line}")
     shown.say("")

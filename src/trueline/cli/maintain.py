@@ -89,7 +89,7 @@ def verify(
                     what = f"block {finding['block']} breaks {finding['rule']}: {finding['problem']}"
                     shown.warn(f"{each['name']}: {what}", remedy="it was cloned like this; ask its owner")
                 for why in each["not_replayed"]:
-                    shown.warn(why, remedy="clone its inputs here")
+                    shown.say(f"not replayed: {why.removeprefix('replay of ')}")
             if not found:
                 shown.say("no datasets yet, so nothing is wrong")
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
-from trueline.chain.checkpoint import DerivedCheckpoint
+from trueline.chain.checkpoint import STRATEGY, DerivedCheckpoint
+from trueline.chain.counts import noted_counts
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import Checkpoint
 from trueline.chain.head_state import Position, Tail, follow, next_block, next_execute_transform
@@ -70,6 +71,7 @@ def commit_result(
     """
     tail = chain.tail()
     assert tail is not None
+    advance = _noting("recompute", advance)
     order = _order(name, Snapshot(derivation.key), result, advance)
     prepared = _prepared(chain, tail, order, derivation, Terms(scratch, tasks))
     return _published(chain, replace(prepared, watermark=advance.watermark), order.name, advance)
@@ -91,9 +93,15 @@ def commit_change(
     What is recorded equals what `commit_result` of the whole result would record. Where the rows that are
     lost are not there, `InputError` with the code RowsDisagree says so: then only a whole result helps.
     """
+    advance = _noting(derivation.strategy, advance)
     order = _order(name, NetChange(derivation.key), change, advance)
     prepared = _prepared(chain, tail, order, derivation, Terms(scratch, tasks))
     return _published(chain, replace(prepared, watermark=advance.watermark), order.name, advance)
+
+
+def _noting(strategy: str, advance: Advance) -> Advance:
+    """Note how a commit was computed."""
+    return replace(advance, left=replace(advance.left, more={STRATEGY: strategy, **advance.left.more}))
 
 
 def _order(name: str, strategy: Snapshot | NetChange, rows: Incoming, advance: Advance) -> Order:
@@ -147,10 +155,12 @@ def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
 
 def _checkpoint(store: Store, prepared: Prepared, left: DerivedCheckpoint) -> Checkpoint:
     state = prepared.outcome.state
-    more = {**left.more, "checks": dict(prepared.checks)} if prepared.checks else left.more
+    tally = prepared.outcome.tally
+    counted = noted_counts(tally.inserts, tally.updates, tally.deletes, prepared.current_rows)
+    checks = {"checks": dict(prepared.checks)} if prepared.checks else {}
     # Beside the rows: what the strategy keeps for the next increment.
     files = (*(state.files if state is not None else ()), *left.state)
-    made = replace(left, state=files, more=more)
+    made = replace(left, state=files, more={**left.more, **counted, **checks})
     raw = made.to_file().to_bytes()
     return Checkpoint(store.put(Folder.CHECKPOINTS, raw), len(raw))
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueline.chain.block import KINDS, Block, CommitRecord, commit_record, is_commit_end
 from trueline.chain.chain import Chain
-from trueline.chain.checkpoint import derived_checkpoint
-from trueline.chain.counts import kept_counts
-from trueline.chain.events import Event, ExecuteTransform
+from trueline.chain.checkpoint import STRATEGY, derived_checkpoint
+from trueline.chain.counts import derived_counts, kept_counts, left_by
+from trueline.chain.events import Event, ExecuteTransform, ExecuteTransformInput
 from trueline.chain.head_state import Tail, follow, next_block
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
@@ -48,6 +48,7 @@ class Commit:
     `operations` counts the rows it inserted, updated and deleted (an update is two events), None if
     nobody has counted them; `current_rows` is how many rows a keyed dataset has after it. One that restored
     the rows of an earlier commit names it in `reverted_to`.
+    Of a derived dataset `inputs` are the intervals it took of others, `strategy` how it was computed.
     `ignored` counts rows, `ignored_columns` are columns that were left out as
     was asked for; `checks` counts the rows that broke a check that warns or leaves
     rows out. `advice`, where rows were just appended, is what to look at.
@@ -80,6 +81,8 @@ class Commit:
     origins: tuple[Origin, ...] = ()
     ignored_columns: tuple[str, ...] = ()
     checks: Mapping[str, int] = field(default_factory=dict)
+    inputs: tuple[ExecuteTransformInput, ...] = ()
+    strategy: str | None = None
     advice: tuple[Advice, ...] = field(default=(), repr=False, compare=False)
     chain: Chain | None = field(default=None, repr=False, compare=False)
 
@@ -108,6 +111,10 @@ class Commit:
             end = data[-1].last_offset if data else None
             offsets = range(0) if end is None else range(end + 1, end + 1)
         key, rounded = notes.get("idempotency_key"), notes.get("rounded")
+        inputs = last.event.query_inputs if isinstance(last.event, ExecuteTransform) else ()
+        left = left_by(chain, last.event) if inputs and chain is not None else None
+        strategy = left.more.get(STRATEGY) if left is not None else None
+        counted = derived_counts(left) if left is not None else None
         return cls(
             dataset,
             name,
@@ -127,12 +134,14 @@ class Commit:
             bad_cells_file=_object(notes, "bad_cells"),
             removal=_removal(notes.get("removal")),
             steps=_texts(notes.get("steps")),
-            operations=_operations(record, pairs, len(offsets), chain),
-            current_rows=record.current_rows,
+            operations=(counted and counted.operations) or _operations(record, pairs, len(offsets), chain),
+            current_rows=record.current_rows if counted is None else counted.current,
             reverted_to=_hash(notes.get("reverted_to")),
             origins=_origins(notes.get("origins")),
             ignored_columns=_texts(notes.get("ignored_columns")),
             checks=_counts(notes.get("checks") or _derived_checks(last, chain)),
+            inputs=inputs,
+            strategy=strategy if isinstance(strategy, str) else None,
             chain=chain,
         )
 
@@ -165,6 +174,8 @@ class Commit:
             "left_out": dict(self.left_out),
             "duplicates": dict(self.duplicates),
             "origins": [noted(origin) for origin in self.origins],
+            "inputs": [_interval(taken) for taken in self.inputs],
+            "strategy": self.strategy,
         }
 
     def __repr__(self) -> str:
@@ -220,6 +231,8 @@ class Commit:
             return self.removal
         if self.events == ("AddData",):
             return "watermark" if self.watermark is not None else "no rows"
+        if self.events == ("ExecuteTransform",):
+            return "no rows changed"
         return ", ".join(dict.fromkeys(self.events))
 
     def bad_cells(self) -> View:
@@ -334,6 +347,16 @@ def _operations(
                 return None
             total = {kind: total[kind] + counted[kind] for kind in KINDS}
     return total
+
+
+def _interval(taken: ExecuteTransformInput) -> dict[str, object]:
+    """Show what was taken of an input: the records and blocks after the first, up to the last."""
+    blocks = (taken.prev_block_hash, taken.last_block)
+    return {
+        "dataset": str(taken.dataset_id),
+        "offsets": [taken.prev_offset, taken.last_offset],
+        "blocks": [None if block is None else str(block) for block in blocks],
+    }
 
 
 def _object(notes: Mapping[str, Any], role: str) -> Multihash | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from trueline.chain.block import record_of
 from trueline.chain.chain import Chain
-from trueline.chain.counts import Counts, keep_counts, kept_counts
+from trueline.chain.counts import Counts, derived_counts, keep_counts, kept_counts, left_by
 from trueline.chain.events import AddData
 from trueline.chain.head_state import Tail
 from trueline.dataset.remove.record import removals_of
@@ -19,7 +19,10 @@ def current_rows(chain: Chain, tail: Tail) -> int | None:
         return 0
     if not tail.replaces_rows:
         return tail.next_offset - removals_of(chain).count(tail.last_offset)
-    recorded = record_of(tail.data).current_rows if isinstance(tail.data, AddData) else None
+    if isinstance(tail.data, AddData):
+        recorded = record_of(tail.data).current_rows
+    else:
+        recorded = derived_counts(left_by(chain, tail.data)).current
     return recorded if recorded is not None else kept_counts(chain, tail.head).current
 
 

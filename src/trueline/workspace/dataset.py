@@ -312,8 +312,8 @@ class Dataset:
         """View the events in (after, upto], with their offset, operation and time.
 
         Operations are insert, delete, update_preimage and update_postimage.
-        With `system`, `late` says whether a record's event time was before the
-        watermark that was in force when it came.
+        With `system`, `late` says whether a record of a root had an event time before
+        the watermark that was in force when it came.
         """
         from trueline.dataset.read import changes_of
 

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.dataset.dataset_at import Standing
+from trueline.dataset.derivation import COPY
 from trueline.dataset.merge.result import Op
 from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.read.events import Events
 from trueline.errors import InputError, SchemaError, check_memory
 from trueline.kernel.key_encoding import MergeKey
+from trueline.merge import KeyEquality
 from trueline.view.plan.node import Interval
 
 Row = dict[str, Any]
@@ -56,11 +58,13 @@ def _backwards(standing: Standing, wanted: pa.Table) -> Row | None:
     # Without a key the columns asked for are one.
     key = MergeKey(names, standing.merge_key.equality)
     matching = key.encode(wanted)[0]
+    is_group = key.equality is KeyEquality.GROUP
     for entry in events.entries(0, standing.last_offset, backwards=True):
         file = events.file(entry)
         place: tuple[int, int] | None = None
         for batch in file.read(events.schema, vocab.offset, first=0, last=standing.last_offset):
-            there = batch.filter(_complete(batch, names))
+            # Null is a value of what is derived: nothing says that rows of a group have a key.
+            there = batch if is_group else batch.filter(_complete(batch, names))
             hits = there.filter(pc.equal(key.encode(there), matching))
             if hits.num_rows:
                 last = hits.slice(hits.num_rows - 1)
@@ -86,6 +90,7 @@ def _wanted(standing: Standing, key: object) -> pa.Table:
     """Return the key as one row of the columns it is made of."""
     values = _by_name(standing, key)
     columns = {}
+    copy = standing.key[-1:] if _is_bag(standing) else ()
     for name, value in values.items():
         if name not in standing.data_columns:
             raise SchemaError(
@@ -104,11 +109,18 @@ def _wanted(standing: Standing, key: object) -> pa.Table:
                 code="BadKeyValue",
                 column=name,
             ) from None
-    return pa.table(columns)
+    # Of equal rows the first one stands for all.
+    numbers = {name: pa.array([1], standing.schema.field(name).type) for name in copy}
+    return pa.table(columns | numbers)
+
+
+def _is_bag(standing: Standing) -> bool:
+    """Say whether rows are told apart by a number of the copy, which readers do not see."""
+    return standing.key[-1:] == (COPY,) and COPY in standing.hidden_columns
 
 
 def _by_name(standing: Standing, key: object) -> Mapping[str, object]:
-    names = standing.key
+    names = standing.key[:-1] if _is_bag(standing) else standing.key
     if isinstance(key, Mapping):
         if names and set(key) != set(names):
             raise InputError(

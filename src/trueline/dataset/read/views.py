@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trueline.chain.chain import Chain
+from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Position
 from trueline.dataset.at import Tags, resolve
 from trueline.dataset.dataset_at import Standing
@@ -39,7 +40,9 @@ def changes_of(
     if system:
         columns = tuple(dict.fromkeys((*columns[:3], *_all_columns(standing))))
     first = 0 if start is None or start.offset is None else start.offset + 1
-    return View(Changes(Events(standing, columns, first, start.block if start else None), system))
+    # Late is decided once, for each record of a root, and what is derived follows that decision.
+    late = system and standing.tail.dataset_kind is DatasetKind.Root
+    return View(Changes(Events(standing, columns, first, start.block if start else None), late))
 
 
 def diff_of(name: str, chain: Chain, a: object, b: object, *, tags: Tags | None = None) -> View:

@@ -36,10 +36,6 @@ class QuerySession:
 
         return types_of(self.session, query)
 
-    def versions(self) -> dict[str, str]:
-        """Return the versions that an answer may depend on."""
-        return _versions(self.session)
-
     def same(self, one: str, other: str) -> bool:
         """Say whether two queries mean the same to Spark."""
         from trueline.spark.canonical import same_meaning
@@ -74,6 +70,13 @@ class QuerySession:
         return numbered(frame, COPY) if derivation.identity is KeyKind.BAG else frame
 
 
+def engine_versions(workspace: Workspace) -> dict[str, str]:
+    """Return the versions that an answer may depend on: of canonical queries, Spark, Java, time zones."""
+    from trueline.spark.canonical import versions_of
+
+    return {"canonical": CANONICAL, **versions_of(workspace._spark.session())}
+
+
 @contextmanager
 def query_session(
     workspace: Workspace, views: Mapping[str, View], may_call: FunctionOf | None = None
@@ -101,14 +104,3 @@ def query_session(
 def views_at(inputs: Mapping[str, Dataset], positions: Mapping[DatasetId, Position]) -> dict[str, View]:
     """Return the current rows of the inputs at their positions, by the names queries use."""
     return {alias: dataset.view(positions[dataset.id].block) for alias, dataset in inputs.items()}
-
-
-def engine_versions(workspace: Workspace) -> dict[str, str]:
-    """Return the versions that an answer may depend on: of canonical queries, Spark, Java, time zones."""
-    return _versions(workspace._spark.session())
-
-
-def _versions(session: Any) -> dict[str, str]:
-    from trueline.spark.canonical import versions_of
-
-    return {"canonical": CANONICAL, **versions_of(session)}

@@ -39,7 +39,7 @@ from trueline.errors import CorruptionError, InputError, ObjectMissing, Unsuppor
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.view.view import View
-from trueline.workspace.derive.evaluate import query_session
+from trueline.workspace.derive.evaluate import engine_versions, query_session
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -310,7 +310,7 @@ class _Replaying:
                 return [_problem(transaction, ProblemKind.MISSING, what, remedy)]
             views[each.alias or source.dataset.name] = source.view(at)
         with query_session(self.workspace, views) as session, self.chain.store.scratch() as scratch:
-            here = session.versions()
+            here = engine_versions(self.workspace)
             try:
                 frame = session.result(derivation)
                 tasks = self.workspace._spark.tasks_for(frame)

@@ -1,0 +1,180 @@
+"""Readers of derived data see current rows by the key of the definition, whole commits, what is at rest."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import trueline as tl
+from tests.workspace.derive.by_hand import advance, define, redefine
+from trueline.chain.checkpoint import is_ours
+from trueline.chain.store.store import Folder
+from trueline.dataset.append import append as committing
+from trueline.dataset.append import pieces
+from trueline.errors import InputError
+
+COLUMNS = pa.schema({"k": pa.string(), "n": pa.int64()})
+
+
+def table(**rows):
+    return pa.table({"k": list(rows), "n": list(rows.values())}, schema=COLUMNS)
+
+
+def rows(view):
+    return [(row["k"], row["n"]) for row in view.to_arrow().to_pylist()]
+
+
+def without_state(dataset):
+    """Remove the state, a cache."""
+    store = dataset.chain.store
+    for each in list(store.list(Folder.CHECKPOINTS)):
+        if not is_ours(store.get(Folder.CHECKPOINTS, each.hash)):
+            store.delete(Folder.CHECKPOINTS, each.hash)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Slices of five records."""
+    monkeypatch.setattr(pieces, "ROWS_OF_A_SLICE", 5)
+    monkeypatch.setattr(committing, "ROWS_OF_A_SLICE", 5)
+    monkeypatch.setattr(pieces.cut, "__defaults__", (5,))
+
+
+@pytest.mark.contract("derive:V6")
+def test_no_retracted_row_and_no_pre_image_is_current(ws):
+    ds = define(ws, "d", COLUMNS, ("k",))
+    advance(ws, ds, table(a=1, b=2, c=3))
+    second = advance(ws, ds, table(a=1, b=5, d=4))
+    assert second.changes == "+1 ~1 -1 rows"
+    assert second.current_rows == 3
+    assert second.strategy == "recompute"
+    for _ in range(2):
+        assert rows(ds.view()) == [("a", 1), ("b", 5), ("d", 4)]
+        assert ds.get("b")["n"] == 5
+        assert ds.get("c") is None
+        assert rows(ds.view(at=list(ds.log())[1])) == [("a", 1), ("b", 2), ("c", 3)]
+        found = ds.diff(list(ds.log())[1]).to_arrow().to_pylist()
+        assert [(row["op"], row["k"], row["n"]) for row in found] == [
+            ("update_preimage", "b", 2),
+            ("update_postimage", "b", 5),
+            ("delete", "c", 3),
+            ("insert", "d", 4),
+        ]
+        without_state(ds)
+    assert ds.info.rows == 3
+    (taken,) = second.to_dict()["inputs"]
+    assert taken["offsets"] == [1, 2]
+
+
+@pytest.mark.contract("derive:V13")
+def test_a_part_is_nowhere_a_stop_and_pairs_lie_in_one_slice(ws, small, tmp_path):
+    ds = define(ws, "d", COLUMNS, ("k",))
+    names = [f"k{number:02}" for number in range(11)]
+    first = advance(ws, ds, table(**dict.fromkeys(names, 1)))
+    second = advance(ws, ds, table(k=9, **dict.fromkeys(names, 2)))
+    assert len(first.blocks) == 3
+    assert len(second.blocks) >= 5
+    for _, block in ds.blocks():
+        data = block.data_event.new_data if block.data_event else None
+        if data is not None:
+            with ds.chain.store.open(Folder.DATA, data.physical_hash) as file:
+                ops = pq.read_table(file)["op"].to_pylist()
+            assert ops[-1] != 2
+            assert ops[0] != 3
+    parts = [*first.blocks[:-1], *second.blocks[:-1]]
+    for part in parts:
+        end = ds.chain.entry(part).last_offset
+        for reader in (ds.view, ds.changes, lambda at: ds.get("k01", at), ds.diff):
+            for at in (part, str(part), end):
+                with pytest.raises(InputError, match="inside a commit"):
+                    reader(at)
+        with pytest.raises(InputError, match="inside a commit"):
+            ds.chain.reset(part)
+    assert len(list(ds.log())) == 3
+    assert rows(ds.view(at=first)) == [(name, 1) for name in names]
+    assert ds.verify(replay=False).ok
+    ds.push(tmp_path / "copy")
+    with tl.open(tmp_path / "other", create=True) as other:
+        copy = other.clone(tmp_path / "copy", "d")
+        without_state(copy)
+        assert rows(copy.view()) == rows(ds.view())
+        assert copy.verify(replay=False).ok
+
+
+@pytest.mark.contract("cut:P4")
+@pytest.mark.contract("derive:V25")
+def test_only_what_is_at_rest_is_read_unless_asked_for_by_hash(ws, tmp_path):
+    ds = define(ws, "d", COLUMNS, ("k",))
+    first = advance(ws, ds, table(a=1))
+    second = advance(ws, ds, table(a=1, b=2), at_rest=False)
+    for found in (ds.view(), ds.view(at="head"), ds.view(at=second.system_time)):
+        assert rows(found) == [("a", 1)]
+    assert ds.get("b") is None
+    assert ds.changes().count() == 1
+    assert rows(ds.view(at=second)) == [("a", 1), ("b", 2)]
+    with pytest.raises(InputError, match="not at rest at offset 1") as caught:
+        ds.view(at=1)
+    assert caught.value.code == "NotAtRest"
+    assert "give offset 0, or a hash" in caught.value.remedy
+    ds.push(tmp_path / "copy")
+    with tl.open(tmp_path / "other", create=True) as other:
+        assert rows(other.clone(tmp_path / "copy", "d").view()) == [("a", 1)]
+    # Coming to rest without a further record makes what was there readable, by its offset too.
+    advance(ws, ds, table(a=1, b=2))
+    assert rows(ds.view()) == rows(ds.view(at=1)) == [("a", 1), ("b", 2)]
+    assert rows(ds.view(at=first)) == [("a", 1)]
+
+
+def test_a_definition_that_nothing_was_computed_with_is_not_read_by(ws):
+    ds = define(ws, "d", COLUMNS, ("k",))
+    advance(ws, ds, table(a=1, b=1))
+    redefine(ds, ("n",))
+    assert rows(ds.view()) == [("a", 1), ("b", 1)]
+    advance(ws, ds, table(a=1, c=2))
+    assert rows(ds.view()) == [("a", 1), ("c", 2)]
+    assert ds.get(2) == {"k": "c", "n": 2}
+
+
+def test_the_number_of_a_copy_is_never_seen(ws):
+    ds = define(ws, "d", COLUMNS)
+    twice = pa.concat_tables([table(a=1, b=2), table(a=1)])
+    advance(ws, ds, twice)
+    advance(ws, ds, pa.concat_tables([twice, table(b=2)]))
+    assert sorted(rows(ds.view())) == [("a", 1), ("a", 1), ("b", 2), ("b", 2)]
+    for view in (ds.view(), ds.view(system=True), ds.changes(), ds.changes(system=True), ds.diff(2)):
+        assert "copy_number" not in view.columns
+    assert ds.columns == ("k", "n")
+    for _ in range(2):
+        assert ds.get(("a", 1)) == {"k": "a", "n": 1}
+        assert ds.get({"k": "z", "n": 1}) is None
+        without_state(ds)
+
+
+@pytest.mark.contract("derive:V28")
+def test_gc_keeps_state_and_checkpoints(ws):
+    ds = define(ws, "d", COLUMNS, ("k",))
+    advance(ws, ds, table(a=1, b=2))
+    advance(ws, ds, table(a=1, b=3))
+    assert ws.gc(older_than=0).objects == 0
+    assert rows(ds.view()) == [("a", 1), ("b", 3)]
+    assert ds.verify(replay=False).ok
+
+
+@pytest.mark.contract("derive:V27")
+def test_late_is_decided_once_and_for_records_of_roots_alone(ws):
+    root = ws.create("events", event_time="t")
+    seconds = pa.timestamp("ms", "UTC")
+
+    def happened(*times):
+        return pa.table({"t": pa.array([1000 * time for time in times], seconds)})
+
+    root.append(happened(10), watermark="1970-01-01T00:00:05Z")
+    root.append(happened(4, 6))
+    decided = root.changes(system=True).to_arrow()["late"].to_pylist()
+    assert decided == [False, True, False]
+    root.append(happened(20), watermark="1970-01-01T00:00:15Z")
+    assert root.changes(system=True).to_arrow()["late"].to_pylist() == [*decided, False]
+    ds = define(ws, "d", COLUMNS, ("k",))
+    advance(ws, ds, table(a=1))
+    assert "late" not in ds.changes(system=True).columns
