@@ -200,9 +200,11 @@ class Workspace(OpenDatasets):
 
     # --- tags ---------------------------------------------------------------------------
 
-    def tag(self, name: str, commit: Commit | Dataset | str) -> Tag:
+    def tag(self, name: str, commit: Commit | Dataset | Snapshot | str) -> Tag:
         """Name a commit (or a dataset's newest, or `"sales@2026-11-13"`); `sales@name` is then that one.
 
+        Of a snapshot it names the commits of all its datasets, and of the roots they rest on: with
+        `ws.snapshot(at=name)` it is read again.
         One tag may name a commit of each of several datasets, and never changes those it has. It is kept
         until `untag`; `gc` removes nothing it names, `push` and `clone` carry it.
         """
