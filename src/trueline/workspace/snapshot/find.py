@@ -56,16 +56,22 @@ def snapshot(
         found = agree(workspace, datasets, moment=moment, cut=_cut(cut))
         if together and len(found.groups) > 1:
             raise _nothing_shared(found.groups)
-        made = _leased(_made(workspace, found, cut))
-        # A reset and `gc` may have come between the look and the lease.
-        if all(dataset.chain.entry(made.positions[name].block) for name, dataset in made.datasets.items()):
+        if (made := held(workspace, found, cut)) is not None:
             return made
-        made.close()
     raise RetryError(
         f"{', '.join(names)}: datasets were reset again and again while they were looked at",
         remedy="nothing was changed; try again",
         code="ResetBusy",
     )
+
+
+def held(workspace: Workspace, found: Agreement, cut: Any = None) -> Snapshot | None:
+    """Hold what was found; None if a reset and `gc` came between the look and the lease."""
+    made = _leased(_made(workspace, found, cut))
+    if all(dataset.chain.entry(made.positions[name].block) for name, dataset in made.datasets.items()):
+        return made
+    made.close()
+    return None
 
 
 def read_together(workspace: Workspace, names: Sequence[str], at: Any) -> Snapshot | None:
