@@ -458,7 +458,7 @@ class Dataset:
 
     def _awaited(self, commit: Commit) -> Commit:
         """A commit that can be waited for."""
-        from trueline.workspace.snapshot.wait import Waiting
+        from trueline.workspace.snapshot.snapshot import Waiting
 
         return replace(commit, waiting=Waiting(self))
 

@@ -22,7 +22,7 @@ from trueline.workspace.dataset import Dataset
 from trueline.workspace.locations import Place, tags_damaged
 from trueline.workspace.names import check_tag_name, is_tag_name, same_but_for_case
 from trueline.workspace.small_objects import CatalogueBytes
-from trueline.workspace.snapshot.snapshot import Snapshot
+from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace
@@ -230,13 +230,13 @@ def _from_dict(value: Mapping[str, Any]) -> Tag:
 # --- what a workspace does with them ------------------------------------------------------
 
 
-def tag(workspace: Workspace, name: str, what: Commit | Dataset | Snapshot | str) -> Tag:
+def tag(workspace: Workspace, name: str, what: Commit | Dataset | WorkspaceSnapshot | str) -> Tag:
     """Give a name to a commit, a dataset's newest commit, what `name@at` says, or a snapshot.
 
     Of a snapshot it names the commits of its datasets and of the roots they rest on.
     """
     check_tag_name(name)
-    if isinstance(what, Snapshot):
+    if isinstance(what, WorkspaceSnapshot):
         positions = {**what.origin, **what.positions}
         blocks = {str(workspace[each].id): at.block for each, at in positions.items()}
         return _named(workspace, workspace._tags.put(name, blocks))

@@ -14,7 +14,7 @@ import trueline as tl
 from tests.workspace.snapshot.bank import VIEWS
 from tests.workspace.snapshot.local import CutLog
 from trueline.errors import CutGone, InputError, NothingShared, WaitTimeout
-from trueline.workspace.snapshot.wait import WATCHER, Watcher
+from trueline.workspace.snapshot.wait import WATCHER, ReachWatcher
 
 
 def rows(view):
@@ -126,7 +126,7 @@ def test_what_cannot_be_waited_for_is_refused_at_once(bank):
 
 
 def test_a_place_that_does_not_answer_is_looked_at_again():
-    watcher, looks = Watcher(), []
+    watcher, looks = ReachWatcher(), []
 
     def look():
         looks.append(None)

@@ -18,7 +18,7 @@ from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.snapshot.agree import Agreement, agree
 from trueline.workspace.snapshot.lease import SnapshotLease
-from trueline.workspace.snapshot.snapshot import Snapshot, cut_off
+from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot, cut_off
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -39,7 +39,7 @@ def snapshot(
     cut: Any = None,
     advance: bool = False,
     together: bool = False,
-) -> Snapshot:
+) -> WorkspaceSnapshot:
     """Find the newest state that datasets agree at, and hold it."""
     if sum((at is not None, cut is not None, advance)) > 1:
         raise InputError(
@@ -65,7 +65,7 @@ def snapshot(
     )
 
 
-def held(workspace: Workspace, found: Agreement, cut: Any = None) -> Snapshot | None:
+def held(workspace: Workspace, found: Agreement, cut: Any = None) -> WorkspaceSnapshot | None:
     """Hold what was found; None if a reset and `gc` came between the look and the lease."""
     made = _leased(_made(workspace, found, cut))
     if all(dataset.chain.entry(made.positions[name].block) for name, dataset in made.datasets.items()):
@@ -74,12 +74,12 @@ def held(workspace: Workspace, found: Agreement, cut: Any = None) -> Snapshot | 
     return None
 
 
-def read_together(workspace: Workspace, names: Sequence[str], at: Any) -> Snapshot | None:
+def read_together(workspace: Workspace, names: Sequence[str], at: Any) -> WorkspaceSnapshot | None:
     """Return where a query reads datasets: where they agree, at a time or a cut; None if each is by itself.
 
     It holds no lease: what is read is read soon.
     """
-    if isinstance(at, Snapshot):
+    if isinstance(at, WorkspaceSnapshot):
         return at
     cut: Any = at if isinstance(at, Cut) else None
     if isinstance(at, str) and at.startswith(AT_CUT):
@@ -94,11 +94,11 @@ def read_together(workspace: Workspace, names: Sequence[str], at: Any) -> Snapsh
     return _made(workspace, agree(workspace, datasets, moment=moment, cut=cut), cut)
 
 
-def _made(workspace: Workspace, found: Agreement, cut: Any) -> Snapshot:
+def _made(workspace: Workspace, found: Agreement, cut: Any) -> WorkspaceSnapshot:
     positions = {dataset.name: found.position(name) for name, dataset in found.asked.items()}
     named = {found.histories[name].dataset.name: name for name in found.roots}
     lagging = named | {dataset.name: name for name, dataset in found.asked.items()}
-    return Snapshot(
+    return WorkspaceSnapshot(
         workspace,
         {dataset.name: dataset for dataset in found.asked.values()},
         positions,
@@ -109,7 +109,7 @@ def _made(workspace: Workspace, found: Agreement, cut: Any) -> Snapshot:
     )
 
 
-def _tagged(workspace: Workspace, tag: Tag, names: Sequence[str]) -> Snapshot:
+def _tagged(workspace: Workspace, tag: Tag, names: Sequence[str]) -> WorkspaceSnapshot:
     """Return the datasets of a tag where it has them, whatever has been defined since."""
     known = workspace._names_by_id()
     blocks = {known[each]: block for each, block in tag.positions.items() if each in known}
@@ -136,7 +136,7 @@ def _tagged(workspace: Workspace, tag: Tag, names: Sequence[str]) -> Snapshot:
     asked = list(dict.fromkeys(names)) or sorted(blocks)
     roots = Roots(workspace)
     origin = {name: at for name, at in positions.items() if roots.inputs(workspace[name]) is None}
-    return Snapshot(
+    return WorkspaceSnapshot(
         workspace,
         {name: workspace[name] for name in asked},
         {name: positions[name] for name in asked},
@@ -163,7 +163,7 @@ def _bring_to_target(workspace: Workspace, datasets: Sequence[Dataset]) -> None:
         log.put_reached(cut.number, dataset.id)
 
 
-def _leased(made: Snapshot) -> Snapshot:
+def _leased(made: WorkspaceSnapshot) -> WorkspaceSnapshot:
     blocks = {str(dataset.id): made.positions[name].block for name, dataset in made.datasets.items()}
     lease = SnapshotLease.take(made.workspace._location.cuts(), blocks)
     held = replace(made, lease=lease)
@@ -173,7 +173,7 @@ def _leased(made: Snapshot) -> Snapshot:
 
 def _cut(cut: Any) -> Any:
     """Return what a cut is given by; a snapshot stands for its own."""
-    if isinstance(cut, Snapshot):
+    if isinstance(cut, WorkspaceSnapshot):
         return cut.origin
     if isinstance(cut, str):
         return parsed_cut(cut)

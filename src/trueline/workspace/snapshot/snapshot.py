@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -11,7 +12,7 @@ from trueline.chain.chain import Chain
 from trueline.chain.head_state import Position
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.commit import Commit, commit_at
-from trueline.dataset.read import changes_of, view_of
+from trueline.dataset.duration import seconds
 from trueline.errors import CutGone, DatasetNotFound, InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
 from trueline.workspace.snapshot.lease import SnapshotLease
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class WorkspaceSnapshot:
     """Datasets at positions that agree: each shows exactly what the definitions make of one cut.
 
     `snap["daily"]` is the view of one, `positions` says where each is. `cut` holds the last offset of every
@@ -72,6 +73,8 @@ class Snapshot:
     # --- reading ----------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> View:
+        from trueline.dataset.read import view_of
+
         dataset, chain = self._chain(name)
         block = self.positions[name].block
         if chain is dataset.chain:
@@ -110,17 +113,19 @@ class Snapshot:
             self[name].to_spark(spark).createOrReplaceTempView(f"`{name}`")
         return tuple(self.datasets)
 
-    def changes(self, name: str, since: Snapshot) -> View:
+    def changes(self, name: str, since: WorkspaceSnapshot) -> View:
         """View the events of a dataset between an earlier snapshot and this one.
 
         Of all datasets of both: the rows of the earlier one and these changes make the rows of this one.
         """
-        if not isinstance(since, Snapshot):
+        if not isinstance(since, WorkspaceSnapshot):
             raise InputError(
                 f"{since!r:.80} is not a snapshot",
                 remedy="give an earlier ws.snapshot(…)",
                 code="BadSnapshot",
             )
+        from trueline.dataset.read import changes_of
+
         (dataset, chain), (_, before) = self._chain(name), since._chain(name)
         if chain is not before:
             raise gone(name, since.positions[name].block)
@@ -225,3 +230,25 @@ def gone(name: str, block: Multihash) -> CutGone:
         dataset=name,
         block=block,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a commit needs to be waited for: the dataset it is of. It stays in its process."""
+
+    dataset: Dataset
+
+    def __call__(
+        self, commit: Commit, names: Sequence[str], timeout: str | float | timedelta | None
+    ) -> WorkspaceSnapshot:
+        """Wait until a commit is visible in datasets."""
+        from trueline.workspace.snapshot.wait import wait_for
+
+        return wait_for(self.dataset, commit, names, None if timeout is None else seconds(timeout))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _elsewhere, ()
+
+
+def _elsewhere() -> None:
+    return None

@@ -12,15 +12,13 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from trueline.dataset.duration import seconds
 from trueline.errors import NoCommonCut, NothingShared, TruelineError, WaitTimeout
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.snapshot.agree import Agreement, agree
 from trueline.workspace.snapshot.find import held
-from trueline.workspace.snapshot.snapshot import Snapshot, gone
+from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot, gone
 
 if TYPE_CHECKING:
     from trueline.dataset.commit import Commit
@@ -41,7 +39,7 @@ _CUTS: Final = 4
 
 
 @dataclass(slots=True)
-class Spot:
+class WatchedPlace:
     """A log of cuts that somebody waits for: `version` grows whenever something was reached."""
 
     look: Callable[[], object]
@@ -53,18 +51,18 @@ class Spot:
 
 
 @dataclass
-class Watcher:
+class ReachWatcher:
     """The one thread that looks for what was reached; it ends when nobody waits."""
 
-    spots: dict[str, Spot] = field(default_factory=dict)
+    spots: dict[str, WatchedPlace] = field(default_factory=dict)
     thread: threading.Thread | None = None
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @contextmanager
-    def watching(self, place: str, look: Callable[[], object]) -> Iterator[Spot]:
+    def watching(self, place: str, look: Callable[[], object]) -> Iterator[WatchedPlace]:
         """Have a place looked at while the caller waits."""
         with self._changed:
-            spot = self.spots.setdefault(place, Spot(look))
+            spot = self.spots.setdefault(place, WatchedPlace(look))
             spot.waiting += 1
             spot.pause, spot.due = _FIRST_PAUSE, 0.0
             # A forked child has no threads of its parent.
@@ -81,7 +79,7 @@ class Watcher:
                     del self.spots[place]
                 self._changed.notify_all()
 
-    def wait(self, spot: Spot, version: int, timeout: float) -> None:
+    def wait(self, spot: WatchedPlace, version: int, timeout: float) -> None:
         """Wait until something was reached since a version, or the time is over."""
         with self._changed:
             self._changed.wait_for(lambda: spot.version != version, timeout)
@@ -106,14 +104,14 @@ class Watcher:
                         spot.pause = min(spot.pause * _GROWTH, _LONGEST_PAUSE)
                     spot.due = time.monotonic() + spot.pause
 
-    def _look(self, spot: Spot) -> object:
+    def _look(self, spot: WatchedPlace) -> object:
         try:
             return spot.look()
         except (TruelineError, OSError):
             return spot.seen  # a store that does not answer now may do so in time
 
 
-WATCHER: Final = Watcher()
+WATCHER: Final = ReachWatcher()
 
 
 def _reached(workspace: Workspace) -> Callable[[], object]:
@@ -130,27 +128,9 @@ def _reached(workspace: Workspace) -> Callable[[], object]:
 # --- waiting for a commit -----------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What a commit needs to be waited for: the dataset it is of. It stays in its process."""
-
-    dataset: Dataset
-
-    def __call__(
-        self, commit: Commit, names: Sequence[str], timeout: str | float | timedelta | None
-    ) -> Snapshot:
-        """Wait until a commit is visible in datasets."""
-        return wait_for(self.dataset, commit, names, None if timeout is None else seconds(timeout))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _elsewhere, ()
-
-
-def _elsewhere() -> None:
-    return None
-
-
-def wait_for(dataset: Dataset, commit: Commit, names: Sequence[str], timeout: float | None) -> Snapshot:
+def wait_for(
+    dataset: Dataset, commit: Commit, names: Sequence[str], timeout: float | None
+) -> WorkspaceSnapshot:
     """Return the first snapshot of datasets that includes a commit.
 
     The datasets are all that are computed from that of the commit, if none is named.
