@@ -38,6 +38,7 @@ COMMANDS = {
     "schema": "inspect:schema",
     "show": "read:show",
     "sql": "read:sql",
+    "snapshot": "read:snapshot",
     "diff": "read:diff",
     "export": "read:export",
     "verify": "maintain:verify",
