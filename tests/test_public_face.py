@@ -36,6 +36,7 @@ _STEP = "keys and values are what the steps of the user make of them"
 _FLOW = "elements are what the functions of the user make of them"
 # What may return `Any`, and why; one that no longer does is to leave the list.
 EXCEPTIONS = {
+    "Commit.wait": "a snapshot, which the room of commits does not know",
     "View.to_polars": _FRAME,
     "View.to_spark": _FRAME,
     "Cursor.getter": _CELL,
@@ -76,7 +77,7 @@ EXCEPTIONS = {
 WORKSPACE = {
     *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "delete", "gc"),
     "location",
-    *("pull", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
+    *("pull", "snapshot", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
 }
 DATASET = {
     *("accept_head", "append", "blocks", "chain", "changes", "columns", "commit", "confirm_source", "diff"),

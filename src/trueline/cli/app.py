@@ -39,6 +39,7 @@ COMMANDS = {
     "schema": "inspect:schema",
     "show": "read:show",
     "sql": "read:sql",
+    "snapshot": "read:snapshot",
     "diff": "read:diff",
     "lineage": "pull:lineage",
     "export": "read:export",

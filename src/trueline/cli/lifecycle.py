@@ -20,16 +20,19 @@ Column = Annotated[str, typer.Argument(help="The column.")]
     "trueline tag",
     "trueline tag audit-2026 sales",
     "trueline tag audit-2026 prices@2026-11-13",
+    "trueline tag q3 credits debits",
     "trueline show sales@audit-2026",
     "trueline tag audit-2026 --delete",
 )
 def tag(
     context: typer.Context,
     name: Annotated[str | None, typer.Argument(help="The tag (default: list the tags).")] = None,
-    dataset: Annotated[
-        str | None,
+    datasets: Annotated[
+        list[str] | None,
         typer.Argument(
-            help="The dataset, as name, name@commit, name@2026-11-13 or name@tag.", metavar="DATASET[@AT]"
+            help="The dataset, as name, name@commit, name@2026-11-13 or name@tag; several, by their names, "
+            "are tagged where they agree.",
+            metavar="DATASET[@AT]...",
         ),
     ] = None,
     *,
@@ -43,19 +46,20 @@ def tag(
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         if delete:
-            if name is None or dataset is not None:
+            if name is None or datasets:
                 raise InputError("--delete removes one tag", remedy="write: trueline tag NAME --delete")
             workspace.untag(name)
             here.console.answer({"removed": name}, lambda shown: shown.say(f"removed the tag {name}", "good"))
             return
         if name is None:
             found = list(workspace.tags().values())
-        elif dataset is None:
+        elif not datasets:
             raise InputError(
                 f"the tag {name!r} needs a dataset", remedy=f"write: trueline tag {name} DATASET"
             )
         else:
-            found = [workspace.tag(name, dataset)]
+            several = workspace.snapshot(*datasets) if len(datasets) > 1 else None
+            found = [workspace.tag(name, several if several is not None else datasets[0])]
 
         def render(shown: Console) -> None:
             rows = [(each.name, called, block.short) for each in found for called, block in each.at.items()]

@@ -1,4 +1,4 @@
-"""Commands that read rows: show, sql, diff, export."""
+"""Commands that read rows: show, sql, snapshot, diff, export."""
 
 from __future__ import annotations
 
@@ -86,6 +86,7 @@ def show(
     'trueline sql "select city, sum(price) from sales group by city"',
     'trueline sql "select * from sales where price > :least" --param least=10',
     'trueline sql "select count(*) from `sales@2026-11-13`"',
+    'trueline sql "select sum(amount) from credits join debits using (account)" --cut transfers=41',
 )
 def sql(
     context: typer.Context,
@@ -94,6 +95,9 @@ def sql(
     number: Number = 20,
     at: Annotated[
         str | None, typer.Option("--at", help="Read all datasets as they were: a day, a moment or a tag.")
+    ] = None,
+    cut: Annotated[
+        str | None, typer.Option("--cut", help="Read all datasets at a cut: its number, or root=offset,….")
     ] = None,
     param: Annotated[
         list[str] | None, typer.Option("--param", metavar="NAME=VALUE", help="The value of :name.")
@@ -105,9 +109,71 @@ def sql(
     directory: Directory = None,
     json: Json = False,
 ) -> None:
-    """Answer a query over current rows, with Spark."""
+    """Answer a query over current rows, with Spark.
+
+    Several datasets are read at the newest state at which they agree.
+    """
     with session(context, directory, json) as here, here.workspace(trusted_sql=trusted_sql) as workspace:
-        _answer(here, workspace.sql(query, at=at, **_parameters(param or [])), number)
+        if at is not None and cut is not None:
+            raise InputError("--at and --cut cannot be combined", remedy="give one of them")
+        read = at if cut is None else f"cut:{cut}"
+        _answer(here, workspace.sql(query, at=read, **_parameters(param or [])), number)
+
+
+@examples(
+    "trueline snapshot credits debits balances",
+    "trueline snapshot credits debits --cut 7 --json",
+    "trueline snapshot credits debits --tag q3",
+    "trueline snapshot --at q3",
+)
+def snapshot(
+    context: typer.Context,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="The datasets (default: all).", metavar="[NAME]...")
+    ] = None,
+    *,
+    at: Annotated[str | None, typer.Option("--at", help="As it was: a day, a moment or a tag.")] = None,
+    cut: Annotated[str | None, typer.Option("--cut", help="At a cut: its number, or root=offset,….")] = None,
+    advance: Annotated[
+        bool, typer.Option("--advance", help="Bring derived datasets that lag to the newest cut first.")
+    ] = False,
+    together: Annotated[
+        bool, typer.Option("--together", help="Refuse datasets that rest on nothing common.")
+    ] = False,
+    tag: Annotated[str | None, typer.Option("--tag", help="Name it, so that it is kept.")] = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Show the newest state at which datasets agree: the commit of each."""
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        found = workspace.snapshot(*names or (), at=at, cut=cut, advance=advance, together=together)
+        if tag is not None:
+            workspace.tag(tag, found)
+
+        def render(shown: Console) -> None:
+            rows = [
+                (
+                    name,
+                    found.positions[name].block.short,
+                    _offset(found.positions[name].offset),
+                    found.lag.get(name, 0),
+                )
+                for group in found.groups
+                for name in group
+            ]
+            shown.table(["dataset", "commit", "last offset", "newer commits"], rows)
+            cut = ",".join(f"{name}={'none' if last is None else last}" for name, last in found.cut.items())
+            shown.say(f"cut {cut}" + (f", tagged {tag}" if tag is not None else ""), "faint")
+            if len(found.groups) > 1:
+                groups = "; ".join(", ".join(group) for group in found.groups)
+                shown.say(f"these share nothing with each other: {groups}", "faint")
+
+        here.console.answer(found.to_dict(), render)
+        found.close()
+
+
+def _offset(last: int | None) -> str:
+    return "none" if last is None else f"{last:,}"
 
 
 @examples(

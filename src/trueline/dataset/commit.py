@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from trueline.chain.block import KINDS, Block, CommitRecord, commit_record, is_commit_end
@@ -85,6 +86,7 @@ class Commit:
     strategy: str | None = None
     advice: tuple[Advice, ...] = field(default=(), repr=False, compare=False)
     chain: Chain | None = field(default=None, repr=False, compare=False)
+    waiting: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
 
     @property
     def rows(self) -> int:
@@ -95,6 +97,21 @@ class Commit:
     def short(self) -> str:
         """The last eight characters of its name, enough for people."""
         return self.block.short
+
+    def wait(self, *names: str, timeout: str | float | timedelta | None = None) -> Any:
+        """Wait until datasets show what was made with this commit; returns the snapshot of them that does.
+
+        Without names these are all that are computed from its dataset. After `timeout` (seconds, or "10s")
+        `WaitTimeout` says who lags and whether anybody pulls; the commit stays. Somebody has to pull: a
+        `ws.pull` here or elsewhere.
+        """
+        if self.waiting is None:
+            raise InputError(
+                f"commit {self.short} of {self.dataset!r} is not of a workspace that is open here",
+                remedy="take it from the dataset: ws[name].commit(hash), then wait",
+                code="NoWorkspace",
+            )
+        return self.waiting(self, names, timeout)
 
     @classmethod
     def of(cls, dataset: str, linked: Iterable[Linked], chain: Chain | None = None) -> Commit:
@@ -452,6 +469,19 @@ def commit_at(dataset: str, chain: Chain, block: Multihash) -> Commit:
             break
         end, found = following.hash, newer
     return next(commits(dataset, chain.walk(end), chain))
+
+
+def keyed_commit(dataset: str, chain: Chain, key: str) -> Commit:
+    """Return the commit that was appended with an idempotency key."""
+    block = chain.token(key)
+    if block is None:
+        raise InputError(
+            f"no commit of {dataset!r} has the idempotency key {key!r:.80}",
+            remedy="append the data with it; nothing was committed under it",
+            code="KeyNotFound",
+            key=key,
+        )
+    return commit_at(dataset, chain, block.hash)
 
 
 MAX_KEY = 512

@@ -29,7 +29,7 @@ from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError, InputError, SchemaError
 from trueline.kernel.chunk import Piece
 from trueline.spark.errors import carrying, lasting_nonce
-from trueline.spark.options import absolute, flag, opened, parsed, store_options
+from trueline.spark.options import absolute, bad_option, flag, opened, parsed, store_options
 from trueline.spark.packing import pack, unpack
 from trueline.spark.pushdown import ENABLED, NO_CONDITIONS, Conditions
 from trueline.spark.types import to_spark_schema
@@ -47,12 +47,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from trueline.chain.chain import Chain
+    from trueline.chain.head_state import Position
     from trueline.workspace.dataset import Dataset
 
 __all__ = ["register"]
 
 FORMAT: Final = "trueline"
-_OPTIONS: Final = ("at", "after", "columns", "system", "changes")
+_OPTIONS: Final = ("at", "cut", "after", "columns", "system", "changes")
 _ROWS_OF_A_PIECE: Final = 1 << 20
 Place: TypeAlias = dict[str, Any]
 
@@ -93,6 +94,7 @@ class Asked:
     changes: bool
     block: str = ""
     store: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    cut: str | None = None
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Asked:
@@ -100,6 +102,8 @@ class Asked:
         given = parsed(options, _OPTIONS)
         columns = given.get("columns")
         named = None if columns is None else tuple(name.strip() for name in columns.split(","))
+        if "at" in given and "cut" in given:
+            raise bad_option("the options 'at' and 'cut' exclude each other", "leave out one of them")
         return cls(
             given["workspace"],
             given["dataset"],
@@ -109,6 +113,7 @@ class Asked:
             flag(given, "system"),
             flag(given, "changes"),
             store=store_options(given),
+            cut=given.get("cut"),
         )
 
     def opened(self) -> AbstractContextManager[Dataset]:
@@ -119,8 +124,14 @@ class Asked:
         """Return it fixed at the commit that `at` names now."""
         with self.opened() as dataset:
             _ = dataset.head  # says what is wrong with a dataset that has lost it
-            block = str(resolve(dataset.chain, self.at).block)
+            block = str(self._position(dataset).block)
         return replace(self, workspace=absolute(self.workspace), block=block)
+
+    def _position(self, dataset: Dataset) -> Position:
+        if self.cut is None:
+            return resolve(dataset.chain, self.at)
+        with dataset.workspace.snapshot(dataset.name, cut=self.cut) as snap:
+            return snap.positions[dataset.name]
 
     def view(self, dataset: Dataset, where: Conditions = NO_CONDITIONS) -> View:
         """Return the rows that are asked for, with the columns that are.
@@ -291,10 +302,10 @@ class TruelineSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         with carrying(self.nonce):
-            if self.asked.at is not None:
+            if self.asked.at is not None or self.asked.cut is not None:
                 raise InputError(
-                    "a stream cannot be read 'at' a commit",
-                    remedy="leave out the option 'at'; 'after' says where to begin",
+                    "a stream cannot be read 'at' a commit or a 'cut'",
+                    remedy="leave out the option; 'after' says where to begin",
                     code="BadOption",
                 )
             _check_schema(self.schema(), schema)

@@ -18,7 +18,7 @@ from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Progress, VerificationReport
 from trueline.dataset.at import At, resolve
 from trueline.dataset.columns import StoredColumn, stored_columns, with_hidden
-from trueline.dataset.commit import Commit, commit_at, commits, linked
+from trueline.dataset.commit import Commit, commit_at, commits, keyed_commit, linked
 from trueline.dataset.declared_source import shown
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.lost_head import head_missing
@@ -247,7 +247,7 @@ class Dataset:
         for each in made.advice:
             kind = BadCellsWarning if each.code == "BadCells" else DataWarning
             warnings.warn(visible(f"{self.name}: {each.problem}\n  → {each.remedy}"), kind, stacklevel=3)
-        return made
+        return self._awaited(made)
 
     def revert(self, to: At) -> Commit:
         """Restore the current rows of an earlier commit, by a new commit; what happened since stays.
@@ -266,7 +266,7 @@ class Dataset:
         from trueline.dataset.append.revert import revert_rows
 
         with self._writing:
-            return revert_rows(self.name, self._present, to, clock=self._workspace.clock)
+            return self._awaited(revert_rows(self.name, self._present, to, clock=self._workspace.clock))
 
     def reset(self, to: At = None, *, rebuild: bool = False) -> tuple[str, ...]:
         """Move the head back to a commit, as if what came later had never been; `revert` keeps the past.
@@ -347,7 +347,7 @@ class Dataset:
 
     def log(self, at: At = None) -> Iterator[Commit]:
         """Iterate over the commits, newest first, from `at` backwards."""
-        return commits(self.name, self.blocks(at), self.chain)
+        return map(self._awaited, commits(self.name, self.blocks(at), self.chain))
 
     def blocks(self, at: At = None) -> Iterator[tuple[Multihash, Block]]:
         """Iterate over the blocks with their names, newest first, from `at` backwards."""
@@ -355,9 +355,11 @@ class Dataset:
             return self.chain.walk(self.head)
         return self.chain.walk(resolve(self._present, at).block)
 
-    def commit(self, at: At = None) -> Commit:
-        """Return a commit: the newest, or the one that `at` names; any block of it will do."""
-        return commit_at(self.name, self._present, resolve(self.chain, at, inside=True).block)
+    def commit(self, at: At = None, *, idempotency_key: str | None = None) -> Commit:
+        """Return a commit: the newest, that of a key, or the one that `at` names; any block of it will do."""
+        if idempotency_key is not None:
+            return self._awaited(keyed_commit(self.name, self._present, idempotency_key))
+        return self._awaited(commit_at(self.name, self._present, resolve(self.chain, at, inside=True).block))
 
     def verify(
         self,
@@ -450,6 +452,12 @@ class Dataset:
         return push(self, url, force=force, **options)
 
     # --- inside -----------------------------------------------------------------------
+
+    def _awaited(self, commit: Commit) -> Commit:
+        """A commit that can be waited for."""
+        from trueline.workspace.snapshot.snapshot import Waiting
+
+        return replace(commit, waiting=Waiting(self))
 
     def _at_home(self, view: View) -> View:
         """A view that goes to the Spark of the workspace, where it goes to one."""

@@ -19,7 +19,7 @@ from trueline.view.view import View
 from trueline.workspace.names import is_name
 from trueline.workspace.query_guard import NOT_A_DATASET, place_of_name, refused, unknown_tables
 from trueline.workspace.snapshot.find import read_together
-from trueline.workspace.snapshot.snapshot import Snapshot
+from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace
@@ -47,7 +47,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     read = _read_at(workspace, tables, at)
     views = {table.name: _view(workspace, table, read) for table in tables}
     spark, room = engine(), workspace._spark.first
-    note = "read at one snapshot" if isinstance(read, Snapshot) else ""
+    note = "read at one snapshot" if isinstance(read, WorkspaceSnapshot) else ""
     origins: dict[str, Origin] = {
         name: origin for name, view in views.items() for origin in view.origins.values()
     }
@@ -108,7 +108,7 @@ def _read_at(workspace: Workspace, tables: list[QueryTable], at: Any) -> Any:
 def _view(workspace: Workspace, table: QueryTable, at: Any) -> View:
     if table.at is not None:
         return workspace[table.dataset].view(table.at)
-    if isinstance(at, Snapshot):
+    if isinstance(at, WorkspaceSnapshot):
         return at[table.dataset]
     chosen = at.get(table.dataset) if isinstance(at, Mapping) else at
     return workspace[table.dataset].view(chosen)

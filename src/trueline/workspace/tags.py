@@ -1,4 +1,4 @@
-"""Tags: names for commits. A tag holds the position of each dataset that it names: id → block.
+"""Tags: names for commits and snapshots. A tag holds the position of each dataset that it names: id → block.
 
 They are one document beside the datasets, changed as a whole by compare-and-set as the catalogue of names is.
 `gc` keeps what they name, `push` and `clone` carry those of a dataset.
@@ -22,6 +22,7 @@ from trueline.workspace.dataset import Dataset
 from trueline.workspace.locations import Place, tags_damaged
 from trueline.workspace.names import check_tag_name, is_tag_name, same_but_for_case
 from trueline.workspace.small_objects import CatalogueBytes
+from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace
@@ -229,9 +230,16 @@ def _from_dict(value: Mapping[str, Any]) -> Tag:
 # --- what a workspace does with them ------------------------------------------------------
 
 
-def tag(workspace: Workspace, name: str, what: Commit | Dataset | str) -> Tag:
-    """Give a name to a commit, a dataset's newest commit, or what `name@at` says."""
+def tag(workspace: Workspace, name: str, what: Commit | Dataset | WorkspaceSnapshot | str) -> Tag:
+    """Give a name to a commit, a dataset's newest commit, what `name@at` says, or a snapshot.
+
+    Of a snapshot it names the commits of its datasets and of the roots they rest on.
+    """
     check_tag_name(name)
+    if isinstance(what, WorkspaceSnapshot):
+        positions = {**what.origin, **what.positions}
+        blocks = {str(workspace[each].id): at.block for each, at in positions.items()}
+        return _named(workspace, workspace._tags.put(name, blocks))
     dataset, at = _meant(workspace, what)
     block = resolve(dataset._present, at).block
     return _named(workspace, workspace._tags.put(name, {str(dataset.id): block}))
@@ -246,7 +254,7 @@ def _meant(workspace: Workspace, what: object) -> tuple[Dataset, object]:
     if not isinstance(what, Commit):
         raise InputError(
             f"{what!r:.80} cannot be tagged",
-            remedy='give a commit, a dataset, or text as in "sales@2026-11-13"',
+            remedy='give a commit, a dataset, a snapshot, or text as in "sales@2026-11-13"',
             code="NotACommit",
         )
     tail = what.chain.tail() if what.chain is not None else None

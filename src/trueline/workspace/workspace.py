@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from trueline.workspace.lineage import LineageGraph
     from trueline.workspace.plan import PullPlan
     from trueline.workspace.pull import DeclaredSource, PullReport
-    from trueline.workspace.snapshot.snapshot import Snapshot
+    from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot
 
 
 def open(  # noqa: A001 (the promised name)
@@ -242,9 +242,11 @@ class Workspace(OpenDatasets):
 
     # --- tags ---------------------------------------------------------------------------
 
-    def tag(self, name: str, commit: Commit | Dataset | str) -> Tag:
+    def tag(self, name: str, commit: Commit | Dataset | WorkspaceSnapshot | str) -> Tag:
         """Name a commit (or a dataset's newest, or `"sales@2026-11-13"`); `sales@name` is then that one.
 
+        Of a snapshot it names the commits of all its datasets, and of the roots they rest on: with
+        `ws.snapshot(at=name)` it is read again.
         One tag may name a commit of each of several datasets, and never changes those it has. It is kept
         until `untag`; `gc` removes nothing it names, `push` and `clone` carry it.
         """
@@ -340,7 +342,7 @@ class Workspace(OpenDatasets):
 
     def snapshot(
         self, *names: str, at: Any = None, cut: Any = None, advance: bool = False, together: bool = False
-    ) -> Snapshot:
+    ) -> WorkspaceSnapshot:
         """Read several datasets (all, if none is named) at the newest state at which they agree.
 
         Each then shows exactly what its definition makes of one state of the roots, also where datasets are

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from trueline.errors import (
     NoCommonCut,
     NothingShared,
 )
+from trueline.workspace.snapshot import lease
 from trueline.workspace.snapshot.agree import agree
 
 
@@ -266,10 +268,39 @@ def test_an_open_snapshot_is_spared_by_gc_and_a_closed_one_is_not(bank):
         with tl.open(ws.location) as other:
             other.gc(older_than=0)
         assert store.size(Folder.BLOCKS, second.block) is not None
-        with pytest.raises(CutGone):
-            snap["transfers"]
+        assert snap["transfers"].count() == 6, "what a reset cut off is still read"
+        assert ws["transfers"].view().count() == 3
     ws.gc(older_than=0)
     assert store.size(Folder.BLOCKS, second.block) is None
+    other = ws.snapshot("transfers", at="head")
+    with pytest.raises(CutGone, match="a reset has cut it off"):
+        replace(other, positions=snap.positions)["transfers"]
+
+
+def test_leases_of_processes_that_died_expire(bank, monkeypatch):
+    ws = bank.workspace
+    first = bank.transfer(3)
+    second = bank.transfer(3)
+    snap = ws.snapshot("transfers")
+    ws["transfers"].chain.reset(first.block)
+    now = Instant.now()
+    monkeypatch.setattr(lease, "Instant", Later)
+    Later.time = Instant(now + 50 * 60 * 10**9)
+    assert snap["transfers"].count() == 6, "reading renews it"
+    Later.time = Instant(now + 100 * 60 * 10**9)
+    ws.gc(older_than=0)
+    assert snap["transfers"].count() == 6
+    Later.time = Instant(now + 200 * 60 * 10**9)
+    ws.gc(older_than=0)
+    assert ws["transfers"].chain.store.size(Folder.BLOCKS, second.block) is None
+
+
+class Later(Instant):
+    time = Instant(0)
+
+    @classmethod
+    def now(cls):
+        return cls.time
 
 
 @pytest.mark.contract("cut:P4")
@@ -370,3 +401,41 @@ def test_a_snapshot_shows_itself(bank):
     assert "Snapshot at transfers 1" in snap._repr_html_()
     assert (len(snap), "credits" in snap, "total" in snap) == (2, True, False)
     assert snap.at["credits"].block == bank.workspace["credits"].head
+
+
+@pytest.mark.contract("cut:P15", "cut:P17")
+def test_a_tag_names_a_snapshot_and_keeps_it_whatever_happens(bank, tmp_path):
+    ws = bank.workspace
+    first = bank.transfer(3)
+    bank.pull(*VIEWS)
+    bank.transfer(2)
+    bank.pull(*VIEWS)
+    tag = ws.tag("q3", ws.snapshot("credits", "debits"))
+    assert sorted(tag.at) == ["credits", "debits", "transfers"]
+    expected = {name: bank.expected(4)[name] for name in ("credits", "debits")}
+    bank.transfer(2)
+    bank.pull(*VIEWS)
+    assert rows(ws["credits"].view("q3")) == expected["credits"]
+    for name in ("credits", "debits", "transfers"):
+        ws[name].push(tmp_path / name)
+    ws["transfers"].chain.reset(first.block)
+    for name in ("credits", "debits"):
+        second = next(iter(ws[name].log(tag.at[name])))
+        ws[name].chain.reset(next(b for b, _ in ws[name].blocks(second.block) if b != second.block))
+    ws.gc(older_than=0)
+    with tl.open(ws.location) as other:
+        again = other.snapshot("credits", "debits", at="q3")
+        assert all_rows(again) == expected
+        assert again.cut == {"transfers": 4}
+        assert again.at["credits"].block == tag.at["credits"]
+        assert list(other.snapshot(at="q3")) == ["credits", "debits", "transfers"]
+    with pytest.raises(InputError, match="does not name a commit of 'total'"):
+        ws.snapshot("total", at="q3")
+    ws.untag("q3")
+    ws.gc(older_than=0)
+    with pytest.raises(InputError, match="is not a time or a tag"):
+        ws.snapshot("credits", at="q3")
+    with tl.open(tmp_path / "near", create=True) as near:
+        for name in ("credits", "debits", "transfers"):
+            near.clone(tmp_path / name, name)
+        assert all_rows(near.snapshot("credits", "debits", at="q3")) == expected

@@ -30,7 +30,7 @@ _ATTEMPTS: Final = 8
 class Agreement:
     """Datasets at events that agree, and all that they rest on; `asked` are those that are read."""
 
-    asked: tuple[Dataset, ...]
+    asked: Mapping[DatasetId, Dataset]
     histories: Histories
     everything: Mapping[DatasetId, History[DatasetId]]
     search: Search[DatasetId]
@@ -52,13 +52,13 @@ class Agreement:
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """The names of the datasets, together with those they share something with."""
         groups: list[tuple[set[DatasetId], list[str]]] = []
-        for dataset in self.asked:
-            below, names = self._below(dataset.id), [dataset.name]
+        for asked, dataset in self.asked.items():
+            below, names = self._below(asked), [dataset.name]
             for group in [each for each in groups if each[0] & below]:
                 groups.remove(group)
                 below, names = below | group[0], group[1] + names
             groups.append((below, names))
-        order = [dataset.name for dataset in self.asked]
+        order = [dataset.name for dataset in self.asked.values()]
         return tuple(sorted((tuple(names) for _, names in groups), key=lambda names: order.index(names[0])))
 
     def _below(self, name: DatasetId) -> set[DatasetId]:
@@ -81,7 +81,14 @@ def agree(
     workspace: Workspace, datasets: Iterable[Dataset], *, moment: Instant | None = None, cut: Any = None
 ) -> Agreement:
     """Find the newest state at which datasets agree, by a moment, or the one at a cut."""
-    asked = tuple(datasets)
+    asked: dict[DatasetId, Dataset] = {}
+    for dataset in datasets:
+        if (twin := asked.setdefault(dataset.id, dataset)) is not dataset:
+            raise InputError(
+                f"{twin.name!r} and {dataset.name!r} are copies of one dataset",
+                remedy="name one of them",
+                code="SameDataset",
+            )
     for _ in range(_ATTEMPTS):
         found = _found(workspace, asked, moment, cut)
         doubtful = [
@@ -95,13 +102,15 @@ def agree(
         for history in doubtful:
             history.branch.chain.rebuild_index()
     raise RetryError(
-        f"the indexes of {', '.join(each.name for each in asked)} do not fit their blocks",
+        f"the indexes of {', '.join(each.name for each in asked.values())} do not fit their blocks",
         remedy="nothing was changed; verify the datasets, then try again",
         code="IndexBusy",
     )
 
 
-def _found(workspace: Workspace, asked: tuple[Dataset, ...], moment: Instant | None, cut: Any) -> Agreement:
+def _found(
+    workspace: Workspace, asked: Mapping[DatasetId, Dataset], moment: Instant | None, cut: Any
+) -> Agreement:
     histories = look(Roots(workspace), asked, moment)
     if cut is not None:
         return _at_cut(workspace, asked, histories, cut)
@@ -111,24 +120,28 @@ def _found(workspace: Workspace, asked: tuple[Dataset, ...], moment: Instant | N
     return found
 
 
-def _searched(asked: tuple[Dataset, ...], histories: Histories, bounds: Mapping[DatasetId, int]) -> Agreement:
+def _searched(
+    asked: Mapping[DatasetId, Dataset], histories: Histories, bounds: Mapping[DatasetId, int]
+) -> Agreement:
     everything = with_absent(histories)
     search = Search(everything)
-    search.run({dataset.id: None for dataset in asked} | dict(bounds))
+    search.run(dict.fromkeys(asked) | dict(bounds))
     return Agreement(asked, histories, everything, search)
 
 
 # --- at a cut -----------------------------------------------------------------------------
 
 
-def _at_cut(workspace: Workspace, asked: tuple[Dataset, ...], histories: Histories, cut: Any) -> Agreement:
+def _at_cut(
+    workspace: Workspace, asked: Mapping[DatasetId, Dataset], histories: Histories, cut: Any
+) -> Agreement:
     """Find where datasets were at a cut; under earlier definitions, if they were not there under these."""
     wanted = _numbers(workspace, histories, cut)
     first: Agreement | None = None
     while True:
         found = _searched(asked, histories, wanted)
         late = [name for name, number in wanted.items() if not _is_at(found, name, number)]
-        lost = [dataset for dataset in asked if found.number(dataset.id) == NOTHING]
+        lost = [name for name in asked if found.number(name) == NOTHING]
         if not late and (not lost or _refusal(found) is None):
             return found
         first = first or found
@@ -140,10 +153,10 @@ def _at_cut(workspace: Workspace, asked: tuple[Dataset, ...], histories: Histori
 
 def _with_earlier_definition(histories: Histories) -> Histories | None:
     """Return the datasets as they were before the last of their definitions; None if there is no earlier."""
-    for history in sorted(histories.values(), key=_defined_at, reverse=True):
-        earlier = history.before_definition() if history.inputs else None
+    for name in sorted(histories, key=lambda name: _defined_at(histories[name]), reverse=True):
+        earlier = histories[name].before_definition() if histories[name].inputs else None
         if earlier is not None:
-            return histories | {history.dataset.id: earlier}
+            return histories | {name: earlier}
     return None
 
 
@@ -216,7 +229,7 @@ def _never_there(found: Agreement, wanted: Mapping[DatasetId, int], cut: Any) ->
     """Say who was never at rest at a cut."""
     cause = _refusal(found)
     late = [found.histories[name].dataset.name for name, at in wanted.items() if not _is_at(found, name, at)]
-    names = ", ".join(repr(dataset.name) for dataset in found.asked)
+    names = ", ".join(repr(dataset.name) for dataset in found.asked.values())
     number = cut.number if isinstance(cut, Cut) else cut
     shown = f"cut {number:,}" if isinstance(number, int) and number else "that cut"
     why = f": {cause.problem}" if cause is not None else f" (they are not where it has {', '.join(late)})"
@@ -225,7 +238,7 @@ def _never_there(found: Agreement, wanted: Mapping[DatasetId, int], cut: Any) ->
         remedy=cause.remedy
         if cause is not None
         else "pull them first, or give a cut that a pull has reached",
-        dataset=found.asked[0].name,
+        dataset=next(iter(found.asked.values())).name,
         source=late[0] if late else None,
     )
 
@@ -235,7 +248,7 @@ def _never_there(found: Agreement, wanted: Mapping[DatasetId, int], cut: Any) ->
 
 def _refusal(found: Agreement) -> InputError | None:
     """Say why datasets agree nowhere, None if they do; datasets that are all empty do."""
-    lost = [dataset for dataset in found.asked if found.number(dataset.id) == NOTHING]
+    lost = [name for name in found.asked if found.number(name) == NOTHING]
     if not lost or all(history.readable() == NOTHING for history in found.histories.values()):
         return None
     for name, history in found.histories.items():
@@ -250,7 +263,7 @@ def _refusal(found: Agreement) -> InputError | None:
         for name, conflict in at_nothing.items():
             if conflict.cause is cause:
                 return _conflicting(found, name, cause, conflict.source, conflict.block)
-    return _conflicting(found, lost[0].id, Cause.AHEAD, lost[0].id, None)
+    return _conflicting(found, lost[0], Cause.AHEAD, lost[0], None)
 
 
 def _not_pulled(found: Agreement, name: DatasetId) -> NoCommonCut:
@@ -286,7 +299,7 @@ def _conflicting(
         problem = f"{called!r} was made under an earlier definition of {other!r}, and has not followed yet"
     else:
         problem = f"{called!r} and {other!r} were never at one state"
-    names = [dataset.name for dataset in found.asked]
+    names = [dataset.name for dataset in found.asked.values()]
     together = ", ".join(map(repr, names))
     return NoCommonCut(
         problem,

@@ -9,16 +9,16 @@ from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from trueline.chain.branch import Branch
+from trueline.chain.head_state import Position
 from trueline.chain.instant import Instant
 from trueline.dataset.at import HEAD, moment_of, resolve
-from trueline.errors import InputError, NothingShared
+from trueline.errors import InputError, NothingShared, RetryError
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.snapshot.agree import Agreement, agree
-from trueline.workspace.snapshot.histories import ChainHistory
 from trueline.workspace.snapshot.lease import SnapshotLease
-from trueline.workspace.snapshot.snapshot import Snapshot, gone
+from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot, cut_off
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # What is read "at" a cut: `cut:7`, `cut:sales=41`.
 AT_CUT: Final = "cut:"
+# Each time a dataset was reset between two instructions.
+_ATTEMPTS: Final = 100
 
 
 def snapshot(
@@ -37,7 +39,7 @@ def snapshot(
     cut: Any = None,
     advance: bool = False,
     together: bool = False,
-) -> Snapshot:
+) -> WorkspaceSnapshot:
     """Find the newest state that datasets agree at, and hold it."""
     if sum((at is not None, cut is not None, advance)) > 1:
         raise InputError(
@@ -50,23 +52,34 @@ def snapshot(
     if advance:
         _bring_to_target(workspace, datasets)
     moment = None if at is None or at == HEAD else _moment(datasets, at)
-    while True:
+    for _ in range(_ATTEMPTS):
         found = agree(workspace, datasets, moment=moment, cut=_cut(cut))
         if together and len(found.groups) > 1:
             raise _nothing_shared(found.groups)
-        made = _leased(_made(workspace, found, cut))
-        # A reset and `gc` may have come between the look and the lease.
-        if all(dataset.chain.entry(made.positions[name].block) for name, dataset in made.datasets.items()):
+        if (made := held(workspace, found, cut)) is not None:
             return made
-        made.close()
+    raise RetryError(
+        f"{', '.join(names)}: datasets were reset again and again while they were looked at",
+        remedy="nothing was changed; try again",
+        code="ResetBusy",
+    )
 
 
-def read_together(workspace: Workspace, names: Sequence[str], at: Any) -> Snapshot | None:
+def held(workspace: Workspace, found: Agreement, cut: Any = None) -> WorkspaceSnapshot | None:
+    """Hold what was found; None if a reset and `gc` came between the look and the lease."""
+    made = _leased(_made(workspace, found, cut))
+    if all(dataset.chain.entry(made.positions[name].block) for name, dataset in made.datasets.items()):
+        return made
+    made.close()
+    return None
+
+
+def read_together(workspace: Workspace, names: Sequence[str], at: Any) -> WorkspaceSnapshot | None:
     """Return where a query reads datasets: where they agree, at a time or a cut; None if each is by itself.
 
     It holds no lease: what is read is read soon.
     """
-    if isinstance(at, Snapshot):
+    if isinstance(at, WorkspaceSnapshot):
         return at
     cut: Any = at if isinstance(at, Cut) else None
     if isinstance(at, str) and at.startswith(AT_CUT):
@@ -81,13 +94,13 @@ def read_together(workspace: Workspace, names: Sequence[str], at: Any) -> Snapsh
     return _made(workspace, agree(workspace, datasets, moment=moment, cut=cut), cut)
 
 
-def _made(workspace: Workspace, found: Agreement, cut: Any) -> Snapshot:
-    positions = {dataset.name: found.position(dataset.id) for dataset in found.asked}
+def _made(workspace: Workspace, found: Agreement, cut: Any) -> WorkspaceSnapshot:
+    positions = {dataset.name: found.position(name) for name, dataset in found.asked.items()}
     named = {found.histories[name].dataset.name: name for name in found.roots}
-    lagging = named | {dataset.name: dataset.id for dataset in found.asked}
-    return Snapshot(
+    lagging = named | {dataset.name: name for name, dataset in found.asked.items()}
+    return WorkspaceSnapshot(
         workspace,
-        {dataset.name: dataset for dataset in found.asked},
+        {dataset.name: dataset for dataset in found.asked.values()},
         positions,
         {name: found.position(root) for name, root in named.items()},
         found.groups,
@@ -96,7 +109,7 @@ def _made(workspace: Workspace, found: Agreement, cut: Any) -> Snapshot:
     )
 
 
-def _tagged(workspace: Workspace, tag: Tag, names: Sequence[str]) -> Snapshot:
+def _tagged(workspace: Workspace, tag: Tag, names: Sequence[str]) -> WorkspaceSnapshot:
     """Return the datasets of a tag where it has them, whatever has been defined since."""
     known = workspace._names_by_id()
     blocks = {known[each]: block for each, block in tag.positions.items() if each in known}
@@ -108,24 +121,28 @@ def _tagged(workspace: Workspace, tag: Tag, names: Sequence[str]) -> Snapshot:
                 code="TagNotFound",
                 tag=tag.name,
             )
-    histories = {name: ChainHistory(workspace[name], Branch.of(workspace[name].chain), ()) for name in blocks}
-    numbers: dict[str, int] = {}
-    for name, history in histories.items():
-        entry = history.branch.find(blocks[name])
+    positions: dict[str, Position] = {}
+    lag: dict[str, int] = {}
+    for name, block in blocks.items():
+        dataset = workspace[name]
+        entry, tip = dataset.chain.entry(block), Branch.of(dataset.chain).tip
         if entry is None:
-            raise gone(name, blocks[name])
-        numbers[name] = entry.sequence_number
-    positions = {name: history.position(numbers[name]) for name, history in histories.items()}
+            # A reset has cut it off; what a tag names is kept.
+            entry = cut_off(dataset, block).entry(block)
+        elif tip is not None:
+            lag[name] = tip.commits - entry.commits
+        assert entry is not None
+        positions[name] = Position(block, entry.last_offset)
     asked = list(dict.fromkeys(names)) or sorted(blocks)
     roots = Roots(workspace)
     origin = {name: at for name, at in positions.items() if roots.inputs(workspace[name]) is None}
-    return Snapshot(
+    return WorkspaceSnapshot(
         workspace,
         {name: workspace[name] for name in asked},
         {name: positions[name] for name in asked},
         origin,
         (tuple(asked),),
-        {name: histories[name].commits_after(number) for name, number in numbers.items()},
+        lag,
     )
 
 
@@ -144,7 +161,7 @@ def _bring_to_target(workspace: Workspace, datasets: Sequence[Dataset]) -> None:
     bring_to(workspace, names, cut)
 
 
-def _leased(made: Snapshot) -> Snapshot:
+def _leased(made: WorkspaceSnapshot) -> WorkspaceSnapshot:
     blocks = {str(dataset.id): made.positions[name].block for name, dataset in made.datasets.items()}
     lease = SnapshotLease.take(made.workspace._location.cuts(), blocks)
     held = replace(made, lease=lease)
@@ -154,7 +171,7 @@ def _leased(made: Snapshot) -> Snapshot:
 
 def _cut(cut: Any) -> Any:
     """Return what a cut is given by; a snapshot stands for its own."""
-    if isinstance(cut, Snapshot):
+    if isinstance(cut, WorkspaceSnapshot):
         return cut.origin
     if isinstance(cut, str):
         return parsed_cut(cut)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -221,13 +221,12 @@ def _or_nothing(offset: int | None) -> int:
 Histories = dict[DatasetId, ChainHistory]
 
 
-def look(roots: Roots, datasets: Iterable[Dataset], moment: Instant | None = None) -> Histories:
+def look(roots: Roots, given: Mapping[DatasetId, Dataset], moment: Instant | None = None) -> Histories:
     """Look at datasets and all that they rest on, as they are or were at a moment.
 
     Each is looked at before those it is computed from: whoever is looked at later has at least what the
     earlier ones have read of it.
     """
-    given = {dataset.id: dataset for dataset in datasets}
     for _ in range(_ATTEMPTS):
         known = _inputs(roots, given, moment)
         found: Histories = {}
@@ -251,13 +250,13 @@ def _inputs(
     roots: Roots, given: Mapping[DatasetId, Dataset], moment: Instant | None
 ) -> dict[DatasetId, tuple[Dataset, tuple[DatasetId, ...]]]:
     found: dict[DatasetId, tuple[Dataset, tuple[DatasetId, ...]]] = {}
-    waiting = list(given.values())
+    waiting = list(given.items())
     while waiting:
-        dataset = waiting.pop()
-        if dataset.id not in found:
+        name, dataset = waiting.pop()
+        if name not in found:
             tail = None if moment is None else _seen(dataset, moment).tail
-            inputs = roots.inputs(dataset, tail) or []
-            found[dataset.id] = dataset, tuple(each.id for each in inputs)
+            inputs = [(each.id, each) for each in roots.inputs(dataset, tail) or ()]
+            found[name] = dataset, tuple(source for source, _ in inputs)
             waiting += inputs
     return found
 

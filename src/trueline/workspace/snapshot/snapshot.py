@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
+from trueline.chain.chain import Chain
 from trueline.chain.head_state import Position
+from trueline.chain.store.store import Folder, Store
 from trueline.dataset.commit import Commit, commit_at
-from trueline.errors import CutGone, DatasetNotFound, InputError
+from trueline.dataset.duration import seconds
+from trueline.errors import CutGone, DatasetNotFound, InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
 from trueline.workspace.snapshot.lease import SnapshotLease
 
@@ -20,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False)
-class Snapshot:
+class WorkspaceSnapshot:
     """Datasets at positions that agree: each shows exactly what the definitions make of one cut.
 
     `snap["daily"]` is the view of one, `positions` says where each is. `cut` holds the last offset of every
@@ -37,6 +41,7 @@ class Snapshot:
     lag: Mapping[str, int]
     number: int | None = None
     lease: SnapshotLease | None = field(default=None, repr=False)
+    _cut_off: dict[str, Chain] = field(default_factory=dict, repr=False)
 
     # --- what it is -------------------------------------------------------------------
 
@@ -51,8 +56,7 @@ class Snapshot:
         return {name: self._commit(name) for name in self.datasets}
 
     def _commit(self, name: str) -> Commit:
-        dataset = self._dataset(name)
-        return commit_at(name, dataset.chain, self.positions[name].block)
+        return commit_at(name, self._chain(name)[1], self.positions[name].block)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.datasets)
@@ -69,7 +73,13 @@ class Snapshot:
     # --- reading ----------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> View:
-        return self._dataset(name).view(self._block(name))
+        from trueline.dataset.read import view_of
+
+        dataset, chain = self._chain(name)
+        block = self.positions[name].block
+        if chain is dataset.chain:
+            return dataset.view(block)
+        return dataset._at_home(view_of(name, chain, block, system=False))
 
     def _dataset(self, name: str) -> Dataset:
         if name not in self.datasets:
@@ -82,11 +92,14 @@ class Snapshot:
             self.lease.renew()
         return self.datasets[name]
 
-    def _block(self, name: str) -> Position:
-        at = self.positions[name]
-        if self._dataset(name).chain.entry(at.block) is None:
-            raise gone(name, at.block)
-        return at
+    def _chain(self, name: str) -> tuple[Dataset, Chain]:
+        """Return a dataset and the chain that has its position: its own, or what a reset has cut off."""
+        dataset, block = self._dataset(name), self.positions[name].block
+        if dataset.chain.entry(block) is not None:
+            return dataset, dataset.chain
+        if name not in self._cut_off:
+            self._cut_off[name] = cut_off(dataset, block)
+        return dataset, self._cut_off[name]
 
     def sql(self, query: str, /, **parameters: object) -> View:
         """Answer a query over the datasets of the snapshot, each as it is here."""
@@ -100,18 +113,24 @@ class Snapshot:
             self[name].to_spark(spark).createOrReplaceTempView(f"`{name}`")
         return tuple(self.datasets)
 
-    def changes(self, name: str, since: Snapshot) -> View:
+    def changes(self, name: str, since: WorkspaceSnapshot) -> View:
         """View the events of a dataset between an earlier snapshot and this one.
 
         Of all datasets of both: the rows of the earlier one and these changes make the rows of this one.
         """
-        if not isinstance(since, Snapshot):
+        if not isinstance(since, WorkspaceSnapshot):
             raise InputError(
                 f"{since!r:.80} is not a snapshot",
                 remedy="give an earlier ws.snapshot(…)",
                 code="BadSnapshot",
             )
-        return self._dataset(name).changes(since._block(name), self._block(name))
+        from trueline.dataset.read import changes_of
+
+        (dataset, chain), (_, before) = self._chain(name), since._chain(name)
+        if chain is not before:
+            raise gone(name, since.positions[name].block)
+        upto, after = self.positions[name].block, since.positions[name].block
+        return dataset._at_home(changes_of(name, chain, after, upto, system=False))
 
     # --- shown ------------------------------------------------------------------------
 
@@ -166,6 +185,43 @@ def _offset(at: Position) -> str:
     return "no record" if at.offset is None else f"{at.offset:,}"
 
 
+class HeldStore:
+    """A store whose head is a block that was held on to: what a reset cut off is read as before."""
+
+    def __init__(self, store: Store, head: Multihash) -> None:
+        self._store = store
+        self._head = head
+
+    def head(self, ref: str = "head") -> Multihash | None:
+        """Return the block that was held on to."""
+        return self._head if ref == "head" else self._store.head(ref)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self._store, name)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return HeldStore, (self._store, self._head)
+
+
+def cut_off(dataset: Dataset, block: Multihash) -> Chain:
+    """Return the chain up to a block that is not on the present branch; `CutGone` if it is not there at all.
+
+    Its blocks are read once.
+    """
+    store = dataset.chain.store
+    if store.size(Folder.BLOCKS, block) is None:
+        raise gone(dataset.name, block)
+    chain = Chain(cast("Store", HeldStore(store, block)))
+    chain.limits = dataset.chain.limits
+    try:
+        chain.tail()
+    except ObjectMissing:
+        raise gone(dataset.name, block) from None
+    return chain
+
+
 def gone(name: str, block: Multihash) -> CutGone:
     """The error of a position that a reset has cut off."""
     return CutGone(
@@ -174,3 +230,25 @@ def gone(name: str, block: Multihash) -> CutGone:
         dataset=name,
         block=block,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What a commit needs to be waited for: the dataset it is of. It stays in its process."""
+
+    dataset: Dataset
+
+    def __call__(
+        self, commit: Commit, names: Sequence[str], timeout: str | float | timedelta | None
+    ) -> WorkspaceSnapshot:
+        """Wait until a commit is visible in datasets."""
+        from trueline.workspace.snapshot.wait import wait_for
+
+        return wait_for(self.dataset, commit, names, None if timeout is None else seconds(timeout))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _elsewhere, ()
+
+
+def _elsewhere() -> None:
+    return None

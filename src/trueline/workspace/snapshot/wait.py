@@ -1,0 +1,220 @@
+"""Waiting until a commit is visible: in every dataset that is named, and in one snapshot of them.
+
+Whoever pulls says, after a head has moved, which dataset has come to rest at which cut. One thread of this
+process looks for that on behalf of all who wait, ever less often while nothing happens. What it finds is a
+hint: who waits looks at the heads, and does so from time to time without one.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from trueline.errors import NoCommonCut, NothingShared, TruelineError, WaitTimeout
+from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.snapshot.agree import Agreement, agree
+from trueline.workspace.snapshot.find import held
+from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot, gone
+
+if TYPE_CHECKING:
+    from trueline.dataset.commit import Commit
+    from trueline.identity.dataset_id import DatasetId
+    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.workspace import Workspace
+
+_FIRST_PAUSE: Final = 0.005
+_LONGEST_PAUSE: Final = 0.5
+_GROWTH: Final = 1.5
+# Hints can be lost with the power; heads cannot.
+_LOOK_ANYWAY: Final = 2.0
+# A dataset may come to rest at a cut when later ones are recorded already.
+_CUTS: Final = 4
+
+
+# --- one watcher for all who wait ---------------------------------------------------------
+
+
+@dataclass(slots=True)
+class WatchedPlace:
+    """A log of cuts that somebody waits for: `version` grows whenever something was reached."""
+
+    look: Callable[[], object]
+    waiting: int = 0
+    version: int = 0
+    seen: object = None
+    pause: float = _FIRST_PAUSE
+    due: float = 0.0
+
+
+@dataclass
+class ReachWatcher:
+    """The one thread that looks for what was reached; it ends when nobody waits."""
+
+    spots: dict[str, WatchedPlace] = field(default_factory=dict)
+    thread: threading.Thread | None = None
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    @contextmanager
+    def watching(self, place: str, look: Callable[[], object]) -> Iterator[WatchedPlace]:
+        """Have a place looked at while the caller waits."""
+        with self._changed:
+            spot = self.spots.setdefault(place, WatchedPlace(look))
+            spot.waiting += 1
+            spot.pause, spot.due = _FIRST_PAUSE, 0.0
+            # A forked child has no threads of its parent.
+            if self.thread is None or not self.thread.is_alive():
+                self.thread = threading.Thread(target=self._watch, name="trueline-wait", daemon=True)
+                self.thread.start()
+            self._changed.notify_all()
+        try:
+            yield spot
+        finally:
+            with self._changed:
+                spot.waiting -= 1
+                if not spot.waiting:
+                    del self.spots[place]
+                self._changed.notify_all()
+
+    def wait(self, spot: WatchedPlace, version: int, timeout: float) -> None:
+        """Wait until something was reached since a version, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: spot.version != version, timeout)
+
+    def _watch(self) -> None:
+        while True:
+            with self._changed:
+                if not self.spots:
+                    self.thread = None
+                    return
+                due = min(spot.due for spot in self.spots.values())
+                self._changed.wait(max(0.0, due - time.monotonic()))
+                now = time.monotonic()
+                spots = [spot for spot in self.spots.values() if spot.due <= now]
+            for spot in spots:
+                found = self._look(spot)
+                with self._changed:
+                    if found != spot.seen:
+                        spot.seen, spot.pause, spot.version = found, _FIRST_PAUSE, spot.version + 1
+                        self._changed.notify_all()
+                    else:
+                        spot.pause = min(spot.pause * _GROWTH, _LONGEST_PAUSE)
+                    spot.due = time.monotonic() + spot.pause
+
+    def _look(self, spot: WatchedPlace) -> object:
+        try:
+            return spot.look()
+        except (TruelineError, OSError):
+            return spot.seen  # a store that does not answer now may do so in time
+
+
+WATCHER: Final = ReachWatcher()
+
+
+def _reached(workspace: Workspace) -> Callable[[], object]:
+    log = CutLog.of(workspace)
+
+    def look() -> object:
+        newest = log.newest().number
+        numbers = range(max(1, newest - _CUTS + 1), newest + 1)
+        return newest, tuple(log.reached(number) for number in numbers)
+
+    return look
+
+
+# --- waiting for a commit -----------------------------------------------------------------
+
+
+def wait_for(
+    dataset: Dataset, commit: Commit, names: Sequence[str], timeout: float | None
+) -> WorkspaceSnapshot:
+    """Return the first snapshot of datasets that includes a commit.
+
+    The datasets are all that are computed from that of the commit, if none is named.
+    """
+    workspace, root = dataset.workspace, dataset.id
+    asked = [workspace[name] for name in dict.fromkeys(names)] if names else _readers(workspace, dataset)
+    end = None if timeout is None else time.monotonic() + timeout
+    with WATCHER.watching(workspace.location, _reached(workspace)) as spot:
+        while True:
+            version = spot.version
+            found = _including(workspace, dataset, root, commit, asked)
+            if found is not None and (snap := held(workspace, found)) is not None:
+                return snap
+            left = _LOOK_ANYWAY if end is None else min(end - time.monotonic(), _LOOK_ANYWAY)
+            if left <= 0:
+                raise _timed_out(dataset, root, commit, asked)
+            WATCHER.wait(spot, version, left)
+
+
+def _readers(workspace: Workspace, dataset: Dataset) -> list[Dataset]:
+    """The datasets that are computed from one, directly or not."""
+    found, names = {dataset.name}, list(workspace)
+    while more := [name for name in names if name not in found and found & set(workspace[name].inputs)]:
+        found.update(more)
+    readers = [workspace[name] for name in names if name in found and name != dataset.name]
+    return readers or [dataset]
+
+
+def _including(
+    workspace: Workspace, dataset: Dataset, root: DatasetId, commit: Commit, asked: Sequence[Dataset]
+) -> Agreement | None:
+    """Find where datasets agree; None if a commit is not in that yet."""
+    try:
+        found = agree(workspace, asked)
+    except NoCommonCut:
+        return None
+    if root not in found.histories:
+        raise NothingShared(
+            f"{', '.join(repr(each.name) for each in asked)} cannot show commit {commit.short}: nothing of "
+            f"them is made from {dataset.name!r}",
+            remedy=f"name datasets that are computed from {dataset.name!r}",
+            groups=((dataset.name,), tuple(each.name for each in asked)),
+        )
+    return found if _includes(found, dataset, root, commit) else None
+
+
+def _includes(found: Agreement, dataset: Dataset, root: DatasetId, commit: Commit) -> bool:
+    history = found.histories[root]
+    entry = history.branch.find(commit.block)
+    if entry is None:
+        raise gone(dataset.name, commit.block)
+    # Metadata alone moves nothing: what counts is the last commit of data up to it.
+    needed = history.readable(entry.sequence_number)
+    return found.number(root) >= needed
+
+
+def _timed_out(dataset: Dataset, root: DatasetId, commit: Commit, asked: Sequence[Dataset]) -> WaitTimeout:
+    """Say who lags, by how much, and whether somebody pulls it."""
+    lagging: dict[str, int | None] = {}
+    for each in asked:
+        try:
+            found = agree(dataset.workspace, [each])
+        except NoCommonCut:
+            lagging[each.name] = None
+            continue
+        if not _includes(found, dataset, root, commit):
+            lagging[each.name] = found.histories[root].commits_after(found.number(root))
+    # Each may be far enough, and yet no one state common to all.
+    lagging = lagging or {each.name: 0 for each in asked}
+    names = list(lagging)
+    pulled = [name for name in names if dataset.workspace[name].chain.store.oldest_lease() is not None]
+    shown = ", ".join(_lag(name, lagging[name], is_pulled=name in pulled) for name in names)
+    idle = [name for name in names if name not in pulled]
+    listed = ", ".join(map(repr, idle))
+    remedy = f"pull: ws.pull({listed}), `trueline pull {' '.join(idle)}`" if idle else "wait longer"
+    return WaitTimeout(
+        f"commit {commit.short} of {dataset.name!r} is committed, but not visible yet in {shown}",
+        remedy=f"{remedy}; then wait again",
+        lagging=tuple(names),
+        pulled=tuple(pulled),
+        commit=commit.block,
+    )
+
+
+def _lag(name: str, behind: int | None, *, is_pulled: bool) -> str:
+    many = "not pulled yet" if behind is None else f"{behind:,} commit{'s' * (behind != 1)} behind"
+    return f"{name!r} ({many}, {'somebody is pulling it' if is_pulled else 'nobody is pulling it'})"

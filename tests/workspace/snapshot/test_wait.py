@@ -1,0 +1,167 @@
+"""Acknowledged writes: a commit is waited for until every dataset that is named shows it."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import trueline as tl
+from tests.workspace.snapshot.bank import VIEWS
+from tests.workspace.snapshot.local import CutLog
+from trueline.errors import CutGone, InputError, NothingShared, WaitTimeout
+from trueline.workspace.snapshot.wait import WATCHER, ReachWatcher
+
+
+def rows(view):
+    return view.to_arrow().to_pylist()
+
+
+def tell(bank, cut, *names):
+    """Bring datasets to a cut and say so, as a pull does."""
+    log = CutLog.of(bank.workspace)
+    for name in names:
+        bank.follow(name, cut)
+        log.put_reached(cut.number, bank.workspace[name].id)
+
+
+@pytest.mark.contract("cut:P9")
+def test_a_commit_is_visible_when_all_that_are_named_are_at_rest_with_it(bank):
+    first = bank.transfer(2)
+    bank.pull(*VIEWS)
+    assert first.wait("credits", timeout=0).cut == {"transfers": 1}
+    second = bank.transfer(2)
+    cut = bank.record(*VIEWS)
+    with pytest.raises(WaitTimeout):
+        second.wait("credits", "debits", timeout=0)  # the cut is recorded, but nobody has moved
+    tell(bank, cut, "credits")
+    assert second.wait("credits", timeout=0).cut == {"transfers": 3}
+    with pytest.raises(WaitTimeout):
+        second.wait("credits", "debits", timeout=0)
+    bank.follow("debits", cut, at_rest=False)
+    with pytest.raises(WaitTimeout):
+        second.wait("credits", "debits", timeout=0)
+    tell(bank, cut, "debits")
+    snap = second.wait("credits", "debits", timeout=0)
+    assert {name: rows(snap[name]) for name in snap} == {n: bank.expected(3)[n] for n in snap}
+    tell(bank, cut, "balances", "total")
+    assert list(second.wait(timeout=0)) == sorted(VIEWS), "all that are computed from it"
+    assert rows(first.wait("total", timeout=0)["total"]) == [{"id": 1, "amount": 0}]
+
+
+@pytest.mark.contract("cut:P9", "cut:P11")
+def test_many_wait_by_one_thread_and_wake_when_it_is_visible(bank):
+    bank.transfer(1)
+    bank.pull(*VIEWS)
+    commit = bank.transfer(1)
+    with ThreadPoolExecutor(12) as pool:
+        waiting = [pool.submit(commit.wait, "credits", "debits") for _ in range(12)]
+        while not WATCHER.spots or next(iter(WATCHER.spots.values())).waiting < 12:
+            threading.Event().wait(0.001)
+        watchers = [each for each in threading.enumerate() if each.name == "trueline-wait"]
+        assert len(watchers) == 1
+        assert not any(each.done() for each in waiting)
+        tell(bank, bank.record(*VIEWS), "credits", "debits")
+        assert {each.result(60).cut["transfers"] for each in waiting} == {1}
+    watchers[0].join(60)
+    assert not WATCHER.spots, "it ends when nobody waits"
+
+
+@pytest.mark.contract("cut:P10")
+def test_a_wait_that_times_out_says_who_lags_and_whether_anybody_pulls(bank):
+    bank.transfer(1)
+    bank.pull("credits")
+    bank.transfer(1)
+    commit = bank.transfer(1)
+    with pytest.raises(WaitTimeout, match="is committed, but not visible yet") as caught:
+        commit.wait("credits", "debits", timeout=0)
+    assert caught.value.lagging == ("credits", "debits")
+    assert caught.value.pulled == ()
+    assert "'credits' (2 commits behind, nobody is pulling it)" in caught.value.problem
+    assert "'debits' (not pulled yet, nobody is pulling it)" in caught.value.problem
+    assert "ws.pull('credits', 'debits')" in caught.value.remedy
+    assert isinstance(caught.value, TimeoutError)
+    with bank.workspace["debits"].chain.store.lease(), pytest.raises(WaitTimeout) as caught:
+        commit.wait("debits", timeout="0s")
+    assert caught.value.pulled == ("debits",)
+    assert bank.workspace["transfers"].head == commit.block, "the write stays"
+
+
+@pytest.mark.contract("cut:P10")
+def test_a_commit_is_found_again_by_its_key_after_a_restart(bank):
+    ws = bank.workspace
+    made = ws["transfers"].append(
+        [{"id": 1, "sender": 1, "receiver": 2, "amount": 1}], idempotency_key="order 17"
+    )
+    bank.made = 1
+    bank.transfer(1)
+    with tl.open(ws.location) as again:
+        found = again["transfers"].commit(idempotency_key="order 17")
+        assert found == made
+        with pytest.raises(WaitTimeout):
+            found.wait("credits", timeout=0)
+        bank.pull("credits")
+        assert found.wait("credits", timeout=0).cut == {"transfers": 1}
+        with pytest.raises(InputError, match="no commit of 'transfers' has the idempotency key"):
+            again["transfers"].commit(idempotency_key="order 18")
+
+
+def test_what_cannot_be_waited_for_is_refused_at_once(bank):
+    ws = bank.workspace
+    ws.create("weather").append([{"t": 20.5}])
+    first, commit = bank.transfer(1), bank.transfer(1)
+    bank.pull("credits")
+    with pytest.raises(NothingShared, match="nothing of them is made from 'transfers'"):
+        commit.wait("weather", timeout=5)
+    with pytest.raises(InputError, match="is not of a workspace that is open here"):
+        pickle.loads(pickle.dumps(commit)).wait("credits")
+    ws["transfers"].chain.reset(first.block)
+    with pytest.raises(CutGone):
+        commit.wait("transfers", timeout=5)
+    assert next(ws["transfers"].log()).wait("transfers", timeout=0).cut == {"transfers": 0}
+
+
+def test_a_place_that_does_not_answer_is_looked_at_again():
+    watcher, looks = ReachWatcher(), []
+
+    def look():
+        looks.append(None)
+        if len(looks) < 3:
+            raise OSError("no answer")
+        return len(looks)
+
+    with watcher.watching("here", look) as spot:
+        watcher.wait(spot, 0, 60)
+        assert spot.version == 1
+    assert watcher.spots == {}
+
+
+READER = """
+import sys, trueline as tl
+with tl.open(sys.argv[1]) as ws:
+    for line in sys.stdin:
+        snap = ws.snapshot("credits", "debits")
+        print(snap.cut["transfers"], ws["credits"].view().to_arrow()["amount"].to_pylist(), flush=True)
+"""
+
+
+@pytest.mark.contract("cut:P9")
+def test_a_reader_in_another_process_sees_what_was_waited_for(bank):
+    bank.transfer(1)
+    bank.pull(*VIEWS)
+    command = [sys.executable, "-c", READER, bank.workspace.location]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader:
+        for _ in range(10):
+            commit = bank.transfer(1)
+            puller = threading.Thread(target=lambda: tell(bank, bank.record(*VIEWS), "credits", "debits"))
+            puller.start()
+            commit.wait("credits", "debits", timeout=60)
+            reader.stdin.write("read\n")
+            reader.stdin.flush()
+            assert int(reader.stdout.readline().split()[0]) >= commit.offsets.start
+            puller.join()
+        reader.stdin.close()
