@@ -47,6 +47,14 @@ def go(*processes):
         process.stdin.flush()
 
 
+def answers(*processes):
+    """What each says next; one that ended instead shows why."""
+    said = [process.stdout.readline() for process in processes]
+    gone = [process.stderr.read() for process, line in zip(processes, said, strict=True) if not line]
+    assert not gone, "\n".join(gone)
+    return said
+
+
 def ended(*processes):
     said = [process.communicate(timeout=250) for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), said
@@ -133,7 +141,7 @@ def test_two_processes_that_send_the_same_at_once_make_one_commit(ws, tmp_path, 
     ready(*writers)
     for _ in range(10):
         go(*writers)
-        assert len({writer.stdout.readline() for writer in writers}) == 1
+        assert len(set(answers(*writers))) == 1
     ended(*writers)
     assert sorted(records(ds)["id"].to_pylist()) == list(range(10))
     assert (ds.info.commits, ds.verify().ok) == (11, True)
