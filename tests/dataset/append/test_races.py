@@ -19,6 +19,7 @@ from trueline.chain.head_state import next_block
 from trueline.chain.instant import Instant
 from trueline.dataset.append import append as committing
 from trueline.dataset.append import read_files as files
+from trueline.dataset.append.files import FileIdentity
 from trueline.errors import InputError, SchemaError
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
@@ -145,6 +146,27 @@ def test_two_processes_that_send_the_same_at_once_make_one_commit(ws, tmp_path, 
     ended(*writers)
     assert sorted(records(ds)["id"].to_pylist()) == list(range(10))
     assert (ds.info.commits, ds.verify().ok) == (11, True)
+
+
+def test_a_file_that_another_writer_takes_in_between_two_looks_is_not_another_content(
+    ws, tmp_path, monkeypatch
+):
+    ds = ws.create("x")
+    given = write(tmp_path / "a.csv", "id\n1\n")
+    entry, seen = FileIdentity.entry, []
+
+    def late(identity, chain):
+        found = entry(identity, chain)
+        if not seen:
+            seen.append(identity)
+            with tl.open(ws.location) as other:
+                seen.append(other["x"].append(given).block)
+        return found
+
+    monkeypatch.setattr(FileIdentity, "entry", late)
+    commit = ds.append(given)
+    assert (commit.block, commit.skipped) == (seen[1], (str(given),))
+    assert (ds.info.rows, ds.info.commits) == (1, 2), "one that creates it, one that appends"
 
 
 def test_a_file_that_another_process_takes_in_meanwhile_is_passed_over(ws, tmp_path, monkeypatch):
