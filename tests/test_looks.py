@@ -167,6 +167,31 @@ def test_pieces_of_work_are_measured_in_what_all_of_them_know():
     assert measured([SimpleNamespace(size=3), SimpleNamespace(size=None)]) == ("", [1, 1])
 
 
+def test_of_tasks_that_spark_only_counts_the_smallest_are_said_to_be_done():
+    from trueline.spark.progress import Counted, Shown
+
+    with CapturedConsole().progress("read files, bytes", 111) as work:
+        shown = Shown(work, "read files, bytes", [100, 1, 10])
+        seen = []
+        for done in range(4):
+            shown.look(Counted(done, 3))
+            seen.append(work.done)
+        shown.finish()
+    assert (seen, work.done, work.total) == ([0, 1, 11, 111], 111, 111)
+
+
+def test_a_query_of_spark_counts_tasks_and_says_how_many_rows_were_read():
+    from trueline.spark.progress import Counted, Shown
+
+    with CapturedConsole().progress("answering") as work:
+        shown = Shown(work, "answering")
+        shown.look(Counted(1, 4, 1_000))
+        shown.look(Counted(3, 6, 2_000))
+        assert (work.done, work.total, work.label) == (3, 6, "answering, 2,000 rows")
+        shown.finish()
+    assert work.done == 6
+
+
 def test_something_is_shown_while_spark_starts(monkeypatch):
     from trueline.spark import session
 

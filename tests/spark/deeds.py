@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trueline.errors import HashMismatch, StorageFull
+from trueline.kernel.tasks import task_progress
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,19 @@ class Sum:
 
     left: int
     right: int
+
+
+@dataclass(frozen=True)
+class Sized:
+    """A descriptor that knows how many bytes it stands for."""
+
+    size: int
+    rows: int
+
+
+def make_rows(what: Sized) -> int:
+    task_progress().advance(size=what.size, rows=what.rows)
+    return what.rows
 
 
 def add(what: Sum) -> int:

@@ -11,6 +11,8 @@ import os
 import pickle
 import sys
 import tempfile
+import threading
+import time
 import traceback
 from pathlib import Path
 
@@ -24,8 +26,10 @@ from trueline import console
 from trueline.errors import HashMismatch, InputError, QueryError, SparkFailed, TaskFailed, UnsafeQuery
 from trueline.kernel.tasks import InlineTasks
 from trueline.run import Run
+from trueline.spark.engines import engine_of
 from trueline.spark.errors import translated
 from trueline.spark.frames import spool, write_pieces
+from trueline.spark.jobs import run
 from trueline.spark.run_executor import Spark
 from trueline.spark.session import SparkRoom, adopt, start
 from trueline.spark.settings import SQL_SETTINGS, Settings
@@ -173,6 +177,27 @@ def check_progress_reaches_the_console(user, room):
         list(room.tasks().map(deeds.square, [1, 2, 3], label="squaring"))
     [work] = seen.work
     assert (work.label, work.total, work.done, work.closed) == ("squaring", 3, 3, True), work
+    with console.use(console.CapturedConsole()) as seen:
+        list(room.tasks().map(deeds.make_rows, [deeds.Sized(10, 3), deeds.Sized(5, 4)], label="making"))
+    [work] = seen.work
+    assert (work.label, work.total, work.done) == ("making, bytes, 7 rows", 15, 15), work
+
+
+def check_progress_of_a_query_counts_rows(user, room):
+    folder = tempfile.mkdtemp()
+    user.range(0, 1000, 1, 2).write.parquet(folder, mode="overwrite")
+    frame = room.session.read.parquet(folder).selectExpr("sum(id)")
+    with console.use(console.CapturedConsole()) as seen:
+
+        def patient():
+            answer, until = frame.toArrow(), time.monotonic() + 60
+            # Rows are known a little after a task is done. Where the JVM cannot be reached tasks are counted.
+            while not (room.is_connect or seen.work[0].label.endswith(" rows")) and time.monotonic() < until:
+                threading.Event().wait(0.05)
+            return answer
+
+        run(engine_of(room.session), patient, label="adding")
+    assert seen.work[0].label == ("adding" if room.is_connect else "adding, 1,000 rows"), seen.work
 
 
 def check_a_query_that_is_wrong_names_the_place(user, room):

@@ -124,10 +124,21 @@ def test_a_table_that_does_not_fit_is_refused_with_every_difference(ds):
         "+ c: Float64 is not a column of the dataset",
         "~ a: is String, the dataset has Int64",
     )
-    added = pa.table({"a": [1], "c": [1.0]}, schema=pa.schema([("a", pa.int64()), required("c")]))
-    with pytest.raises(SchemaError, match="c: Float64 cannot be added: only optional columns can"):
-        ds.append(added, new_columns="add")
     assert ds.head == head
+
+
+def test_a_column_that_is_added_is_optional_also_where_the_table_has_no_nulls(ds):
+    """Frames of Spark have such columns wherever a value cannot be null: `range`, literals."""
+    ds.append(pa.table({"a": [1]}))
+    added = pa.table({"a": [2], "c": [1.5]}, schema=pa.schema([("a", pa.int64()), required("c")]))
+    ds.append(added, new_columns="add")
+    ds.append(pa.table({"a": [3]}))
+    assert ds.view().select("a", "c").to_arrow().to_pylist() == [
+        {"a": 1, "c": None}, {"a": 2, "c": 1.5}, {"a": 3, "c": None},
+    ]  # fmt: skip
+    assert ds.verify().ok
+    with pytest.raises(SchemaError, match="d: Null cannot be added: every value is null"):
+        ds.append(pa.table({"a": [2], "d": pa.nulls(1)}), new_columns="add")
 
 
 def test_missing_optional_columns_are_missing_values_and_order_does_not_matter(ds):

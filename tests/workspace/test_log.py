@@ -168,3 +168,8 @@ def test_the_clock_of_a_workspace_stamps_what_makes_and_changes_a_dataset(ws):
     assert ds.commit().system_time == later
     manifest = "kind: DatasetSnapshot\nversion: 1\ncontent:\n  name: trades\n  kind: Root\n  metadata: []\n"
     assert ws.create_from_manifest(manifest).commit().system_time == later
+    ds.append([{"x": 1}])
+    much_later = Instant.parse("2020-01-03T12:00:00Z")
+    ws.clock = lambda: much_later
+    ds.drop_data(where="x = 1", reason="asked for")
+    assert ds.commit().system_time == much_later

@@ -250,7 +250,7 @@ def failing(console: consoles.Console) -> Iterator[None]:
         yield
     except TruelineError as error:
         _unless_traced()
-        tell(console, error.code, error.problem, error.remedy, error.fields)
+        tell(console, error.code, error.problem, error.in_shell or error.remedy, error.fields)
         raise typer.Exit(exit_code(error)) from None
     except OSError as error:
         if isinstance(error, BrokenPipeError):

@@ -70,6 +70,7 @@ def with_hidden(tail: Tail, name: str, *, hide: bool, key: tuple[str, ...]) -> S
         raise SchemaError(
             f"column {name!r} is the last that is not hidden",
             remedy="show another first: ds.show_column(name)",
+            in_shell="show another first: `trueline show-column DATASET COLUMN`",
             column=name,
         )
     assert tail.schema is not None

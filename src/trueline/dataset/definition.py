@@ -339,6 +339,7 @@ def check_appendable(name: str, tail: Tail, *, nothing: bool = False) -> None:
         raise InputError(
             f"dataset {name!r} is filled from its source, {shown(tail.polling.fetch)}",
             remedy=f"put the data there and use ws.pull({name!r}), or append to another dataset",
+            in_shell=f"put the data there and use `trueline pull {name}`, or ingest into another dataset",
             code="HasSource",
             source=shown(tail.polling.fetch),
         )

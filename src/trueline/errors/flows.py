@@ -88,4 +88,4 @@ class Counterexample(FlowError, AssertionError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         kept = {name: value for name, value in self.fields.items() if name != "again"}
-        return (rebuild, (type(self), self.problem, self.remedy, self.code, kept))
+        return (rebuild, (type(self), self.problem, self._texts(), kept))

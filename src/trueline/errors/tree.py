@@ -39,8 +39,9 @@ class TruelineError(Exception):
 
     `code` is stable and may be matched on, `fields` holds the values the
     message was made from (also readable as attributes), and the last line of
-    the message says what to do. Credentials of addresses are masked in all of
-    them, control characters are shown as escapes in the message.
+    the message says what to do: `in_shell` is what the command line says
+    instead, where a remedy is written in Python. Credentials of addresses are
+    masked in all of them, control characters are shown as escapes in the message.
 
     >>> error = DatasetNotFound("no dataset 'trade'", remedy="did you mean 'trades'?", name="trade")
     >>> error.code, error.name
@@ -50,13 +51,16 @@ class TruelineError(Exception):
       → did you mean 'trades'?
     """
 
-    def __init__(self, problem: str, *, remedy: str = "", code: str = "", **fields: object) -> None:
+    def __init__(
+        self, problem: str, *, remedy: str = "", code: str = "", in_shell: str = "", **fields: object
+    ) -> None:
         for name in _NAMES:
             given = fields.get(name)
             if isinstance(given, str) and ("\n" in given or "\r" in given):
                 problem = problem.replace(given, visible(given, lines=False))
         self.problem = masked_text(problem)
         self.remedy = masked_text(remedy)
+        self.in_shell = masked_text(in_shell)
         self.code = code or type(self).__name__
         self.fields = {
             name: masked_text(value) if isinstance(value, str) else value for name, value in fields.items()
@@ -73,14 +77,17 @@ class TruelineError(Exception):
         raise AttributeError(name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (rebuild, (type(self), self.problem, self.remedy, self.code, self.fields))
+        return (rebuild, (type(self), self.problem, self._texts(), self.fields))
+
+    def _texts(self) -> dict[str, str]:
+        return {"remedy": self.remedy, "code": self.code, "in_shell": self.in_shell}
 
 
 def rebuild(
-    kind: type[TruelineError], problem: str, remedy: str, code: str, fields: dict[str, object]
+    kind: type[TruelineError], problem: str, texts: dict[str, str], fields: dict[str, Any]
 ) -> TruelineError:
     """Restore an error that crossed a process boundary."""
-    return kind(problem, remedy=remedy, code=code, **fields)
+    return kind(problem, **texts, **fields)
 
 
 class DataWarning(UserWarning):

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from itertools import islice
 from typing import Final, Protocol, TypeVar
 
@@ -93,6 +94,23 @@ def task_progress() -> TaskProgress:
     return _running.progress or TaskProgress()
 
 
+@contextmanager
+def following(progress: TaskProgress) -> Iterator[TaskProgress]:
+    """Let what this thread does be the progress of one task.
+
+    >>> with following(TaskProgress()) as work:
+    ...     task_progress().advance(rows=3)
+    >>> work.rows
+    3
+    """
+    before = _running.progress
+    _running.progress = progress
+    try:
+        yield progress
+    finally:
+        _running.progress = before
+
+
 class _Followed:
     """Shows how far all tasks are; drawn by the thread that waits for them, for a console has one user."""
 
@@ -105,12 +123,9 @@ class _Followed:
 
     def run(self, function: Callable[[Descriptor], Result], index: int, descriptor: Descriptor) -> Result:
         """Do one task in this thread."""
-        before = _running.progress
-        _running.progress = self._under_way[index] = TaskProgress(self.look)
-        try:
+        self._under_way[index] = TaskProgress(self.look)
+        with following(self._under_way[index]):
             return function(descriptor)
-        finally:
-            _running.progress = before
 
     def done(self, index: int) -> None:
         """Take note of a task that is done."""

@@ -1,7 +1,7 @@
 """Columns that are text only because of how their cells are written, and the option that would read them.
 
-Words for null (`NA`, `-`) among numbers make text of a column, and so do dates and times that are not written
-as ISO 8601 has them. A type is for ever, so people are to hear of it.
+Words for null (`NA`, `-`) among numbers make text of a column, and so do a decimal comma, and dates and times
+that are not written as ISO 8601 has them. A type is for ever, so people are to hear of it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BetterOption:
     days cannot be told from months; `loses` are columns that could not be read with it.
     """
 
-    kind: Literal["nulls"] | FormatOption
+    kind: Literal["nulls", "decimal"] | FormatOption
     value: Any
     types: Mapping[str, pa.DataType]
     cells: Mapping[str, tuple[str, ...]]
@@ -65,6 +65,8 @@ def better_options(reader: Reader, columns: pa.Schema, sources: Sequence[Source]
     try:
         if names and hasattr(reader, "nulls"):
             yield from _without_words(reader, names, sources)
+        if names and getattr(reader, "decimal", None) == ".":
+            yield from _with_comma(reader, names, sources)
         if names and hasattr(reader, "timestamp_format"):
             yield from _by_format(reader, names, sources)
     except InputError:
@@ -89,6 +91,23 @@ def _without_words(reader: Any, names: Sequence[str], sources: Sequence[Source])
         yield BetterOption(
             "nulls", nulls, types, {name: tuple(sorted(those)) for name, those in found.items()}
         )
+
+
+def _with_comma(reader: Any, names: Sequence[str], sources: Sequence[Source]) -> Iterator[BetterOption]:
+    guess = replace(reader, decimal=",").infer(sources)
+    types = {
+        name: guess.field(name).type
+        for name in names
+        if name in guess.names and not is_text(guess.field(name).type)
+    }
+    cells: dict[str, tuple[str, ...]] = {}
+    for first in _first_cells(reader, list(types), sources):
+        for name, column in first.items():
+            there = column.filter(pc.match_substring(column, ","))
+            cells |= {name: (there[0].as_py(),)} if name not in cells and len(there) else {}
+    types = {name: types[name] for name in cells}
+    if types:
+        yield BetterOption("decimal", ",", types, cells, loses=_lost(reader, {"decimal": ","}, sources))
 
 
 def _by_format(reader: Any, names: Sequence[str], sources: Sequence[Source]) -> Iterator[BetterOption]:
@@ -126,10 +145,10 @@ def _formats_of(column: pa.Array, reader: Any) -> tuple[FormatOption, tuple[str,
 
 
 def _lost(reader: Any, option: Mapping[str, str], sources: Sequence[Source]) -> tuple[str, ...]:
-    """Name the columns that are dates or times now, and would be text with an option."""
+    """Name the columns that have a type now, and would be text with an option."""
     before, after = reader.infer(sources), replace(reader, **option).infer(sources)
-    times = [column.name for column in before if pa.types.is_temporal(column.type)]
-    return tuple(name for name in times if name in after.names and is_text(after.field(name).type))
+    typed = [column.name for column in before if not is_text(column.type)]
+    return tuple(name for name in typed if name in after.names and is_text(after.field(name).type))
 
 
 def _first_cells(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Generic, TypeVar, cast
 
 from trueline import console
 from trueline.spark.engines import SessionAdapter
 from trueline.spark.errors import translated
-from trueline.spark.progress import PACE, follow
+from trueline.spark.progress import PACE, Shown, follow
 
 Answer = TypeVar("Answer")
 
@@ -33,15 +34,16 @@ def run(
     action: Callable[[], Answer],
     *,
     label: str,
-    total: int | None = None,
     about: str = "",
+    shown: Shown | None = None,
 ) -> Answer:
     """Do something that starts Spark jobs, show their progress, and cancel them if the caller gives up.
 
     Spark's web page shows the label, after what it is `about`.
 
     The action runs in a thread of its own, which inherits the caller's properties and ends with the action:
-    the tag and description of its jobs never stay behind. `total` is how many tasks there will be, if known.
+    the tag and description of its jobs never stay behind. Its progress is `shown` where that is given, else
+    on a bar of its own.
     """
     tag = f"trueline-{uuid.uuid4().hex}"
     outcome: _Outcome[Answer] = _Outcome()
@@ -57,11 +59,11 @@ def run(
     thread = engine.thread(work)
     counter = engine.counter(tag, thread)
     try:
-        with console.current().progress(label, total) as bar:
+        with nullcontext(shown) if shown else _own_bar(label) as bar:
             thread.start()
-            left = follow(thread, counter, bar, total)
+            follow(thread, counter, bar)
             answer = outcome.get()
-            bar.advance(left)
+            bar.finish()
             return answer
     except BaseException:
         # A job that is only about to start has no tag yet, so once is not enough.
@@ -71,3 +73,9 @@ def run(
         raise
     finally:
         counter.close()
+
+
+@contextmanager
+def _own_bar(label: str) -> Iterator[Shown]:
+    with console.current().progress(label) as bar:
+        yield Shown(bar, label)

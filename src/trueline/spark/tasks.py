@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from trueline import console
 from trueline.errors import SparkFailed
-from trueline.kernel.tasks import Descriptor, Result, failure
+from trueline.kernel.tasks import Descriptor, Result, TaskProgress, failure, following, measured
 from trueline.spark.errors import CarriedError, expecting
 from trueline.spark.jobs import run
 from trueline.spark.packing import pack, unpack
+from trueline.spark.progress import Shown
 from trueline.spark.results import decode, encode
 from trueline.spark.workers import check_version, our_version
 
@@ -24,6 +26,8 @@ _TASKS: Final = 1_024
 _BYTES: Final = 4 << 20
 SCHEMA: Final = "id long, result binary"
 ARROW: Final = pa.schema({"id": pa.int64(), "result": pa.binary()})
+_SCHEMA: Final = f"{SCHEMA}, rows long"
+_ARROW: Final = ARROW.append(pa.field("rows", pa.int64()))
 
 
 class SparkTasks:
@@ -41,22 +45,28 @@ class SparkTasks:
         self, function: Callable[[Descriptor], Result], descriptors: Sequence[Descriptor], *, label: str
     ) -> Iterator[tuple[int, Result]]:
         """Yield (index, result), each index exactly once; results come when their job is done."""
-        for first, packed in _jobs(descriptors):
-            yield from self._job(function, first, packed, label)
+        unit, sizes = measured(descriptors)
+        rows = 0
+        with console.current().progress(f"{label}{unit}", sum(sizes)) as bar:
+            for first, packed in _jobs(descriptors):
+                shown = Shown(bar, label, sizes[first : first + len(packed)])
+                for index, result, made in self._job(Work(function, first, packed, label), shown):
+                    rows += made
+                    yield index, result
+                if rows:
+                    bar.describe(f"{label}{unit}, {rows:,} rows")
 
-    def _job(
-        self, function: Callable[[Any], Result], first: int, packed: list[bytes], label: str
-    ) -> Iterator[tuple[int, Result]]:
-        count = len(packed)
-        with expecting() as nonce:
-            work = Work(function, first, packed, label, nonce)
-            frame = self._engine.session.range(0, count, 1, count).mapInArrow(work, SCHEMA)
-            table = run(self._engine, frame.toArrow, label=label, total=count, about=self._about)
+    def _job(self, work: Work, shown: Shown) -> Iterator[tuple[int, Any, int]]:
+        """Yield the index of each descriptor of a job, its result, and how many rows were made of it."""
+        count, label = len(work.packed), work.label
+        with expecting() as work.nonce:
+            frame = self._engine.session.range(0, count, 1, count).mapInArrow(work, _SCHEMA)
+            table = run(self._engine, frame.toArrow, label=label, about=self._about, shown=shown)
         seen: set[int] = set()
-        for index, result in zip(table["id"].to_pylist(), table["result"].to_pylist(), strict=True):
+        for index, result, made in zip(*(table[name].to_pylist() for name in _ARROW.names), strict=True):
             if index not in seen and 0 <= index < count:
                 seen.add(index)
-                yield first + index, decode(result)
+                yield work.first + index, decode(result), made if type(made) is int else 0
         if len(seen) != count:
             raise SparkFailed(
                 f"{label}: {count - len(seen)} of {count} tasks returned no result", remedy="try again"
@@ -82,7 +92,7 @@ class Work:
     """What one task does: finds its descriptor by number, applies the function, encodes the result."""
 
     def __init__(
-        self, function: Callable[[Any], object], first: int, packed: list[bytes], label: str, nonce: str
+        self, function: Callable[[Any], object], first: int, packed: list[bytes], label: str, nonce: str = ""
     ) -> None:
         self.function, self.first, self.packed = function, first, packed
         self.label, self.nonce = label, nonce
@@ -91,7 +101,9 @@ class Work:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                yield pa.record_batch([[number], [self._one(number)]], schema=ARROW)
+                with following(TaskProgress()) as done:
+                    result = self._one(number)
+                yield pa.record_batch([[number], [result], [done.rows]], schema=_ARROW)
 
     def _one(self, number: int) -> bytes:
         try:

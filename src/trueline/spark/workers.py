@@ -170,7 +170,7 @@ def _asked(engine: SessionAdapter, marks: Sequence[SharedMark]) -> list[WorkerAn
     look = looking([(mark.path, mark.content, mark.signs) for mark in marks])
     count = _how_many(engine)
     frame = engine.session.range(0, count, 1, count).mapInArrow(look, _SCHEMA)
-    table = run(engine, frame.toArrow, label=_LABEL, total=count)
+    table = run(engine, frame.toArrow, label=_LABEL)
     return [_read(answer) for answer in table["result"].to_pylist()]
 
 

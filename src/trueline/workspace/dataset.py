@@ -418,7 +418,15 @@ class Dataset:
         chain = self._present
         refuse_rollback(self)
         with self._writing:
-            done = drop_data(self.name, chain, upto=upto, where=where, reason=reason, parameters=parameters)
+            done = drop_data(
+                self.name,
+                chain,
+                upto=upto,
+                where=where,
+                reason=reason,
+                parameters=parameters,
+                clock=self._workspace.clock,
+            )
         if where is not None and done.block is not None:
             from trueline.workspace.gc import sweep_dataset
 

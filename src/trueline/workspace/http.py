@@ -467,7 +467,7 @@ def _leading(name: str, refused: InputError) -> InputError:
     if refused.code != "BadRedirect" or "host" not in refused.fields:
         return refused
     problem = f"{name} redirects to a private address: {refused.problem}"
-    return InputError(problem, remedy=refused.remedy, code=refused.code, **refused.fields)
+    return InputError(problem, remedy=refused.remedy, code=refused.code, in_shell="", **refused.fields)
 
 
 def _bad_redirect(problem: str, remedy: str) -> InputError:

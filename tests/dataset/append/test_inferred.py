@@ -297,6 +297,30 @@ def test_where_days_may_be_months_both_formats_are_named(ws, tmp_path):
     assert "(or %m/%d/%Y, if that is meant)" in commit.advice[0].in_shell
 
 
+def test_numbers_with_a_decimal_comma_are_named_with_the_option_that_reads_them(ws, tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("id;price;what\n1;9,50;a, b\n2;10;c\n")
+    with pytest.warns(DataWarning, match="every cell is a number with a decimal comma"):
+        commit = ws.create("x").append(file, tl.csv(separator=";"))
+    [advice] = commit.advice
+    assert "'price' (else double) as in '9,50'" in advice.problem
+    assert advice.remedy.endswith("reader=trueline.csv(separator=';', decimal=',')")
+    assert advice.in_shell.endswith("--decimal ,")
+    other = ws.create("y")
+    assert other.append(file, tl.csv(separator=";", decimal=",")).advice == ()
+    assert other.view().to_arrow()["price"].to_pylist() == [9.5, 10.0]
+
+
+def test_a_decimal_comma_that_would_make_text_of_another_column_is_read_in_a_view(ws, tmp_path):
+    file = tmp_path / "a.csv"
+    file.write_text("price;share\n9,50;0.5\n")
+    ds = ws.create("x")
+    with pytest.warns(DataWarning, match="decimal comma"):
+        [advice] = ds.append(file, tl.csv(separator=";")).advice
+    columns = eval(advice.remedy.partition("view.with_columns(")[2][:-1])
+    assert ds.view().with_columns(columns).to_arrow().to_pylist() == [{"price": 9.5, "share": 0.5}]
+
+
 def test_other_options_that_were_given_stay_in_the_advice(ws, tmp_path):
     file = tmp_path / "a.csv"
     file.write_text("x;n\n2012/01/01;1,5\n")

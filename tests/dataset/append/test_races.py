@@ -19,6 +19,7 @@ from trueline.chain.head_state import next_block
 from trueline.chain.instant import Instant
 from trueline.dataset.append import append as committing
 from trueline.dataset.append import read_files as files
+from trueline.dataset.append.files import FileIdentity
 from trueline.errors import InputError, SchemaError
 
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
@@ -45,6 +46,14 @@ def go(*processes):
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
+
+
+def answers(*processes):
+    """What each says next; one that ended instead shows why."""
+    said = [process.stdout.readline() for process in processes]
+    gone = [process.stderr.read() for process, line in zip(processes, said, strict=True) if not line]
+    assert not gone, "\n".join(gone)
+    return said
 
 
 def ended(*processes):
@@ -133,10 +142,31 @@ def test_two_processes_that_send_the_same_at_once_make_one_commit(ws, tmp_path, 
     ready(*writers)
     for _ in range(10):
         go(*writers)
-        assert len({writer.stdout.readline() for writer in writers}) == 1
+        assert len(set(answers(*writers))) == 1
     ended(*writers)
     assert sorted(records(ds)["id"].to_pylist()) == list(range(10))
     assert (ds.info.commits, ds.verify().ok) == (11, True)
+
+
+def test_a_file_that_another_writer_takes_in_between_two_looks_is_not_another_content(
+    ws, tmp_path, monkeypatch
+):
+    ds = ws.create("x")
+    given = write(tmp_path / "a.csv", "id\n1\n")
+    entry, seen = FileIdentity.entry, []
+
+    def late(identity, chain):
+        found = entry(identity, chain)
+        if not seen:
+            seen.append(identity)
+            with tl.open(ws.location) as other:
+                seen.append(other["x"].append(given).block)
+        return found
+
+    monkeypatch.setattr(FileIdentity, "entry", late)
+    commit = ds.append(given)
+    assert (commit.block, commit.skipped) == (seen[1], (str(given),))
+    assert (ds.info.rows, ds.info.commits) == (1, 2), "one that creates it, one that appends"
 
 
 def test_a_file_that_another_process_takes_in_meanwhile_is_passed_over(ws, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from datetime import date
 
 import pyarrow as pa
@@ -112,22 +113,25 @@ def a_source_that_is_mostly_unreadable(scene: Scene) -> None:
 
 @story(
     "workspace.pull.pull",
-    "create it, or give the right path: ws.create({name!r}, …, source=…, on_change='from_here')",
+    "create it, or give the right path: `trueline create {name} … --source PATH --on-change from_here`, "
+    "ws.create({name!r}, …, source=…, on_change='from_here')",
 )
 @story("dataset.declared_source", "create it, or give the path of a folder that is there")
 def a_source_folder_that_is_not_there(scene: Scene) -> None:
     inbox, right = scene.folder / "inbox", scene.file("right/a.csv", "id\n1\n").parent
     scene.refused(lambda: scene.ws.create("early", source=f"{inbox}/*"))
     scene.ws.create("early", source=f"{right}/*")
-    for name in ("trades", "others"):
+    for name in ("trades", "typed", "others"):
         scene.ws.create(name, source=f"{inbox}/*.csv")
         remedy = scene.refused(lambda name=name: pulled(scene.ws, name))
+        if name == "typed":
+            scene.typed(remedy.replace(" …", "", 1), PATH=f"{right}/*.csv")
     call = piece(remedy, r"ws\.create.*").replace("…, ", "", 1).replace("…", "path", 1)
     assert done(call, ws=scene.ws, path=right / "*.csv").name == "others"
     assert piece(remedy, "^create it")
     inbox.mkdir()
     scene.ws.pull()
-    assert [len(scene.ws[name].view().to_arrow()) for name in ("early", "others")] == [1, 1]
+    assert [len(scene.ws[name].view().to_arrow()) for name in ("early", "typed", "others")] == [1, 1, 1]
 
 
 @story(
@@ -297,6 +301,9 @@ def a_dataset_of_another_definition(scene: Scene) -> None:
     "dataset.append.revert",
     "ws[{name!r}].view(at=...) reads it as it was, and "
     "ws.create(another_name, merge=...).append(ws[{name!r}].view(at=...)) goes on from there",
+    "`trueline show {at}` shows it as it was; to go on from there: `trueline export {at} rows.parquet`, "
+    "`trueline create {own}-again --merge {strategy.NAME}{keyed}`, "
+    "`trueline ingest {own}-again rows.parquet`",
 )
 def a_dataset_that_cannot_go_back(scene: Scene) -> None:
     for name, merge in (("rows", tl.merge.append()), ("events", tl.merge.ledger("id"))):
@@ -309,9 +316,18 @@ def a_dataset_that_cannot_go_back(scene: Scene) -> None:
             names = {"merge": merge, "first": first, "another_name": f"other-{name}"}
             assert done(text, ws=scene.ws, **names) is not None
         assert scene.ws[f"other-{name}"].view().to_arrow()["id"].to_pylist() == [1]
+        remedy = scene.run_refused("revert", name, "--to", first.short)
+        for command in re.findall("`trueline ([^`]*)`", remedy):
+            scene.done(*shlex.split(command))
+        assert scene.ws[f"{name}-again"].view().to_arrow()["id"].to_pylist() == [1]
+        (scene.home / "rows.parquet").unlink()
 
 
-@story("dataset.definition", "put the data there and use ws.pull({name!r}), or append to another dataset")
+@story(
+    "dataset.definition",
+    "put the data there and use ws.pull({name!r}), or append to another dataset",
+    "put the data there and use `trueline pull {name}`, or ingest into another dataset",
+)
 def an_append_beside_the_source(scene: Scene) -> None:
     path = scene.file("inbox/a.csv", "id\n1\n")
     trades = scene.ws.create("trades", source=path.parent)
@@ -319,6 +335,9 @@ def an_append_beside_the_source(scene: Scene) -> None:
     scene.file("inbox/b.csv", "id\n2\n")
     done(piece(remedy, r"ws\.pull\([^)]*\)"), ws=scene.ws)
     assert trades.view().row_count == 2
+    remedy = scene.run_refused("ingest", "trades", scene.file("inbox/c.csv", "id\n3\n"))
+    scene.typed(remedy)
+    assert scene.ws["trades"].view().row_count == 3
 
 
 @story("dataset.prepare.parse", "give fail_run or skip_key", "write module:name")

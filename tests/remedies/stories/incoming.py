@@ -75,7 +75,11 @@ def columns_that_differ_by_case(scene: Scene) -> None:
 
 
 @story("dataset.columns", "leave it out where it is read: view.drop({name!r})")
-@story("dataset.columns", "show another first: ds.show_column(name)")
+@story(
+    "dataset.columns",
+    "show another first: ds.show_column(name)",
+    "show another first: `trueline show-column DATASET COLUMN`",
+)
 def columns_that_cannot_be_hidden(scene: Scene) -> None:
     people = scene.ws.create("people", merge=tl.merge.upsert("id"))
     people.append([{"id": 1, "x": 1}])
@@ -88,6 +92,9 @@ def columns_that_cannot_be_hidden(scene: Scene) -> None:
     done(piece(remedy, r"ds\.show_column.*"), ds=trades, name="a")
     trades.hide_column("b")
     assert trades.view().columns == ("a",)
+    remedy = scene.run_refused("hide-column", "trades", "a")
+    scene.typed(remedy, DATASET="trades", COLUMN="b")
+    scene.done("hide-column", "trades", "a")
 
 
 # --- types ------------------------------------------------------------------------------

@@ -325,6 +325,9 @@ def _sort_out(
             skipped.append(file.name)
             continue
         before = file.before(chain)
+        if before is not None and before[0] in identity.hashes:
+            skipped.append(file.name)  # another writer appended it since it was looked for
+            continue
         # A file that was empty gave no row, so nothing can come twice: somebody was about to write it.
         if before is not None and before[0] != NO_BYTES and not resend:
             raise InputError(

@@ -383,11 +383,12 @@ def _no_rows(fields: tuple[t.DataField, ...] | None, vocab: SetVocab) -> pa.Tabl
 def _new_columns(
     table: pa.Table, fields: tuple[t.DataField, ...], vocab: SetVocab
 ) -> tuple[t.DataField, ...]:
-    """Return the columns by which a table extends the schema: those it adds that are nullable."""
+    """Return the columns by which a table extends the schema: optional, for rows that are there lack them."""
     refuse_case_twins(table.column_names, [field.name for field in fields], place="the table")
     known = {field.name for field in fields} | set(vocab.names[:3])
     added = [field for field in from_arrow(table.schema).fields if field.name not in known]
-    added = [replace(field, type=storable(field.type)) for field in added if isinstance(field.type, t.Option)]
+    typed = [field for field in added if not isinstance(_present(field.type), t.Null)]
+    added = [replace(field, type=_optional(storable(field.type))) for field in typed]
     if added:
         LogicalHasher(to_arrow(t.DataSchema(tuple(added))))  # refuses what has no portable hash
     return tuple(added)
@@ -407,7 +408,7 @@ def _check_fits(
     absent = [name for name in wanted if name not in given]
     found = [
         f"+ {name}: {show(_present(field.type))} "
-        + ("cannot be added: only optional columns can" if new == "add" else not_a_column(name, absent))
+        + ("cannot be added: every value is null" if new == "add" else not_a_column(name, absent))
         for name, field in given.items()
         if name not in wanted
     ]
@@ -438,6 +439,11 @@ def _check_fits(
 def _present(kind: Any) -> Any:
     """The type of the values that are there."""
     return kind.inner if isinstance(kind, t.Option) else kind
+
+
+def _optional(kind: Any) -> Any:
+    """The type of values that may be null."""
+    return kind if isinstance(kind, t.Option) else t.Option(kind)
 
 
 def _fits(given: Any, wanted: Any) -> bool:

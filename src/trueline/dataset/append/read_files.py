@@ -42,6 +42,12 @@ from trueline.readers.text_columns import PLACEHOLDERS, BetterOption, better_opt
 _ROUNDS: Final = 8
 _SHOWN: Final = 3
 _SHOWN_COLUMNS: Final = 5
+_WHY_TEXT: Final = {
+    "nulls": "text only because of words for null",
+    "decimal": "text, and every cell is a number with a decimal comma",
+    "date_format": "text, and every cell is a date or a time",
+    "timestamp_format": "text, and every cell is a date or a time",
+}
 # What a reader says of itself that nobody gave, or that does not matter for what cells are.
 _NOT_SHOWN: Final = ("kind", "max_listed", "max_columns", "max_record_bytes", "block_bytes")
 
@@ -310,10 +316,11 @@ def _advice(better: BetterOption, reader: Reader) -> Advice:
         for name in names[:_SHOWN_COLUMNS]
     ) + (" …" if len(names) > _SHOWN_COLUMNS else "")
     many = "a column is" if len(names) == 1 else f"{len(names)} columns are"
-    why = "text only because of words for null" if is_words else "text, and every cell is a date or a time"
-    problem = f"{many} {why}: {shown}"
+    problem = f"{many} {_WHY_TEXT[better.kind]}: {shown}"
     if better.loses:
         call = f"to_{'date' if better.kind == 'date_format' else 'timestamp'}(`{names[0]}`, {better.value!r})"
+        if better.kind == "decimal":
+            call = f"cast(replace(`{names[0]}`, ',', '.') as double)"
         remedy = f'leave it text, and read it with view.with_columns({{{names[0]!r}: "{call}"}})'
         return Advice("TextColumns", problem, remedy)
     given = {name: value for name, value in reader.to_dict().items() if name not in _NOT_SHOWN}

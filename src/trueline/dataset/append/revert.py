@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain as chained
@@ -47,7 +48,7 @@ def revert_rows(name: str, chain: Chain, to: object, *, clock: Callable[[], Inst
     check_appendable(name, tail, nothing=True)
     strategy = strategy_of(tail)
     if not isinstance(strategy, Snapshot | Upsert | Changelog):
-        raise _not_keyed(name, strategy)
+        raise _not_keyed(name, strategy, to)
     target = resolve(chain, to)
     way = _Way(name, chain, target, strategy, bool(removals_of(chain)))
     with typed_errors(chain.store.location), chain.store.scratch() as scratch:
@@ -62,11 +63,16 @@ def revert_rows(name: str, chain: Chain, to: object, *, clock: Callable[[], Inst
         return commit(chain, order, scratch, InlineTasks())
 
 
-def _not_keyed(name: str, strategy: Strategy) -> InputError:
+def _not_keyed(name: str, strategy: Strategy, to: object) -> InputError:
+    own, at = shlex.quote(name), shlex.quote(f"{name}@{to}")
+    keyed = "".join(f" --key {shlex.quote(column)}" for column in getattr(strategy, "key", ()))
     return InputError(
         f"dataset {name!r} keeps every row it was given ({strategy}): none was replaced that could come back",
         remedy=f"ws[{name!r}].view(at=...) reads it as it was, and "
         f"ws.create(another_name, merge=...).append(ws[{name!r}].view(at=...)) goes on from there",
+        in_shell=f"`trueline show {at}` shows it as it was; to go on from there: "
+        f"`trueline export {at} rows.parquet`, `trueline create {own}-again --merge {strategy.NAME}{keyed}`, "
+        f"`trueline ingest {own}-again rows.parquet`",
         code="NotRevertible",
         name=name,
     )

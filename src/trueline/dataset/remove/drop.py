@@ -75,6 +75,7 @@ def drop_data(
     where: Where | None = None,
     reason: str,
     parameters: Mapping[str, object] | None = None,
+    clock: Callable[[], Instant] | None = None,
 ) -> Removed:
     """Remove records: those up to a position, or those a condition means.
 
@@ -91,7 +92,7 @@ def drop_data(
         )
     while True:
         with chain.store.turn(), chain.store.lease():
-            plan = _Plan(name, chain, reason)
+            plan = _Plan(name, chain, reason, clock or Instant.now)
             try:
                 done = plan.by_offset(upto) if where is None else plan.by_condition(where, parameters or {})
             except RefCASFailed:
@@ -110,12 +111,13 @@ def _tell(name: str, chain: Chain) -> None:
 class _Plan:
     """One removal, planned from one head."""
 
-    def __init__(self, name: str, chain: Chain, reason: str) -> None:
+    def __init__(self, name: str, chain: Chain, reason: str, clock: Callable[[], Instant]) -> None:
         tail = chain.tail()
         assert tail is not None
         self.name = name
         self.chain = chain
         self.reason = reason
+        self.clock = clock
         self.tail: Tail = tail
         self.standing = Standing.of(name, chain, tail.position)
         self.before: Removals = removals_of(chain)
@@ -305,7 +307,7 @@ class _Plan:
         else:
             event = next_execute_transform(tail, {}, new_checkpoint=checkpoint)
         # A time of its own for every commit: neighbours with equal times are one commit.
-        time = Instant(max(Instant.now(), tail.system_time + 1))
+        time = Instant(max(self.clock(), tail.system_time + 1))
         self.chain.append(next_block(tail, event, time))
 
 

@@ -216,7 +216,9 @@ def _of_source(error: TruelineError, name: str, source: str) -> TruelineError:
             )
         case "NoSuchFile":
             remedy = (
-                f"create it, or give the right path: ws.create({name!r}, …, source=…, on_change='from_here')"
+                "create it, or give the right path: "
+                f"`trueline create {name} … --source PATH --on-change from_here`, "
+                f"ws.create({name!r}, …, source=…, on_change='from_here')"
             )
         case "Diverged" | "DestinationAhead":
             remedy = (
@@ -225,7 +227,7 @@ def _of_source(error: TruelineError, name: str, source: str) -> TruelineError:
             )
         case _:
             return error
-    return type(error)(error.problem, remedy=remedy, code=error.code, **error.fields)
+    return type(error)(error.problem, remedy=remedy, code=error.code, in_shell="", **error.fields)
 
 
 def _read(
