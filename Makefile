@@ -9,6 +9,7 @@ SHELL := /bin/bash
 PYTHON ?= python3
 MINUTES ?= 5
 SEED ?=
+PART ?=
 SINCE ?=
 VENV := .venv
 BIN := $(VENV)/bin
@@ -56,8 +57,8 @@ $(BENCH_READY): $(READY)
 	@$(PIP) -e ".[bench]"
 	@touch $(BENCH_READY)
 
-soak: setup ## explore the same properties for longer: make soak MINUTES=30 [SEED=1]
-	@$(BIN)/python tools/soak.py $(MINUTES) $(SEED)
+soak: setup ## explore the same properties for longer: make soak MINUTES=30 [SEED=1] [PART=chains]
+	@$(BIN)/python tools/soak.py '$(MINUTES)' '$(SEED)' '$(PART)'
 
 docs: setup ## write the reference of Python, then build the documentation into site/, strictly
 	@$(BIN)/python tools/reference.py

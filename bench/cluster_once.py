@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -176,13 +175,17 @@ def _written(frame: DataFrame) -> None:
 
 
 def _peak_of_python() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    # Not what getrusage says: that begins with the peak of the process that started this one.
+    return _peak_of("self")
 
 
 def _peak_of_jvm(session: Any) -> int:
     jvm = session.sparkContext._jvm  # noqa: SLF001 (no public way leads to the driver's JVM)
-    pid = jvm.java.lang.ProcessHandle.current().pid()
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="utf-8").splitlines():
+    return _peak_of(str(jvm.java.lang.ProcessHandle.current().pid()))
+
+
+def _peak_of(process: str) -> int:
+    for line in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) << 10
     return 0

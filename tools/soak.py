@@ -1,58 +1,152 @@
-"""Explore the same properties for longer: repeat the property tests with new seeds until the time is up.
+"""Explore the same properties for longer, part by part, until the time is up.
 
-`python tools/soak.py MINUTES [FIRST_SEED]`. Every round prints its seed; the first failing round ends the
-run with the one command that repeats it.
+`python tools/soak.py MINUTES [SEED] [PART]`. Parts that try everything there is run once for a seed, parts
+that draw at random again and again, each round with the next seed. What held is written down below `.cache`:
+the same seed goes on where it ended, and tries what failed again. One line at the end says how it went.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LOWERING = "tests/spark/lowering"
+HELD, FAILED, NONE = "held", "failed", "no tests"
+_NO_TESTS = 5
 
 
-def command(seed: int) -> list[str]:
-    """Build the pytest call of one round.
+@dataclass(frozen=True)
+class Part:
+    """Some of the tests: what pytest is told to choose them, and whether a new seed makes them new ones."""
 
-    >>> command(7)[-2:]
+    name: str
+    chosen: tuple[str, ...]
+    is_random: bool = False
+
+
+def parts() -> list[Part]:
+    """Return all parts; the views of Spark are cut by their settings, so that no part takes long.
+
+    >>> len({part.name for part in parts()}) == len(parts())
+    True
+    """
+    found = [
+        Part("properties", ("-m", "soak or hypothesis", f"--ignore={LOWERING}"), is_random=True),
+        Part("chains of views on Spark", ("-m", "soak", f"{LOWERING}/test_chains.py"), is_random=True),
+    ]
+    for each in product((1, 3, 20), ("adaptive", "fixed"), (10, 10_000)):
+        settings = "{}p-{}-{}r".format(*each)
+        chosen = ("-m", "soak", f"{LOWERING}/test_equal.py", "-k", settings)
+        found.append(Part(f"views on Spark, {settings}", chosen))
+    found.append(Part("conformance on Spark", ("-m", "soak", f"{LOWERING}/test_conformance.py")))
+    found.append(Part("lost executors", ("-m", "soak", f"{LOWERING}/test_lost_executors.py")))
+    return found
+
+
+def command(part: Part, seed: int) -> list[str]:
+    """Build the pytest call of one part.
+
+    >>> command(parts()[0], 7)[-2:]
     ['--hypothesis-profile=soak', '--hypothesis-seed=7']
     """
-    chosen = "soak or hypothesis"
-    options = ["-q", "-x", "-p", "no:cacheprovider", "--timeout=0", "-m", chosen]
-    return [
-        sys.executable,
-        "-m",
-        "pytest",
-        *options,
-        "--hypothesis-profile=soak",
-        f"--hypothesis-seed={seed}",
-    ]
+    options = ["-q", "-p", "no:cacheprovider", "--timeout=0", *part.chosen]
+    profile = ["--hypothesis-profile=soak", f"--hypothesis-seed={seed}"]
+    return [sys.executable, "-m", "pytest", *options, *profile]
+
+
+class Soak:
+    """One soak: its seed, what is known of its parts, and when it ends."""
+
+    def __init__(self, minutes: float, seed: int, folder: Path) -> None:
+        self.seed, self.end = seed, time.monotonic() + minutes * 60
+        self.file = folder / f"{seed}.json"
+        self.known: dict[str, str] = {}
+        if self.file.exists():
+            self.known = json.loads(self.file.read_text(encoding="utf-8"))
+        self.rounds = 0
+
+    @property
+    def left(self) -> float:
+        """How many minutes are left."""
+        return max(0.0, (self.end - time.monotonic()) / 60)
+
+    def run(self, chosen: list[Part]) -> int:
+        """Run parts until the time is up, at least one; return the exit code."""
+        for part, seed, share in self._turns(chosen):
+            self._one(part, seed, share)
+        print(self.summary(chosen), flush=True)
+        return 1 if FAILED in self.known.values() else 0
+
+    def _turns(self, chosen: list[Part]) -> Iterator[tuple[Part, int, float]]:
+        """Yield what to run next, and for how long it may explore."""
+        waiting = [part for part in chosen if self.known.get(part.name) not in (HELD, NONE)]
+        random = [part for part in chosen if part.is_random]
+        is_first = True
+        for number, part in enumerate(waiting):
+            if is_first or self.left:
+                yield part, self.seed, self.left / (len(waiting) - number)
+            is_first = False
+        while random and self.left:
+            self.rounds += 1
+            for part in random:
+                if self.left and self.known.get(part.name) != FAILED:
+                    yield part, self.seed + self.rounds, self.left / len(random)
+            random = [part for part in random if self.known.get(part.name) == HELD]
+
+    def _one(self, part: Part, seed: int, share: float) -> None:
+        print(f"soak: {part.name}, seed {seed}, {self.left:.1f} minutes left", flush=True)
+        begin = time.monotonic()
+        environment = {**os.environ, "TRUELINE_SOAK_MINUTES": f"{share:.2f}"}
+        code = subprocess.run(command(part, seed), env=environment, check=False, cwd=ROOT).returncode
+        how = {0: HELD, _NO_TESTS: NONE}.get(code, FAILED)
+        self.known[part.name] = how
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(json.dumps(self.known, indent=1), encoding="utf-8")
+        again = f"; again: make soak MINUTES=0 SEED={seed} PART='{part.name}'" if how == FAILED else ""
+        print(f"soak: {part.name}: {how} in {(time.monotonic() - begin) / 60:.1f} minutes{again}", flush=True)
+
+    def summary(self, chosen: list[Part]) -> str:
+        """Say in one line how it went.
+
+        >>> soak = Soak(0, 7, Path("/nowhere"))
+        >>> soak.known = {part.name: HELD for part in parts()[1:]} | {"lost executors": FAILED}
+        >>> soak.summary(parts())
+        'soak: seed 7: 14 of 16 parts held; failed: lost executors; 1 not begun: make soak SEED=7'
+        """
+        by = {
+            how: [part.name for part in chosen if self.known.get(part.name) == how]
+            for how in (HELD, FAILED, NONE, None)
+        }
+        said = [f"soak: seed {self.seed}: {len(by[HELD])} of {len(chosen)} parts held"]
+        said[0] += f" and {self.rounds} more rounds" if self.rounds else ""
+        said += [f"failed: {', '.join(by[FAILED])}"] if by[FAILED] else []
+        said += [f"without tests: {', '.join(by[NONE])}"] if by[NONE] else []
+        said += [f"{len(by[None])} not begun: make soak SEED={self.seed}"] if by[None] else []
+        return "; ".join(said)
 
 
 def main(arguments: list[str]) -> int:
-    """Run rounds until the minutes have passed; at least one."""
-    minutes = float(arguments[0]) if arguments else 5.0
-    seed = int(arguments[1]) if len(arguments) > 1 else secrets.randbelow(2**31)
-    end = time.monotonic() + minutes * 60
-    rounds = 0
-    while True:
-        left = max(0.0, (end - time.monotonic()) / 60)
-        print(f"soak: round {rounds + 1}, seed {seed}, {left:.1f} minutes left", flush=True)
-        environment = {**os.environ, "TRUELINE_SOAK_MINUTES": f"{left:.2f}"}
-        code = subprocess.run(command(seed), env=environment, check=False).returncode
-        if code == 5:
-            print("soak: there are no property tests to run")
-            return 0
-        if code:
-            print(f"soak: failed with seed {seed}; again: make soak MINUTES=0 SEED={seed}")
-            return code
-        rounds += 1
-        seed += 1
-        if time.monotonic() >= end:
-            print(f"soak: {rounds} rounds, no failure")
-            return 0
+    """Run a soak, or one part of it again."""
+    minutes, seed, name = (*arguments, "", "", "")[:3]
+    first = int(seed) if seed else secrets.randbelow(2**31)
+    soak = Soak(float(minutes or 5), first, ROOT / ".cache" / "soak")
+    chosen = parts()
+    if name:
+        chosen = [part for part in chosen if name in part.name]
+        soak.known = {key: how for key, how in soak.known.items() if name not in key}
+    if not chosen:
+        print(f"soak: no part has {name!r} in its name; there are: {', '.join(p.name for p in parts())}")
+        return 2
+    return soak.run(chosen)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from tests.spark.lowering.nasty import difference, everything, in_process, rows_
 from trueline.spark.lowering import lowered
 from trueline.spark.lowering.deliver import delivered
 from trueline.view.execute import pieces
-from trueline.view.plan.node import Node, OneInput, OwnSchema, SourceNode
+from trueline.view.plan.join import Join
+from trueline.view.plan.node import Node, OneInput, OwnSchema, SourceNode, steps
+from trueline.view.plan.on_spark import OnSpark
 from trueline.view.plan.sources import KnownSchema
 
 # Each with other partitions, with and without adaptive execution, in large and small batches, and with and
@@ -21,8 +23,22 @@ VIEWS = views()
 
 
 PAIRS = [(name, SETTINGS[number % len(SETTINGS)]) for number, name in enumerate(VIEWS)]
-# The settings change slowest: a session is made once for each.
-ALL = [(name, each) for each in product((1, 3, 20), ("true", "false"), (10, 10_000)) for name in VIEWS]
+JOINS = [name for name, view in VIEWS.items() if any(isinstance(each, Join) for each in steps(view.node))]
+
+
+def every() -> list:
+    """Return all views under all settings, under names by which `make soak` takes them part by part.
+
+    The settings change slowest: a session is made once for each. Whether small sides are sent to all tasks
+    matters to joins only.
+    """
+    found = []
+    for partitions, adaptive, batch in product((1, 3, 20), ("true", "false"), (10, 10_000)):
+        kind = f"{partitions}p-{'adaptive' if adaptive == 'true' else 'fixed'}-{batch}r"
+        for broadcast, names in (("-1", VIEWS), ("10MB", JOINS)):
+            settings = (partitions, adaptive, batch, broadcast)
+            found += [pytest.param(name, settings, id=f"{kind}-{broadcast}-{name}") for name in names]
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +71,8 @@ def test_rows_ids_and_order_are_equal_to_the_bit(name, settings, session_with):
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("name", "settings"), ALL, ids=str)
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(("name", "settings"), every())
 def test_rows_are_equal_under_all_settings(name, settings, session_with):
     check(name, session_with(settings))
 
@@ -75,6 +92,11 @@ def nodes() -> list[type[Node]]:
         ):
             found.append(kind)
     return sorted(set(found), key=lambda kind: kind.__name__)
+
+
+@pytest.mark.parametrize("kind", [each for each in nodes() if not issubclass(each, SourceNode | OnSpark)])
+def test_every_verb_is_among_the_views(kind):
+    assert any(isinstance(each, kind) for view in VIEWS.values() for each in steps(view.node))
 
 
 @pytest.mark.contract("exchange:E7")

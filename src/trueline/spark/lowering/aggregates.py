@@ -3,6 +3,7 @@
 Whole numbers are cut into words of 21 bits, floats into words of 24 on a grid of their own, so that sums of
 words are exact and no group has rows enough to overflow them. A window of the grid holds floats of 64 powers
 of two, as most columns are; values in other windows are summed apart, as further groups of the same key.
+NaN and the infinities have windows of their own, so that a group needs no flags to say that it has seen one.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _FLOAT_WORDS: Final = 5
 _LOWEST: Final = -80
 _WINDOW: Final = 64
 _SMALLEST: Final = -24
-_NAN, _UP, _DOWN = 1, 2, 4
+# Windows of what has no bits to add: they begin after the last window of numbers, which is 16.
+_NAN, _UP, _DOWN = 64, 65, 66
 _NARROW: Final = frozenset((t.int8, t.int16, t.int32, t.uint8, t.uint16, t.uint32))
 
 Arrays: TypeAlias = Sequence[pa.Array]
@@ -171,19 +173,18 @@ def _whole_total(parts: Arrays, spans: Spans, call: AggregateCall, *, signed: bo
 def _float_sum(name: str) -> CatalystAggregate:
     from pyspark.sql import functions as f
 
-    of_row, value, window = f.col(name), f.col(f"{name}_v"), f.col(f"{name}_w")
-    size, zero = f.abs(value), f.lit(0).cast("bigint")
+    of_row, window = f.col(name), f.col(f"{name}_w")
+    double, zero = of_row.cast("double"), f.lit(0).cast("bigint")
+    size, value = f.abs(double), f.coalesce(double, f.lit(0.0))
     in_window = (size >= 2.0**_SMALLEST) & (size < 2.0 ** (_SMALLEST + _WINDOW))
     far = f.floor((f.log2(size) - _SMALLEST) / _WINDOW).cast("bigint")
+    number = f.when(in_window | (size == 0) | of_row.isNull(), zero).when(f.isnan(of_row), _NAN)
+    number = number.when(of_row == float("inf"), _UP).when(of_row == float("-inf"), _DOWN).otherwise(far)
     # A number of 2^1023 has no inverse power of two: half of it twice.
     half = f.pow(f.lit(2.0), window * -(_WINDOW // 2))
     top = _LOWEST + _FLOAT_WORD * (_FLOAT_WORDS - 1)
-    double = of_row.cast("double")
-    before = [
-        {f"{name}_v": f.when(f.abs(double) < float("inf"), double).otherwise(0.0)},
-        {f"{name}_w": f.when(in_window | (size == 0), zero).otherwise(far)},
-        {f"{name}_r0": f.when(window == 0, value).otherwise(value * half * half) * 2.0**-top},
-    ]
+    near = f.when(window == 0, value).when(window < _NAN, value * half * half).otherwise(0.0)
+    before = [{f"{name}_w": number}, {f"{name}_r0": near * 2.0**-top}]
     words = [f"{name}_{place}" for place in range(_FLOAT_WORDS)]
     for place, word in enumerate(words):
         rest = f.col(f"{name}_r{place}")
@@ -191,36 +192,39 @@ def _float_sum(name: str) -> CatalystAggregate:
         # What is left is exact: the highest bits of a number are taken away.
         left = (rest - whole.cast("double")) * 2.0**_FLOAT_WORD
         before.append({word: whole} | ({f"{name}_r{place + 1}": left} if place + 1 < _FLOAT_WORDS else {}))
-    flags = f.when(f.isnan(of_row), _NAN).when(of_row == float("inf"), _UP)
-    flags = flags.when(of_row == float("-inf"), _DOWN).otherwise(0).cast("bigint")
-    sums = [f.sum(f.col(each)) for each in reversed(words)]
-    made = (f.count(of_row), f.bit_or(flags), *sums)
+    made = (f.count(of_row), *(f.sum(f.col(each)) for each in reversed(words)))
     types = (t.int64,) * (1 + len(made))
     return CatalystAggregate(made, types, _float_total, finish=True, before=tuple(before), window=f"{name}_w")
 
 
 def _float_total(parts: Arrays, spans: Spans, call: AggregateCall) -> pa.Array:
-    """Round the sum of all words once; the parts are the window, the count, the flags, and the words."""
-    window, count, flags = np.asarray(parts[0]), _sum(parts[1], spans), np.asarray(parts[2])
-    words = np.array([np.asarray(each) for each in parts[3:]])
-    lowest = int(window.min(initial=0))
+    """Round the sum of all words once; the parts are the window, the count, and the words."""
+    window, count = np.asarray(parts[0]), _sum(parts[1], spans)
+    words = np.array([np.asarray(each) for each in parts[2:]])
+    seen = np.unique(window)
+    numbers = seen[seen < _NAN]
+    lowest, highest = (int(numbers[at]) if len(numbers) else 0 for at in (0, -1))
     step = _WINDOW // BITS
     unit = _LOWEST % BITS
-    limbs = np.zeros(((int(window.max(initial=0)) - lowest) * step + 7, len(spans.low)), np.int64)
+    limbs = np.zeros(((highest - lowest) * step + 7, len(spans.low)), np.int64)
     group = np.repeat(np.arange(len(spans.low)), spans.lengths)
-    for number in np.unique(window):
+    for number in numbers:
         here = window == number
         cut = on_grid([(word[here], _FLOAT_WORD * place + unit) for place, word in enumerate(words)])
         first = (int(number) - lowest) * step
         for place, limb in enumerate(cut):
-            # A group has one part of each window.
+            # A group has several parts of a window where another sum keeps them apart.
             np.add.at(limbs[first + place], group[here], limb)
     found = rounded(limbs, BITS * (lowest * step + _LOWEST // BITS))
-    kinds = [np.bitwise_or.reduceat(flags, spans.low) & each > 0 for each in (_NAN, _UP, _DOWN)]
-    found = with_infinities(found, *kinds)
+    found = with_infinities(found, *(_has(window == each, spans) for each in (_NAN, _UP, _DOWN)))
     if call.kind.make is kernel.average:
         found = found / np.maximum(count, 1)
     return pa.array(found, mask=count == 0)
+
+
+def _has(parts: npt.NDArray[np.bool_], spans: Spans) -> npt.NDArray[np.bool_]:
+    """Say which groups have one of these parts."""
+    return np.logical_or.reduceat(parts, spans.low)
 
 
 def on_grid(words: Sequence[tuple[Whole, int]]) -> Whole:

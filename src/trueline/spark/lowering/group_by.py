@@ -194,7 +194,8 @@ class GroupsInParts:
         # Without a key there is still no group of no rows.
         by += [f.lit(0).alias("k")] if not by else []
         position = column(_POSITION)
-        ids = IDS if given.ids else ()
+        # Where an id is the place of its row, the first place of a group is the id of its first row.
+        ids = IDS if given.ids and not rows.ids_are_places else ()
         more = [f"o{number}" for number in range(len(self.found.layout.order), len(given.order))]
         firsts = [f"c{n}" for n, kind in enumerate(self.kinds) if kind in t.FLOATS]
         made_of: list[Column] = [
@@ -213,7 +214,10 @@ class GroupsInParts:
         grouped = frame.groupBy(*by, *(column(name) for name in windows)).agg(*made_of)
         shown = [column(f"first_c{n}" if kind in t.FLOATS else f"k{n}") for n, kind in enumerate(self.kinds)]
         order = unpacked_order(self.found.layout.order) if self.position is not None else []
-        columns = [*shown, *values, *(column(name) for name in ids), *order, *(column(name) for name in more)]
+        of_first = [column(name) for name in ids]
+        if given.ids and not ids:
+            of_first = [*order, f.lit(0).cast("bigint")]
+        columns = [*shown, *values, *of_first, *order, *(column(name) for name in more)]
         return grouped.select([each.alias(name) for each, name in zip(columns, given.names, strict=True)])
 
 

@@ -51,6 +51,7 @@ class Lowered:
     cuts: CutPoints | None = None
     most: int | None = None
     late: bool = False
+    ids_are_places: bool = False  # whether the id of a row is its only column of order, and 0
 
     @cached_property
     def frame(self) -> DataFrame:
@@ -82,6 +83,7 @@ class Lowered:
             is_ordered=self.is_ordered and keeps_order,
             cuts=self.cuts if layout.order[: len(order)] == order else None,
             late=False,
+            ids_are_places=False,
         )
 
     def per_task(self, frame: DataFrame, step: Step, layout: Layout) -> Lowered:

@@ -67,7 +67,7 @@ def read_by_spark(session: SparkSession, node: Node, want: Want) -> Lowered | No
     layout = replace(layout, order=(OrderColumn(pa.int64(), below=below),))
     values = [_as_wire(rows[quoted(field.name)], field.type) for field in fields]
     found = Lowered(rows, layout, (), layout, cuts=EvenCuts(below), most=events.row_count)
-    return found.select([*values, *_ids(place, want), place], layout)
+    return replace(found.select([*values, *_ids(place, want), place], layout), ids_are_places=True)
 
 
 def read_parquet(session: SparkSession, schema: pa.Schema, files: Sequence[str]) -> DataFrame:
