@@ -24,8 +24,8 @@ from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.append import Order, Prepared, definitions_of, prepare
 from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.append.intake import ColumnOf
-from trueline.dataset.checks import advice_of
 from trueline.dataset.append.merge import Terms
+from trueline.dataset.checks import advice_of
 from trueline.dataset.commit import Commit
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.derivation import COPY, Derivation

@@ -136,7 +136,9 @@ def _followed(
             return None  # it is further, or was there before
     inputs = {alias: origins.known[name].dataset for alias, name in node.inputs.items()}
     taken = positions_at(origins, node)
-    return Evaluation(workspace, dataset, tail, derivation, inputs, taken, origins.cut.positions).commit(origin, clock)
+    return Evaluation(workspace, dataset, tail, derivation, inputs, taken, origins.cut.positions).commit(
+        origin, clock
+    )
 
 
 def positions_at(origins: Origins, node: DatasetNode) -> dict[DatasetId, Position]:
