@@ -9,10 +9,12 @@ from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
 from trueline.chain.events import SetTransform
+from trueline.dataset.declared_source import shown
 from trueline.dataset.derivation import Derivation, derivation_at
 from trueline.errors import InputError, TruelineError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
+from trueline.workspace.lineage import LineageEdge, LineageGraph, LineageNode
 from trueline.workspace.names import check_name, not_found
 from trueline.workspace.transfer.origin import origin_of
 
@@ -202,3 +204,48 @@ def _node(workspace: Workspace, dataset: Dataset, names: Mapping[str, str]) -> D
     }
     block = None if defined is None else defined.hash
     return DatasetNode(dataset.name, dataset, tail.dataset_id, derivation, block, inputs, missing=missing)
+
+
+def lineage(workspace: Workspace, name: str | None = None) -> LineageGraph:
+    """Return the graph of a workspace, or of what a dataset rests on and what rests on it."""
+    known = Dependencies.of(workspace)
+    chosen = list(known.nodes) if name is None else known.named([f"+{name}+"])
+    ordered = known.in_order(chosen)
+    nodes = [_described(workspace, known[each]) for each in ordered]
+    edges = [
+        LineageEdge(source, each, alias, known[each].own_cuts.get(source))
+        for each in ordered
+        for alias, source in known[each].inputs.items()
+        if source in chosen
+    ]
+    elsewhere = {missing for each in ordered for missing in known[each].missing}
+    nodes += [LineageNode(missing, "missing", missing) for missing in sorted(elsewhere)]
+    edges += [LineageEdge(missing, each) for each in ordered for missing in known[each].missing]
+    return LineageGraph(tuple(nodes), tuple(edges), workspace.location)
+
+
+def _described(workspace: Workspace, node: DatasetNode) -> LineageNode:
+    """Describe a dataset; of one that cannot be looked at only its name is known."""
+    derivation, dataset = node.derivation, node.dataset
+    try:
+        origin = origin_of(workspace._location, dataset._folder)
+        tail = dataset.chain.tail()
+        schema = dataset.schema
+    except TruelineError:
+        return LineageNode(node.name, "root")
+    columns = {} if schema is None else {column.name: str(column.type) for column in schema}
+    if derivation is not None and not node.is_clone:
+        return LineageNode(
+            node.name,
+            "derived",
+            str(node.id),
+            strategy=derivation.strategy,
+            reason=derivation.reason or None,
+            query=derivation.written or None,
+            columns=columns,
+        )
+    polled = None if tail is None or tail.polling is None else shown(tail.polling.fetch)
+    kind = "root" if origin is None else "clone"
+    return LineageNode(
+        node.name, kind, str(node.id or ""), origin.url if origin is not None else polled, columns=columns
+    )

@@ -5,16 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from trueline.chain.instant import Instant
-from trueline.dataset.declared_source import shown
-from trueline.errors import TruelineError
-from trueline.workspace.dependencies import DatasetNode, Dependencies
-from trueline.workspace.transfer.origin import origin_of
-
-if TYPE_CHECKING:
-    from trueline.workspace.workspace import Workspace
 
 _PRODUCER: Final = "https://openlineage.io/trueline"
 _EVENT: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/JobEvent"
@@ -187,48 +180,3 @@ def _dataset(space: str, node: LineageNode) -> dict[str, Any]:
         fields = [{"name": name, "type": kind} for name, kind in node.columns.items()]
         facets["schema"] = {"_producer": _PRODUCER, "_schemaURL": _SCHEMA, "fields": fields}
     return {"namespace": space, "name": node.name, "facets": facets}
-
-
-def lineage(workspace: Workspace, name: str | None = None) -> LineageGraph:
-    """Return the graph of a workspace, or of what a dataset rests on and what rests on it."""
-    known = Dependencies.of(workspace)
-    chosen = list(known.nodes) if name is None else known.named([f"+{name}+"])
-    ordered = known.in_order(chosen)
-    nodes = [_node(workspace, known[each]) for each in ordered]
-    edges = [
-        LineageEdge(source, each, alias, known[each].own_cuts.get(source))
-        for each in ordered
-        for alias, source in known[each].inputs.items()
-        if source in chosen
-    ]
-    elsewhere = {missing for each in ordered for missing in known[each].missing}
-    nodes += [LineageNode(missing, "missing", missing) for missing in sorted(elsewhere)]
-    edges += [LineageEdge(missing, each) for each in ordered for missing in known[each].missing]
-    return LineageGraph(tuple(nodes), tuple(edges), workspace.location)
-
-
-def _node(workspace: Workspace, node: DatasetNode) -> LineageNode:
-    """Describe a dataset; of one that cannot be looked at only its name is known."""
-    derivation, dataset = node.derivation, node.dataset
-    try:
-        origin = origin_of(workspace._location, dataset._folder)
-        tail = dataset.chain.tail()
-        schema = dataset.schema
-    except TruelineError:
-        return LineageNode(node.name, "root")
-    columns = {} if schema is None else {column.name: str(column.type) for column in schema}
-    if derivation is not None and not node.is_clone:
-        return LineageNode(
-            node.name,
-            "derived",
-            str(node.id),
-            strategy=derivation.strategy,
-            reason=derivation.reason or None,
-            query=derivation.written or None,
-            columns=columns,
-        )
-    polled = None if tail is None or tail.polling is None else shown(tail.polling.fetch)
-    kind = "root" if origin is None else "clone"
-    return LineageNode(
-        node.name, kind, str(node.id or ""), origin.url if origin is not None else polled, columns=columns
-    )

@@ -294,7 +294,8 @@ class Workspace(OpenDatasets):
         does not stop the others; `PullError` is raised at the end and has the
         report.
         """
-        from trueline.workspace.plan import PullPlan, apply
+        from trueline.workspace.plan import PullPlan
+        from trueline.workspace.plan.planning import apply
         from trueline.workspace.pull.pull import pull
         from trueline.workspace.pull.scheduler import in_rounds
 
@@ -328,13 +329,13 @@ class Workspace(OpenDatasets):
         Names are those of `pull`. For each dataset: what is new in its inputs, how it is computed and why,
         how far it is behind.
         """
-        from trueline.workspace.plan import plan
+        from trueline.workspace.plan.planning import plan
 
         return plan(self, names)
 
     def lineage(self, name: str | None = None) -> LineageGraph:
         """Show which datasets are computed from which: all of them, or those around one."""
-        from trueline.workspace.lineage import lineage
+        from trueline.workspace.dependencies import lineage
 
         return lineage(self, name)
 
