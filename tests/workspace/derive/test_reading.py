@@ -269,3 +269,44 @@ def test_a_damaged_larger_file_is_found_and_made_again(ws):
     path.unlink()
     root.compact()
     assert root.verify().ok
+
+
+@pytest.mark.contract("derive:V13")
+@pytest.mark.contract("cut:P4")
+def test_spark_and_its_streams_read_what_is_at_rest(ws, small):
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from trueline.spark.source import TruelineSource
+
+    ds = define(ws, "d", COLUMNS)
+    names = [f"k{number}" for number in range(7)]
+    advance(ws, ds, table(**dict.fromkeys(names, 1)))
+    end = ds.chain.tail().last_offset
+    advance(ws, ds, table(**dict.fromkeys(names, 2)), at_rest=False)
+
+    def source(**options):
+        return TruelineSource({"workspace": ws.location, "dataset": "d", **options})
+
+    def read(reader, partitions):
+        return [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
+
+    batch = source()
+    assert batch.schema().names == ["k", "n"]
+    reader = batch.reader(batch.schema())
+    assert read(reader, reader.partitions()) == ds.view().to_arrow().to_pylist()
+    assert {row["n"] for row in read(reader, reader.partitions())} == {1}
+    with pytest.raises(Exception, match="not at rest"):
+        source(at=f"offset:{ds.chain.tail().last_offset}")
+    events = source(changes="true")
+    stream = events.streamReader(events.schema())
+    start = stream.initialOffset()
+    latest = stream.latestOffset(start, ReadAllAvailable())
+    assert latest["offset"] == end
+    found = read(stream, stream.partitions(start, latest))
+    assert [(row["op"], row["k"]) for row in found] == [("insert", name) for name in names]
+    assert "copy_number" not in events.schema().names
+    advance(ws, ds, table(**dict.fromkeys(names, 2)))
+    moved = stream.latestOffset(latest, ReadAllAvailable())
+    rest = read(stream, stream.partitions(latest, moved))
+    assert moved["offset"] == ds.chain.tail().last_offset
+    assert sorted((row["op"], row["n"]) for row in rest) == [("delete", 1)] * 7 + [("insert", 2)] * 7
