@@ -48,6 +48,7 @@ COMMANDS = {
     "revert": "maintain:revert",
     "tag": "lifecycle:tag",
     "rename": "lifecycle:rename",
+    "compact": "lifecycle:compact",
     "delete": "lifecycle:delete",
     "hide-column": "lifecycle:hide_column",
     "show-column": "lifecycle:show_column",

@@ -1,4 +1,4 @@
-"""Commands of a dataset's life: tag, rename, delete, hide-column, show-column."""
+"""Commands of a dataset's life: tag, compact, rename, delete, hide-column, show-column."""
 
 from __future__ import annotations
 
@@ -69,6 +69,20 @@ def tag(
                 shown.say("no tags yet; `trueline tag NAME DATASET` makes one")
 
         here.console.answer({"tags": [each.to_dict() for each in found]}, render)
+
+
+@examples(
+    "trueline compact sales",
+)
+def compact(context: typer.Context, name: Dataset, directory: Directory = None, json: Json = False) -> None:
+    """Read many small slices from few larger files.
+
+    The files are a private cache: no commit and no hash changes.
+    """
+    with session(context, directory, json) as here, here.workspace() as workspace:
+        done = workspace[name].compact()
+        document = {"files": done.files, "slices": done.slices, "rows": done.rows, "bytes": done.bytes}
+        here.console.answer(document, lambda shown: shown.say(f"{name}: {done}", "good"))
 
 
 @examples(

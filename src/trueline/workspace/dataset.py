@@ -30,6 +30,7 @@ from trueline.workspace.names import not_found
 if TYPE_CHECKING:
     from trueline.dataset.append.intake import AppendRequest
     from trueline.dataset.append.new_columns import NewColumns
+    from trueline.dataset.compact import Compacted
     from trueline.dataset.remove.drop import Removed, Where
     from trueline.readers import Reader
     from trueline.run import Executor, Observer, Step
@@ -412,12 +413,14 @@ class Dataset:
         in `View.filter`, with its `parameters`. In a keyed dataset what a
         record replaced goes with it.
         """
+        from trueline.chain.compacted import remove_files
         from trueline.dataset.remove.drop import drop_data
         from trueline.workspace.rollback import refuse_rollback
 
         chain = self._present
         refuse_rollback(self)
         with self._writing:
+            remove_files(chain)
             done = drop_data(
                 self.name,
                 chain,
@@ -433,6 +436,23 @@ class Dataset:
             # What crashes and lost races have left may hold the same records.
             sweep_dataset(self, 0)
         return done
+
+    def compact(self) -> Compacted:
+        """Write many small slices again into few larger files, which reads use from then on.
+
+        They are private to this place and can be deleted; no hash, no commit and no answer changes.
+
+        >>> import tempfile, trueline as tl
+        >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+        ...     sales = ws.create("sales")
+        ...     head = [sales.append([{"price": number}]) for number in range(3)][-1].block
+        ...     done = sales.compact()
+        ...     done.files, done.slices, done.rows, sales.head == head
+        (1, 3, 3, True)
+        """
+        from trueline.dataset.compact import compact
+
+        return compact(self.name, self._present)
 
     # --- elsewhere --------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from trueline.chain.compacted import compact_files
 from trueline.chain.references import references
 from trueline.chain.sources import FetchFilesGlob
 from trueline.chain.store.folders import Inside, remove_database
@@ -110,6 +111,8 @@ def _reached(workspace: Workspace, dataset: Dataset) -> dict[Folder, set[Multiha
             for reference in references(block, store, seen):
                 if not removals.is_gone(block, reference):
                     reached[reference.folder].add(reference.hash)
+    if not removals:
+        reached[Folder.DATA] |= {file.hash for file in compact_files(dataset.chain)}
     return reached
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from trueline.chain.compacted import compact_files
+from trueline.chain.store.store import Folder
 from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationReport, verify_blocks
 from trueline.dataset.at import At, resolve
 from trueline.errors import CorruptionError, InputError
+from trueline.identity.multihash import physical_hash
 from trueline.workspace.rollback import given_head, head_problems
 
 if TYPE_CHECKING:
@@ -55,7 +58,7 @@ def verify_dataset(
         tasks = dataset.workspace._spark.tasks(f"verify {dataset.name}", reads=[chain.store])
         found = verify_data(chain, start, end, tasks=tasks, progress=progress)
         whole = found.ok
-        report += found
+        report += found + VerificationReport(problems=tuple(_damaged_copies(dataset)))
     report += VerificationReport(problems=head_problems(dataset, expected))
     named = tuple(replace(found, message=f"{dataset.name}: {found.message}") for found in report.problems)
     report = replace(report, problems=named)
@@ -66,6 +69,17 @@ def verify_dataset(
             dataset.workspace, [dataset], replay, after=start, upto=end, progress=progress
         )
     return report
+
+
+def _damaged_copies(dataset: Dataset) -> Iterator[Problem]:
+    """Look at the larger files that readers take instead of small slices: no block names them."""
+    store = dataset.chain.store
+    for file in compact_files(dataset.chain):
+        with store.open(Folder.DATA, file.hash) as opened:
+            actual = physical_hash(opened)
+        if actual != file.hash:
+            what = f"compacted file {file.hash} hashes to {actual}"
+            yield Problem(ProblemKind.CORRUPT, what, "compact the dataset again", file.block)
 
 
 def verify_datasets(

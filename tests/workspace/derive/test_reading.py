@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -178,3 +180,133 @@ def test_late_is_decided_once_and_for_records_of_roots_alone(ws):
     ds = define(ws, "d", COLUMNS, ("k",))
     advance(ws, ds, table(a=1))
     assert "late" not in ds.changes(system=True).columns
+
+
+@pytest.mark.contract("derive:V28")
+def test_compacting_changes_no_hash_and_no_answer(ws, monkeypatch):
+    from trueline.chain.compacted import compact_files, known_files
+
+    ds = define(ws, "d", COLUMNS, ("k",))
+    commits = [advance(ws, ds, table(a=number, b=number // 2)) for number in range(6)]
+    head = ds.head
+
+    def answers():
+        return [
+            rows(ds.view()),
+            rows(ds.view(at=commits[2])),
+            ds.changes().to_arrow().to_pylist(),
+            ds.changes(commits[1], commits[4]).to_arrow().to_pylist(),
+            ds.diff(commits[0]).to_arrow().to_pylist(),
+            ds.get("a", commits[3]),
+        ]
+
+    without_state(ds)
+    before = answers()
+    done = ds.compact()
+    assert (done.files, done.slices, done.rows) == (1, 6, ds.info.events)
+    assert str(done).startswith("6 slices with")
+    (file,) = compact_files(ds.chain)
+    assert ds.head == head
+    # The slices are not opened any more where the file holds their records.
+    opened = []
+    real = type(ds.chain.store).open
+
+    def counted(store, folder, name):
+        opened.append(name)
+        return real(store, folder, name)
+
+    monkeypatch.setattr(type(ds.chain.store), "open", counted)
+    ds.changes().to_arrow()
+    assert [name for name in opened if ds.chain.store.size(Folder.DATA, name)] == [file.hash]
+    monkeypatch.undo()
+    assert answers() == before
+    advance(ws, ds, table(a=9, c=9))
+    assert rows(ds.view()) == [("a", 9), ("c", 9)]
+    assert ws.gc(older_than=0).objects == 0
+    assert compact_files(ds.chain) == [file]
+    assert ds.verify(replay=False).ok
+    # It is a cache: without the file, or without the index, the slices answer.
+    ds.chain.store.delete(Folder.DATA, file.hash)
+    assert rows(ds.view(at=commits[2])) == before[1]
+    assert ds.compact().slices == 7
+    kept = known_files(ds.chain)
+    ds.chain.rebuild_index()
+    assert known_files(ds.chain) == []
+    assert rows(ds.view()) == [("a", 9), ("c", 9)]
+    assert ws.gc(older_than=0).objects == len(kept)
+
+
+def test_what_is_removed_does_not_stay_in_larger_files(ws):
+    from trueline.chain.compacted import known_files
+
+    root = ws.create("r")
+    for number in range(4):
+        root.append([{"x": number}])
+    root.compact()
+    (file,) = known_files(root.chain)
+    root.drop_data(where="x = 1", reason="asked for")
+    assert root.chain.store.size(Folder.DATA, file.hash) is None
+    assert [row["x"] for row in root.view().to_arrow().to_pylist()] == [0, 2, 3]
+    with pytest.raises(InputError, match="records were removed"):
+        root.compact()
+
+
+def test_a_damaged_larger_file_is_found_and_made_again(ws):
+    from trueline.chain.compacted import compact_files
+
+    root = ws.create("r")
+    for number in range(3):
+        root.append([{"x": number}])
+    root.compact()
+    (file,) = compact_files(root.chain)
+    path = Path(root.chain.store.location, "data", str(file.hash))
+    raw = bytearray(path.read_bytes())
+    raw[20] ^= 1
+    path.chmod(0o644)
+    path.write_bytes(raw)
+    (problem,) = root.verify().problems
+    assert "compacted file" in problem.message
+    path.unlink()
+    root.compact()
+    assert root.verify().ok
+
+
+@pytest.mark.contract("derive:V13")
+@pytest.mark.contract("cut:P4")
+def test_spark_and_its_streams_read_what_is_at_rest(ws, small):
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+    from trueline.spark.source import TruelineSource
+
+    ds = define(ws, "d", COLUMNS)
+    names = [f"k{number}" for number in range(7)]
+    advance(ws, ds, table(**dict.fromkeys(names, 1)))
+    end = ds.chain.tail().last_offset
+    advance(ws, ds, table(**dict.fromkeys(names, 2)), at_rest=False)
+
+    def source(**options):
+        return TruelineSource({"workspace": ws.location, "dataset": "d", **options})
+
+    def read(reader, partitions):
+        return [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
+
+    batch = source()
+    assert batch.schema().names == ["k", "n"]
+    reader = batch.reader(batch.schema())
+    assert read(reader, reader.partitions()) == ds.view().to_arrow().to_pylist()
+    assert {row["n"] for row in read(reader, reader.partitions())} == {1}
+    with pytest.raises(Exception, match="not at rest"):
+        source(at=f"offset:{ds.chain.tail().last_offset}")
+    events = source(changes="true")
+    stream = events.streamReader(events.schema())
+    start = stream.initialOffset()
+    latest = stream.latestOffset(start, ReadAllAvailable())
+    assert latest["offset"] == end
+    found = read(stream, stream.partitions(start, latest))
+    assert [(row["op"], row["k"]) for row in found] == [("insert", name) for name in names]
+    assert "copy_number" not in events.schema().names
+    advance(ws, ds, table(**dict.fromkeys(names, 2)))
+    moved = stream.latestOffset(latest, ReadAllAvailable())
+    rest = read(stream, stream.partitions(latest, moved))
+    assert moved["offset"] == ds.chain.tail().last_offset
+    assert sorted((row["op"], row["n"]) for row in rest) == [("delete", 1)] * 7 + [("insert", 2)] * 7

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
@@ -77,7 +77,9 @@ class Changes:
         if LATE in columns and self.with_late:
             needed += [name for name in (vocab.event_time, vocab.op) if name not in needed]
         watermarks: dict[int, Instant | None] = {}
-        for entry, batch in self.events.read(needed, bounds):
+        # Whether a record is late depends on the commit it came with.
+        events = replace(self.events, apart=True) if LATE in columns and self.with_late else self.events
+        for entry, batch in events.read(needed, bounds):
             found: list[pa.Array] = []
             for name in columns:
                 if name == vocab.op:

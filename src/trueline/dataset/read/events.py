@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
 
+from trueline.chain.compacted import CompactFile, compact_files
+from trueline.chain.events import DataSlice, OffsetInterval
 from trueline.chain.index_rows import SliceEntry
 from trueline.chain.store.file import FileStore
 from trueline.dataset.dataset_at import Standing
@@ -27,12 +30,16 @@ Times = tuple[int | None, int | None]
 
 @dataclass(frozen=True)
 class Events:
-    """The records (after, upto] of a dataset; `columns` are those a reader sees."""
+    """The records (after, upto] of a dataset; `columns` are those a reader sees.
+
+    Where slices were compacted the larger files are read, unless each is wanted `apart`.
+    """
 
     standing: Standing
     columns: tuple[str, ...]
     first: int = 0
     after: Multihash | None = None
+    apart: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -151,16 +158,14 @@ class Events:
         """Yield the slices that can hold what is asked for, learning on the way what the others hold."""
         learnt: dict[Multihash, Times] = {}
         try:
-            for entry in self.entries(first, last, backwards=backwards):
+            for entry, file in self._readable(first, last, times, backwards=backwards):
                 known = entry.times
-                if times and known is not None and not self._meets(known, times):
-                    continue
-                file = self.file(entry)
                 if times and known is None:
                     vocab = self.standing.vocab
                     known = file.times(self.standing.schema.field(vocab.event_time), vocab.offset)
                     if known is not None:
-                        learnt[entry.block] = known
+                        if file.data.physical_hash not in self._compacted:
+                            learnt[entry.block] = known
                         if not self._meets(known, times):
                             continue
                 yield entry, file
@@ -170,6 +175,44 @@ class Events:
         finally:
             if learnt:
                 self.standing.chain.keep_times(learnt)
+
+    def _readable(
+        self, first: int, last: int, times: Bounds, *, backwards: bool
+    ) -> Iterator[tuple[SliceEntry, SliceFile]]:
+        """Yield what holds the records: larger files where there are some, slices elsewhere."""
+        at = first
+        for large in () if backwards else self._compacted.values():
+            if large.first < at or large.last > last:
+                continue
+            yield from self._slices(at, large.first - 1, times, backwards=False)
+            number = self.standing.chain.sequence_of(large.block) or 0
+            entry = SliceEntry(large.first, large.last, number, large.block, None)
+            yield entry, self._large_file(large)
+            at = large.last + 1
+        yield from self._slices(at, last, times, backwards=backwards)
+
+    def _slices(
+        self, first: int, last: int, times: Bounds, *, backwards: bool
+    ) -> Iterator[tuple[SliceEntry, SliceFile]]:
+        for entry in self.entries(first, last, backwards=backwards):
+            if times and entry.times is not None and not self._meets(entry.times, times):
+                continue
+            yield entry, self.file(entry)
+
+    @cached_property
+    def _compacted(self) -> dict[Multihash, CompactFile]:
+        """The larger files up to here; none where records were removed, which they would still hold."""
+        chain, position = self.standing.chain, self.standing.position
+        if self.apart or self.standing.removals:
+            return {}
+        found = compact_files(chain)
+        return {file.hash: file for file in found if chain.is_ancestor(file.block, position.block)}
+
+    def _large_file(self, large: CompactFile) -> SliceFile:
+        chain = self.standing.chain
+        interval = OffsetInterval(large.first, large.last)
+        data = DataSlice(large.hash, large.hash, interval, large.size)
+        return SliceFile(self.standing.name, chain.store, large.block, data, None, chain.limits)
 
     def entries(self, first: int, last: int, *, backwards: bool = False) -> Iterator[SliceEntry]:
         """Yield what the index knows of the slices with these offsets."""
