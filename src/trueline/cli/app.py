@@ -30,6 +30,7 @@ from trueline.errors import OutOfMemory, check_memory
 COMMANDS = {
     "init": "create:init",
     "create": "create:create",
+    "derive": "derive:derive",
     "ingest": "ingest:ingest",
     "pull": "pull:pull",
     "plan": "pull:plan",
@@ -46,6 +47,7 @@ COMMANDS = {
     "verify": "maintain:verify",
     "gc": "maintain:gc",
     "revert": "maintain:revert",
+    "reset": "derive:reset",
     "tag": "lifecycle:tag",
     "rename": "lifecycle:rename",
     "compact": "lifecycle:compact",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from trueline.cli.read import Named, opened
-from trueline.cli.session import Directory, Json, examples, session
+from trueline.cli.session import NO, Directory, Json, examples, session
 from trueline.console.items import one_line
 from trueline.credentials import masked_values
 from trueline.errors import CorruptionError
@@ -35,6 +35,8 @@ def list_(context: typer.Context, directory: Directory = None, json: Json = Fals
     with session(context, directory, json) as here, here.workspace() as workspace:
         found = [_stands(dataset) for dataset in workspace.datasets()]
         columns = ["name", "kind", "rows", "events", "commits", "updated", "head"]
+        if any(each.get("behind_commits") is not None for each in found):
+            columns.append("behind")
 
         def render(shown: Console) -> None:
             if not found:
@@ -49,7 +51,8 @@ def list_(context: typer.Context, directory: Directory = None, json: Json = Fals
                     each.get("commits"),
                     _moment(each.get("updated")),
                     _head(each),
-                ]
+                    _behind(each),
+                ][: len(columns)]
                 for each in found
             ]
             shown.table(columns, rows)
@@ -73,6 +76,15 @@ def _rows(each: dict[str, Any]) -> object:
     return "?" if "error" not in each and each["rows"] is None else each.get("rows")
 
 
+def _behind(each: dict[str, Any]) -> str | None:
+    """How far a derived dataset is behind its roots, for people; None for others."""
+    commits = each.get("behind_commits")
+    if commits is None:
+        return None
+    since = f", {_in_words(each['behind_seconds'])}" if commits else ""
+    return f"{commits:,} commit{'s' * (commits != 1)}{since}" if commits else "up to date"
+
+
 def _head(each: dict[str, Any]) -> str:
     return f"damaged: {each['error']['code']}" if "error" in each else each["head"][-8:]
 
@@ -85,13 +97,22 @@ def _moment(text: str | None) -> str | None:
 @examples(
     "trueline status",
     "trueline status sales",
+    "trueline status --check",
 )
 def status(
-    context: typer.Context, names: Names = None, directory: Directory = None, json: Json = False
+    context: typer.Context,
+    names: Names = None,
+    *,
+    check: Annotated[
+        bool, typer.Option("--check", help="Exit with 1 if data are older than their check max_age allows.")
+    ] = False,
+    directory: Directory = None,
+    json: Json = False,
 ) -> None:
     """Show the state of each dataset.
 
-    Head, current rows and events, age of the last commit, state of the index, commits in flight.
+    Head, current rows and events, age of the last commit, state of the index, commits in flight; of derived
+    datasets what they are computed from, how, and how far they are behind.
     """
     with session(context, directory, json) as here, here.workspace() as workspace:
         datasets = [workspace[name] for name in names] if names else workspace.datasets()
@@ -104,6 +125,8 @@ def status(
                 shown.fields(_condition_shown(each), title=each["name"])
 
         here.console.answer({"workspace": workspace.location, "datasets": found}, render)
+        if check and any(each.get("too_old") for each in found):
+            raise typer.Exit(NO)
 
 
 def _condition(dataset: Dataset) -> dict[str, Any]:
@@ -112,6 +135,7 @@ def _condition(dataset: Dataset) -> dict[str, Any]:
     return _stands(dataset) | {
         "index": health.index,
         "in_flight_seconds": None if since is None else round(max(0.0, time.time() - since), 1),
+        "too_old": list(health.too_old),
     }
 
 
@@ -130,6 +154,16 @@ def _condition_shown(each: dict[str, Any]) -> dict[str, object]:
         "merge": each["merge"],
         "index": each["index"],
     }
+    if each["strategy"] is not None:
+        reason = f" ({each['reason']})" if each["reason"] else ""
+        shown |= {
+            "computed from": ", ".join(each["inputs"]),
+            "strategy": f"{each['strategy']}{reason}",
+            "behind": _behind(each),
+            "last cut": each["last_cut"],
+        }
+    if each["too_old"]:
+        shown["too old"] = "; ".join(each["too_old"])
     if each["in_flight_seconds"] is not None:
         shown["in flight"] = f"a commit, since {_in_words(each['in_flight_seconds'])}"
     if each["description"]:

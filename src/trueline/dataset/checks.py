@@ -154,7 +154,8 @@ def judged_rows(
     if not asked or not parts:
         return []
     totals: list[tuple[int, list[str]]] = [(0, []) for _ in asked]
-    here = any(part.piece.table is not None for part in parts)
+    # Rows in this process are not sent to others; those of a spool have no table.
+    here = any(getattr(part.piece, "table", None) is not None for part in parts)
     found = dict((InlineTasks() if here else tasks).map(broken_rows, parts, label="check rows"))
     for at in sorted(found):
         totals = [
@@ -185,8 +186,8 @@ def without_broken(
         return incoming, {}
     pieces, counts = [], dict.fromkeys(map(str, asked), 0)
     for number, piece in enumerate(incoming.pieces):
-        if piece.table is not None:
-            pieces.append(IncomingPiece.of(_filtered(piece.table, asked, counts)))
+        if (table := getattr(piece, "table", None)) is not None:
+            pieces.append(IncomingPiece.of(_filtered(table, asked, counts)))
             continue
         writer: PieceWriter | None = None
         for table in piece.read(0, piece.rows):

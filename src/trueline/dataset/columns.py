@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema, Option
 from trueline.chain.events import SetDataSchema
 from trueline.chain.head_state import Tail
+from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, hidden, is_hidden, show
+from trueline.dataset.commit import linked
+from trueline.dataset.definition import strategy_of
 from trueline.errors import SchemaError
 
 
@@ -43,6 +48,17 @@ def stored_columns(tail: Tail, *, system: bool = False) -> list[StoredColumn]:
 
 def _system_names(tail: Tail) -> tuple[str, ...]:
     return tail.vocab.names if tail.vocab.event_time_column is None else tail.vocab.names[:3]
+
+
+def hide_column(
+    chain: Chain, tail: Tail, name: str, *, hide: bool, clock: Callable[[], Instant] | None = None
+) -> None:
+    """Record that a column is hidden, or shown again, unless it is so already."""
+    event = with_hidden(tail, name, hide=hide, key=tuple(getattr(strategy_of(tail), "key", ())))
+    if event is not None:
+        # A time of its own: neighbours with equal times are one commit.
+        now = Instant(max((clock or Instant.now)(), tail.system_time + 1))
+        chain.append(*linked(tail, [event], now))
 
 
 def with_hidden(tail: Tail, name: str, *, hide: bool, key: tuple[str, ...]) -> SetDataSchema | None:

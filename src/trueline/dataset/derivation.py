@@ -80,7 +80,8 @@ class Derivation:
     `written` is the text before stars were expanded; `strategy` says how the dataset follows its inputs and
     `reason`, a stable code, why not by the increment. `nondet` are inputs read at a cut of their own, by the
     names they have here, with the reason. `replaces` is the dataset that had the name before; with
-    `from_here` rows that were there before this definition stay as they are.
+    `from_here` rows that were there before this definition stay as they are. `file` is the file of SQL that
+    says all this, with the name of its folder.
     """
 
     queries: tuple[SqlQueryStep, ...]
@@ -99,6 +100,7 @@ class Derivation:
     function: FunctionOf | None = None
     replaces: str | None = None
     from_here: bool = False
+    file: str | None = None
 
     def over(self, inputs: tuple[TransformInput, ...]) -> Derivation:
         """Return the definition with its inputs."""
@@ -134,6 +136,7 @@ class Derivation:
             "function": None if self.function is None else self.function.path,
             "replaces": self.replaces,
             "from_here": self.from_here,
+            "file": self.file,
         }
         said = {name: value for name, value in said.items() if value}
         return Extra.of({**said, "format": FORMAT, "version": VERSION}).entries
@@ -277,4 +280,5 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         function=FunctionOf(str(said["function"]), source) if said.get("function") else None,
         replaces=said.get("replaces"),
         from_here=said.get("from_here") is True,
+        file=said.get("file"),
     )

@@ -17,10 +17,9 @@ from trueline.chain.instant import Instant
 from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Progress, VerificationReport
 from trueline.dataset.at import At, resolve
-from trueline.dataset.columns import StoredColumn, stored_columns, with_hidden
-from trueline.dataset.commit import Commit, commit_at, commits, keyed_commit, linked
+from trueline.dataset.columns import StoredColumn, hide_column, stored_columns
+from trueline.dataset.commit import Commit, commit_at, commits, keyed_commit
 from trueline.dataset.declared_source import shown
-from trueline.dataset.definition import strategy_of
 from trueline.dataset.lost_head import head_missing
 from trueline.errors import BadCellsWarning, DataWarning, InputError, visible
 from trueline.identity.dataset_id import DatasetId
@@ -167,12 +166,7 @@ class Dataset:
 
     def _hide(self, name: str, *, hide: bool) -> None:
         with self._writing, self.chain.store.turn():
-            tail = self._tail
-            key = getattr(strategy_of(tail), "key", ())
-            event = with_hidden(tail, name, hide=hide, key=tuple(key))
-            if event is not None:
-                now = (self._workspace.clock or Instant.now)()
-                self.chain.append(*linked(tail, [event], Instant(max(now, tail.system_time + 1))))
+            hide_column(self.chain, self._tail, name, hide=hide, clock=self._workspace.clock)
 
     # --- adding -------------------------------------------------------------------
 
@@ -280,13 +274,16 @@ class Dataset:
         return reset(self, to, rebuild=rebuild)
 
     def confirm_source(self) -> str:
-        """Let `pull` read the declared source though somebody else declared it; returns what that is.
+        """Let `pull` read a source, or call a function, that somebody else declared; returns what that is.
 
-        It holds for this dataset and just this source: a changed one asks again.
+        It holds for this dataset and just this source or function: a changed one asks again.
         """
+        from trueline.workspace.derive.function import confirm_function
         from trueline.workspace.pull.confirm import confirm
 
         tail, origin = self._tail, self.origin
+        if tail.transform is not None and (function := confirm_function(self)) is not None:
+            return function
         if tail.polling is None or origin is not None:
             kind = "has no source" if origin is None else f"is a copy of {origin.url}, which polls for it"
             raise InputError(
@@ -515,6 +512,7 @@ class Dataset:
         from trueline.workspace.info import notebook_values
 
         info = self.info
-        shown = ("kind", "events", "commits", "head", "updated", "watermark", "merge", "description")
+        names = "kind events commits head updated watermark merge inputs strategy behind_commits description"
+        shown = [name for name in names.split() if getattr(info, name) not in (None, ())]
         values = {"rows": info.rows_shown} | {name: getattr(info, name) for name in shown}
         return html(f"Dataset {self.name}", notebook_values(values))

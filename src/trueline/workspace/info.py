@@ -27,7 +27,7 @@ from trueline.dataset.commit import commits, joined
 from trueline.dataset.counts import current_rows
 from trueline.dataset.declared_source import shown
 from trueline.dataset.definition import lateness_shown, merge_of
-from trueline.errors import StoreError
+from trueline.errors import CorruptionError, InputError, StoreError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 
@@ -57,6 +57,8 @@ class Info:
 
     `rows` are the current ones, as a view has them, None where commits of an earlier version do not say how
     many there are (`verify` or the next append counts them); `events` is how many records there are.
+    A derived dataset says its `inputs`, its `strategy` and the `reason` for it, how far it is behind its
+    roots, in commits and seconds, and the number of the cut it is at.
     """
 
     name: str
@@ -77,6 +79,13 @@ class Info:
     description: str | None
     last_slice_bytes: int
     location: str
+    inputs: tuple[str, ...] = ()
+    strategy: str | None = None
+    reason: str | None = None
+    behind_commits: int | None = None
+    behind_seconds: float | None = None
+    last_cut: int | None = None
+    checks: tuple[str, ...] = ()
 
     @property
     def rows_shown(self) -> str:
@@ -90,7 +99,8 @@ class Info:
             name: None if values[name] is None else str(values[name])
             for name in ("created", "updated", "watermark")
         }
-        return values | moments | {"sources": list(self.sources)}
+        lists = {name: list(values[name]) for name in ("sources", "inputs", "checks")}
+        return values | moments | lists
 
     def _repr_html_(self) -> str:
         from trueline.console.notebook import html
@@ -112,10 +122,14 @@ def notebook_values(values: Mapping[str, object]) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What goes on around a dataset: the state of its index, and since when a commit is in flight."""
+    """What goes on around a dataset: the state of its index, and since when a commit is in flight.
+
+    `too_old` are its checks `max_age` that fail now, with how old the newest data are.
+    """
 
     index: str
     in_flight_since: float | None
+    too_old: tuple[str, ...] = ()
 
 
 def info_of(dataset: Dataset) -> Info:
@@ -124,6 +138,11 @@ def info_of(dataset: Dataset) -> Info:
     seed = chain.entry_number(0)
     described = chain.newest(SetInfo)
     new = tail.data.new_data if tail.data else None
+    fresh = None
+    if dataset.kind == "derived":
+        from trueline.workspace.derive.freshness import freshness_of
+
+        fresh = freshness_of(dataset)
     return Info(
         name=dataset.name,
         kind=dataset.kind,
@@ -145,7 +164,26 @@ def info_of(dataset: Dataset) -> Info:
         else None,
         last_slice_bytes=new.size if new else 0,
         location=chain.store.location,
+        inputs=dataset.inputs,
+        strategy=fresh.strategy if fresh else None,
+        reason=fresh.reason if fresh else None,
+        behind_commits=fresh.commits if fresh else None,
+        behind_seconds=fresh.seconds if fresh else None,
+        last_cut=fresh.cut if fresh else None,
+        checks=_checks_shown(tail),
     )
+
+
+def _checks_shown(tail: Tail) -> tuple[str, ...]:
+    """Return the checks as they are written; looking at a dataset must not fail for one that is not known."""
+    if tail.attachments is None:
+        return ()
+    from trueline.dataset.checks import checks_at
+
+    try:
+        return tuple(map(str, checks_at(tail)))
+    except InputError:
+        return ()
 
 
 def _count_commits(dataset: Dataset, tail: Tail) -> int:
@@ -170,7 +208,18 @@ def health_of(dataset: Dataset) -> Health:
         since = dataset.chain.store.oldest_lease()
     except StoreError:
         since = None  # a place that cannot be written has no commits in flight
-    return Health(_index_state(dataset), since)
+    return Health(_index_state(dataset), since, _too_old(dataset))
+
+
+def _too_old(dataset: Dataset) -> tuple[str, ...]:
+    try:
+        if dataset._tail.attachments is None:
+            return ()
+        from trueline.workspace.derive.freshness import broken_ages
+
+        return tuple(map(str, broken_ages(dataset)))
+    except (CorruptionError, InputError):
+        return ()  # whoever looks at the dataset itself is told
 
 
 def _index_state(dataset: Dataset) -> str:

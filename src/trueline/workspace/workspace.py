@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trueline import merge as merges
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from trueline.dataset.commit import Commit
     from trueline.run import Observer
     from trueline.view import Schema, View
+    from trueline.workspace.derive.folder import FolderPlan
     from trueline.workspace.gc import Swept
     from trueline.workspace.lineage import LineageGraph
     from trueline.workspace.plan import PullPlan
@@ -200,6 +202,19 @@ class Workspace(OpenDatasets):
             name, sql, inputs, key, event_time, description, fn, checks, columns or {}, strategy, on_change
         )
         return derive(self, request)
+
+    def derive_folder(
+        self, folder: str | os.PathLike[str], *, apply: bool = False, prune: bool = False
+    ) -> FolderPlan:
+        """Compare a folder of definitions (`balances.sql` …) with the workspace; with `apply` carry them out.
+
+        What a file says is YAML in comments before its query (`-- key: account`), or in a file beside it.
+        Datasets whose file vanished are reported; with `prune` they are deleted.
+        """
+        from trueline.workspace.derive.folder import apply_folder, plan_folder
+
+        path = Path(folder)
+        return apply_folder(self, path, prune=prune) if apply else plan_folder(self, path)
 
     def create_from_manifest(self, text: str | bytes) -> Dataset:
         """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON."""

@@ -52,6 +52,7 @@ class DerivationRequest:
     columns: Mapping[str, str] = field(default_factory=dict)
     strategy: str = "auto"
     on_change: str = "error"
+    file: str | None = None
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
@@ -136,6 +137,7 @@ def derived_again(workspace: Workspace, dataset: Dataset) -> Dataset:
         there.checks,
         there.columns,
         on_change=OnChange.REBUILD,
+        file=there.file,
     )
     return derive(workspace, request)
 
@@ -194,6 +196,7 @@ def defined(
         nondet=inputs.nondet,
         checks=checked(request.checks),
         columns=dict(request.columns),
+        file=request.file,
     )
     _check_columns(derivation, schema)
     check_definition(workspace, derivation.checks, schema)
@@ -214,29 +217,38 @@ def _same(
     if request.name not in workspace or request.on_change != "error":
         return None
     dataset = workspace[request.name]
-    tail = dataset._tail
-    there = derivation_at(tail)
-    if there is None:
+    if derivation_at(dataset._tail) is None:
         return None
-    key = request.declared_key
-    if key is None:
-        if there.identity is KeyKind.DECLARED:
-            return None
-        key = there.key
+    return None if same_as_there(workspace, request, inputs, function) else dataset
+
+
+def same_as_there(
+    workspace: Workspace, request: DerivationRequest, inputs: GivenInputs, function: FunctionOf | None = None
+) -> list[str]:
+    """Say how an existing dataset differs from what is asked for, as far as that is seen without Spark."""
+    dataset = workspace[request.name]
+    there = derivation_at(dataset._tail)
+    if there is None:
+        return ["kind: it is not derived here"]
+    key, identity = there.key, there.identity
+    if request.declared_key is not None:
+        key, identity = request.declared_key, KeyKind.DECLARED
+    elif identity is KeyKind.DECLARED:
+        key, identity = (), KeyKind.BAG
     asked = replace(
         there,
         written=request.written if function is None else function.path,
         inputs=inputs.named,
         nondet=inputs.nondet,
         key=key,
-        identity=KeyKind.DECLARED if request.key is not None else there.identity,
+        identity=identity,
         event_time=request.event_time,
         checks=checked(request.checks),
         columns=dict(request.columns),
         description=request.description,
         function=function,
     )
-    return dataset if not asked.differences(dataset.chain) else None
+    return asked.differences(dataset.chain)
 
 
 # --- what was asked for ---------------------------------------------------------------------------

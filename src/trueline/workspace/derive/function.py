@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from trueline.dataset.derivation import Derivation, FunctionOf
+from trueline.dataset.derivation import Derivation, FunctionOf, derivation_at
 from trueline.errors import ConfigError, InputError, StoreError
 from trueline.workspace.user_config import FUNCTION
 
@@ -117,6 +117,15 @@ def allow(workspace: Workspace, dataset_id: DatasetId, function: FunctionOf) -> 
         workspace.config.user.trust(workspace.location, _about(dataset_id), _value(function))
     except (ConfigError, StoreError):
         return  # a user without a file of his own says it in every process
+
+
+def confirm_function(dataset: Dataset) -> str | None:
+    """Let the function of a dataset be called here; returns its path, None if there is none."""
+    derivation = derivation_at(dataset._tail)
+    if derivation is None or derivation.function is None:
+        return None
+    allow(dataset.workspace, dataset.id, derivation.function)
+    return derivation.function.path
 
 
 def permitted(workspace: Workspace, dataset: Dataset, derivation: Derivation) -> FunctionOf | None:

@@ -1,0 +1,235 @@
+"""Definitions kept in a folder, one file of SQL for each dataset: compared with the workspace, then applied.
+
+A file `balances.sql` defines the dataset `balances`. What else there is to say stands before the query, in
+comments that are YAML (`-- key: account`), or in `balances.yaml` beside it. Lines `-- step NAME` begin steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from trueline.chain import yaml_text
+from trueline.check import DatasetCheck
+from trueline.dataset.derivation import derivation_at
+from trueline.errors import InputError, ManifestError, TruelineError
+from trueline.workspace.derive.define import DerivationRequest, derive, inputs_of, same_as_there
+from trueline.workspace.derive.redefine import OnChange
+from trueline.workspace.names import check_name
+from trueline.workspace.query_guard import unknown_tables
+
+if TYPE_CHECKING:
+    from trueline.workspace.workspace import Workspace
+
+_SAID: Final = ("key", "event_time", "description", "inputs", "columns", "checks", "strategy")
+_HEADER: Final = re.compile(rf"--\s?(?:{'|'.join(_SAID)})\s*:")
+_STEP: Final = re.compile(r"^--\s*step\s+(\w+)\s*$", re.MULTILINE)
+# A file of SQL larger than this is data.
+_LONGEST: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """What a file would do: make a dataset (`new`), nothing (`same`), or define one otherwise (`changed`)."""
+
+    request: DerivationRequest
+    kind: str
+    differences: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The dataset."""
+        return self.request.name
+
+
+@dataclass(frozen=True, slots=True)
+class FolderPlan:
+    """What a folder would do to a workspace: its files in the order to apply them, and what vanished from it.
+
+    `pruned` are those that were deleted, because that was asked for.
+    """
+
+    changes: tuple[FileChange, ...]
+    vanished: tuple[str, ...] = ()
+    pruned: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the workspace is already as the folder says."""
+        return not self.vanished and all(each.kind == "same" for each in self.changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain values."""
+        return {
+            "changes": [
+                {"name": each.name, "kind": each.kind, "differences": list(each.differences)}
+                for each in self.changes
+            ],
+            "vanished": list(self.vanished),
+            "pruned": list(self.pruned),
+        }
+
+
+def plan_folder(workspace: Workspace, folder: Path) -> FolderPlan:
+    """Compare the files of a folder with the workspace; nothing is computed and nothing changes."""
+    requests = {each.name: each for each in _requests(folder)}
+    changes = tuple(_change(workspace, requests, name) for name in _in_order(requests, folder))
+    return FolderPlan(changes, tuple(_vanished(workspace, folder, set(requests))))
+
+
+def apply_folder(workspace: Workspace, folder: Path, *, prune: bool = False) -> FolderPlan:
+    """Define what a folder says; datasets whose file vanished are deleted only if that is asked for."""
+    plan = plan_folder(workspace, folder)
+    for each in plan.changes:
+        if each.kind != "same":
+            derive(workspace, replace(each.request, on_change=OnChange.REBUILD))
+    pruned: list[str] = []
+    if prune:
+        for name in plan.vanished:
+            workspace.delete(name)
+            pruned.append(name)
+    return replace(plan, pruned=tuple(pruned))
+
+
+def _change(workspace: Workspace, requests: Mapping[str, DerivationRequest], name: str) -> FileChange:
+    request = requests[name]
+    if name not in workspace:
+        return FileChange(request, "new")
+    try:
+        inputs = inputs_of(workspace, request)
+    except TruelineError as error:
+        if set(_tables(request)) & set(requests):
+            return FileChange(request, "changed", ("inputs: some of them are new",))
+        raise error from None
+    found = same_as_there(workspace, request, inputs)
+    return FileChange(request, "changed" if found else "same", tuple(found))
+
+
+def _vanished(workspace: Workspace, folder: Path, there: set[str]) -> Iterator[str]:
+    """Name the datasets that were defined by files which this folder no longer has, readers first."""
+    below: dict[str, set[str]] = {}
+    for dataset in workspace.datasets():
+        derivation = derivation_at(dataset._tail)
+        if derivation is None or derivation.file is None or dataset.name in there:
+            continue
+        if derivation.file.rpartition("/")[0] == folder.resolve().name:
+            below[dataset.name] = set(dataset.inputs)
+    order = TopologicalSorter({name: inputs & set(below) for name, inputs in below.items()})
+    yield from reversed(list(order.static_order()))
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+
+def _requests(folder: Path) -> Iterator[DerivationRequest]:
+    if not folder.is_dir():
+        raise InputError(
+            f"{folder} is not a folder", remedy="name a folder with files of SQL", code="NoFolder"
+        )
+    for path in sorted(folder.glob("*.sql")):
+        yield request_of(path, path.stem)
+
+
+def request_of(path: Path, name: str) -> DerivationRequest:
+    """Read one file of SQL, with what is said in it and beside it."""
+    text = _read(path)
+    header, query = _split(text, path)
+    for ending in (".yaml", ".yml"):
+        beside = path.with_suffix(ending)
+        if beside.exists():
+            header = {**header, **_mapping(_read(beside), beside)}
+    unknown = sorted(set(header) - set(_SAID))
+    if unknown:
+        raise InputError(
+            f"{path}: {unknown[0]!r} is not part of a definition",
+            remedy=f"what can be said is {', '.join(_SAID)}",
+            code="BadDefinitionFile",
+        )
+    steps = _steps(query)
+    return DerivationRequest(
+        check_name(name),
+        steps if len(steps) > 1 else query.strip(),
+        header.get("inputs"),
+        header.get("key"),
+        header.get("event_time"),
+        header.get("description"),
+        None,
+        tuple(map(DatasetCheck.of, header.get("checks", ()))),
+        header.get("columns", {}),
+        header.get("strategy", "auto"),
+        file=f"{path.parent.resolve().name}/{path.name}",
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        if path.stat().st_size > _LONGEST:
+            raise InputError(f"{path} is larger than a megabyte", remedy="name files of SQL")
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: {error}", remedy="check the path") from None
+
+
+def _split(text: str, path: Path) -> tuple[dict[str, Any], str]:
+    """Return what the comments before the query say, and the query."""
+    lines = text.splitlines()
+    head = 0
+    while head < len(lines) and (lines[head].startswith("--") or not lines[head].strip()):
+        if _STEP.match(lines[head]):
+            break
+        head += 1
+    comments = [line[2:].removeprefix(" ") for line in lines[:head] if line.startswith("--")]
+    first = next((at for at, line in enumerate(lines[:head]) if _HEADER.match(line)), None)
+    if first is None:
+        return {}, text
+    skipped = sum(line.startswith("--") for line in lines[:first])
+    return _mapping("\n".join(comments[skipped:]), path), "\n".join(lines[head:])
+
+
+def _mapping(text: str, path: Path) -> dict[str, Any]:
+    try:
+        value = yaml_text.load(text)
+    except ManifestError as error:
+        raise InputError(f"{path}: {error.problem}", remedy=error.remedy, code="BadDefinitionFile") from None
+    if not isinstance(value, Mapping):
+        raise InputError(
+            f"{path} does not say name: value",
+            remedy="write for example `-- key: account`",
+            code="BadDefinitionFile",
+        )
+    return {str(name): said for name, said in value.items()}
+
+
+def _steps(query: str) -> list[tuple[str, str]]:
+    parts = _STEP.split(query)
+    return list(zip(parts[1::2], parts[2::2], strict=True)) if len(parts) > 1 else [("", query)]
+
+
+def _tables(request: DerivationRequest) -> list[str]:
+    if request.inputs is not None:
+        given = request.inputs.values() if isinstance(request.inputs, Mapping) else request.inputs
+        return [str(each) for each in given]
+    steps = [name for name, _ in request.steps]
+    return [table for _, text in request.steps for table in unknown_tables(text, steps)]
+
+
+def _in_order(requests: Mapping[str, DerivationRequest], folder: Path) -> list[str]:
+    """Return the names so that each comes after those it reads."""
+    known = {name.lower(): name for name in requests}
+    graph = {
+        name: {known[table.lower()] for table in _tables(request) if table.lower() in known}
+        for name, request in requests.items()
+    }
+    try:
+        return list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        way = " ← ".join(map(repr, error.args[1]))
+        raise InputError(
+            f"the files of {folder} are computed from each other: {way}",
+            remedy="let one of them read other datasets",
+            code="Cycle",
+        ) from None

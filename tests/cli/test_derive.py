@@ -1,0 +1,70 @@
+"""The commands derive and reset, where they need no Spark; what they define is tested with the workspace."""
+
+from __future__ import annotations
+
+import pytest
+
+import trueline as tl
+
+
+@pytest.fixture
+def shop(tmp_path):
+    with tl.open(tmp_path / "shop", create=True) as ws:
+        sales = ws.create("sales", checks=[tl.check.max_age("1d")])
+        sales.append([{"id": 1, "n": 5}])
+        sales.append([{"id": 2, "n": 6}])
+    return tmp_path / "shop"
+
+
+def test_what_is_missing_is_said(run, shop, tmp_path):
+    for words, said in (
+        (["derive"], "needs a name"),
+        (["derive", "x"], "needs a name"),
+        (["derive", "x", "select 1 as y", "--function", "a:b"], "needs a name"),
+        (["derive", "x", "nowhere.sql"], "cannot read"),
+        (["derive", "x", "-f", tmp_path], "without a name"),
+        (["derive", "-f", tmp_path / "nowhere"], "not a folder"),
+        (["derive", "x", "select * from sale"], "did you mean 'sales'"),
+    ):
+        done = run("-C", shop, *words)
+        assert done.code == 2, words
+        assert said in done.err, words
+
+
+@pytest.mark.contract("derive:V31")
+def test_a_folder_is_shown_first_and_nothing_is_done_without_a_yes(run, shop, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "many.sql").write_text("-- key: id\nselect id, n from sales where n > 5\n")
+    done = run("-C", shop, "derive", "-f", folder)
+    assert done.code == 1
+    assert "new      many" in done.out
+    assert "nothing was changed; --yes applies it" in done.out
+    document = run("-C", shop, "derive", "-f", folder, "--json").json
+    assert document["changes"] == [{"name": "many", "kind": "new", "differences": []}]
+    assert document["applied"] is False
+    assert [each["name"] for each in run("-C", shop, "list", "--json").json["datasets"]] == ["sales"]
+
+
+def test_a_head_is_moved_back_only_with_a_yes(run, shop):
+    with tl.open(shop) as ws:
+        first = list(ws["sales"].log())[1]
+    done = run("-C", shop, "reset", "sales", "--to", first.short)
+    assert done.code == 2
+    assert "--yes" in done.err
+    document = run("-C", shop, "reset", "sales", "--to", first.short, "--yes", "--json").json
+    assert document == {"reset": "sales", "head": str(first.block), "resting": []}
+    with tl.open(shop) as ws:
+        assert ws["sales"].view().to_arrow().to_pylist() == [{"id": 1, "n": 5}]
+        assert ws.verify().ok
+
+
+@pytest.mark.contract("derive:V30")
+def test_data_that_are_too_old_are_an_exit_code(run, shop):
+    assert run("-C", shop, "status", "--check").code == 0
+    with tl.open(shop) as ws:
+        ws.create("sales", checks=[tl.check.max_age("0s")], on_change="from_here")
+    assert run("-C", shop, "status").code == 0
+    done = run("-C", shop, "status", "--check")
+    assert done.code == 1
+    assert "max_age('0s'): the newest data are" in done.out

@@ -1,0 +1,138 @@
+"""The life of derived datasets: checks, going back, and how far they are behind."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from trueline import check
+from trueline.chain.instant import Instant
+from trueline.errors import CheckFailed, DataWarning, InputError
+from trueline.workspace.derive.follow import follow_all
+
+BALANCES = "select account, sum(amount) as total from transfers group by account"
+
+
+def append(workspace, *rows):
+    if "transfers" not in workspace:
+        workspace.create("transfers", merge=tl.merge.upsert("id"))
+    names = ("id", "account", "amount")
+    return workspace["transfers"].append(
+        pa.table({n: [row[at] for row in rows] for at, n in enumerate(names)})
+    )
+
+
+@pytest.fixture
+def ws(spark_workspace):
+    append(spark_workspace, (1, "a", 1.0), (2, "b", 2.0))
+    return spark_workspace
+
+
+def rows(dataset):
+    return {row["account"]: row["total"] for row in dataset.view().to_arrow().to_pylist()}
+
+
+@pytest.mark.contract("derive:V22")
+def test_a_check_of_a_derived_dataset_stops_leaves_out_or_counts(ws):
+    ws.create("accounts").append([{"account": "a"}, {"account": "b"}])
+    stops = ws.derive("stops", BALANCES, key="account", checks=[check.in_range("total", 0)])
+    warns = ws.derive(
+        "warns",
+        BALANCES,
+        key="account",
+        checks=[
+            check.in_range("total", 0).warn(),
+            check.relation("account", "accounts").warn(),
+            check.unique("total").warn(),
+            check.row_count(at_most=2).warn(),
+        ],
+    )
+    leaves = ws.derive("leaves", BALANCES, key="account", checks=[check.in_range("total", 0).quarantine()])
+    for name in ("stops", "warns", "leaves"):
+        assert follow_all(ws, [name])[name].checks == {}
+    append(ws, (3, "c", -5.0), (4, "d", -5.0))
+    head = stops.head
+    with pytest.raises(CheckFailed, match="nothing was committed to 'stops'"):
+        follow_all(ws, ["stops"])
+    assert stops.head == head
+    expected = {
+        "in_range('total', at_least=0).warn()": 2,
+        "relation('account', 'accounts', 'account').warn()": 2,
+        "unique('total').warn()": 1,
+        "row_count(at_most=2).warn()": 4,
+    }
+    commit = follow_all(ws, ["warns"])["warns"]
+    assert commit.checks == expected
+    assert warns.commit(commit.short).checks == expected
+    assert rows(warns) == {"a": 1.0, "b": 2.0, "c": -5.0, "d": -5.0}
+    assert follow_all(ws, ["leaves"])["leaves"].checks == {"in_range('total', at_least=0).quarantine()": 2}
+    assert rows(leaves) == {"a": 1.0, "b": 2.0}
+    # Corrected before it was ever taken: nothing fails.
+    append(ws, (3, "c", 5.0), (4, "d", 6.0))
+    follow_all(ws, ["stops"])
+    assert rows(stops) == {"a": 1.0, "b": 2.0, "c": 5.0, "d": 6.0}
+
+
+@pytest.mark.contract("derive:V28", "derive:V16")
+def test_going_back_names_what_rests_on_it_and_rebuilds_it(ws):
+    first = ws["transfers"].commit()
+    balances = ws.derive("balances", BALANCES, key="account")
+    total = ws.derive("total", "select sum(total) as total from balances", key="total")
+    follow_all(ws, ["total"])
+    good = balances.commit()
+    append(ws, (3, "a", 10.0))
+    follow_all(ws, ["total"])
+    ws.tag("audit", "transfers")
+    with pytest.raises(InputError, match="audit"):
+        ws["transfers"].reset(to=first)
+    ws.untag("audit")
+    with pytest.warns(DataWarning, match="'balances' was computed from commits that are gone"):
+        assert ws["transfers"].reset(to=first) == ("balances",)
+    assert ws["transfers"].head == first.block
+    assert balances.reset(rebuild=True) == ("total",)
+    assert balances.head == good.block
+    append(ws, (4, "b", 20.0))
+    follow_all(ws, ["total"])
+    assert rows(balances) == {"a": 1.0, "b": 22.0}
+    assert total.view().to_arrow().to_pylist() == [{"total": 23.0}]
+    assert ws.verify().ok
+    with pytest.raises(InputError, match="nothing can rebuild it"):
+        ws["transfers"].reset(rebuild=True)
+
+
+@pytest.mark.contract("derive:V28")
+def test_a_definition_outlives_the_rows_that_are_cut_off(ws):
+    before = ws["transfers"].commit()
+    append(ws, (3, "c", 3.0))
+    balances = ws.derive("balances", BALANCES, key="account")
+    follow_all(ws, ["balances"])
+    ws.derive("balances", BALANCES + " having sum(amount) > 1", key="account", on_change="rebuild")
+    follow_all(ws, ["balances"])
+    assert ws["transfers"].reset(to=before, rebuild=True) == ("balances",)
+    append(ws, (5, "e", 5.0))
+    follow_all(ws, ["balances"])
+    assert rows(balances) == {"b": 2.0, "e": 5.0}
+
+
+@pytest.mark.contract("derive:V30")
+def test_a_dataset_says_how_far_it_is_behind(ws):
+    now = [Instant(Instant.now() + 3600 * 10**9)]
+    ws.clock = lambda: now[0]
+    old = ws.derive("balances", BALANCES, key="account", checks=[check.max_age("1h")])
+    assert old.health().too_old == ("max_age('1h'): there are no data",)
+    follow_all(ws, ["balances"])
+    info = old.info
+    assert (info.behind_commits, info.behind_seconds, info.last_cut) == (0, 0.0, 1)
+    assert info.inputs == ("transfers",)
+    assert info.strategy
+    assert info.checks == ("max_age('1h')",)
+    assert old.health().too_old == ()
+    append(ws, (3, "c", 3.0))
+    now[0] = Instant(now[0] + 7200 * 10**9)
+    append(ws, (4, "d", 3.0))
+    info = old.info
+    assert info.behind_commits == 2
+    assert 7100 < info.behind_seconds < 7300
+    assert old.health().too_old == ("max_age('1h'): the newest data are 7,200 s old",)
+    assert "behind_commits" in old._repr_html_()
