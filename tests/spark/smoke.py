@@ -353,8 +353,23 @@ def check_a_room_can_be_left(user, room):
         return
     again = start(Settings(master="local[1]", memory="1g", conf=LOCAL))
     assert again is not room
-    assert again.session.range(3).count() == 3
-    again.stop()
+    frame = again.session.range(3)
+    assert frame.count() == 3
+    kill_jvm()
+    lost = caught(SparkFailed, lambda: run(again.engine, frame.toArrow, label="counting"))
+    assert (lost.code, again.is_stopped) == ("SparkGone", True), lost
+    assert caught(SparkFailed, again.new_session).code == "SparkGone"
+    third = start(Settings(master="local[1]", memory="1g", conf=LOCAL))
+    assert third.session.range(3).count() == 3
+    third.stop()
+
+
+def kill_jvm():
+    from pyspark import SparkContext
+
+    process = SparkContext._gateway.proc
+    process.kill()
+    process.wait()
 
 
 def rooms(kind: str) -> tuple[object, SparkRoom]:

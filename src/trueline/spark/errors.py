@@ -27,6 +27,7 @@ from trueline.errors import (
     visible,
 )
 from trueline.kernel.tasks import failure
+from trueline.spark.launch import jvm_has_ended
 from trueline.spark.results import error_document, error_of
 from trueline.view.expressions.faults import Spot, pointed
 
@@ -317,6 +318,9 @@ def _of_python(text: str) -> TaskFailed:
     )
 
 
+_REACH: Final = "Spark has stopped or cannot be reached: start it and try again"
+
+
 def _gone(text: str, condition: str) -> tuple[str, str] | None:
     """Recognise what is neither the query's fault nor the data's: the code and what to do."""
     if "OutOfMemoryError" in text or "maxResultSize" in text:
@@ -333,8 +337,9 @@ def _gone(text: str, condition: str) -> tuple[str, str] | None:
         r"INVALID_HANDLE|SparkContext was shut down|Cannot call methods on a stopped",
         text,
     ):
-        return "SparkGone", "Spark has stopped or cannot be reached: start it and try again"
-    return None
+        return "SparkGone", _REACH
+    # Py4J says only which call it was.
+    return ("SparkGone", _REACH) if jvm_has_ended() else None
 
 
 def _is_analysis(error: BaseException) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Generic, TypeVar, cast
 
 from trueline import console
@@ -57,7 +57,8 @@ def run(
             outcome.error = error
 
     thread = engine.thread(work)
-    counter = engine.counter(tag, thread)
+    with translated():
+        counter = engine.counter(tag, thread)
     try:
         with nullcontext(shown) if shown else _own_bar(label) as bar:
             thread.start()
@@ -68,7 +69,8 @@ def run(
     except BaseException:
         # A job that is only about to start has no tag yet, so once is not enough.
         while thread.is_alive():
-            engine.cancel(tag)
+            with suppress(Exception):  # a JVM that is gone has nothing to cancel
+                engine.cancel(tag)
             thread.join(PACE)
         raise
     finally:

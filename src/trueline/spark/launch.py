@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -40,7 +40,10 @@ class Launched:
         from pyspark import SparkContext
 
         gateway = SparkContext._gateway  # noqa: SLF001 (the JVM that was started for us)
-        self.session.stop()
+        if jvm_has_ended():
+            forget_jvm()
+        else:
+            self.session.stop()
         process = getattr(gateway, "proc", None)
         if gateway is not None and process is not None:
             gateway.shutdown()
@@ -50,6 +53,30 @@ class Launched:
             SparkContext._jvm = None  # noqa: SLF001
         self._log.close()
         self._folder.cleanup()
+
+
+def jvm_has_ended() -> bool:
+    """Say whether the JVM that this process started for a classic Spark has ended, on its own or killed."""
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001 (there is no other way to ask)
+    return process is not None and process.poll() is not None
+
+
+def forget_jvm() -> None:
+    """Let go of a Spark whose JVM has ended, which `stop` cannot do, so that another can be started."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    sparks: Any = SparkContext
+    context, gateway = sparks._active_spark_context, sparks._gateway  # noqa: SLF001
+    if context is not None:
+        context._jsc = None  # noqa: SLF001 (it would be asked to stop)
+        context.stop()
+    sparks._gateway = sparks._jvm = None  # noqa: SLF001
+    SparkSession._instantiatedSession = SparkSession._activeSession = None  # noqa: SLF001
+    with suppress(Exception):
+        gateway.close()
 
 
 def launch(settings: Settings) -> Launched:

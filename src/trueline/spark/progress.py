@@ -44,6 +44,12 @@ class Tracked(Counter):
         self._tag = tag
 
     def count(self) -> Counted | None:
+        try:
+            return self._count()
+        except Exception:  # noqa: BLE001 (a JVM that is gone: what the job raises says it)
+            return None
+
+    def _count(self) -> Counted | None:
         done = total = rows = 0
         for job in self._jobs.getJobIdsForTag(self._tag):
             info = self._stages.getJobInfo(job)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trueline import console
 from trueline.errors import EnvironmentMissing, InputError
-from trueline.spark.launch import Launched, launch, pyspark_missing
+from trueline.spark.launch import Launched, forget_jvm, jvm_has_ended, launch, pyspark_missing
 from trueline.spark.settings import REMOTE, SQL_SETTINGS, Settings
 
 if TYPE_CHECKING:
@@ -44,8 +44,10 @@ class SparkRoom:
 
     def __init__(self, given: SparkSession, launched: Launched | None = None) -> None:
         from trueline.spark.engines import engine_of
+        from trueline.spark.errors import translated
 
-        _check_age(given)
+        with translated():
+            _check_age(given)
         self.given = given
         self._launched = launched
         self.sql_settings: Mapping[str, str] = SQL_SETTINGS
@@ -70,9 +72,12 @@ class SparkRoom:
 
     def new_session(self) -> SparkSession:
         """Return another session beside the first, pinned in the same way; `release` gives it back."""
-        session = self.given.newSession()
-        for key, value in self.sql_settings.items():
-            session.conf.set(key, value)
+        from trueline.spark.errors import translated
+
+        with translated():
+            session = self.given.newSession()
+            for key, value in self.sql_settings.items():
+                session.conf.set(key, value)
         self._made.append(session)
         return session
 
@@ -234,6 +239,9 @@ def _running() -> SparkSession | None:
     context: Any = SparkContext._active_spark_context  # noqa: SLF001 (asking must not start one)
     if context is None or context._jsc is None:  # noqa: SLF001
         return None
+    if jvm_has_ended():
+        forget_jvm()
+        return None
     return SparkSession.getActiveSession() or SparkSession(context)
 
 
@@ -254,7 +262,7 @@ def is_stopped(session: SparkSession) -> bool:
 
     if engine_of(session).is_connect:
         return bool(getattr(session, "is_stopped", False))
-    return getattr(session.sparkContext, "_jsc", None) is None
+    return getattr(session.sparkContext, "_jsc", None) is None or jvm_has_ended()
 
 
 def _release(session: Any) -> None:
