@@ -201,7 +201,8 @@ def _groups(query: exp.Select) -> list[exp.Expr]:
         return []
     if any(value for name, value in group.args.items() if name != "expressions"):
         raise NotIncremental("grouping_sets")
-    if any(isinstance(part, exp.Literal) for part in group.expressions):
+    several = (exp.Literal, exp.Rollup, exp.Cube, exp.GroupingSets)
+    if any(isinstance(part, several) for part in group.expressions):
         raise NotIncremental("grouping_sets")
     return _unique(group.expressions)
 
