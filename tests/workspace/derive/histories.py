@@ -1,4 +1,4 @@
-"""Random histories of an input: late, corrected, retracted rows, keys that come back, numbers that are odd."""
+"""Random histories of an input: late, corrected and retracted rows, keys that come back, odd numbers."""
 
 from __future__ import annotations
 
@@ -25,14 +25,18 @@ EDGE = [(100, "edge", 7.75, MOST, None), (101, "edge", 7.75, 1, None), (102, "ed
 
 QUERIES = {
     "sums": (
-        "select k, count(*) as n, count(x) as nx, sum(x) as sx, avg(x) as ax, sum(i) as si, sum(d) as sd,"
-        " bool_and(i > 0) as every_i, bool_or(i > 2) as any_i, count_if(i > 3) as some_i,"
-        " sum(d) filter (where i > 2) as fd from t group by k having count(*) > 1 or sum(d) is not null",
+        (
+            "select k, count(*) as n, count(x) as nx, sum(x) as sx, avg(x) as ax, sum(i) as si, sum(d) as sd,"
+            " bool_and(i > 0) as every_i, bool_or(i > 2) as any_i, count_if(i > 3) as some_i,"
+            " sum(d) filter (where i > 2) as fd from t group by k having count(*) > 1 or sum(d) is not null"
+        ),
         "k",
     ),
     "kept_values": (
-        "select k, count(distinct i) as di, min(x) as lo, max(x) as hi, sort_array(collect_list(i)) as c,"
-        " max_by(id, struct(i, id)) as b, avg(d) as ad from t group by k",
+        (
+            "select k, count(distinct i) as di, min(x) as lo, max(x) as hi, sort_array(collect_list(i)) as c,"
+            " max_by(id, struct(i, id)) as b, avg(d) as ad from t group by k"
+        ),
         "k",
     ),
     "whole": ("select count(*) as n, sum(x) as s, min(x) as m, count(distinct k) as d from t", None),

@@ -15,8 +15,9 @@ from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive.canonical import NotCanonical, canonical
 from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.reproducible import check_reproducible
-from trueline.workspace.derive.strategies.classify import InputFacts, classify
+from trueline.workspace.derive.strategies.classify import KEYED, RECOMPUTE, InputFacts, Verdict, classify
 from trueline.workspace.derive.strategies.increment import only_grows
+from trueline.workspace.derive.strategies.keyed import judged
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import check_query
 from trueline.workspace.sql import tables_of
@@ -75,6 +76,10 @@ def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session
         return replace(derivation, strategy="recompute", reason="steps")
     facts = {alias: InputFacts(only_grows(dataset, {})) for alias, dataset in inputs.items()}
     verdict = classify(text, facts, derivation.key, operators=session.operators(text))
+    if verdict.strategy == KEYED:
+        append_only = all(fact.append_only for fact in facts.values())
+        if reason := judged(session.session, text, append_only=append_only):
+            verdict = Verdict(RECOMPUTE, reason)
     return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
 
 

@@ -10,8 +10,9 @@ from trueline.chain.events import ExecuteTransform
 from trueline.dataset.advance import commit_result
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.commit import Commit
-from trueline.errors import InputError
+from trueline.errors import TruelineError
 from trueline.workspace.derive.evaluate import query_session, views_at
+from trueline.workspace.derive.exact import ESCAPED
 from trueline.workspace.derive.strategies.classify import KEYED, RECOMPUTE, STATELESS
 from trueline.workspace.derive.strategies.increment import Impossible, Transaction, is_same_definition
 from trueline.workspace.derive.strategies.keyed import KEPT, built, follow_keyed
@@ -44,13 +45,21 @@ def advance_by(transaction: Transaction) -> Advanced:
             commit = _increment(transaction, strategy)
         except Impossible as problem:
             reason = problem.code
-        except InputError as error:
-            if error.code != "RowsDisagree":
+        except TruelineError as error:
+            found = _remediable(error)
+            if found is None:
                 raise
-            reason = "state_disagrees"
+            reason = found
         else:
             return Advanced(commit, strategy, "", transaction.carried.size)
     return Advanced(recomputed(transaction), RECOMPUTE, reason, transaction.carried.size)
+
+
+def _remediable(error: TruelineError) -> str | None:
+    """Return the code of an error that computing the whole result does not have, None for others."""
+    if error.code == "RowsDisagree":
+        return "state_disagrees"
+    return "wide_numbers" if ESCAPED in str(error) else None
 
 
 def _increment(transaction: Transaction, strategy: str) -> Commit:

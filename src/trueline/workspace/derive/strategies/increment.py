@@ -15,7 +15,9 @@ from trueline.chain.head_state import Position, Tail
 from trueline.dataset.advance import Advance
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import Derivation
+from trueline.dataset.remove.record import removals_of
 from trueline.identity.dataset_id import DatasetId
+from trueline.identity.multihash import Multihash
 from trueline.merge import Append, Ledger
 from trueline.view.engine import engine
 from trueline.workspace.derive.evaluate import query_session
@@ -120,6 +122,7 @@ def delta_of(transaction: Transaction, session: Any) -> Delta:
         if before is None or taken is None or taken.last_offset is None:
             came[alias] = engine().frame(dataset.view(after.block).node, session())
             continue
+        _refuse_removed(dataset, before)
         diff = dataset.diff(before, after.block)
         op = dataset.chain.tail_at(after.block).vocab.op
         events = (after.offset or 0) - taken.last_offset
@@ -133,6 +136,13 @@ def delta_of(transaction: Transaction, session: Any) -> Delta:
             if found.num_rows:
                 side[alias] = found
     return Delta(gone, came, empty)
+
+
+def _refuse_removed(dataset: Dataset, before: Multihash) -> None:
+    """Refuse an increment over an input that lost records since: no event says which rows went."""
+    removed = removals_of(dataset.chain).all
+    if removed and removed[-1].sequence_number > dataset.chain.tail_at(before).sequence_number:
+        raise Impossible("records_removed")
 
 
 def _block(transaction: Transaction, dataset: Dataset) -> Any:
