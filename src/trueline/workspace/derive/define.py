@@ -21,7 +21,7 @@ from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.function import allow, function_of, result_of_function
 from trueline.workspace.derive.redefine import OnChange, redefine, refuse_cycle, replacements
 from trueline.workspace.derive.reproducible import check_reproducible
-from trueline.workspace.derive.strategies.increment import with_strategy
+from trueline.workspace.derive.strategies import with_strategy
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import check_query, unknown_tables
 from trueline.workspace.sql import tables_of

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from trueline.chain.checkpoint import DerivedCheckpoint, derived_checkpoint
@@ -12,19 +12,48 @@ from trueline.chain.events import ExecuteTransform
 from trueline.dataset.advance import commit_result
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.commit import Commit
-from trueline.errors import InputError
+from trueline.errors import TruelineError
 from trueline.workspace.derive.evaluate import QuerySession, query_session, views_at
+from trueline.workspace.derive.exact import ESCAPED
 from trueline.workspace.derive.function import check_partitionings, permitted
-from trueline.workspace.derive.strategies.classify import KEYED, RECOMPUTE, STATELESS
-from trueline.workspace.derive.strategies.increment import Impossible, Transaction, is_same_definition
-from trueline.workspace.derive.strategies.keyed import KEPT, built, follow_keyed
+from trueline.workspace.derive.strategies.classify import (
+    KEYED,
+    RECOMPUTE,
+    STATELESS,
+    InputFacts,
+    Verdict,
+    classify,
+)
+from trueline.workspace.derive.strategies.increment import (
+    Impossible,
+    Transaction,
+    is_same_definition,
+    only_grows,
+)
+from trueline.workspace.derive.strategies.keyed import KEPT, built, follow_keyed, judged
 from trueline.workspace.derive.strategies.stateless import follow_stateless
 from trueline.workspace.pull.scheduler import go_on
 
 if TYPE_CHECKING:
     from trueline.chain.store.scratch import Scratch
     from trueline.dataset.append.incoming import Incoming
+    from trueline.dataset.derivation import Derivation
     from trueline.kernel.tasks import Tasks
+    from trueline.workspace.dataset import Dataset
+
+
+def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session: QuerySession) -> Derivation:
+    """Say how a dataset follows its inputs."""
+    *steps, text = derivation.canonical
+    if steps:
+        return replace(derivation, strategy=RECOMPUTE, reason="steps")
+    facts = {alias: InputFacts(only_grows(dataset, {})) for alias, dataset in inputs.items()}
+    verdict = classify(text, facts, derivation.key, operators=session.operators(text))
+    if verdict.strategy == KEYED:
+        append_only = all(fact.append_only for fact in facts.values())
+        if reason := judged(session.session, text, append_only=append_only):
+            verdict = Verdict(RECOMPUTE, reason)
+    return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +79,21 @@ def advance_by(transaction: Transaction) -> Advanced:
             commit = _increment(transaction, strategy)
         except Impossible as problem:
             reason = problem.code
-        except InputError as error:
-            if error.code != "RowsDisagree":
+        except TruelineError as error:
+            found = _remediable(error)
+            if found is None:
                 raise
-            reason = "state_disagrees"
+            reason = found
         else:
             return Advanced(commit, strategy, "", transaction.carried.size)
     return Advanced(recomputed(transaction), RECOMPUTE, reason, transaction.carried.size)
+
+
+def _remediable(error: TruelineError) -> str | None:
+    """Return the code of an error that computing the whole result does not have, None for others."""
+    if error.code == "RowsDisagree":
+        return "state_disagrees"
+    return "wide_numbers" if ESCAPED in str(error) else None
 
 
 def _increment(transaction: Transaction, strategy: str) -> Commit:

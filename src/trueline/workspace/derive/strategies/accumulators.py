@@ -21,6 +21,8 @@ _COUNT: Final = "c"
 _FLAG_BITS: Final = 4
 # Functions of one number that are null where it is, and nowhere else.
 _NULL_AS_ARGUMENT: Final = frozenset({"tl_first", "tl_next", "tl_plain", "shiftright"})
+# Functions that are told how many numbers were added, and are null where there were none.
+_COUNT_FIRST: Final = frozenset({"tl_from_limbs"})
 _WITH_CONSTANT: Final = (exp.BitwiseAnd, exp.BitwiseRightShift)
 # How often a value occurs does not matter to them.
 _ONCE: Final = (
@@ -201,7 +203,8 @@ def _groups(query: exp.Select) -> list[exp.Expr]:
         return []
     if any(value for name, value in group.args.items() if name != "expressions"):
         raise NotIncremental("grouping_sets")
-    if any(isinstance(part, exp.Literal) for part in group.expressions):
+    several = (exp.Literal, exp.Rollup, exp.Cube, exp.GroupingSets)
+    if any(isinstance(part, several) for part in group.expressions):
         raise NotIncremental("grouping_sets")
     return _unique(group.expressions)
 
@@ -210,8 +213,11 @@ def _unique(parts: Sequence[exp.Expr]) -> list[exp.Expr]:
     return list({part.sql("spark"): part for part in parts}.values())
 
 
-def _finished(part: exp.Expr, keys: Mapping[str, str], kept: _Kept) -> exp.Expr:
-    """Return an expression with groups and accumulators in the place of columns and aggregates."""
+def _finished(part: exp.Expr, keys: Mapping[str, str], kept: _Kept, *, guarded: bool = True) -> exp.Expr:
+    """Return an expression with groups and accumulators in the place of columns and aggregates.
+
+    A sum of no numbers is null; `guarded` says that it must be here, where others would take 0 for it.
+    """
 
     def replaced(node: exp.Expr) -> exp.Expr:
         if (name := keys.get(node.sql("spark"))) is not None:
@@ -221,9 +227,11 @@ def _finished(part: exp.Expr, keys: Mapping[str, str], kept: _Kept) -> exp.Expr:
         if isinstance(node, exp.Query | exp.Exists):
             raise NotIncremental("subquery")
         if isinstance(node, exp.Filter):
-            return _accumulated(node.this, node.expression.this, kept)
+            return _accumulated(node.this, node.expression.this, kept, guarded)
         if isinstance(node, exp.AggFunc):
-            return _accumulated(node, None, kept)
+            return _accumulated(node, None, kept, guarded)
+        if isinstance(node, exp.Anonymous) and node.name.lower() in _COUNT_FIRST and guarded:
+            return _finished(node, keys, kept, guarded=False)
         if isinstance(node, exp.Column):
             raise NotIncremental("ungrouped")
         return node
@@ -231,7 +239,7 @@ def _finished(part: exp.Expr, keys: Mapping[str, str], kept: _Kept) -> exp.Expr:
     return part.copy().transform(replaced)
 
 
-def _accumulated(call: exp.Expr, where: exp.Expr | None, kept: _Kept) -> exp.Expr:
+def _accumulated(call: exp.Expr, where: exp.Expr | None, kept: _Kept, guarded: bool) -> exp.Expr:
     """Return what an aggregate is, over what is kept of its group."""
 
     def over(function: str, *parts: exp.Expr) -> exp.Expr:
@@ -244,7 +252,8 @@ def _accumulated(call: exp.Expr, where: exp.Expr | None, kept: _Kept) -> exp.Exp
     inner = call.this
     plain = isinstance(inner, exp.Expr) and not isinstance(inner, exp.Distinct)
     if isinstance(call, exp.Sum) and plain:
-        return _unless_none(counted(_null_with(inner)), kept.add(over("sum", inner)))
+        total = kept.add(over("sum", inner))
+        return _unless_none(counted(_null_with(inner)), total) if guarded else total
     if isinstance(call, exp.Count) and plain:
         parts = [inner, *call.expressions]
         return kept.add(over("count", *parts))

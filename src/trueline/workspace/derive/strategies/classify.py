@@ -30,6 +30,8 @@ REASONS: Final[Mapping[str, str]] = {
     "several_aggregates": "it joins the rows of several aggregates by UNION",
     "ungrouped": "it uses a column outside of an aggregate that it does not group by",
     "operator": "Spark runs it with an operator that is not known to work row by row",
+    "inexact": "a sum in it is not exact",
+    "key_type": "it groups by a column of a type that cannot be a key",
     "opaque": "it cannot be read here without changing what it means",
 }
 # What the plan of a query may consist of, by Spark's names of the nodes.

@@ -16,11 +16,12 @@ from trueline.chain.store.store import head_moved
 from trueline.dataset.advance import Advance
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import Derivation
+from trueline.dataset.remove.record import removals_of
 from trueline.identity.dataset_id import DatasetId
+from trueline.identity.multihash import Multihash
 from trueline.merge import Append, Ledger
 from trueline.view.engine import engine
-from trueline.workspace.derive.evaluate import QuerySession, query_session
-from trueline.workspace.derive.strategies.classify import InputFacts, classify
+from trueline.workspace.derive.evaluate import query_session
 
 if TYPE_CHECKING:
     from trueline.view.view import View
@@ -91,16 +92,6 @@ def only_grows(dataset: Dataset, positions: Mapping[DatasetId, Position]) -> boo
     return tail is not None and not tail.replaces_rows and isinstance(strategy_of(tail), Append | Ledger)
 
 
-def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session: QuerySession) -> Derivation:
-    """Say how a dataset follows its inputs."""
-    *steps, text = derivation.canonical
-    if steps:
-        return replace(derivation, strategy="recompute", reason="steps")
-    facts = {alias: InputFacts(only_grows(dataset, {})) for alias, dataset in inputs.items()}
-    verdict = classify(text, facts, derivation.key, operators=session.operators(text))
-    return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
-
-
 @dataclass(frozen=True, slots=True)
 class Delta:
     """The rows that the inputs of a query lost and gained, by the names it uses; None for none.
@@ -138,6 +129,7 @@ def delta_of(transaction: Transaction, session: Any) -> Delta:
         if before is None or taken is None or taken.last_offset is None:
             came[alias] = engine().frame(dataset.view(after.block).node, session())
             continue
+        _refuse_removed(dataset, before)
         diff = dataset.diff(before, after.block)
         op = dataset.chain.tail_at(after.block).vocab.op
         events = (after.offset or 0) - taken.last_offset
@@ -151,6 +143,13 @@ def delta_of(transaction: Transaction, session: Any) -> Delta:
             if found.num_rows:
                 side[alias] = found
     return Delta(gone, came, empty)
+
+
+def _refuse_removed(dataset: Dataset, before: Multihash) -> None:
+    """Refuse an increment over an input that lost records since: no event says which rows went."""
+    removed = removals_of(dataset.chain).all
+    if removed and removed[-1].sequence_number > dataset.chain.tail_at(before).sequence_number:
+        raise Impossible("records_removed")
 
 
 def _block(transaction: Transaction, dataset: Dataset) -> Any:

@@ -20,7 +20,7 @@ from trueline.dataset.append.merge import Terms, merge_into
 from trueline.dataset.append.pieces import IncomingPiece
 from trueline.dataset.commit import Commit
 from trueline.dataset.state import State
-from trueline.errors import CorruptionError, ObjectMissing
+from trueline.errors import CorruptionError, InputError, ObjectMissing, TruelineError
 from trueline.kernel.key_encoding import KeyEncoding, encode_keys
 from trueline.workspace.derive.strategies.accumulators import (
     PARTS,
@@ -29,6 +29,7 @@ from trueline.workspace.derive.strategies.accumulators import (
     SIGN,
     VERSION,
     Accumulation,
+    NotIncremental,
     accumulation,
     parsed,
 )
@@ -65,6 +66,47 @@ def accumulation_of(transaction: Transaction) -> Accumulation:
 def state_name(transaction: Transaction) -> str:
     """Name the state: where inputs only grow it keeps less."""
     return f"aggregates-{LAYOUT}{'-grows' if transaction.append_only else ''}"
+
+
+def judged(session: Any, text: str, *, append_only: bool) -> str:
+    """Let Spark judge what a query was taken apart into, over no rows; return why not, or nothing.
+
+    Sums have to be exact, groups have to have keys, and the result the columns of the query.
+    """
+    from pyspark.sql.types import IntegerType, StructField, StructType
+
+    from trueline.spark.canonical import same_meaning
+    from trueline.spark.frames import local_frame
+
+    try:
+        query = parsed(text)
+        if not same_meaning(session, text, query.sql("spark")):
+            return "opaque"
+        made = accumulation(query, append_only=append_only)
+        frame = session.sql(made.partial)
+        rows = _schema(frame).empty_table()
+        check_accumulators(made, rows.schema)
+        encode_keys(rows, made.keys, encoding=KeyEncoding.GROUP)
+        more = [StructField(name, IntegerType(), False) for name in (SIGN, VERSION)]
+        for field in more:
+            rows = rows.append_column(field.name, pa.array([], pa.int32()))
+        schema = StructType([*frame.schema.fields, *more])
+        local_frame(session, rows, schema).createOrReplaceTempView(PARTS)
+        found = session.sql(made.finish(_types(made, schema))).schema[RESULT].dataType
+    except Impossible as problem:
+        return problem.code
+    except NotIncremental as problem:
+        return problem.code
+    except InputError as error:
+        return "key_type" if error.code == "BadKeyType" else "opaque"
+    except TruelineError:
+        return "opaque"
+    kinds = [field.dataType for field in session.sql(text).schema.fields]
+    return "" if [field.dataType for field in found.fields] == kinds else "opaque"
+
+
+def _types(made: Accumulation, schema: Any) -> dict[str, str]:
+    return {name: schema[name].dataType.simpleString() for name in made.sums}
 
 
 def follow_keyed(transaction: Transaction, left: DerivedCheckpoint) -> Commit:
@@ -158,8 +200,7 @@ def _finished(
         [*(partials.schema[name] for name in columns), StructField(VERSION, IntegerType(), False)]
     )
     local_frame(session, parts, schema).createOrReplaceTempView(PARTS)
-    types = {name: partials.schema[name].dataType.simpleString() for name in made.sums}
-    frame = session.sql(made.finish(types))
+    frame = session.sql(made.finish(_types(made, partials.schema)))
     return transaction.carried.add(local_table(frame, label="finishing groups"))
 
 

@@ -1,0 +1,184 @@
+"""Following by the increment: what is recorded equals, bit for bit, what recomputing would record."""
+
+from __future__ import annotations
+
+import random
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from tests.spark.passing import jobs_in
+from tests.workspace.derive.histories import QUERIES, begin, next_commit, rows
+from trueline.chain.checkpoint import derived_checkpoint
+from trueline.chain.instant import Instant
+from trueline.dataset.derivation import derivation_at
+from trueline.workspace.derive import define, follow, strategies
+from trueline.workspace.derive.define import DerivationRequest, derive
+from trueline.workspace.derive.follow import follow_all
+from trueline.workspace.derive.strategies import increment, keyed
+from trueline.workspace.derive.strategies.classify import Verdict
+
+TWIN = "_again"
+
+
+class Followed:
+    """Datasets that follow by the increment, and each a second time by recomputing."""
+
+    def __init__(self, workspace, monkeypatch, names):
+        self.workspace, self.names = workspace, names
+        self.now = 1_800_000_000_000_000_000
+        workspace.clock = lambda: Instant(self.now)
+        self.done = {}
+        advance = strategies.advance_by
+        monkeypatch.setattr(follow, "advance_by", lambda given: self._noted(given, advance(given)))
+        for name in names:
+            text, key = QUERIES[name]
+            derive(workspace, DerivationRequest(name, text, key=key))
+            with monkeypatch.context() as patch:
+                patch.setattr(define, "classify", lambda *_, **__: Verdict("recompute", "asked"))
+                derive(workspace, DerivationRequest(name + TWIN, text, key=key))
+
+    def _noted(self, given, advanced):
+        self.done[given.dataset.name] = advanced
+        return advanced
+
+    def pull(self):
+        """Bring all to the newest cut; return by which strategy each came there."""
+        self.now += 1_000_000_000_000
+        self.done.clear()
+        follow_all(self.workspace, [name + end for name in self.names for end in ("", TWIN)])
+        return {name: self.done[name].strategy for name in self.names if name in self.done}
+
+    def differences(self):
+        """Return which datasets are not what recomputing made, in rows or in what was recorded."""
+        found = []
+        for name in self.names:
+            one, other = self.workspace[name], self.workspace[name + TWIN]
+            slices = [
+                [
+                    block.event.new_data.logical_hash
+                    for _, block in dataset.blocks()
+                    if getattr(block.event, "new_data", None) is not None
+                ]
+                for dataset in (one, other)
+            ]
+            tables = [str(d.view(system=True).to_arrow().to_pylist()) for d in (one, other)]
+            if slices[0] != slices[1] or tables[0] != tables[1]:
+                found.append(name)
+        return found
+
+
+@pytest.mark.contract("derive:V1")
+@pytest.mark.contract("derive:V2")
+@pytest.mark.contract("derive:V3")
+@pytest.mark.contract("derive:V8")
+@pytest.mark.contract("derive:V9")
+@pytest.mark.parametrize(
+    ("merge", "names"),
+    [
+        (tl.merge.upsert("id"), ["sums", "kept_values", "bag"]),
+        (tl.merge.changelog("id"), ["whole", "by_number", "mapped"]),
+        (tl.merge.append(), ["kept_values", "whole"]),
+    ],
+    ids=lambda given: str(given) if not isinstance(given, list) else "",
+)
+def test_increments_record_what_recomputing_would(spark_workspace, monkeypatch, merge, names):
+    random_ = random.Random(str(merge))
+    dataset = begin(spark_workspace, merge)
+    followed = Followed(spark_workspace, monkeypatch, names)
+    next_commit(random_, dataset)
+    followed.pull()
+    for _ in range(4):
+        for _ in range(random_.randint(1, 3)):
+            next_commit(random_, dataset)
+        used = followed.pull()
+        assert followed.differences() == []
+        assert set(used.values()) <= {"keyed", "stateless"}
+
+
+@pytest.mark.contract("derive:V17")
+@pytest.mark.parametrize("harm", ["removed", "damaged"])
+def test_state_that_is_gone_is_made_again(spark_workspace, monkeypatch, harm):
+    random_ = random.Random(7)
+    dataset = begin(spark_workspace, tl.merge.upsert("id"))
+    dataset.append(rows(random_, list(range(12))))
+    followed = Followed(spark_workspace, monkeypatch, ["sums"])
+    followed.pull()
+    sums = spark_workspace["sums"]
+    store = sums.chain.store
+    left = derived_checkpoint(store, sums.chain.tail().data)
+    (file,) = [file for file in left.state if file.notes["state"].startswith("aggregates")]
+    path = next(p for p in (spark_workspace.path).rglob("*") if str(file.hash) in p.name)
+    if harm == "removed":
+        path.unlink()
+    else:
+        raw = bytearray(path.read_bytes())
+        raw[len(raw) // 2 :] = bytes(len(raw) - len(raw) // 2)
+        path.chmod(0o600)
+        path.write_bytes(raw)
+    next_commit(random_, dataset)
+    assert followed.pull() == {"sums": "recompute"}
+    assert followed.done["sums"].reason == "state_missing"
+    next_commit(random_, dataset)
+    assert followed.pull() == {"sums": "keyed"}
+    assert followed.differences() == []
+
+
+def test_mistakes_are_found(spark_workspace, monkeypatch):
+    """Each of these would go unnoticed if the comparison were weaker than it is."""
+    random_ = random.Random(3)
+    dataset = begin(spark_workspace, tl.merge.upsert("id"))
+    dataset.append(rows(random_, list(range(12))))
+    followed = Followed(spark_workspace, monkeypatch, ["sums"])
+    followed.pull()
+    whole = increment.delta_of
+    found = {}
+
+    def forgetting(transaction, session):
+        delta = whole(transaction, session)
+        return increment.Delta({}, delta.came, delta.empty)
+
+    def raw(transaction, session):
+        delta = whole(transaction, session)
+        came = {alias: pa.concat_tables([table, table]) for alias, table in delta.came.items()}
+        return increment.Delta(delta.gone, came, delta.empty)
+
+    for name, mistake in (("a retraction skipped", forgetting), ("raw events", raw)):
+        with monkeypatch.context() as patch:
+            patch.setattr(keyed, "delta_of", mistake)
+            dataset.append(rows(random_, [1, 2, 3]))
+            followed.pull()
+            found[name] = followed.differences()
+        # What is recomputed afterwards is right again.
+        assert spark_workspace["sums"].chain.tail() is not None
+    assert found == {"a retraction skipped": ["sums"], "raw events": ["sums"]}
+
+
+def test_tiny_increments_take_two_jobs_and_empty_ones_none(spark_workspace, monkeypatch, spark):
+    random_ = random.Random(3)
+    dataset = begin(spark_workspace, tl.merge.upsert("id"))
+    dataset.append(rows(random_, list(range(12))))
+    names = ["sums", "kept_values", "mapped", "bag"]
+    for name in names:
+        text, key = QUERIES[name]
+        derive(spark_workspace, DerivationRequest(name, text, key=key))
+    follow_all(spark_workspace, names)
+    dataset.append(rows(random_, [1, 2, 50]))
+    for name, most in zip(names, (2, 2, 1, 1), strict=True):
+        with jobs_in(spark) as jobs:
+            follow_all(spark_workspace, [name])
+        assert len(jobs) <= most, (name, jobs)
+    dataset.append(dataset.view().to_arrow(), watermark="2030-01-01T00:00:00Z")
+    with jobs_in(spark) as jobs:
+        follow_all(spark_workspace, names)
+    assert jobs == []
+
+
+def test_the_strategy_is_recorded_with_the_definition(spark_workspace):
+    begin(spark_workspace, tl.merge.upsert("id"))
+    derive(spark_workspace, DerivationRequest("sums", *QUERIES["sums"][:1], key="k"))
+    derive(spark_workspace, DerivationRequest("top", "select id from t order by id limit 3", key="id"))
+    said = {name: derivation_at(spark_workspace[name].chain.tail()) for name in ("sums", "top")}
+    assert (said["sums"].strategy, said["sums"].reason) == ("keyed", "")
+    assert (said["top"].strategy, said["top"].reason) == ("recompute", "limit")
