@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from trueline.chain.schema import hidden
 from trueline.dataset.append.intake import whole_schema
 from trueline.dataset.definition import vocabulary
-from trueline.dataset.derivation import COPY, Derivation, KeyKind
+from trueline.dataset.derivation import COPY, Derivation
 from trueline.errors import InputError, SchemaError
 from trueline.workspace.creation import CreationPlan, make
-from trueline.workspace.derive.canonical import NotCanonical, canonical
 from trueline.workspace.derive.evaluate import QuerySession, query_session
+from trueline.workspace.derive.output_keys import key_of
 from trueline.workspace.derive.reproducible import check_reproducible
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import check_query
@@ -54,7 +54,7 @@ def derive(workspace: Workspace, request: DerivationRequest) -> Dataset:
                 code="InputWithoutSchema",
             )
     with query_session(workspace, views) as session:
-        derivation, schema = _defined(session, request)
+        derivation, schema = _defined(session, request, inputs)
     named = tuple(
         TransformInput(dataset_ref=str(dataset.id), alias=alias) for alias, dataset in inputs.items()
     )
@@ -86,71 +86,28 @@ def inputs_of(workspace: Workspace, request: DerivationRequest) -> dict[str, Dat
     return found
 
 
-def _defined(session: QuerySession, request: DerivationRequest) -> tuple[Derivation, DataSchema]:
-    """Check a query with Spark; return the definition without its inputs, and the columns of the result."""
-    from sqlglot import parse_one
-
-    text = request.sql.strip().rstrip(";")
-    types = session.types(text)
-    expanded = _expanded(session, text)
-    try:
-        made = canonical(parse_one(expanded, read="spark"), session.types)
-    except NotCanonical as problem:
-        raise InputError(
-            f"the query has no canonical form: {problem.reason}",
-            remedy="write it with sum, count, min, max or avg, or recompute it elsewhere",
-            code="NotCanonical",
-            reason=problem.code,
-        ) from None
-    key, identity = _identity(request, types)
+def _defined(
+    session: QuerySession, request: DerivationRequest, inputs: Mapping[str, Dataset]
+) -> tuple[Derivation, DataSchema]:
+    """Have a query judged; return the definition without its inputs, and the columns of the result."""
     from trueline.chain.sources import SqlQueryStep
+    from trueline.workspace.derive.judge import judged
 
+    keys = {alias: key for alias, dataset in inputs.items() if (key := key_of(dataset))}
+    verdict = judged(session, request.sql, keys)
+    verdict = verdict.with_key(request.key, list(session.types(verdict.canonical)))
     derivation = Derivation(
-        (SqlQueryStep(query=expanded),),
+        (SqlQueryStep(query=verdict.expanded),),
         (),
-        key,
-        identity,
+        verdict.key,
+        verdict.key_kind,
         request.sql,
         reason="recompute_only",
         event_time=request.event_time,
         description=request.description,
-        canonical=(made.text,),
+        canonical=(verdict.canonical,),
     )
     return derivation, _schema(session, derivation)
-
-
-def _expanded(session: QuerySession, text: str) -> str:
-    """Write out what stars stand for; what sqlglot makes of a query must mean the same to Spark."""
-    from sqlglot import parse_one
-    from sqlglot.optimizer.qualify import qualify
-
-    parsed = parse_one(text, read="spark")
-    schema: dict[str, object] = {name: dict(columns) for name, columns in session.tables.items()}
-    qualified = qualify(
-        parsed, dialect="spark", schema=schema, validate_qualify_columns=False, quote_identifiers=True
-    ).sql(dialect="spark")
-    if not session.same(text, qualified):
-        raise InputError(
-            "the query cannot be rewritten without changing what it means to Spark",
-            remedy="write out its columns, without positions in GROUP BY and ORDER BY",
-            code="Opaque",
-        )
-    return qualified
-
-
-def _identity(request: DerivationRequest, types: Mapping[str, str]) -> tuple[tuple[str, ...], KeyKind]:
-    if request.key is None:
-        return (*types, COPY), KeyKind.BAG
-    key = (request.key,) if isinstance(request.key, str) else tuple(request.key)
-    for name in key:
-        if name not in types:
-            raise SchemaError(
-                f"the key has a column {name!r}, the result has {', '.join(types)}",
-                remedy="name columns of the result",
-                code="MissingKeyColumn",
-                column=name,
-            )
-    return key, KeyKind.DECLARED
 
 
 def _schema(session: QuerySession, derivation: Derivation) -> DataSchema:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trueline.dataset.derivation import COPY, Derivation, KeyKind
+from trueline.kernel.power_sums import ESCAPED
 from trueline.view.engine import engine
-from trueline.workspace.derive import exact
+from trueline.workspace.derive.exact import widened
 
 if TYPE_CHECKING:
     from trueline.chain.head_state import Position
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from trueline.view.view import View
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
+
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +42,30 @@ class QuerySession:
 
         return same_meaning(self.session, one, other)
 
-    def result(self, derivation: Derivation) -> Any:
-        """Return the frame of a definition, with the number of the copy where rows are a bag."""
+    def result(self, derivation: Derivation, wide: bool = False) -> Any:
+        """Return the frame of a definition, with the number of the copy where rows are a bag.
+
+        With `wide` its sums have room for every double: see `with_room`.
+        """
         from trueline.spark.canonical import numbered, result_of
 
-        *steps, last = derivation.canonical
+        *steps, last = map(widened, derivation.canonical) if wide else derivation.canonical
         names = [step.alias or "" for step in derivation.queries[:-1]]
         frame = result_of(self.session, dict(zip(names, steps, strict=True)), last)
         return numbered(frame, COPY) if derivation.identity is KeyKind.BAG else frame
+
+
+def with_room(work: Callable[[bool], _Result]) -> _Result:
+    """Do work in which a canonical query is run; once more, wide, if a number needs that.
+
+    Both forms give the same bits where both answer, so what comes out does not depend on which was run.
+    """
+    try:
+        return work(False)
+    except Exception as error:
+        if ESCAPED not in str(error):
+            raise
+    return work(True)
 
 
 @contextmanager
@@ -57,7 +77,7 @@ def query_session(workspace: Workspace, views: Mapping[str, View]) -> Iterator[Q
     session = room.new_session()
     tables: dict[str, Mapping[str, str]] = {}
     try:
-        prepare(session, exact.FUNCTIONS)
+        prepare(session)
         for name, view in views.items():
             frame = engine().frame(view.node, session)
             frame.createOrReplaceTempView(f"`{name}`")
