@@ -26,12 +26,12 @@ _Ratio = tuple[int, int]
 
 def variance(values: pa.Array, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
     """The variance of a sample; null where fewer than two values are there, NaN where one is not finite."""
-    return _rounded(values, spans, _quotient)
+    return _rounded(values, spans, quotient)
 
 
 def deviation(values: pa.Array, spans: Spans, _kind: t.Type, _k: int) -> pa.Array:
     """The standard deviation of a sample; null and NaN where the variance is."""
-    return _rounded(values, spans, _root)
+    return _rounded(values, spans, root)
 
 
 def _rounded(values: pa.Array, spans: Spans, result: Callable[[int, int], float]) -> pa.Array:
@@ -140,17 +140,18 @@ def _decimal_sums(values: pa.Array, spans: Spans) -> tuple[list[int], int, list[
 # --- rounding once --------------------------------------------------------------------------
 
 
-def _quotient(above: int, below: int) -> float:
+def quotient(above: int, below: int) -> float:
+    """Return a fraction as the nearest double."""
     try:
         return above / below  # Python rounds it correctly
     except OverflowError:
         return math.inf
 
 
-def _root(above: int, below: int) -> float:
+def root(above: int, below: int) -> float:
     """Return the square root of a fraction, correctly rounded.
 
-    >>> _root(2, 1), _root(0, 5), _root(1 << 2200, 1)
+    >>> root(2, 1), root(0, 5), root(1 << 2200, 1)
     (1.4142135623730951, 0.0, inf)
     """
     if above == 0:
@@ -158,6 +159,6 @@ def _root(above: int, below: int) -> float:
     # 109 bits of the root's square decide 53 bits of the root; a last bit stands for all that is below.
     shift = (above.bit_length() - below.bit_length() - 109) // 2
     over, under = (above, below << 2 * shift) if shift >= 0 else (above << -2 * shift, below)
-    root = math.isqrt(over // under)
-    root |= root * root * under != over
-    return _quotient(root << shift, 1) if shift >= 0 else _quotient(root, 1 << -shift)
+    found = math.isqrt(over // under)
+    found |= found * found * under != over
+    return quotient(found << shift, 1) if shift >= 0 else quotient(found, 1 << -shift)

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
+from trueline.spark.engines import engine_of
 from trueline.spark.errors import translated
+from trueline.spark.exact_functions import register
+from trueline.spark.plans import PlanNode, plan_roots
 from trueline.spark.settings import SQL_SETTINGS
+from trueline.workspace.derive.plan_part import PlanPart
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Not for what is read: what a query may mean in another session.
 _PINNED = {**SQL_SETTINGS, "spark.sql.runSQLOnFiles": "false"}
+_NUMBERED: Final = re.compile(r"#\d+L?")
 
 
-def prepare(session: SparkSession, functions: Sequence[str]) -> None:
+def prepare(session: SparkSession) -> None:
     """Make a session of ours ready for canonical queries."""
     with translated():
         for name, value in _PINNED.items():
             session.conf.set(name, value)
-        for function in functions:
-            session.sql(f"CREATE OR REPLACE TEMPORARY FUNCTION {function}")
+        register(session)
+
+
+# --- what Spark makes of a query ------------------------------------------------------------------
 
 
 def types_of(session: SparkSession, query: str) -> dict[str, str]:
@@ -30,14 +39,74 @@ def types_of(session: SparkSession, query: str) -> dict[str, str]:
         return {field.name: field.dataType.simpleString() for field in session.sql(query).schema.fields}
 
 
+def columns_of(session: SparkSession, query: str) -> list[str]:
+    """Return the names of the columns of a query, also of those that have the same."""
+    with translated(query):
+        return list(session.sql(query).columns)
+
+
 def same_meaning(session: SparkSession, one: str, other: str) -> bool:
     """Say whether two queries have the same optimised plan, whatever names their parts have."""
     with translated():
+        if engine_of(session).is_connect:
+            return _explained(session, one) == _explained(session, other)
         first, second = (
             session.sql(text)._jdf.queryExecution().optimizedPlan().canonicalized()  # noqa: SLF001
             for text in (one, other)
         )
         return bool(first.equals(second))
+
+
+def _explained(session: SparkSession, query: str) -> str:
+    """Return the optimised plan as text, its expressions numbered from the first."""
+    from contextlib import redirect_stdout
+    from io import StringIO
+
+    shown = StringIO()
+    with redirect_stdout(shown):
+        session.sql(query).explain(mode="extended")
+    plan = shown.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical")[0]
+    numbers: dict[str, str] = {}
+    return _NUMBERED.sub(lambda found: numbers.setdefault(found.group(), f"#{len(numbers)}"), plan)
+
+
+def plan_of(session: SparkSession, query: str) -> PlanPart | None:
+    """Return a query as Spark has analysed it, down to its tables; None where it cannot be reached."""
+    if engine_of(session).is_connect:
+        return None
+    with translated(query):
+        plan: Any = session.sql(query)._jdf.queryExecution().analyzed()  # noqa: SLF001
+    roots = [_part(root) for root in plan_roots(json.loads(plan.toJSON()))]
+    return PlanPart("Query", True, tuple(roots))
+
+
+def _part(node: PlanNode) -> PlanPart:
+    package, _, name = node.kind.rpartition(".")
+    is_plan = "plans.logical" in package or "catalyst.analysis" in package or "execution" in package
+    inner: list[PlanPart] = []
+    if name != "View":  # a table of ours: what it is made of is not the query's
+        inner += [_part(child) for child in node.children]
+        for field, value in node.fields.items():
+            if field != "output" or name == "Generate":
+                inner += [_part(root) for root in plan_roots(value)]
+    kind, value = node.fields.get("dataType"), node.fields.get("value")
+    return PlanPart(
+        name,
+        is_plan,
+        tuple(inner),
+        kind if isinstance(kind, str) else "" if kind is None else json.dumps(kind),
+        value if isinstance(value, str) else "",
+    )
+
+
+def function_names(session: SparkSession) -> frozenset[str]:
+    """Return the names of the functions that Spark brings."""
+    with translated():
+        found = session.sql("SHOW SYSTEM FUNCTIONS").toArrow().column(0).to_pylist()
+    return frozenset(str(name).lower() for name in found)
+
+
+# --- results --------------------------------------------------------------------------------------
 
 
 def result_of(session: SparkSession, steps: Mapping[str, str], last: str) -> DataFrame:

@@ -9,12 +9,12 @@ from fractions import Fraction
 import numpy as np
 import pyarrow as pa
 import pytest
-import sqlglot
 
 import trueline as tl
-from trueline.errors import TruelineError
 from trueline.workspace.derive.canonical import NotCanonical, canonical
-from trueline.workspace.derive.evaluate import query_session
+from trueline.workspace.derive.evaluate import query_session, with_room
+from trueline.workspace.derive.exact import widened
+from trueline.workspace.derive.spark_sql import parsed
 
 MOST = (1 << 63) - 1
 
@@ -23,8 +23,10 @@ def answered(workspace, table, text, partitions=3):
     """Return the rows of the canonical form of a query over one table, called t."""
     with query_session(workspace, {"t": tl.View.from_arrow(table)}) as session:
         session.session.conf.set("spark.sql.shuffle.partitions", str(partitions))
-        made = canonical(sqlglot.parse_one(text, read="spark"), session.types)
-        return session.session.sql(made.text).toArrow().to_pylist()
+        made = canonical(parsed(text), session.types).text
+        return with_room(
+            lambda wide: session.session.sql(widened(made) if wide else made).toArrow().to_pylist()
+        )
 
 
 def bits(number):
@@ -113,12 +115,7 @@ def test_collected_values_are_sorted(spark_workspace):
     assert answered(spark_workspace, table, "select collect_list(x) c from t") == [{"c": [1, 2, 3]}]
 
 
-@pytest.mark.parametrize("text", ["select stddev(x) from t", "select sum(distinct x) from t"])
+@pytest.mark.parametrize("text", ["select first(x) from t", "select stddev(distinct x) from t"])
 def test_what_has_no_canonical_form_says_why(spark_workspace, text):
     with pytest.raises(NotCanonical):
         answered(spark_workspace, pa.table({"x": [0.5]}), text)
-
-
-def test_numbers_outside_of_the_range_of_the_fast_form_are_noticed(spark_workspace):
-    with pytest.raises((TruelineError, Exception), match="wide form"):
-        answered(spark_workspace, pa.table({"x": [1e300, 1.0]}), "select sum(x) s from t")

@@ -33,7 +33,6 @@ def test_rows_taken_by_chance_are_refused():
     "text",
     [
         "select rand from t",
-        "select `now`(x) from t",
         "select 'now()' from t -- rand()",
         "select /* uuid() */ x from t",
         "select first_value(x) over (order by y) from t",

@@ -15,10 +15,10 @@ from trueline.dataset.derivation import COPY, Derivation, FunctionOf, KeyKind, d
 from trueline.errors import InputError, SchemaError
 from trueline.flow import NonDet, nondet
 from trueline.workspace.creation import CreationPlan, make
-from trueline.workspace.derive.canonical import NotCanonical, canonical
 from trueline.workspace.derive.checks import check_definition
 from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.function import allow, function_of, result_of_function
+from trueline.workspace.derive.output_keys import key_of
 from trueline.workspace.derive.redefine import OnChange, redefine, refuse_cycle, replacements
 from trueline.workspace.derive.reproducible import check_reproducible
 from trueline.workspace.derive.strategies import with_strategy
@@ -186,7 +186,7 @@ def defined(
     # Whoever calls `derive` names the function.
     with query_session(workspace, views, function) as session:
         if function is None:
-            derivation, schema = _defined(session, request)
+            derivation, schema = _defined(session, request, inputs.datasets)
             derivation = with_strategy(derivation, inputs.datasets, session)
         else:
             derivation, schema = _defined_by_function(session, request, function)
@@ -383,75 +383,35 @@ def _check_columns(derivation: Derivation, schema: DataSchema) -> None:
 # --- by query -------------------------------------------------------------------------------------
 
 
-def _defined(session: QuerySession, request: DerivationRequest) -> tuple[Derivation, DataSchema]:
-    """Check queries with Spark; return the definition without its inputs, and the columns of the result."""
+def _defined(
+    session: QuerySession, request: DerivationRequest, inputs: Mapping[str, Dataset]
+) -> tuple[Derivation, DataSchema]:
+    """Have queries judged; return the definition without its inputs, and the columns of the result."""
     from trueline.chain.sources import SqlQueryStep
+    from trueline.workspace.derive.judge import judged_steps
 
-    queries, texts = [], []
-    *steps, (_, last) = request.steps
-    for name, text in steps:
-        expanded, made = _step(session, text)
-        queries.append(SqlQueryStep(alias=name, query=expanded))
-        texts.append(made)
-        session = session.with_step(name, made)
-    types = session.types(last)
-    expanded, made = _step(session, last)
-    key, identity = _identity(request, types)
+    keys = {alias: key for alias, dataset in inputs.items() if (key := key_of(dataset))}
+    *steps, last = judged_steps(session, request.steps, keys)
+    if request.declared_key is not None:
+        columns = list(session.types(last.canonical))
+        check_key(request.declared_key, columns)
+        last = last.with_key(request.declared_key, columns)
+    names = [name for name, _ in request.steps]
+    queries = [
+        SqlQueryStep(alias=name, query=step.expanded) for name, step in zip(names, steps, strict=False)
+    ]
     derivation = Derivation(
-        (*queries, SqlQueryStep(query=expanded)),
+        (*queries, SqlQueryStep(query=last.expanded)),
         (),
-        key,
-        identity,
+        last.key,
+        last.key_kind,
         request.written,
-        reason="recompute_only",
+        reason=next((each.opaque_reason for each in (*steps, last) if each.opaque_reason), ""),
         event_time=request.event_time,
         description=request.description,
-        canonical=(*texts, made),
+        canonical=tuple(each.canonical for each in (*steps, last)),
     )
     return derivation, _schema(session.result(derivation), derivation)
-
-
-def _step(session: QuerySession, text: str) -> tuple[str, str]:
-    """Return a query with its stars written out, and its canonical form."""
-    from sqlglot import parse_one
-
-    expanded = _expanded(session, text)
-    try:
-        return expanded, canonical(parse_one(expanded, read="spark"), session.types).text
-    except NotCanonical as problem:
-        raise InputError(
-            f"the query has no canonical form: {problem.reason}",
-            remedy="write it with sum, count, min, max or avg, or recompute it elsewhere",
-            code="NotCanonical",
-            reason=problem.code,
-        ) from None
-
-
-def _expanded(session: QuerySession, text: str) -> str:
-    """Write out what stars stand for; what sqlglot makes of a query must mean the same to Spark."""
-    from sqlglot import parse_one
-    from sqlglot.optimizer.qualify import qualify
-
-    parsed = parse_one(text, read="spark")
-    schema: dict[str, object] = {name: dict(columns) for name, columns in session.tables.items()}
-    qualified = qualify(
-        parsed, dialect="spark", schema=schema, validate_qualify_columns=False, quote_identifiers=True
-    ).sql(dialect="spark")
-    if not session.same(text, qualified):
-        raise InputError(
-            "the query cannot be rewritten without changing what it means to Spark",
-            remedy="write out its columns, without positions in GROUP BY and ORDER BY",
-            code="Opaque",
-        )
-    return qualified
-
-
-def _identity(request: DerivationRequest, types: Mapping[str, str]) -> tuple[tuple[str, ...], KeyKind]:
-    key = request.declared_key
-    if key is None:
-        return (*types, COPY), KeyKind.BAG
-    check_key(key, list(types))
-    return key, KeyKind.DECLARED
 
 
 def check_key(key: Sequence[str], columns: Sequence[str]) -> None:

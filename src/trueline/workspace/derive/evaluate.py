@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from trueline.dataset.derivation import CANONICAL, COPY, Derivation, FunctionOf, KeyKind
+from trueline.kernel.power_sums import ESCAPED
 from trueline.view.engine import engine
-from trueline.workspace.derive import exact
+from trueline.workspace.derive.exact import widened
 
 if TYPE_CHECKING:
-    from trueline.chain.head_state import Position
+    from trueline.chain.head_state import Position, Tail
+    from trueline.chain.store.scratch import Scratch
+    from trueline.dataset.append.incoming import Incoming
     from trueline.identity.dataset_id import DatasetId
+    from trueline.kernel.tasks import Tasks
     from trueline.view.view import View
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
+
+
+_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +63,18 @@ class QuerySession:
 
         return operators_of(self.session, query)
 
-    def result(self, derivation: Derivation) -> Any:
-        """Return the frame of a definition, with the number of the copy where rows are a bag."""
+    def result(self, derivation: Derivation, wide: bool = False) -> Any:
+        """Return the frame of a definition, with the number of the copy where rows are a bag.
+
+        With `wide` its sums have room for every double: see `with_room`.
+        """
         from trueline.spark.canonical import numbered, result_of
 
         if derivation.function is not None:
             from trueline.workspace.derive.function import result_of_function
 
             return result_of_function(self, derivation)
-        *steps, last = derivation.canonical
+        *steps, last = map(widened, derivation.canonical) if wide else derivation.canonical
         names = [step.alias or "" for step in derivation.queries[:-1]]
         frame = result_of(self.session, dict(zip(names, steps, strict=True)), last)
         return numbered(frame, COPY) if derivation.identity is KeyKind.BAG else frame
@@ -75,6 +85,33 @@ def engine_versions(workspace: Workspace) -> dict[str, str]:
     from trueline.spark.canonical import versions_of
 
     return {"canonical": CANONICAL, **versions_of(workspace._spark.session())}
+
+
+def with_room(work: Callable[[bool], _Result]) -> _Result:
+    """Do work in which a canonical query is run; once more, wide, if a number needs that.
+
+    Both forms give the same bits where both answer, so what comes out does not depend on which was run.
+    """
+    try:
+        return work(False)
+    except Exception as error:
+        if ESCAPED not in str(error):
+            raise
+    return work(True)
+
+
+def taken(
+    workspace: Workspace, session: QuerySession, derivation: Derivation, tail: Tail, scratch: Scratch
+) -> tuple[Incoming, Tasks]:
+    """Compute the result of a definition as rows for a tail; return them, and what handles them."""
+    from trueline.dataset.append.frames import take_frame
+
+    def take(wide: bool) -> tuple[Incoming, Tasks]:
+        frame = session.result(derivation, wide)
+        tasks = workspace._spark.tasks_for(frame)
+        return take_frame(frame, tail, scratch, tasks), tasks
+
+    return with_room(take)
 
 
 @contextmanager
@@ -91,7 +128,7 @@ def query_session(
     session = room.new_session()
     tables: dict[str, Mapping[str, str]] = {}
     try:
-        prepare(session, exact.FUNCTIONS)
+        prepare(session)
         for name, view in views.items():
             frame = engine().frame(view.node, session)
             frame.createOrReplaceTempView(f"`{name}`")

@@ -20,7 +20,6 @@ from trueline.chain.events import ExecuteTransform, SetTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.store.overlay import Overlay, overlay
 from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationReport
-from trueline.dataset.append.frames import take_frame
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.derivation import Derivation, derivation_at
 from trueline.dataset.read.current import CurrentRows
@@ -39,7 +38,7 @@ from trueline.errors import CorruptionError, InputError, ObjectMissing, Unsuppor
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.view.view import View
-from trueline.workspace.derive.evaluate import engine_versions, query_session
+from trueline.workspace.derive.evaluate import engine_versions, query_session, taken
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -312,10 +311,8 @@ class _Replaying:
         with query_session(self.workspace, views) as session, self.chain.store.scratch() as scratch:
             here = engine_versions(self.workspace)
             try:
-                frame = session.result(derivation)
-                tasks = self.workspace._spark.tasks_for(frame)
                 before = self.own.standing(name, transaction.end.hash if head else transaction.before)
-                result = take_frame(frame, before.tail, scratch, tasks)
+                result, tasks = taken(self.workspace, session, derivation, before.tail, scratch)
                 again = made_again(before, result, transaction.end.system_time, scratch, tasks)
             except InputError as error:
                 what = f"its definition cannot be evaluated again: {error.problem}"

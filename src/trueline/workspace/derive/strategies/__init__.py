@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 from trueline.chain.checkpoint import DerivedCheckpoint, derived_checkpoint
 from trueline.chain.events import ExecuteTransform
 from trueline.dataset.advance import commit_result
-from trueline.dataset.append.frames import take_frame
 from trueline.dataset.commit import Commit
 from trueline.errors import TruelineError
-from trueline.workspace.derive.evaluate import QuerySession, query_session, views_at
-from trueline.workspace.derive.exact import ESCAPED
+from trueline.kernel.power_sums import ESCAPED
+from trueline.workspace.derive.evaluate import QuerySession, query_session, taken, views_at
 from trueline.workspace.derive.function import check_partitionings, permitted
 from trueline.workspace.derive.strategies.classify import (
     KEYED,
@@ -45,8 +44,8 @@ if TYPE_CHECKING:
 def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session: QuerySession) -> Derivation:
     """Say how a dataset follows its inputs."""
     *steps, text = derivation.canonical
-    if steps:
-        return replace(derivation, strategy=RECOMPUTE, reason="steps")
+    if steps or derivation.reason:
+        return replace(derivation, strategy=RECOMPUTE, reason=derivation.reason or "steps")
     facts = {alias: InputFacts(only_grows(dataset, {})) for alias, dataset in inputs.items()}
     verdict = classify(text, facts, derivation.key, operators=session.operators(text))
     if verdict.strategy == KEYED:
@@ -139,9 +138,8 @@ def computed(transaction: Transaction) -> Iterator[tuple[QuerySession, Incoming,
     with query_session(workspace, views, function) as session, dataset.chain.store.scratch() as scratch:
         if function is not None and transaction.tail.data is None:
             check_partitionings(session, derivation)
-        frame = session.result(derivation)
-        tasks = workspace._spark.tasks_for(frame)
-        yield session, take_frame(frame, transaction.tail, scratch, tasks), scratch, tasks
+        result, tasks = taken(workspace, session, derivation, transaction.tail, scratch)
+        yield session, result, scratch, tasks
 
 
 def _kept(transaction: Transaction, session: Any, scratch: Scratch) -> dict[str, Any]:

@@ -1,0 +1,286 @@
+"""The judge of a definition: sqlglot rewrites a query, Spark says whether it still means the same.
+
+What sqlglot cannot write as Spark reads it is *opaque*: it is computed as it was written, if nothing in it
+needs another form, and refused otherwise. The verdict is recorded with the definition, so that later pulls
+need no judge.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from trueline.dataset.derivation import COPY, KeyKind
+from trueline.errors import InputError, SchemaError, TruelineError
+from trueline.workspace.derive.canonical import NotCanonical, canonical
+from trueline.workspace.derive.output_keys import proven_key
+from trueline.workspace.derive.part_types import PartType
+from trueline.workspace.derive.reproducible import check_calls, check_plan
+from trueline.workspace.derive.spark_sql import names, parsed, qualified, written
+from trueline.workspace.query_guard import tokens
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+
+    from trueline.workspace.derive.evaluate import QuerySession
+    from trueline.workspace.derive.plan_part import PlanPart
+
+# Nodes of an analysed query that the rewriting knows. All else makes a query opaque.
+_KNOWN: Final = names(
+    """Query Project Filter Aggregate Join Sort GlobalLimit LocalLimit Offset Union Distinct Window
+    Generate Expand SubqueryAlias View WithCTE CTERelationDef CTERelationRef Except Intersect
+    LateralJoin OneRowRelation LocalRelation Range Unpivot Pivot ResolvedHint UnresolvedHint Subquery
+    WithWindowDefinition"""
+)
+# In an opaque query: aggregates that give the same whatever the order of rows, of types but floating-point.
+_FREE: Final = names(
+    """Count CountIf Min Max BoolAnd BoolOr BitAndAgg BitOrAgg BitXorAgg Sum Average Percentile Median
+    RegrCount"""
+)
+_RANKS: Final = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
+_NEEDS_ORDER: Final = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail", "Sample", "Deduplicate"})
+_FLOATING: Final = re.compile(r"\b(double|float)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What is recorded of a query: its text without stars, what is run for it, what identifies its rows.
+
+    `opaque_reason` is a stable code of why it is run as it was written; `repairs` say what was changed.
+    """
+
+    expanded: str
+    canonical: str
+    key: tuple[str, ...]
+    key_kind: KeyKind
+    opaque_reason: str = ""
+    repairs: tuple[str, ...] = ()
+
+    def with_key(self, key: str | Sequence[str] | None, columns: Sequence[str]) -> Judged:
+        """Return the same with the key that was declared; it is checked whenever rows are committed."""
+        if key is None:
+            return self
+        names = (key,) if isinstance(key, str) else tuple(key)
+        for name in names:
+            if name not in columns:
+                raise SchemaError(
+                    f"the key has a column {name!r}, the result has {', '.join(columns)}",
+                    remedy="name columns of the result",
+                    code="MissingKeyColumn",
+                    column=name,
+                )
+        kind = KeyKind.PROVEN if self.key_kind is KeyKind.PROVEN and self.key == names else KeyKind.DECLARED
+        return replace(self, key=names, key_kind=kind)
+
+
+def judged(session: QuerySession, text: str, keys: Mapping[str, tuple[str, ...]]) -> Judged:
+    """Judge one query; `keys` are those of the tables that have one.
+
+    Raises what says why it is refused: `IrreproducibleQuery`, `InputError` with code `NotCanonical`, or what
+    Spark says of it.
+    """
+    from trueline.spark.canonical import columns_of, function_names, plan_of
+
+    text = text.strip().rstrip(";")
+    check_calls(text, function_names(session.session))
+    columns = columns_of(session.session, text)
+    _check_columns(columns)
+    types = session.types(text)
+    plan = plan_of(session.session, text)
+    if plan is not None:
+        check_plan(text, plan)
+    unknown = None if plan is None else _unknown(plan)
+    expanded = None if unknown else _expanded(session, text, columns)
+    if expanded is None:
+        return _opaque(text, types, plan, f"operator:{unknown}" if unknown else "round_trip")
+    query = parsed(expanded)
+    try:
+        made = canonical(query, session.types)
+    except NotCanonical as problem:
+        raise _refused(problem) from None
+    _check_same_columns(types, session.types(made.text))
+    key = proven_key(query, session.tables, keys)
+    if key is None:
+        return Judged(expanded, made.text, (*columns, COPY), KeyKind.BAG, "", made.repairs)
+    return Judged(expanded, made.text, key, KeyKind.PROVEN, "", made.repairs)
+
+
+def judged_steps(
+    session: QuerySession, steps: Sequence[tuple[str, str]], keys: Mapping[str, tuple[str, ...]]
+) -> list[Judged]:
+    """Judge several named queries, each of which may read those before it; the last one is the result."""
+    from trueline.spark.canonical import result_of
+
+    found: list[Judged] = []
+    known = dict(keys)
+    tables = {name: dict(columns) for name, columns in session.tables.items()}
+    for at, (name, text) in enumerate(steps):
+        verdict = judged(replace(session, tables=tables), text, known)
+        found.append(verdict)
+        if at < len(steps) - 1:
+            tables[name] = dict(session.types(verdict.canonical))
+            result_of(session.session, {name: verdict.canonical}, verdict.canonical)
+            if verdict.key_kind is not KeyKind.BAG:
+                known[name] = verdict.key
+    return found
+
+
+# --- changes('x') ---------------------------------------------------------------------------------
+
+
+def with_changes(text: str) -> tuple[str, tuple[str, ...]]:
+    """Return a query in which `changes('x')` is the name of a table, and the datasets so named.
+
+    >>> with_changes("select * from changes('sales') where op = 'insert'")
+    ("select * from `changes('sales')` where op = 'insert'", ('sales',))
+    """
+    found = [token for token in tokens(text) if token.kind != "skip"]
+    places: list[tuple[int, int, str]] = []
+    for at, token in enumerate(found[:-3]):
+        opening, name, closing = found[at + 1 : at + 4]
+        if token.kind == "word" and token.name == "changes" and opening.name == "(" and closing.name == ")":
+            if name.kind != "string":
+                raise InputError(
+                    "changes() takes the name of a dataset in quotes",
+                    remedy="write changes('sales')",
+                    code="BadQuery",
+                )
+            written_name = text[name.at + 1 : closing.at].rstrip()[:-1]
+            places.append((token.at, closing.at + 1, written_name))
+    for start, end, name_of in reversed(places):
+        text = f"{text[:start]}`{changes_table(name_of)}`{text[end:]}"
+    return text, tuple(dict.fromkeys(name_of for _, _, name_of in places))
+
+
+def changes_table(dataset: str) -> str:
+    """Return the name of the table of a dataset's events."""
+    return f"changes('{dataset}')"
+
+
+# --- rewriting ------------------------------------------------------------------------------------
+
+
+def _expanded(session: QuerySession, text: str, columns: Sequence[str]) -> str | None:
+    """Write out what stars stand for; None if what sqlglot makes of a query means another thing to Spark."""
+    from sqlglot.errors import SqlglotError
+
+    tables: dict[str, object] = {name: dict(kinds) for name, kinds in session.tables.items()}
+    try:
+        query = qualified(parsed(text), tables)
+        _name_columns(query, columns)
+        expanded = written(query)
+        return expanded if session.same(text, expanded) else None
+    except (SqlglotError, RecursionError, TruelineError):
+        return None
+
+
+def _name_columns(query: exp.Expr, columns: Sequence[str]) -> None:
+    """Give the columns of the result the names that Spark gives them."""
+    from sqlglot import exp
+
+    selects = [query]
+    while any(not isinstance(each, exp.Select) for each in selects):
+        inner: list[exp.Expr] = []
+        for each in selects:
+            if isinstance(each, exp.SetOperation):
+                inner += [each.this, each.expression]
+            elif isinstance(each, exp.Subquery | exp.Paren):
+                inner.append(each.this)
+            elif isinstance(each, exp.Select):
+                inner.append(each)
+            else:
+                return
+        selects = inner
+    for select in selects:
+        shown = select.expressions
+        if len(shown) != len(columns) or any(isinstance(each, exp.Aliases) for each in shown):
+            continue
+        named = [
+            exp.alias_(each.unalias(), name, quoted=True) for each, name in zip(shown, columns, strict=True)
+        ]
+        select.set("expressions", named)
+
+
+def _check_columns(columns: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for name in columns:
+        if name.lower() in seen:
+            raise SchemaError(
+                f"the result has two columns {name!r}",
+                remedy="give one of them another name with AS",
+                column=name,
+            )
+        seen.add(name.lower())
+
+
+def _check_same_columns(types: Mapping[str, str], made: Mapping[str, str]) -> None:
+    if dict(types) != dict(made):
+        differing = [name for name in {*types, *made} if types.get(name) != made.get(name)]
+        raise _refused(
+            NotCanonical("columns_differ", f"the canonical form changes {', '.join(sorted(differing))}")
+        )
+
+
+def _refused(problem: NotCanonical) -> InputError:
+    return InputError(
+        f"the query has no canonical form: {problem.reason}",
+        remedy=problem.remedy,
+        code="NotCanonical",
+        reason=problem.code,
+    )
+
+
+# --- opaque queries -------------------------------------------------------------------------------
+
+
+def _unknown(plan: PlanPart) -> str:
+    """Return the name of a node that the rewriting does not know."""
+    return next((part.name for part in plan.walk() if part.is_plan and part.name not in _KNOWN), "")
+
+
+def _opaque(text: str, types: Mapping[str, str], plan: PlanPart | None, reason: str) -> Judged:
+    """Judge a query that is computed as it was written; only its columns get their one form."""
+    problem = "its plan cannot be seen" if plan is None else next(_needs_repair(plan), None)
+    if problem is not None:
+        raise InputError(
+            f"the query cannot be rewritten, and its result may depend on the order of rows: {problem}",
+            remedy="write it with plain SELECT, JOIN, GROUP BY and named columns",
+            code="Opaque",
+            reason=reason,
+        )
+    shown = []
+    for name, kind in types.items():
+        quoted = f"`{name.replace('`', '``')}`"
+        made = PartType(kind).normalised(_column(name))
+        shown.append(quoted if made is None else f"{written(made)} AS {quoted}")
+    run = f"SELECT {', '.join(shown)} FROM ({text})"  # noqa: S608 (it was checked, and is the user's own)
+    return Judged(text, run, (*types, COPY), KeyKind.BAG, reason)
+
+
+def _column(name: str) -> exp.Expr:
+    from sqlglot import exp
+
+    return exp.column(name, quoted=True)
+
+
+def _needs_repair(plan: PlanPart) -> Iterator[str]:
+    """Yield what in a query may depend on the order of rows, or on how equal numbers are written."""
+    for part in plan.walk():
+        if part.name in _NEEDS_ORDER:
+            yield part.name
+        elif part.name == "AggregateExpression":
+            function = part.parts[0]
+            if function.name not in _FREE:
+                yield function.name
+            elif function.name != "Count" and _may_float(function):
+                yield f"{function.name} of floating-point numbers"
+        elif part.name == "WindowExpression" and part.parts[0].name not in _RANKS:
+            yield f"{part.parts[0].name} over a window"
+        elif part.name in ("Aggregate", "Distinct", "Except", "Intersect", "UnionLoop") and _may_float(part):
+            yield f"floating-point numbers in {part.name}"
+
+
+def _may_float(part: PlanPart) -> bool:
+    return any(_FLOATING.search(inner.type) is not None for inner in part.walk())
