@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trueline import merge as merges
+from trueline.chain.events import SetTransform
 from trueline.chain.verify import Progress, VerificationReport
 from trueline.dataset.append.new_columns import NewColumns, checked_policy
 from trueline.dataset.definition import Definition, check_options
@@ -192,7 +193,8 @@ class Workspace(OpenDatasets):
         definition again returns the dataset, another raises with the difference, unless `on_change` is
         "rebuild" (the next pull records what changes) or "from_here" (rows that are there stay).
         """
-        from trueline.workspace.derive.define import DerivationRequest, derive
+        from trueline.workspace.derive.define import derive
+        from trueline.workspace.derive.request import DerivationRequest
 
         request = DerivationRequest(
             name, sql, inputs, key, event_time, description, fn, checks, columns or {}, strategy, on_change
@@ -213,11 +215,20 @@ class Workspace(OpenDatasets):
         return apply_folder(self, path, prune=prune) if apply else plan_folder(self, path)
 
     def create_from_manifest(self, text: str | bytes) -> Dataset:
-        """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON."""
+        """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON.
+
+        A `SetTransform` for the engine `trueline` is defined as `derive` does; those of other engines are
+        recorded as they are, and not computed here.
+        """
         from trueline.chain.manifest import DatasetSnapshot
 
         snapshot = DatasetSnapshot.from_yaml(text)
         name = check_name(snapshot.name)
+        if any(isinstance(event, SetTransform) and event.transform.is_ours for event in snapshot.events):
+            from trueline.workspace.derive.define import derive
+            from trueline.workspace.derive.request import request_of_manifest
+
+            return derive(self, request_of_manifest(snapshot))
         return make(self, name, CreationPlan.of_manifest(self, snapshot))
 
     def clone(

@@ -17,8 +17,9 @@ from trueline.chain import yaml_text
 from trueline.check import DatasetCheck
 from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError, ManifestError, TruelineError
-from trueline.workspace.derive.define import DerivationRequest, derive, inputs_of, same_as_there
+from trueline.workspace.derive.define import derive, same_as_there
 from trueline.workspace.derive.redefine import OnChange
+from trueline.workspace.derive.request import DerivationRequest, inputs_of
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import unknown_tables
 
