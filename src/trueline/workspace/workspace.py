@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from trueline.dataset.commit import Commit
     from trueline.run import Observer
     from trueline.view import Schema, View
-    from trueline.workspace.derive.folder import FolderPlan
+    from trueline.workspace.derive.folder_plan import FolderPlan
     from trueline.workspace.gc import Swept
     from trueline.workspace.pull import DeclaredSource, PullReport
 
@@ -111,6 +111,14 @@ class Workspace(OpenDatasets):
     (True, 0)
     >>> _ = ws.create("days", source=tl.source(f"{folder.name}/*.csv"))
     >>> ws.pull("days").ok
+    True
+    >>> ws.derive("stamped", "select now() as at from sales")
+    Traceback (most recent call last):
+    trueline.errors.IrreproducibleQuery: now() depends on when it runs (line 1, column 8)
+        select now() as at from sales
+               ^^^
+      → use the event time of the rows
+    >>> ws.derive_folder(folder.name).is_empty
     True
     >>> ws.delete("twin")
     >>> "twin" in ws
