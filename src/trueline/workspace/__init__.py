@@ -58,6 +58,8 @@ True
 >>> sales.verify(expected_head=later).ok
 True
 >>> sales.accept_head()
+>>> sales.reset(to=later)
+()
 >>> sales.restore_head(later)
 
 It can be copied, and records can be removed for good:

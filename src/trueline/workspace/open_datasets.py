@@ -66,6 +66,9 @@ class OpenDatasets:
             return False  # a link that leads out of the workspace
 
     def __getitem__(self, name: str) -> Dataset:
+        if str(name).startswith("did:"):
+            # What lost its name to a successor is still found by its id.
+            name = self._names_by_id().get(name, name)
         entry = self._catalogue.find(check_name(name))
         if entry is None:
             self._location.exists(name)  # a link that leads out of the workspace raises

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from trueline import merge as merges
+from trueline.chain.events import SetTransform
 from trueline.chain.verify import Progress, VerificationReport
 from trueline.dataset.append.new_columns import NewColumns, checked_policy
 from trueline.dataset.definition import Definition, check_options
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from trueline.dataset.commit import Commit
     from trueline.run import Observer
     from trueline.view import Schema, View
-    from trueline.workspace.derive.folder import FolderPlan
+    from trueline.workspace.derive.folder_plan import FolderPlan
     from trueline.workspace.gc import Swept
     from trueline.workspace.lineage import LineageGraph
     from trueline.workspace.plan import PullPlan
@@ -114,6 +115,14 @@ class Workspace(OpenDatasets):
     (True, 0)
     >>> _ = ws.create("days", source=tl.source(f"{folder.name}/*.csv"))
     >>> ws.pull("days").ok
+    True
+    >>> ws.derive("stamped", "select now() as at from sales")
+    Traceback (most recent call last):
+    trueline.errors.IrreproducibleQuery: now() depends on when it runs (line 1, column 8)
+        select now() as at from sales
+               ^^^
+      → use the event time of the rows
+    >>> ws.derive_folder(folder.name).is_empty
     True
     >>> ws.delete("twin")
     >>> "twin" in ws
@@ -196,7 +205,8 @@ class Workspace(OpenDatasets):
         definition again returns the dataset, another raises with the difference, unless `on_change` is
         "rebuild" (the next pull records what changes) or "from_here" (rows that are there stay).
         """
-        from trueline.workspace.derive.define import DerivationRequest, derive
+        from trueline.workspace.derive.define import derive
+        from trueline.workspace.derive.request import DerivationRequest
 
         request = DerivationRequest(
             name, sql, inputs, key, event_time, description, fn, checks, columns or {}, strategy, on_change
@@ -217,11 +227,20 @@ class Workspace(OpenDatasets):
         return apply_folder(self, path, prune=prune) if apply else plan_folder(self, path)
 
     def create_from_manifest(self, text: str | bytes) -> Dataset:
-        """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON."""
+        """Make a dataset from a `DatasetSnapshot` manifest in YAML or JSON.
+
+        A `SetTransform` for the engine `trueline` is defined as `derive` does; those of other engines are
+        recorded as they are, and not computed here.
+        """
         from trueline.chain.manifest import DatasetSnapshot
 
         snapshot = DatasetSnapshot.from_yaml(text)
         name = check_name(snapshot.name)
+        if any(isinstance(event, SetTransform) and event.transform.is_ours for event in snapshot.events):
+            from trueline.workspace.derive.define import derive
+            from trueline.workspace.derive.request import request_of_manifest
+
+            return derive(self, request_of_manifest(snapshot))
         return make(self, name, CreationPlan.of_manifest(self, snapshot))
 
     def clone(

@@ -224,6 +224,36 @@ def test_from_here_is_refused_where_it_is_not_sound(ws):
     assert caught.value.code == "NotFromHere"
 
 
+def test_a_manifest_defines_a_dataset_of_this_engine(ws):
+    manifest = """
+kind: DatasetSnapshot
+version: 1
+content:
+  name: balances
+  kind: Derivative
+  metadata:
+    - kind: SetTransform
+      inputs: [{datasetRef: transfers, alias: t}]
+      transform:
+        kind: Sql
+        engine: trueline
+        query: select account, sum(amount) as total from t group by account
+    - kind: SetInfo
+      description: What everybody has
+    - kind: SetAttachments
+      attachments:
+        kind: Embedded
+        items: [{path: trueline.json, content: '{"key": ["account"]}'}]
+"""
+    made = ws.create_from_manifest(manifest)
+    assert definition(made).key == ("account",)
+    assert made.info.description == "What everybody has"
+    assert ws.create_from_manifest(manifest) is made
+    follow_all(ws, ["balances"])
+    assert rows(made, "account", "total") == [("a", 4.0), ("b", 2.0)]
+    assert ws[str(made.id)] is made
+
+
 def test_stars_stand_for_new_columns_only_when_the_dataset_is_defined_again(ws):
     made = ws.derive("copy", "select * from transfers", key="id")
     ws["transfers"].append(

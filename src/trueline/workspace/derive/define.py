@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from trueline.chain.schema import hidden
-from trueline.check import DatasetCheck, checked
+from trueline.check import checked
 from trueline.dataset.append.intake import whole_schema
 from trueline.dataset.definition import vocabulary
 from trueline.dataset.derivation import COPY, Derivation, FunctionOf, KeyKind, derivation_at, described
 from trueline.errors import InputError, SchemaError
-from trueline.flow import NonDet, nondet
+from trueline.flow import nondet
 from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive.checks import check_definition
 from trueline.workspace.derive.evaluate import QuerySession, query_session
@@ -21,82 +21,27 @@ from trueline.workspace.derive.function import allow, function_of, result_of_fun
 from trueline.workspace.derive.output_keys import key_of
 from trueline.workspace.derive.redefine import OnChange, redefine, refuse_cycle, replacements
 from trueline.workspace.derive.reproducible import check_reproducible
+from trueline.workspace.derive.request import (
+    DerivationRequest,
+    GivenInputs,
+    check_request,
+    inputs_of,
+    steps_of,
+)
 from trueline.workspace.derive.strategies import with_strategy
 from trueline.workspace.names import check_name
-from trueline.workspace.query_guard import check_query, unknown_tables
-from trueline.workspace.sql import tables_of
+from trueline.workspace.query_guard import check_query
 
 if TYPE_CHECKING:
     from trueline.chain.datatypes import DataSchema
-    from trueline.chain.events import TransformInput
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
-
-_STRATEGIES: Final = ("auto", "incremental")
-# How a name of a step is written before its text.
-_STEP: Final = "-- step "
-
-
-@dataclass(frozen=True, slots=True)
-class DerivationRequest:
-    """What `derive` was asked for."""
-
-    name: str
-    sql: str | Mapping[str, str] | Sequence[tuple[str, str]] | None = None
-    inputs: Mapping[str, Any] | Sequence[str] | None = None
-    key: str | Sequence[str] | None = None
-    event_time: str | None = None
-    description: str | None = None
-    fn: object = None
-    checks: Sequence[DatasetCheck] = ()
-    columns: Mapping[str, str] = field(default_factory=dict)
-    strategy: str = "auto"
-    on_change: str = "error"
-    file: str | None = None
-
-    @property
-    def steps(self) -> tuple[tuple[str, str], ...]:
-        """The queries with their names, in order; the last one is the result, whatever its name."""
-        if self.sql is None:
-            return ()
-        if isinstance(self.sql, str):
-            return (("", _text(self.sql)),)
-        given = self.sql.items() if isinstance(self.sql, Mapping) else self.sql
-        return tuple((str(name), _text(text)) for name, text in given)
-
-    @property
-    def written(self) -> str:
-        """The text as it was written, for people and to compare it."""
-        steps = self.steps
-        if len(steps) == 1:
-            return steps[0][1]
-        return "\n".join(f"{_STEP}{name}\n{text}" for name, text in steps)
-
-    @property
-    def declared_key(self) -> tuple[str, ...] | None:
-        """The key that was asked for, None if none was."""
-        return None if self.key is None else (self.key,) if isinstance(self.key, str) else tuple(self.key)
-
-
-@dataclass(frozen=True, slots=True)
-class GivenInputs:
-    """The datasets by the names they have in the query, and why some are read at a cut of their own."""
-
-    datasets: Mapping[str, Dataset]
-    nondet: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def named(self) -> tuple[TransformInput, ...]:
-        """The inputs as a chain records them."""
-        from trueline.chain.events import TransformInput
-
-        return tuple(TransformInput(str(each.id), alias) for alias, each in self.datasets.items())
 
 
 def derive(workspace: Workspace, request: DerivationRequest) -> Dataset:
     """Make a derived dataset; the same definition again returns it, another raises with the difference."""
     check_name(request.name)
-    _check_request(request)
+    check_request(request)
     function = None if request.fn is None else function_of(request.fn)
     inputs = inputs_of(workspace, request)
     refuse_cycle(workspace, request.name, inputs.datasets)
@@ -128,7 +73,7 @@ def derived_again(workspace: Workspace, dataset: Dataset) -> Dataset:
         given[alias] = (name, nondet(there.nondet[alias])) if alias in there.nondet else name
     request = DerivationRequest(
         dataset.name,
-        None if there.function is not None else _steps_of(there),
+        None if there.function is not None else steps_of(there),
         given,
         there.key if there.identity is KeyKind.DECLARED else None,
         there.event_time,
@@ -140,22 +85,6 @@ def derived_again(workspace: Workspace, dataset: Dataset) -> Dataset:
         file=there.file,
     )
     return derive(workspace, request)
-
-
-def _steps_of(derivation: Derivation) -> str | list[tuple[str, str]]:
-    """Return the queries as they were written, one by one."""
-    names = [step.alias or "" for step in derivation.queries[:-1]]
-    if not names:
-        return derivation.written
-    lines, steps = derivation.written.splitlines(), list[tuple[str, list[str]]]()
-    for line in lines:
-        at = len(steps)
-        is_start = line.startswith(_STEP) and (at >= len(names) or line == f"{_STEP}{names[at]}")
-        if is_start and at <= len(names):
-            steps.append((line.removeprefix(_STEP), []))
-        else:
-            steps[-1][1].append(line)
-    return [(name, "\n".join(text)) for name, text in steps]
 
 
 def _allowing(workspace: Workspace, dataset: Dataset, function: FunctionOf | None) -> Dataset:
@@ -249,120 +178,6 @@ def same_as_there(
         function=function,
     )
     return asked.differences(dataset.chain)
-
-
-# --- what was asked for ---------------------------------------------------------------------------
-
-
-def _text(text: object) -> str:
-    if not isinstance(text, str) or not text.strip():
-        raise InputError(f"{text!r:.80} is not a query", remedy="write: select …", code="NotAQuery")
-    return text.strip().rstrip(";").rstrip()
-
-
-def _check_request(request: DerivationRequest) -> None:
-    """Refuse what cannot be meant, before anything is looked at."""
-    if (request.sql is None) == (request.fn is None):
-        raise InputError(
-            "a derived dataset is defined by a query or by a function, and by one of them",
-            remedy="give sql=, or fn=",
-            code="NoDefinition",
-        )
-    names = [name for name, _ in request.steps[:-1]]
-    if not isinstance(request.sql, str) and request.sql is not None and not request.steps:
-        raise InputError("there is no query", remedy="give at least one step", code="NotAQuery")
-    if len(set(names)) < len(names) or not all(map(str.isidentifier, names)):
-        raise InputError(
-            f"the steps are called {', '.join(map(repr, names))}",
-            remedy="give every step a name of its own, of letters, digits and _",
-            code="BadStep",
-        )
-    for what, value, known in (
-        ("strategy", request.strategy, _STRATEGIES),
-        ("on_change", request.on_change, tuple(OnChange)),
-    ):
-        if value not in known:
-            raise InputError(
-                f"{what} is {value!r:.80}",
-                remedy=f"give one of {', '.join(map(str, known))}",
-                code="BadOption",
-            )
-    if request.fn is not None and request.key is None:
-        raise InputError(
-            "a function needs a key: what identifies a row of its result cannot be seen from it",
-            remedy='give key="id", or several columns',
-            code="NoKey",
-        )
-    checked(request.checks)
-
-
-def inputs_of(workspace: Workspace, request: DerivationRequest) -> GivenInputs:
-    """Return the inputs by the names they have in the query: those it names, or those that were given."""
-    given = request.inputs
-    reasons: dict[str, str] = {}
-    found: dict[str, Dataset] = {}
-    if given is None:
-        found = _read_by(workspace, request)
-    elif isinstance(given, Mapping):
-        for alias, said in given.items():
-            name, why = _given(alias, said)
-            found[alias] = workspace[name]
-            if why is not None:
-                reasons[alias] = why
-    else:
-        names: Sequence[str] = (given,) if isinstance(given, str) else given
-        found = {name: workspace[name] for name in names}
-    if not found:
-        raise InputError("the query reads no dataset", remedy="name a dataset after FROM", code="NoInputs")
-    ids = [str(each.id) for each in found.values()]
-    twice = next((alias for alias, each in found.items() if ids.count(str(each.id)) > 1), None)
-    if twice is not None:
-        raise InputError(
-            f"the dataset {found[twice].name!r} is given as an input twice",
-            remedy="give it one name, and use that name as often as you like in the query",
-            code="InputTwice",
-        )
-    return GivenInputs(found, reasons)
-
-
-def _given(alias: str, said: Any) -> tuple[str, str | None]:
-    """Read what an alias stands for: a name, a reason to read it at its own cut, or both."""
-    if isinstance(said, NonDet):
-        return alias, said.why
-    if isinstance(said, tuple) and len(said) == 2 and isinstance(said[1], NonDet):
-        return str(said[0]), said[1].why
-    return said, None
-
-
-def _read_by(workspace: Workspace, request: DerivationRequest) -> dict[str, Dataset]:
-    """Find the datasets that queries read; a table that is not one is refused with what may be meant."""
-    names = list(workspace)
-    found: dict[str, Dataset] = {}
-    steps: list[str] = []
-    for step, text in request.steps:
-        tables = {table.lower() for table in unknown_tables(text, steps)}
-        for table in tables_of(text, names):
-            if table.at is not None:
-                raise InputError(
-                    f"`{table.name}` reads a dataset as it was: a definition follows its inputs",
-                    remedy=f"read {table.dataset!r}; what was there at a commit is in a tag or a copy",
-                    code="FixedInput",
-                )
-            # A column may be called as a dataset is; where sqlglot sees no table, words have to do.
-            if table.name.lower() in tables or not tables:
-                found.setdefault(table.name, workspace[table.dataset])
-        missing = tables - {name.lower() for name in found}
-        for unknown in sorted(missing):
-            close = get_close_matches(unknown, names, n=1)
-            if close:
-                raise InputError(
-                    f"the query reads `{unknown}`, which is not a dataset",
-                    remedy=f"did you mean {close[0]!r}?",
-                    code="InputMissing",
-                    input=unknown,
-                )
-        steps.append(step)
-    return found
 
 
 def _check_columns(derivation: Derivation, schema: DataSchema) -> None:

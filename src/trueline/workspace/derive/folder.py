@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,8 +17,10 @@ from trueline.chain import yaml_text
 from trueline.check import DatasetCheck
 from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError, ManifestError, TruelineError
-from trueline.workspace.derive.define import DerivationRequest, derive, inputs_of, same_as_there
+from trueline.workspace.derive.define import derive, same_as_there
+from trueline.workspace.derive.folder_plan import FileChange, FolderPlan
 from trueline.workspace.derive.redefine import OnChange
+from trueline.workspace.derive.request import DerivationRequest, inputs_of
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import unknown_tables
 
@@ -32,61 +34,23 @@ _STEP: Final = re.compile(r"^--\s*step\s+(\w+)\s*$", re.MULTILINE)
 _LONGEST: Final = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """What a file would do: make a dataset (`new`), nothing (`same`), or define one otherwise (`changed`)."""
-
-    request: DerivationRequest
-    kind: str
-    differences: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """The dataset."""
-        return self.request.name
-
-
-@dataclass(frozen=True, slots=True)
-class FolderPlan:
-    """What a folder would do to a workspace: its files in the order to apply them, and what vanished from it.
-
-    `pruned` are those that were deleted, because that was asked for.
-    """
-
-    changes: tuple[FileChange, ...]
-    vanished: tuple[str, ...] = ()
-    pruned: tuple[str, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the workspace is already as the folder says."""
-        return not self.vanished and all(each.kind == "same" for each in self.changes)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain values."""
-        return {
-            "changes": [
-                {"name": each.name, "kind": each.kind, "differences": list(each.differences)}
-                for each in self.changes
-            ],
-            "vanished": list(self.vanished),
-            "pruned": list(self.pruned),
-        }
-
-
 def plan_folder(workspace: Workspace, folder: Path) -> FolderPlan:
     """Compare the files of a folder with the workspace; nothing is computed and nothing changes."""
+    return _planned(workspace, folder)[0]
+
+
+def _planned(workspace: Workspace, folder: Path) -> tuple[FolderPlan, dict[str, DerivationRequest]]:
     requests = {each.name: each for each in _requests(folder)}
     changes = tuple(_change(workspace, requests, name) for name in _in_order(requests, folder))
-    return FolderPlan(changes, tuple(_vanished(workspace, folder, set(requests))))
+    return FolderPlan(changes, tuple(_vanished(workspace, folder, set(requests)))), requests
 
 
 def apply_folder(workspace: Workspace, folder: Path, *, prune: bool = False) -> FolderPlan:
     """Define what a folder says; datasets whose file vanished are deleted only if that is asked for."""
-    plan = plan_folder(workspace, folder)
+    plan, requests = _planned(workspace, folder)
     for each in plan.changes:
         if each.kind != "same":
-            derive(workspace, replace(each.request, on_change=OnChange.REBUILD))
+            derive(workspace, replace(requests[each.name], on_change=OnChange.REBUILD))
     pruned: list[str] = []
     if prune:
         for name in plan.vanished:
@@ -98,15 +62,15 @@ def apply_folder(workspace: Workspace, folder: Path, *, prune: bool = False) -> 
 def _change(workspace: Workspace, requests: Mapping[str, DerivationRequest], name: str) -> FileChange:
     request = requests[name]
     if name not in workspace:
-        return FileChange(request, "new")
+        return FileChange(name, "new")
     try:
         inputs = inputs_of(workspace, request)
     except TruelineError as error:
         if set(_tables(request)) & set(requests):
-            return FileChange(request, "changed", ("inputs: some of them are new",))
+            return FileChange(name, "changed", ("inputs: some of them are new",))
         raise error from None
     found = same_as_there(workspace, request, inputs)
-    return FileChange(request, "changed" if found else "same", tuple(found))
+    return FileChange(name, "changed" if found else "same", tuple(found))
 
 
 def _vanished(workspace: Workspace, folder: Path, there: set[str]) -> Iterator[str]:

@@ -1,0 +1,91 @@
+"""Remedies of checks, of derived datasets before Spark is asked, and of going back."""
+
+from __future__ import annotations
+
+import re
+import warnings
+
+import pytest
+
+import trueline as tl
+from tests.remedies.story import Scene, done, piece, story
+from trueline import check
+from trueline.errors import DataWarning
+from trueline.workspace.derive.folder import request_of
+
+
+@story("check", "use {replace(self, action=Action.STOP)}.warn(), or let it stop the commit")
+@story("check", 'write one: expression("price >= 0")')
+@story("check", 'write one: max_age("2h")')
+@story("check", 'name columns: not_null("id")')
+@story("check", "give at_least or at_most, or both")
+@story("check", 'make one: trueline.check.not_null("id")')
+def checks_that_say_nothing(scene: Scene) -> None:
+    remedy = scene.refused(lambda: check.unique("id").quarantine())
+    assert done(f"check.{piece(remedy, r'use (.*), or')}", check=check).action is check.Action.WARN
+    for making, kind in (
+        (lambda: check.expression(""), "expression"),
+        (lambda: check.max_age(""), "max_age"),
+        (check.not_null, "not_null"),
+    ):
+        remedy = scene.refused(making)
+        assert done(f"check.{piece(remedy, ': (.*)')}", check=check).kind == kind
+    remedy = scene.refused(check.row_count)
+    assert check.row_count(**{piece(remedy, r"(at_least)"): 1}).option("at_least") == 1
+    remedy = scene.refused(lambda: scene.ws.create("sales", checks=["id"]))
+    made = done(piece(remedy, r"trueline\.check\.[^)]*\)").replace("trueline.", "tl."), tl=tl)
+    assert scene.ws.create("sales", checks=[made]).info.checks == ("not_null('id')",)
+
+
+@story("dataset.checks", "fix the rows, or let the check warn() or quarantine()")
+@story("dataset.checks", "commit.checks counts them")
+def rows_that_break_a_check(scene: Scene) -> None:
+    wanted = check.not_null("id")
+    scene.ws.create("sales", checks=[wanted])
+    rows = [{"id": 1, "n": 1}, {"id": None, "n": 2}]
+    remedy = scene.refused(lambda: scene.ws["sales"].append(rows))
+    for action in re.findall(r"(\w+)\(\)", remedy):
+        made = scene.ws.create(action, checks=[getattr(wanted, action)()])
+        with pytest.warns(DataWarning) as caught:
+            commit = made.append(rows)
+        told = scene.meet(str(caught[0].message).rpartition("→ ")[2])
+        assert done(piece(told, r"commit\.checks"), commit=commit) == {f"not_null('id').{action}()": 1}
+
+
+@story("workspace.derive.request", "give sql=, or fn=")
+@story("workspace.derive.request", 'give key="id", or several columns')
+@story("workspace.derive.folder", "write for example `-- key: account`")
+def definitions_that_lack_something(scene: Scene) -> None:
+    scene.ws.create("sales")
+    remedy = scene.refused(lambda: scene.ws.derive("x"))
+    assert re.findall(r"(\w+)=", remedy) == ["sql", "fn"]
+    remedy = scene.refused(lambda: scene.ws.derive("x", fn="statistics:mean", inputs=["sales"]))
+    assert piece(remedy, r'(key="id")')
+    path = scene.file("x.sql", "select account from sales")
+    scene.file("x.yaml", "- account")
+    remedy = scene.refused(lambda: request_of(path, "x"))
+    scene.file("x.yaml", "{}")
+    scene.file("x.sql", f"{piece(remedy, '`(.*)`')}\nselect account from sales")
+    assert request_of(path, "x").key == "account"
+
+
+@story("cli.derive", "give -f FOLDER without a name")
+@story("cli.derive", "write: trueline derive NAME FILE.sql, or trueline derive -f FOLDER")
+@story("cli.derive", "write: trueline reset {name} --to {to} --yes")
+@story("workspace.reset", "say where to: reset(to=…)")
+def commands_that_lack_something(scene: Scene) -> None:
+    sales = scene.ws.create("sales")
+    first = sales.append([{"id": 1}])
+    sales.append([{"id": 2}])
+    folder = scene.file("models/readme.txt", "").parent
+    remedy = scene.run_refused("derive", "x", "-f", folder)
+    assert "-f FOLDER" in remedy
+    scene.done("derive", "-f", folder)
+    remedy = scene.run_refused("derive", "x")
+    scene.done(*piece(remedy, r"trueline (derive -f) FOLDER").split(), folder)
+    assert "reset(to=" in scene.refused(sales.reset)
+    remedy = scene.run_refused("reset", "sales", "--to", first.short)
+    scene.done(*piece(remedy, r"trueline (reset .*)").split())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert scene.ws["sales"].head == first.block
