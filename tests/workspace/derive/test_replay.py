@@ -100,6 +100,21 @@ def test_every_commit_gives_the_same_again_also_without_state_and_nothing_change
     assert ws["balances"].commit().changes == "+1 row"
 
 
+def test_whoever_interrupts_a_replay_is_told_how_to_go_on(ws):
+    balances = ws["balances"]
+    with console.use(console.CapturedConsole()) as seen:
+
+        def stop(_: int) -> None:
+            if seen.items:  # the estimate, so this is the first commit
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            balances.verify(replay=True, progress=stop)
+    first = before_newest(balances).short
+    assert f"`trueline verify balances --replay --after {first}` goes on" in str(seen.items)
+    assert balances.verify(after=first, replay=True).replayed == 1
+
+
 @pytest.mark.contract("derive:V24")
 def test_a_slice_that_was_changed_with_all_its_hashes_is_found(ws):
     balances = ws["balances"]
