@@ -133,6 +133,9 @@ def test_a_definition_that_nothing_was_computed_with_is_not_read_by(ws):
     advance(ws, ds, table(a=1, b=1))
     redefine(ds, ("n",))
     assert rows(ds.view()) == [("a", 1), ("b", 1)]
+    without_state(ds)
+    assert rows(ds.view()) == [("a", 1), ("b", 1)]
+    assert ds.get("b") == {"k": "b", "n": 1}
     advance(ws, ds, table(a=1, c=2))
     assert rows(ds.view()) == [("a", 1), ("c", 2)]
     assert ds.get(2) == {"k": "c", "n": 2}

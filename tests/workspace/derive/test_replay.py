@@ -77,22 +77,48 @@ def test_every_commit_gives_the_same_again_also_without_state_and_nothing_change
     assert report.replayed == 6
     assert "replay evaluates 6 commits over 33 input records (the newest alone: 22)" in str(seen.items)
     assert tree(ws.location) == before
-    # State is a cache: without it, and without indexes, the answer is the same.
+    # State, indexes and cuts are not needed for the same answers, nor for the next pull.
+    shown = {dataset.name: dataset.view().to_arrow() for dataset in ws.datasets()}
+    changed = ws["balances"].diff(before_newest(ws["balances"])).to_arrow()
     for dataset in ws.datasets():
         checkpoints = Path(dataset.chain.store.location, "checkpoints")
         for file in checkpoints.iterdir() if checkpoints.exists() else ():
             if dataset.kind == "derived" and not is_ours(file.read_bytes()):
                 file.unlink()
+    ws.close()
+    for folder in (".trueline", "datasets/.cuts"):
+        shutil.rmtree(Path(ws.location, folder))
     report = ws.verify("rich", replay="head")
     assert report.problems == ()
     assert report.replayed == 1
     assert any("made again when needed" in each for each in report.not_checked)
+    assert {dataset.name: dataset.view().to_arrow() for dataset in ws.datasets()} == shown
+    assert ws["balances"].diff(before_newest(ws["balances"])).to_arrow() == changed
+    transfers(ws, (7, "d", 8.0))
+    follow_all(ws, ["balances"])
+    assert ws["balances"].get("d") == {"account": "d", "total": 8.0, "n": 1}
+    assert ws["balances"].commit().changes == "+1 row"
+
+
+def test_whoever_interrupts_a_replay_is_told_how_to_go_on(ws):
+    balances = ws["balances"]
+    with console.use(console.CapturedConsole()) as seen:
+
+        def stop(_: int) -> None:
+            if seen.items:  # the estimate, so this is the first commit
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            balances.verify(replay=True, progress=stop)
+    first = before_newest(balances).short
+    assert f"`trueline verify balances --replay --after {first}` goes on" in str(seen.items)
+    assert balances.verify(after=first, replay=True).replayed == 1
 
 
 @pytest.mark.contract("derive:V24")
 def test_a_slice_that_was_changed_with_all_its_hashes_is_found(ws):
     balances = ws["balances"]
-    first = before(balances)
+    first = before_newest(balances)
     forge(balances.chain, first, with_value("total", 1, 2_000_000.0))
     assert balances.verify(replay=False).ok
     found = balances.verify(replay=True)
@@ -115,9 +141,9 @@ def test_other_versions_are_told_from_a_wrong_result(ws):
     assert all(left.versions.values())
     rewrite(balances.chain, replace(left, versions={**left.versions, "spark": "3.0.0"}))
     # As long as the result is the same, versions do not matter.
-    assert balances.verify(after=before(balances), replay=True).ok
+    assert balances.verify(after=before_newest(balances), replay=True).ok
     forge(balances.chain, balances.chain.tail().head, with_value("n", 0, 7))
-    found = balances.verify(after=before(balances), replay=True)
+    found = balances.verify(after=before_newest(balances), replay=True)
     assert kinds(found) == ["other_engine"]
     assert "which was computed with spark 3.0.0 (here 4." in found.problems[0].message
     assert newest != balances.head
@@ -133,7 +159,7 @@ def test_an_origin_without_definitions_or_with_other_positions_is_found(ws):
         (DerivedOrigin({}, left.origin.definitions), "balances rests on"),
     ):
         rewrite(rich.chain, replace(left, origin=wrong))
-        found = rich.verify(after=before(rich), replay=True)
+        found = rich.verify(after=before_newest(rich), replay=True)
         assert kinds(found) == ["not_reproducible"]
         assert words in found.problems[0].message
 
@@ -151,7 +177,7 @@ def test_what_cannot_be_replayed_is_not_checked(ws, tmp_path, spark):
         ws.verify(replay="all")
 
 
-def before(dataset):
+def before_newest(dataset):
     """Return the commit before the newest."""
     return [commit.block for commit in dataset.log() if commit.rows][1]
 

@@ -144,21 +144,21 @@ def _replay_parts(
     workspace: Workspace, parts: Sequence[ReplayPart], progress: Progress | None, workers: int
 ) -> VerificationReport:
     tally = _Tally(progress)
+    pool = ThreadPoolExecutor(min(workers, len(parts)))
     try:
-        if workers <= 1 or len(parts) == 1:
-            for part in parts:
-                _replay_part(workspace, part, tally)
-        else:
-            with ThreadPoolExecutor(workers) as pool:
-                for done in [pool.submit(_replay_part, workspace, part, tally) for part in parts]:
-                    done.result()
+        for done in [pool.submit(_replay_part, workspace, part, tally) for part in parts]:
+            done.result()
     except KeyboardInterrupt:
-        for name, block in tally.reached.items():
+        for name, block in tally.reached(parts).items():
             console.current().say(
                 f"{name} was replayed up to {block.short}; `trueline verify {name} --replay --after"
                 f" {block.short}` goes on from there"
             )
         raise
+    finally:
+        # What is under way ends with its commit.
+        tally.stopped = True
+        pool.shutdown(cancel_futures=True)
     return tally.report(parts)
 
 
@@ -170,7 +170,7 @@ class _Tally:
         self._progress = progress
         self._problems: dict[tuple[str, int], list[Problem]] = {}
         self.replayed = 0
-        self.reached: dict[str, Multihash] = {}
+        self.stopped = False
 
     def add(self, dataset: Dataset, transaction: DerivedCommit, problems: Sequence[Problem]) -> None:
         with self._lock:
@@ -178,9 +178,21 @@ class _Tally:
             number = transaction.end.sequence_number
             named = [replace(each, message=f"{dataset.name}: {each.message}") for each in problems]
             self._problems.setdefault((dataset.name, number), []).extend(named)
-            self.reached[dataset.name] = transaction.end.hash
             if self._progress is not None:
                 self._progress(self.replayed)
+
+    def reached(self, parts: Sequence[ReplayPart]) -> dict[str, Multihash]:
+        """Return the commit of each dataset up to which all were replayed."""
+        found: dict[str, Multihash] = {}
+        ended: set[str] = set()
+        for part in parts:
+            name = part.dataset.name
+            for each in part.found:
+                if (name, each.end.sequence_number) not in self._problems:
+                    ended.add(name)
+                if name not in ended:
+                    found[name] = each.end.hash
+        return found
 
     def report(self, parts: Sequence[ReplayPart]) -> VerificationReport:
         order = {part.dataset.name: number for number, part in enumerate(parts)}
@@ -215,6 +227,8 @@ def _not_replayed(workspace: Workspace, dataset: Dataset) -> str | None:
 def _replay_part(workspace: Workspace, part: ReplayPart, tally: _Tally) -> None:
     with _Replaying.of(workspace, part.dataset) as replaying:
         for transaction in part.found:
+            if tally.stopped:
+                return
             tally.add(part.dataset, transaction, replaying.problems(transaction, head=part.head_only))
 
 
