@@ -274,7 +274,7 @@ def _not_pulled(found: Agreement, name: DatasetId) -> NoCommonCut:
     return NoCommonCut(
         f"{called!r} {'was defined anew and not pulled since' if again else 'has not been pulled yet'}: "
         "there is no state at which it agrees with what it is made from",
-        remedy=f"pull it: ws.pull({called!r}), `trueline pull {called}`",
+        remedy=f"pull {called!r}, then try again",
         dataset=called,
         source=None,
     )
@@ -299,11 +299,10 @@ def _conflicting(
         problem = f"{called!r} was made under an earlier definition of {other!r}, and has not followed yet"
     else:
         problem = f"{called!r} and {other!r} were never at one state"
-    names = [dataset.name for dataset in found.asked.values()]
-    together = ", ".join(map(repr, names))
+    names = ", ".join(repr(dataset.name) for dataset in found.asked.values())
     return NoCommonCut(
         problem,
-        remedy=f"pull them together: ws.pull({together}), `trueline pull {' '.join(names)}`",
+        remedy=f"pull {names} together, then try again",
         dataset=called,
         source=other,
         block=block,
