@@ -108,7 +108,7 @@ class Commit:
         if self.waiting is None:
             raise InputError(
                 f"commit {self.short} of {self.dataset!r} is not of a workspace that is open here",
-                remedy="take it from the dataset: ws[name].commit(hash), then wait",
+                remedy=f"take it from its dataset: ws[{self.dataset!r}].commit({self.short!r})",
                 code="NoWorkspace",
             )
         return self.waiting(self, names, timeout)

@@ -418,7 +418,7 @@ def a_head_that_an_index_elsewhere_knows(scene: Scene) -> None:
 @story(
     "workspace.tags",
     "choose another name, or remove it first: ws.untag({name!r}), `trueline tag {name} --delete`",
-    'give a commit, a dataset, or text as in "sales@2026-11-13"',
+    'give a commit, a dataset, a snapshot, or text as in "sales@2026-11-13"',
     "did you mean {close[0]!r}?",
     "the tags are: {shown}",
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from trueline.chain.branch import WENT_BACK
 from trueline.chain.head_state import Position
 from trueline.errors import CannotCompare, Diverged, InputError, NoCommonCut, RetryError
 from trueline.identity.dataset_id import DatasetId
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
-# Each time the index of a dataset was found damaged, and rebuilt.
-_ATTEMPTS: Final = 8
+# Each time the index of a dataset was found damaged and rebuilt, or a dataset was reset meanwhile.
+_ATTEMPTS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,12 @@ def agree(
                 code="SameDataset",
             )
     for _ in range(_ATTEMPTS):
-        found = _found(workspace, asked, moment, cut)
+        try:
+            found = _found(workspace, asked, moment, cut)
+        except RetryError as error:
+            if error.code != WENT_BACK:
+                raise
+            continue
         doubtful = [
             history
             for name, history in found.everything.items()
@@ -102,9 +108,10 @@ def agree(
         for history in doubtful:
             history.branch.chain.rebuild_index()
     raise RetryError(
-        f"the indexes of {', '.join(each.name for each in asked.values())} do not fit their blocks",
-        remedy="nothing was changed; verify the datasets, then try again",
-        code="IndexBusy",
+        f"{', '.join(each.name for each in asked.values())}: datasets are reset again and again, or their "
+        "indexes do not fit their blocks",
+        remedy="nothing was changed; wait for the resets to end, then try again",
+        code="HistoryBusy",
     )
 
 
@@ -274,7 +281,7 @@ def _not_pulled(found: Agreement, name: DatasetId) -> NoCommonCut:
     return NoCommonCut(
         f"{called!r} {'was defined anew and not pulled since' if again else 'has not been pulled yet'}: "
         "there is no state at which it agrees with what it is made from",
-        remedy=f"pull it: ws.pull({called!r}), `trueline pull {called}`",
+        remedy=f"pull {called!r}, then try again",
         dataset=called,
         source=None,
     )
@@ -299,11 +306,10 @@ def _conflicting(
         problem = f"{called!r} was made under an earlier definition of {other!r}, and has not followed yet"
     else:
         problem = f"{called!r} and {other!r} were never at one state"
-    names = [dataset.name for dataset in found.asked.values()]
-    together = ", ".join(map(repr, names))
+    names = ", ".join(repr(dataset.name) for dataset in found.asked.values())
     return NoCommonCut(
         problem,
-        remedy=f"pull them together: ws.pull({together}), `trueline pull {' '.join(names)}`",
+        remedy=f"pull {names} together, then try again",
         dataset=called,
         source=other,
         block=block,
@@ -326,7 +332,7 @@ def _refuse_unlike_copies(found: Agreement) -> None:
         left = history.left(number)
         said = {
             taken.dataset_id: Position(taken.last_block, taken.last_offset)
-            for taken in left.event.query_inputs
+            for taken in (left.event.query_inputs if left.event is not None else ())
             if taken.last_block is not None
         }
         said |= left.checkpoint.origin.roots if left.checkpoint is not None else {}

@@ -45,6 +45,7 @@ def snapshot(
         raise InputError(
             "at, cut and advance exclude each other", remedy="give one of them", code="BadSnapshot"
         )
+    cut = _cut(cut)
     tagged = workspace._tags.read().get(at) if isinstance(at, str) else None
     if tagged is not None:
         return _leased(_tagged(workspace, tagged, names))
@@ -53,7 +54,7 @@ def snapshot(
         _bring_to_target(workspace, datasets)
     moment = None if at is None or at == HEAD else _moment(datasets, at)
     for _ in range(_ATTEMPTS):
-        found = agree(workspace, datasets, moment=moment, cut=_cut(cut))
+        found = agree(workspace, datasets, moment=moment, cut=cut)
         if together and len(found.groups) > 1:
             raise _nothing_shared(found.groups)
         if (made := held(workspace, found, cut)) is not None:
@@ -192,7 +193,7 @@ def parsed_cut(text: str) -> int | dict[str, int | None]:
         if not sign or not (offset.isdecimal() or offset == "none"):
             raise InputError(
                 f"{text!r:.80} is not a cut",
-                remedy="write its number, or the offset of each root: sales=41,fx=3",
+                remedy="give its number, or the offset of each root as a snapshot shows them",
                 code="BadCut",
             )
         found[name] = None if offset == "none" else int(offset)
@@ -222,6 +223,6 @@ def _nothing_shared(groups: tuple[tuple[str, ...], ...]) -> NothingShared:
     one, other = groups[0][0], groups[1][0]
     return NothingShared(
         f"{one!r} and {other!r} rest on nothing common, so that they cannot agree",
-        remedy="leave out together: each group is then read at its newest state, and snap.groups shows them",
+        remedy="read them without together=True: each group is then at its newest state",
         groups=groups,
     )

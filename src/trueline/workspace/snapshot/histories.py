@@ -29,9 +29,12 @@ _ATTEMPTS: Final = 100
 
 @dataclass(slots=True)
 class Left:
-    """What the end of a transaction left, as far as agreement goes; `read` are its inputs, from the block."""
+    """What the end of a transaction left, as far as agreement goes.
 
-    event: ExecuteTransform
+    `event` is None where a chain from elsewhere has something that is not a transaction.
+    """
+
+    event: ExecuteTransform | None
     checkpoint: DerivedCheckpoint | None
 
     @property
@@ -94,11 +97,13 @@ class ChainHistory:
         """Read what a transaction left: its block and its checkpoint."""
         if number not in self._left:
             chain = self.branch.chain
-            event = chain.block(self.branch.at(number).hash).event
-            assert isinstance(event, ExecuteTransform)
+            found = chain.block(self.branch.at(number).hash).event
+            event = found if isinstance(found, ExecuteTransform) else None
             self.reads["blocks"] += 1
-            checkpoint = None if event.is_part else derived_checkpoint(chain.store, event)
-            self.reads["checkpoints"] += not event.is_part
+            checkpoint = None
+            if event is not None and not event.is_part:
+                checkpoint = derived_checkpoint(chain.store, event)
+                self.reads["checkpoints"] += 1
             self._left[number] = Left(event, checkpoint)
         return self._left[number]
 
@@ -136,7 +141,8 @@ class ChainHistory:
         """Say whether the block of a commit has read its inputs as far as the index noted."""
         if number == NOTHING or not self.inputs:
             return True
-        said = {taken.dataset_id: taken for taken in self.left(number).event.query_inputs}
+        event = self.left(number).event
+        said = {taken.dataset_id: taken for taken in event.query_inputs} if event is not None else {}
         return all(
             self.read_of(source, number) == (said[source].last_block, _or_nothing(said[source].last_offset))
             for source in self.inputs

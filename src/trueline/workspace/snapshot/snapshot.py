@@ -121,7 +121,7 @@ class WorkspaceSnapshot:
         if not isinstance(since, WorkspaceSnapshot):
             raise InputError(
                 f"{since!r:.80} is not a snapshot",
-                remedy="give an earlier ws.snapshot(…)",
+                remedy="give an earlier snapshot of the same datasets",
                 code="BadSnapshot",
             )
         from trueline.dataset.read import changes_of

@@ -204,11 +204,10 @@ def _timed_out(dataset: Dataset, root: DatasetId, commit: Commit, asked: Sequenc
     pulled = [name for name in names if dataset.workspace[name].chain.store.oldest_lease() is not None]
     shown = ", ".join(_lag(name, lagging[name], is_pulled=name in pulled) for name in names)
     idle = [name for name in names if name not in pulled]
-    listed = ", ".join(map(repr, idle))
-    remedy = f"pull: ws.pull({listed}), `trueline pull {' '.join(idle)}`" if idle else "wait longer"
+    pull = f"pull {', '.join(map(repr, idle))}, then wait again"
     return WaitTimeout(
         f"commit {commit.short} of {dataset.name!r} is committed, but not visible yet in {shown}",
-        remedy=f"{remedy}; then wait again",
+        remedy=pull if idle else "somebody is at it: wait again",
         lagging=tuple(names),
         pulled=tuple(pulled),
         commit=commit.block,

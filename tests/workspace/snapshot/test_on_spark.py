@@ -1,0 +1,89 @@
+"""Snapshots of derived datasets that Spark computes: the bank, by pulls."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from tests.cli.conftest import run  # noqa: F401 (a fixture)
+from trueline.errors import DatasetNotFound, NoCommonCut
+from trueline.spark.source import register
+from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.cuts.roots import Roots
+from trueline.workspace.derive.define import DerivationRequest, derive
+from trueline.workspace.derive.follow import follow_all, follow_to
+
+QUERIES = {
+    "credits": "select receiver as account, sum(amount) as credit from transfers group by receiver",
+    "debits": "select sender as account, sum(amount) as debit from transfers group by sender",
+    "balances": "select coalesce(c.account, d.account) as account, "
+    "coalesce(credit, 0) - coalesce(debit, 0) as amount "
+    "from credits c full outer join debits d on c.account = d.account",
+    "total": "select 1 as id, sum(amount) as amount from balances",
+}
+TOTAL = "select (select sum(credit) from credits) - (select sum(debit) from debits) as total"
+
+
+def transfer(ws, *numbers):
+    rows = {"id": numbers, "sender": [n % 3 for n in numbers], "receiver": [(n + 1) % 3 for n in numbers]}
+    return ws["transfers"].append(pa.table({**rows, "amount": [10 + n for n in numbers]}))
+
+
+@pytest.fixture
+def ws(tmp_path, spark):
+    with tl.open(tmp_path / "ws", create=True, spark=spark) as workspace:
+        workspace.create("transfers", merge=tl.merge.ledger("id"))
+        transfer(workspace, 0, 1, 2)
+        for name, query in QUERIES.items():
+            derive(workspace, DerivationRequest(name, query, key="id" if name == "total" else "account"))
+            follow_all(workspace, [name])
+        yield workspace
+
+
+@pytest.mark.contract("cut:P7", "cut:P14")
+def test_queries_frames_and_commands_read_where_datasets_agree(ws, spark, run):  # noqa: F811
+    first = ws.snapshot(*QUERIES)
+    assert first.cut == {"transfers": 2}
+    transfer(ws, 3, 4)
+    log = CutLog.of(ws)
+    cut = log.record(Roots(ws).under("total"))
+    follow_to(ws, ws["credits"], cut)
+
+    # A query over several datasets reads one snapshot; each by its head shows money that is not there.
+    answer = ws.sql(TOTAL)
+    assert "read at one snapshot" in answer.explain()
+    assert answer.to_arrow().to_pylist() == [{"total": 0}]
+    assert ws.sql(TOTAL, at="head").to_arrow().to_pylist() == [{"total": 13 + 14}]
+    assert ws.sql(TOTAL, at="cut:1").to_arrow().to_pylist() == [{"total": 0}]
+    assert "one snapshot" not in ws.sql("select count(*) as n from credits").explain()
+    with pytest.raises(DatasetNotFound, match="not in this snapshot"):
+        first.sql("select * from transfers")
+    assert first.sql("select count(*) as n from credits where account >= :least", least=0).to_arrow()[
+        "n"
+    ].to_pylist() == [3]
+
+    # Laggards are brought to the newest recorded cut, and nothing beyond it.
+    transfer(ws, 5)
+    snap = ws.snapshot(*QUERIES, advance=True)
+    assert snap.cut == {"transfers": 4}
+    assert snap["total"].to_arrow().to_pylist() == [{"id": 1, "amount": 0}]
+    assert log.newest().number == cut.number
+    assert ws.snapshot("transfers", "credits", "debits", advance=True).cut == {"transfers": 5}
+
+    # The same by frames of Spark, at the cut as it was printed.
+    assert snap.create_views(spark.newSession()) == tuple(QUERIES)
+    other = spark.newSession()
+    snap.create_views(other)
+    assert [row.total for row in other.sql(TOTAL).collect()] == [0]
+    register(other)
+    frame = other.read.format("trueline").option("workspace", ws.location).option("dataset", "credits")
+    text = ",".join(f"{name}={offset}" for name, offset in first.cut.items())
+    rows = first["credits"].to_arrow()["credit"].to_pylist()
+    assert sorted(row.credit for row in frame.option("cut", text).load().collect()) == sorted(rows)
+
+    # And from the command line.
+    done = run("-C", ws.location, "sql", TOTAL, "--cut", "1", "--json")
+    assert done.json["rows"] == [{"total": 0}]
+    with pytest.raises(NoCommonCut):
+        ws.snapshot(*QUERIES, cut=3)

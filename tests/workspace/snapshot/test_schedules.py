@@ -1,0 +1,102 @@
+"""Readers between any two durable operations of a pull, and after a pull that broke off at any of them."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+import trueline as tl
+from tests.faults import DURABLE, WatchedFiles, failing, watching
+from tests.workspace.snapshot.bank import VIEWS
+from tests.workspace.snapshot.local import Local
+from trueline.errors import TruelineError
+
+
+def puller(bank, workspace):
+    """Somebody else who pulls the same datasets."""
+    other = Local(workspace)
+    other.functions, other.schemas = bank.functions, bank.schemas
+    return other
+
+
+class Reader:
+    """Reads snapshots and heads, and holds every snapshot against what its own cut has to give."""
+
+    def __init__(self, bank, workspace):
+        self.bank, self.workspace = bank, workspace
+        self.last, self.readings, self.torn = -1, 0, 0
+        self.read()
+
+    def read(self):
+        self.readings += 1
+        with self.workspace.snapshot(*VIEWS) as snap:
+            offset = snap.cut["transfers"]
+            assert offset >= self.last, "it went back"
+            if offset > self.last:
+                expected = self.bank.expected(offset)
+                assert {name: snap[name].to_arrow().to_pylist() for name in VIEWS} == expected
+            self.last = offset
+        heads = {self.workspace[name].chain.tail().data.query_inputs[0].last_offset for name in VIEWS[:2]}
+        self.torn += len(heads) > 1
+
+
+@pytest.mark.contract("cut:P13")
+def test_readers_between_any_two_operations_of_a_pull_see_one_state(bank):
+    bank.transfer(2)
+    bank.pull(*VIEWS)
+    with tl.open(bank.workspace.location) as quiet:
+        reader = Reader(bank, quiet)
+
+        def before(_number, name, _args):
+            if name in DURABLE:
+                files.before = None  # what the reader itself does is not watched
+                reader.read()
+                files.before = before
+
+        files = WatchedFiles()
+        bank.transfer(2)
+        with watching(files), tl.open(bank.workspace.location) as watched:
+            files.before = before
+            puller(bank, watched).pull(*VIEWS)
+            files.before = None
+        reader.read()
+        assert reader.last == 3
+        assert reader.readings > 50
+        assert reader.torn > 0, "the heads differed meanwhile"
+
+
+def crashes(bank, every):
+    """Break a pull off at one operation after the other, read, and let the next pull finish."""
+    bank.transfer(2)
+    bank.pull(*VIEWS)
+    broken, at = 0, 1
+    with tl.open(bank.workspace.location) as quiet:
+        reader = Reader(bank, quiet)
+        while True:
+            bank.transfer(1)
+            files = failing(at, errno.EIO, only=DURABLE)
+            with watching(files), tl.open(bank.workspace.location) as watched:
+                try:
+                    puller(bank, watched).pull(*VIEWS)
+                except (TruelineError, OSError):
+                    broken += 1
+            reader.read()
+            with tl.open(bank.workspace.location) as again:
+                puller(bank, again).pull(*VIEWS)
+            reader.read()
+            assert reader.last == bank.made - 1
+            if not files.failed:
+                return broken
+            at += every
+
+
+@pytest.mark.contract("cut:P13")
+def test_a_pull_that_breaks_off_anywhere_is_harmless_to_readers(bank):
+    assert crashes(bank, every=9) > 5
+
+
+@pytest.mark.soak
+@pytest.mark.contract("cut:P13")
+def test_a_pull_that_breaks_off_at_each_operation_is_harmless_to_readers(bank):
+    assert crashes(bank, every=1) > 50
