@@ -32,7 +32,7 @@ from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.options import absolute, bad_option, flag, opened, parsed, store_options
 from trueline.spark.packing import pack, unpack
 from trueline.spark.pushdown import ENABLED, NO_CONDITIONS, Conditions
-from trueline.spark.types import to_spark_schema
+from trueline.spark.types import as_spark_values, to_spark_schema
 from trueline.spark.writer import OPTIONS as WRITE_OPTIONS
 from trueline.spark.writer import FrameWriter, StreamWriter, Target, writing
 from trueline.view.execute import pieces, portable
@@ -254,7 +254,7 @@ def _read(partition: InputPartition, schema: StructType, nonce: str) -> Iterator
     target = to_arrow_schema(schema, timezone="UTC")
     with carrying(nonce):
         for batch in unpack(partition.value).read(target.names):
-            yield batch.cast(target)
+            yield as_spark_values(batch, target)
 
 
 # --- the source ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pyarrow.types as is_
 from pyspark.sql import types as s
 
 from trueline.annotations import annotations_of_arrow, annotations_to_arrow
-from trueline.errors import SchemaError
+from trueline.errors import NotPortable, SchemaError
 
 _TO_ARROW: Final[dict[type[s.DataType], pa.DataType]] = {
     s.BooleanType: pa.bool_(),
@@ -164,6 +164,47 @@ def _spark(kind: pa.DataType, path: str) -> s.DataType:
 
 def _is_list_view(kind: pa.DataType) -> bool:
     return bool(is_.is_list_view(kind) or is_.is_large_list_view(kind))
+
+
+# --- values -----------------------------------------------------------------------------
+
+
+def as_spark_values(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows as Spark takes them, or name the column with a time that frames do not have.
+
+    >>> times = pa.array([1_000]).cast(pa.timestamp("ns"))
+    >>> as_spark_values(pa.record_batch({"at": times}), pa.schema({"at": pa.timestamp("us")})).to_pylist()
+    [{'at': datetime.datetime(1970, 1, 1, 0, 0, 0, 1)}]
+    """
+    try:
+        return batch.cast(schema)
+    except pa.ArrowInvalid:
+        for array, field in zip(batch.columns, schema, strict=True):
+            if not _can_be(array, field.type):
+                raise _too_fine(field.name, array.type) from None
+        raise
+
+
+def _can_be(array: pa.Array, kind: pa.DataType) -> bool:
+    try:
+        array.cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _too_fine(name: str, kind: pa.DataType) -> NotPortable:
+    to = "timestamp" if is_.is_timestamp(kind) and kind.tz is not None else "timestamp_ntz"
+    cut = f"cast(`{name.replace('`', '``')}` as {to})"
+    return NotPortable(
+        f"column {name!r} is a {kind} with times that a frame of Spark cannot hold: between microseconds, or "
+        "too far from 1970",
+        remedy=f"cut them to microseconds: view.with_columns({{{name!r}: {cut!r}}})"
+        if is_.is_timestamp(kind)
+        else "leave the column out, or cut its times to microseconds before",
+        column=name,
+        type=str(kind),
+    )
 
 
 # --- annotations ------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from trueline.spark.packing import pack, unpack
 from trueline.spark.plans import check_sql
 from trueline.spark.query_columns import needed_columns, stand_in
 from trueline.spark.session import start
-from trueline.spark.types import arrow_schema_of, to_spark_schema
+from trueline.spark.types import arrow_schema_of, as_spark_values, to_spark_schema
 from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import Node, Want
@@ -109,7 +109,7 @@ class _Read:
                 with carrying(self.nonce, _LABEL, number):
                     part: Piece = unpack(self.parts[number])
                     for chunk in part.chunks():
-                        yield batch_of(chunk, self.columns, self.ours).cast(self.schema)
+                        yield as_spark_values(batch_of(chunk, self.columns, self.ours), self.schema)
 
 
 def published(found: Lowered, columns: Sequence[Column], ours: pa.Schema, schema: StructType) -> DataFrame:
@@ -140,7 +140,7 @@ class Publish:
         with carrying(self.nonce, _LABEL):
             for chunk in self.layout.chunks(batches):
                 values = chunk.select(range(len(self.columns)))
-                yield batch_of(values, self.columns, self.ours).cast(self.schema)
+                yield as_spark_values(batch_of(values, self.columns, self.ours), self.schema)
 
 
 def deliver(node: Node, want: Want, session: Callable[[], SparkSession] | None) -> Sequence[Piece]:

@@ -18,7 +18,7 @@ from trueline.dataset.prepare import Rows, on_rows
 from trueline.errors import RunFailed
 from trueline.run import Run
 from trueline.spark import java
-from trueline.spark.errors import CarriedError, carried, lasting_nonce
+from trueline.spark.errors import CarriedError, carried, lasting_nonce, translated
 from trueline.spark.frames import spool
 from trueline.spark.options import store_options
 from trueline.spark.run_executor import Spark
@@ -100,6 +100,24 @@ def a_type_that_only_spark_has(scene: Scene) -> None:
     remedy = scene.refused(lambda: trades.append(frame))
     text = frame.selectExpr(f"{piece(remedy, 'to_json')}(v) as v")
     assert trades.append(text).rows == 1
+
+
+def _collected(view: tl.View) -> None:
+    with translated():
+        view.to_spark(session()).collect()
+
+
+@story("spark.types", "cut them to microseconds: view.with_columns({{name!r}: {cut!r}})")
+def times_between_those_of_spark(scene: Scene) -> None:
+    """A frame has no nanoseconds, whether tasks read the rows or Spark has moved them."""
+    times = pa.array([1_001, 2_000, None]).cast(pa.timestamp("ns", "UTC"))
+    view = tl.View.from_arrow(pa.table({"the `time`": times, "n": [1, 2, 3]}))
+    scene.refused(lambda: _collected(view))
+    remedy = scene.refused(lambda: _collected(view.sort("n")))
+    cut = done(piece(remedy, r"view\.with_columns\(.*\)"), view=view)
+    assert cut.to_spark(session()).count() == 3
+    scene.ws.create("times").append(view)
+    scene.refused(lambda: scene.ws.sql("select * from times").to_arrow())
 
 
 @story(
