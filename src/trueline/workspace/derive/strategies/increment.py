@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -107,7 +107,7 @@ class Delta:
         return [(sign, side) for sign, side in ((-1, self.gone), (1, self.came)) if side]
 
 
-def delta_of(transaction: Transaction, session: Any) -> Delta:
+def delta_of(transaction: Transaction, session: Callable[[], Any]) -> Delta:
     """Return the net change of all inputs from what the newest block has taken to the new positions."""
     gone: dict[str, Any] = {}
     came: dict[str, Any] = {}
@@ -168,10 +168,24 @@ def _on_spark(diff: View, op: str, session: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def increment_session(transaction: Transaction) -> Iterator[Any]:
-    """Open a session for canonical queries over deltas."""
-    with query_session(transaction.workspace, {}) as opened:
-        yield opened.session
+def increment_session(transaction: Transaction) -> Iterator[Callable[[], Any]]:
+    """Give what opens a session for canonical queries over deltas, when it is first asked for one."""
+    with ExitStack() as stack:
+        opened: list[Any] = []
+
+        def session() -> Any:
+            if not opened:
+                opened.append(stack.enter_context(query_session(transaction.workspace, {})).session)
+            return opened[0]
+
+        yield session
+
+
+def run_sql(session: Any, text: str) -> Any:
+    """Return the frame of a query; what Spark says of it is an error of ours."""
+    from trueline.spark.canonical import result_of
+
+    return result_of(session, {}, text)
 
 
 def name_tables(session: Any, rows: Mapping[str, Any], empty: Mapping[str, pa.Schema]) -> None:

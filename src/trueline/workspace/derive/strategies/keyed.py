@@ -41,6 +41,7 @@ from trueline.workspace.derive.strategies.increment import (
     delta_of,
     increment_session,
     name_tables,
+    run_sql,
 )
 from trueline.workspace.derive.strategies.stateless import commit_rows
 
@@ -83,7 +84,7 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
         if not same_meaning(session, text, query.sql("spark")):
             return "opaque"
         made = accumulation(query, append_only=append_only)
-        frame = session.sql(made.partial)
+        frame = run_sql(session, made.partial)
         rows = _schema(frame).empty_table()
         check_accumulators(made, rows.schema)
         encode_keys(rows, made.keys, encoding=KeyEncoding.GROUP)
@@ -92,7 +93,7 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
             rows = rows.append_column(field.name, pa.array([], pa.int32()))
         schema = StructType([*frame.schema.fields, *more])
         local_frame(session, rows, schema).createOrReplaceTempView(PARTS)
-        found = session.sql(made.finish(_types(made, schema))).schema[RESULT].dataType
+        found = run_sql(session, made.finish(_types(made, schema))).schema[RESULT].dataType
     except Impossible as problem:
         return problem.code
     except NotIncremental as problem:
@@ -101,7 +102,7 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
         return "key_type" if error.code == "BadKeyType" else "opaque"
     except TruelineError:
         return "opaque"
-    kinds = [field.dataType for field in session.sql(text).schema.fields]
+    kinds = [field.dataType for field in run_sql(session, text).schema.fields]
     return "" if [field.dataType for field in found.fields] == kinds else "opaque"
 
 
@@ -120,12 +121,12 @@ def follow_keyed(transaction: Transaction, left: DerivedCheckpoint) -> Commit:
     try:
         state = State.open(store, CheckpointFile(left.state), name, encoding=KeyEncoding.GROUP)
         with increment_session(transaction) as session:
-            delta = delta_of(transaction, lambda: session)
+            delta = delta_of(transaction, session)
             if not delta.sides:
                 return commit_rows(transaction, None, state=state.files, **kept)
-            partials = _partials(transaction, session, made, delta)
+            partials = _partials(transaction, session(), made, delta)
             touched = _touched(transaction, made, partials, state)
-            found = _finished(transaction, session, made, partials, touched)
+            found = _finished(transaction, session(), made, partials, touched)
         after = _updated(transaction, made, state, found)
     except (ObjectMissing, CorruptionError) as error:
         raise Impossible("state_missing") from error
@@ -149,7 +150,7 @@ def _partials(transaction: Transaction, session: Any, made: Accumulation, delta:
     frame = None
     for sign, rows in delta.sides:
         name_tables(session, rows, delta.empty)
-        found = session.sql(made.partial).withColumn(SIGN, f.lit(sign))
+        found = run_sql(session, made.partial).withColumn(SIGN, f.lit(sign))
         frame = found if frame is None else frame.unionAll(found)
     assert frame is not None
     if delta.is_local:
@@ -200,7 +201,7 @@ def _finished(
         [*(partials.schema[name] for name in columns), StructField(VERSION, IntegerType(), False)]
     )
     local_frame(session, parts, schema).createOrReplaceTempView(PARTS)
-    frame = session.sql(made.finish(_types(made, partials.schema)))
+    frame = run_sql(session, made.finish(_types(made, partials.schema)))
     return transaction.carried.add(local_table(frame, label="finishing groups"))
 
 
@@ -275,7 +276,7 @@ def _schema(frame: Any) -> pa.Schema:
 def built(transaction: Transaction, session: Any, scratch: Scratch) -> tuple[str, tuple[StateFile, ...]]:
     """Make the accumulators of all rows of the inputs, tables of the session; return their files."""
     made = accumulation_of(transaction)
-    frame = session.sql(made.partial)
+    frame = run_sql(session, made.partial)
     schema = _schema(frame)
     check_accumulators(made, schema)
     pieces: list[Any] = list(spooled(frame, scratch, "accumulating groups"))

@@ -19,6 +19,7 @@ from trueline.workspace.derive.strategies.increment import (
     delta_of,
     increment_session,
     name_tables,
+    run_sql,
 )
 
 _LABEL: Final = "following the inputs"
@@ -27,10 +28,10 @@ _LABEL: Final = "following the inputs"
 def follow_stateless(transaction: Transaction) -> Commit:
     """Record what the rows that were lost and gained make of the result."""
     with increment_session(transaction) as session:
-        delta = delta_of(transaction, lambda: session)
+        delta = delta_of(transaction, session)
         if not delta.sides:
             return commit_rows(transaction, None)
-        frame = _signed(transaction, session, delta)
+        frame = _signed(transaction, session(), delta)
         if delta.is_local:
             from trueline.spark.frames import local_table
 
@@ -49,7 +50,7 @@ def _signed(transaction: Transaction, session: Any, delta: Delta) -> Any:
     found = None
     for sign, rows in delta.sides:
         name_tables(session, rows, delta.empty)
-        frame = session.sql(text).withColumn(transaction.tail.vocab.op, f.lit(1 if sign < 0 else 0))
+        frame = run_sql(session, text).withColumn(transaction.tail.vocab.op, f.lit(1 if sign < 0 else 0))
         found = frame if found is None else found.unionAll(frame)
     return found if not delta.is_local or found is None else found.coalesce(1)
 
