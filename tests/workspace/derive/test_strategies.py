@@ -17,7 +17,7 @@ from trueline.workspace.derive import define, follow, strategies
 from trueline.workspace.derive.define import DerivationRequest, derive
 from trueline.workspace.derive.follow import follow_all
 from trueline.workspace.derive.strategies import increment, keyed
-from trueline.workspace.derive.strategies.classify import Verdict
+from trueline.workspace.derive.strategies.classify import StrategyVerdict
 
 TWIN = "_again"
 
@@ -36,7 +36,7 @@ class Followed:
             text, key = QUERIES[name]
             derive(workspace, DerivationRequest(name, text, key=key))
             with monkeypatch.context() as patch:
-                patch.setattr(define, "classify", lambda *_, **__: Verdict("recompute", "asked"))
+                patch.setattr(define, "classify", lambda *_, **__: StrategyVerdict("recompute", "asked"))
                 derive(workspace, DerivationRequest(name + TWIN, text, key=key))
 
     def _noted(self, given, advanced):

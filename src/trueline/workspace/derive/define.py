@@ -15,7 +15,13 @@ from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive.canonical import NotCanonical, canonical
 from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.reproducible import check_reproducible
-from trueline.workspace.derive.strategies.classify import KEYED, RECOMPUTE, InputFacts, Verdict, classify
+from trueline.workspace.derive.strategies.classify import (
+    KEYED,
+    RECOMPUTE,
+    InputFacts,
+    StrategyVerdict,
+    classify,
+)
 from trueline.workspace.derive.strategies.increment import only_grows
 from trueline.workspace.derive.strategies.keyed import judged
 from trueline.workspace.names import check_name
@@ -79,7 +85,7 @@ def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session
     if verdict.strategy == KEYED:
         append_only = all(fact.append_only for fact in facts.values())
         if reason := judged(session.session, text, append_only=append_only):
-            verdict = Verdict(RECOMPUTE, reason)
+            verdict = StrategyVerdict(RECOMPUTE, reason)
     return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
 
 

@@ -20,7 +20,7 @@ from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.derive.strategies import advance_by
-from trueline.workspace.derive.strategies.increment import Transaction
+from trueline.workspace.derive.strategies.increment import DerivedTransaction
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -100,7 +100,7 @@ def follow_to(workspace: Workspace, dataset: Dataset, cut: Cut) -> Commit | None
     taken = {name: at for name, at in positions.items() if at is not None}
     left = DerivedCheckpoint(origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL})
     advance = Advance(taken, left, _watermark(tail, inputs, taken), workspace.clock)
-    transaction = Transaction(workspace, dataset, derivation, inputs, tail, advance)
+    transaction = DerivedTransaction(workspace, dataset, derivation, inputs, tail, advance)
     return advance_by(transaction).commit
 
 

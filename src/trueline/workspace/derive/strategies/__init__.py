@@ -14,7 +14,7 @@ from trueline.errors import TruelineError
 from trueline.workspace.derive.evaluate import query_session, views_at
 from trueline.workspace.derive.exact import ESCAPED
 from trueline.workspace.derive.strategies.classify import KEYED, RECOMPUTE, STATELESS
-from trueline.workspace.derive.strategies.increment import Impossible, Transaction, is_same_definition
+from trueline.workspace.derive.strategies.increment import DerivedTransaction, Impossible, is_same_definition
 from trueline.workspace.derive.strategies.keyed import KEPT, built, follow_keyed
 from trueline.workspace.derive.strategies.stateless import follow_stateless
 
@@ -32,7 +32,7 @@ class Advanced:
     driver_bytes: int = 0
 
 
-def advance_by(transaction: Transaction) -> Advanced:
+def advance_by(transaction: DerivedTransaction) -> Advanced:
     """Bring a dataset to the positions of a transaction by the strategy of its definition.
 
     Where an increment is not possible (the first time, or without its state) all is computed; the reason
@@ -62,7 +62,7 @@ def _remediable(error: TruelineError) -> str | None:
     return "wide_numbers" if ESCAPED in str(error) else None
 
 
-def _increment(transaction: Transaction, strategy: str) -> Commit:
+def _increment(transaction: DerivedTransaction, strategy: str) -> Commit:
     left = _left(transaction)
     if left is None:
         raise Impossible("first")
@@ -71,14 +71,14 @@ def _increment(transaction: Transaction, strategy: str) -> Commit:
     return follow_keyed(transaction, left) if strategy == KEYED else follow_stateless(transaction)
 
 
-def _left(transaction: Transaction) -> DerivedCheckpoint | None:
+def _left(transaction: DerivedTransaction) -> DerivedCheckpoint | None:
     event = transaction.tail.data
     if not isinstance(event, ExecuteTransform):
         return None
     return derived_checkpoint(transaction.dataset.chain.store, event)
 
 
-def recomputed(transaction: Transaction) -> Commit:
+def recomputed(transaction: DerivedTransaction) -> Commit:
     """Compute the whole result and record what it changes; what the strategy keeps is made again."""
     dataset, derivation = transaction.dataset, transaction.derivation
     views = views_at(transaction.inputs, transaction.advance.positions)
@@ -98,7 +98,7 @@ def recomputed(transaction: Transaction) -> Commit:
         )
 
 
-def _kept(transaction: Transaction, session: Any, scratch: Scratch) -> dict[str, Any]:
+def _kept(transaction: DerivedTransaction, session: Any, scratch: Scratch) -> dict[str, Any]:
     """Make the accumulators again; without them the next increment is computed as a whole too."""
     try:
         name, files = built(transaction, session, scratch)
