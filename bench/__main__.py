@@ -17,6 +17,7 @@ from bench import (
     codec,
     cold,
     data,
+    derive,
     files_spark,
     flows,
     identity,
@@ -56,6 +57,10 @@ SCENARIOS: dict[str, Scenario] = {
     "runs": runs.run,
     "flows": flows.run,
     "files-spark": files_spark.run,
+    "derive-keyed": derive.keyed,
+    "derive-tiny": derive.tiny,
+    "derive-empty": derive.empty,
+    "derive-stateless": derive.stateless,
 }
 RESULTS = Path(__file__).parent / "results"
 

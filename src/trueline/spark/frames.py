@@ -21,11 +21,10 @@ from trueline.spark.errors import CarriedError, expecting, translated
 from trueline.spark.jobs import run
 from trueline.spark.results import decode, encode, unreadable
 from trueline.spark.settings import LOCAL
-from trueline.spark.types import arrow_schema_of, to_spark_schema
+from trueline.spark.types import arrow_schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 Written = TypeVar("Written")
 
@@ -316,24 +315,3 @@ class WritePiece:
                     writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
                     rows += batch.num_rows
         return WrittenPiece(place.name, rows, _size(place)) if rows else None
-
-
-# --- small tables of this process ---------------------------------------------------------
-
-
-def local_frame(session: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
-    """Return rows of this process as a frame of one partition, so that grouping them needs no shuffle."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    with translated():
-        kind = to_spark_schema(table.schema) if schema is None else schema
-        taken = table.cast(to_arrow_schema(kind, timezone="UTC"))
-        return session.createDataFrame(taken, kind).coalesce(1)
-
-
-def local_table(frame: DataFrame, *, label: str) -> pa.Table:
-    """Bring the rows of a frame that are known to be few to this process, as the types frames are stored."""
-    schema = _checked(frame)
-    with translated():
-        found: pa.Table = run(engine_of(frame.sparkSession), frame.toArrow, label=label)
-    return found.cast(schema)

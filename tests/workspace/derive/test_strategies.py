@@ -17,7 +17,7 @@ from trueline.workspace.derive import define, follow, strategies
 from trueline.workspace.derive.define import DerivationRequest, derive
 from trueline.workspace.derive.follow import follow_all
 from trueline.workspace.derive.strategies import increment, keyed
-from trueline.workspace.derive.strategies.classify import Verdict
+from trueline.workspace.derive.strategies.classify import StrategyVerdict
 
 TWIN = "_again"
 
@@ -36,7 +36,7 @@ class Followed:
             text, key = QUERIES[name]
             derive(workspace, DerivationRequest(name, text, key=key))
             with monkeypatch.context() as patch:
-                patch.setattr(define, "classify", lambda *_, **__: Verdict("recompute", "asked"))
+                patch.setattr(define, "classify", lambda *_, **__: StrategyVerdict("recompute", "asked"))
                 derive(workspace, DerivationRequest(name + TWIN, text, key=key))
 
     def _noted(self, given, advanced):
@@ -99,7 +99,7 @@ def test_increments_record_what_recomputing_would(spark_workspace, monkeypatch, 
 
 @pytest.mark.contract("derive:V17")
 @pytest.mark.parametrize("harm", ["removed", "damaged"])
-def test_state_that_is_gone_is_made_again(spark_workspace, monkeypatch, harm):
+def test_state_that_is_gone_is_made_again(spark_workspace, tmp_path, monkeypatch, harm):
     random_ = random.Random(7)
     dataset = begin(spark_workspace, tl.merge.upsert("id"))
     dataset.append(rows(random_, list(range(12))))
@@ -109,7 +109,7 @@ def test_state_that_is_gone_is_made_again(spark_workspace, monkeypatch, harm):
     store = sums.chain.store
     left = derived_checkpoint(store, sums.chain.tail().data)
     (file,) = [file for file in left.state if file.notes["state"].startswith("aggregates")]
-    path = next(p for p in (spark_workspace.path).rglob("*") if str(file.hash) in p.name)
+    path = next(path for path in tmp_path.rglob("*") if str(file.hash) in path.name)
     if harm == "removed":
         path.unlink()
     else:

@@ -26,7 +26,7 @@ from trueline.workspace.derive.evaluate import engine_versions
 from trueline.workspace.derive.redefine import refuse_replaced
 from trueline.workspace.derive.rest import Origins, left_at
 from trueline.workspace.derive.strategies import advance_by, computed
-from trueline.workspace.derive.strategies.increment import Transaction
+from trueline.workspace.derive.strategies.increment import DerivedTransaction
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -201,10 +201,12 @@ class Evaluation:
 
     def _transaction(
         self, left: DerivedCheckpoint, clock: Callable[[], Instant] | None = None
-    ) -> Transaction:
+    ) -> DerivedTransaction:
         columns = columns_of(self.workspace, {**self.roots, **self.taken})
         advance = Advance(self.taken, left, self.watermark, clock, columns)
-        return Transaction(self.workspace, self.dataset, self.derivation, self.inputs, self.tail, advance)
+        return DerivedTransaction(
+            self.workspace, self.dataset, self.derivation, self.inputs, self.tail, advance
+        )
 
     @property
     def watermark(self) -> Instant | None:

@@ -20,12 +20,12 @@ from trueline.workspace.derive.strategies.classify import (
     RECOMPUTE,
     STATELESS,
     InputFacts,
-    Verdict,
+    StrategyVerdict,
     classify,
 )
 from trueline.workspace.derive.strategies.increment import (
+    DerivedTransaction,
     Impossible,
-    Transaction,
     is_same_definition,
     only_grows,
 )
@@ -51,7 +51,7 @@ def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session
     if verdict.strategy == KEYED:
         append_only = all(fact.append_only for fact in facts.values())
         if reason := judged(session.session, text, append_only=append_only):
-            verdict = Verdict(RECOMPUTE, reason)
+            verdict = StrategyVerdict(RECOMPUTE, reason)
     return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
 
 
@@ -65,7 +65,7 @@ class Advanced:
     driver_bytes: int = 0
 
 
-def advance_by(transaction: Transaction) -> Advanced:
+def advance_by(transaction: DerivedTransaction) -> Advanced:
     """Bring a dataset to the positions of a transaction by the strategy of its definition.
 
     Where an increment is not possible (the first time, or without its state) all is computed; the reason
@@ -95,7 +95,7 @@ def _remediable(error: TruelineError) -> str | None:
     return "wide_numbers" if ESCAPED in str(error) else None
 
 
-def _increment(transaction: Transaction, strategy: str) -> Commit:
+def _increment(transaction: DerivedTransaction, strategy: str) -> Commit:
     left = _left(transaction)
     if left is None:
         raise Impossible("first")
@@ -104,14 +104,14 @@ def _increment(transaction: Transaction, strategy: str) -> Commit:
     return follow_keyed(transaction, left) if strategy == KEYED else follow_stateless(transaction)
 
 
-def _left(transaction: Transaction) -> DerivedCheckpoint | None:
+def _left(transaction: DerivedTransaction) -> DerivedCheckpoint | None:
     event = transaction.tail.data
     if not isinstance(event, ExecuteTransform):
         return None
     return derived_checkpoint(transaction.dataset.chain.store, event)
 
 
-def recomputed(transaction: Transaction) -> Commit:
+def recomputed(transaction: DerivedTransaction) -> Commit:
     """Compute the whole result and record what it changes; what the strategy keeps is made again."""
     dataset, derivation = transaction.dataset, transaction.derivation
     with computed(transaction) as (session, result, scratch, tasks):
@@ -130,7 +130,7 @@ def recomputed(transaction: Transaction) -> Commit:
 
 
 @contextmanager
-def computed(transaction: Transaction) -> Iterator[tuple[QuerySession, Incoming, Scratch, Tasks]]:
+def computed(transaction: DerivedTransaction) -> Iterator[tuple[QuerySession, Incoming, Scratch, Tasks]]:
     """Compute the whole result; it is there while the context is open."""
     workspace, dataset, derivation = transaction.workspace, transaction.dataset, transaction.derivation
     views = views_at(transaction.inputs, transaction.advance.positions)
@@ -142,7 +142,7 @@ def computed(transaction: Transaction) -> Iterator[tuple[QuerySession, Incoming,
         yield session, result, scratch, tasks
 
 
-def _kept(transaction: Transaction, session: Any, scratch: Scratch) -> dict[str, Any]:
+def _kept(transaction: DerivedTransaction, session: Any, scratch: Scratch) -> dict[str, Any]:
     """Make the accumulators again; without them the next increment is computed as a whole too."""
     try:
         name, files = built(transaction, session, scratch)

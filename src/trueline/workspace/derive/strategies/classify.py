@@ -50,7 +50,7 @@ class InputFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StrategyVerdict:
     """The strategy of a query; where it is recomputed, a stable code says why."""
 
     strategy: str
@@ -73,7 +73,7 @@ def classify(
     key: Sequence[str] = (),
     *,
     operators: Collection[str] | None = None,
-) -> Verdict:
+) -> StrategyVerdict:
     """Return how a canonical query is followed; `operators` are the nodes of Spark's plan of it.
 
     Functions that sqlglot does not know may be aggregates: only Spark's plan says that they are not.
@@ -82,7 +82,7 @@ def classify(
     try:
         query = parsed(text)
     except (SqlglotError, RecursionError):
-        return Verdict(RECOMPUTE, "opaque")
+        return StrategyVerdict(RECOMPUTE, "opaque")
     try:
         body = outermost(query)
         if isinstance(body, exp.Select) and is_aggregate(body):
@@ -90,12 +90,12 @@ def classify(
             append_only = all(inputs[name].append_only for name in tables_in(query, inputs))
             accumulation(query, append_only=append_only)
             _check_operators(operators, _BY_ROW | {"Aggregate", "Distinct"}, query)
-            return Verdict(KEYED)
+            return StrategyVerdict(KEYED)
         check_by_row(body, _with(query), inputs)
         _check_operators(operators, _BY_ROW, query)
-        return Verdict(STATELESS)
+        return StrategyVerdict(STATELESS)
     except NotIncremental as problem:
-        return Verdict(RECOMPUTE, problem.code)
+        return StrategyVerdict(RECOMPUTE, problem.code)
 
 
 def _check_operators(operators: Collection[str] | None, known: frozenset[str], query: exp.Expr) -> None:

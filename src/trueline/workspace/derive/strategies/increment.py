@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -44,7 +44,7 @@ class Impossible(Exception):
 
 
 @dataclass(slots=True)
-class Carried:
+class DriverBytes:
     """How many bytes of rows and state went through this process."""
 
     size: int = 0
@@ -58,7 +58,7 @@ class Carried:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class DerivedTransaction:
     """A derived dataset that is to take its inputs at some positions."""
 
     workspace: Workspace
@@ -67,7 +67,7 @@ class Transaction:
     inputs: Mapping[str, Dataset]
     tail: Tail
     advance: Advance
-    carried: Carried = field(default_factory=Carried)
+    carried: DriverBytes = field(default_factory=DriverBytes)
 
     @property
     def append_only(self) -> bool:
@@ -114,7 +114,7 @@ class Delta:
         return [(sign, side) for sign, side in ((-1, self.gone), (1, self.came)) if side]
 
 
-def delta_of(transaction: Transaction, session: Any) -> Delta:
+def delta_of(transaction: DerivedTransaction, session: Callable[[], Any]) -> Delta:
     """Return the net change of all inputs from what the newest block has taken to the new positions."""
     gone: dict[str, Any] = {}
     came: dict[str, Any] = {}
@@ -152,12 +152,12 @@ def _refuse_removed(dataset: Dataset, before: Multihash) -> None:
         raise Impossible("records_removed")
 
 
-def _block(transaction: Transaction, dataset: Dataset) -> Any:
+def _block(transaction: DerivedTransaction, dataset: Dataset) -> Any:
     at = transaction.advance.positions.get(dataset.id)
     return None if at is None else at.block
 
 
-def _read(view: View, carried: Carried) -> pa.Table | None:
+def _read(view: View, carried: DriverBytes) -> pa.Table | None:
     """Read rows here, None if they are too many."""
     pieces, size = [view.schema.to_arrow().empty_table()], 0
     for batch in view.batches(list(view.columns)):
@@ -175,15 +175,29 @@ def _on_spark(diff: View, op: str, session: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def increment_session(transaction: Transaction) -> Iterator[Any]:
-    """Open a session for canonical queries over deltas."""
-    with query_session(transaction.workspace, {}) as opened:
-        yield opened.session
+def increment_session(transaction: DerivedTransaction) -> Iterator[Callable[[], Any]]:
+    """Give what opens a session for canonical queries over deltas, when it is first asked for one."""
+    with ExitStack() as stack:
+        opened: list[Any] = []
+
+        def session() -> Any:
+            if not opened:
+                opened.append(stack.enter_context(query_session(transaction.workspace, {})).session)
+            return opened[0]
+
+        yield session
+
+
+def run_sql(session: Any, text: str) -> Any:
+    """Return the frame of a query; what Spark says of it is an error of ours."""
+    from trueline.spark.canonical import result_of
+
+    return result_of(session, {}, text)
 
 
 def name_tables(session: Any, rows: Mapping[str, Any], empty: Mapping[str, pa.Schema]) -> None:
     """Let the names of the inputs mean some rows, and nothing where there are none."""
-    from trueline.spark.frames import local_frame
+    from trueline.spark.increments import local_frame
 
     for alias, schema in empty.items():
         found = rows.get(alias)

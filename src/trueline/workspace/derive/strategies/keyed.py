@@ -36,11 +36,12 @@ from trueline.workspace.derive.strategies.accumulators import (
 from trueline.workspace.derive.strategies.increment import (
     DRIVER_BYTES,
     Delta,
+    DerivedTransaction,
     Impossible,
-    Transaction,
     delta_of,
     increment_session,
     name_tables,
+    run_sql,
 )
 from trueline.workspace.derive.strategies.stateless import commit_rows
 
@@ -57,13 +58,13 @@ KEPT: Final = "aggregates"
 _OP: Final = "op"
 
 
-def accumulation_of(transaction: Transaction) -> Accumulation:
+def accumulation_of(transaction: DerivedTransaction) -> Accumulation:
     """Return the accumulators of a definition."""
     *_, text = transaction.derivation.canonical
     return accumulation(parsed(text), append_only=transaction.append_only)
 
 
-def state_name(transaction: Transaction) -> str:
+def state_name(transaction: DerivedTransaction) -> str:
     """Name the state: where inputs only grow it keeps less."""
     return f"aggregates-{LAYOUT}{'-grows' if transaction.append_only else ''}"
 
@@ -73,26 +74,23 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
 
     Sums have to be exact, groups have to have keys, and the result the columns of the query.
     """
-    from pyspark.sql.types import IntegerType, StructField, StructType
-
     from trueline.spark.canonical import same_meaning
-    from trueline.spark.frames import local_frame
+    from trueline.spark.increments import local_frame, with_whole_numbers
 
     try:
         query = parsed(text)
         if not same_meaning(session, text, query.sql("spark")):
             return "opaque"
         made = accumulation(query, append_only=append_only)
-        frame = session.sql(made.partial)
+        frame = run_sql(session, made.partial)
         rows = _schema(frame).empty_table()
         check_accumulators(made, rows.schema)
         encode_keys(rows, made.keys, encoding=KeyEncoding.GROUP)
-        more = [StructField(name, IntegerType(), False) for name in (SIGN, VERSION)]
-        for field in more:
-            rows = rows.append_column(field.name, pa.array([], pa.int32()))
-        schema = StructType([*frame.schema.fields, *more])
+        for name in (SIGN, VERSION):
+            rows = rows.append_column(name, pa.array([], pa.int32()))
+        schema = with_whole_numbers(frame.schema, SIGN, VERSION)
         local_frame(session, rows, schema).createOrReplaceTempView(PARTS)
-        found = session.sql(made.finish(_types(made, schema))).schema[RESULT].dataType
+        found = run_sql(session, made.finish(_types(made, schema))).schema[RESULT].dataType
     except Impossible as problem:
         return problem.code
     except NotIncremental as problem:
@@ -101,7 +99,7 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
         return "key_type" if error.code == "BadKeyType" else "opaque"
     except TruelineError:
         return "opaque"
-    kinds = [field.dataType for field in session.sql(text).schema.fields]
+    kinds = [field.dataType for field in run_sql(session, text).schema.fields]
     return "" if [field.dataType for field in found.fields] == kinds else "opaque"
 
 
@@ -109,7 +107,7 @@ def _types(made: Accumulation, schema: Any) -> dict[str, str]:
     return {name: schema[name].dataType.simpleString() for name in made.sums}
 
 
-def follow_keyed(transaction: Transaction, left: DerivedCheckpoint) -> Commit:
+def follow_keyed(transaction: DerivedTransaction, left: DerivedCheckpoint) -> Commit:
     """Record what the change of the inputs makes of the groups that it touches."""
     name = state_name(transaction)
     if left.more.get(KEPT) != name:
@@ -120,12 +118,12 @@ def follow_keyed(transaction: Transaction, left: DerivedCheckpoint) -> Commit:
     try:
         state = State.open(store, CheckpointFile(left.state), name, encoding=KeyEncoding.GROUP)
         with increment_session(transaction) as session:
-            delta = delta_of(transaction, lambda: session)
+            delta = delta_of(transaction, session)
             if not delta.sides:
                 return commit_rows(transaction, None, state=state.files, **kept)
-            partials = _partials(transaction, session, made, delta)
+            partials = _partials(transaction, session(), made, delta)
             touched = _touched(transaction, made, partials, state)
-            found = _finished(transaction, session, made, partials, touched)
+            found = _finished(transaction, session(), made, partials, touched)
         after = _updated(transaction, made, state, found)
     except (ObjectMissing, CorruptionError) as error:
         raise Impossible("state_missing") from error
@@ -141,17 +139,14 @@ class _Partials:
     schema: Any
 
 
-def _partials(transaction: Transaction, session: Any, made: Accumulation, delta: Delta) -> _Partials:
-    from pyspark.sql import functions as f
+def _partials(transaction: DerivedTransaction, session: Any, made: Accumulation, delta: Delta) -> _Partials:
+    from trueline.spark.increments import local_table, one_after_another
 
-    from trueline.spark.frames import local_table
-
-    frame = None
+    frames = []
     for sign, rows in delta.sides:
         name_tables(session, rows, delta.empty)
-        found = session.sql(made.partial).withColumn(SIGN, f.lit(sign))
-        frame = found if frame is None else frame.unionAll(found)
-    assert frame is not None
+        frames.append((sign, run_sql(session, made.partial)))
+    frame = one_after_another(frames, SIGN)
     if delta.is_local:
         rows = local_table(frame.coalesce(1), label="accumulating what changed")
     else:
@@ -173,7 +168,9 @@ def check_accumulators(made: Accumulation, schema: pa.Schema) -> None:
             raise Impossible("inexact")
 
 
-def _touched(transaction: Transaction, made: Accumulation, partials: _Partials, state: State) -> pa.Table:
+def _touched(
+    transaction: DerivedTransaction, made: Accumulation, partials: _Partials, state: State
+) -> pa.Table:
     """Return what is kept of the groups that are touched."""
     columns = list(made.kept)
     if not state.generations:
@@ -183,12 +180,10 @@ def _touched(transaction: Transaction, made: Accumulation, partials: _Partials, 
 
 
 def _finished(
-    transaction: Transaction, session: Any, made: Accumulation, partials: _Partials, touched: pa.Table
+    transaction: DerivedTransaction, session: Any, made: Accumulation, partials: _Partials, touched: pa.Table
 ) -> pa.Table:
     """Add partial accumulators to those that are kept, and evaluate the results before and after."""
-    from pyspark.sql.types import IntegerType, StructField, StructType
-
-    from trueline.spark.frames import local_frame, local_table
+    from trueline.spark.increments import columns_of, local_frame, local_table, with_whole_numbers
 
     columns = [*made.kept, SIGN]
     old = touched.append_column(SIGN, pa.array(np.ones(touched.num_rows, np.int32)))
@@ -196,11 +191,9 @@ def _finished(
     old = old.cast(new.schema)
     versions = [np.zeros(old.num_rows, np.int32), np.ones(old.num_rows + new.num_rows, np.int32)]
     parts = pa.concat_tables([old, old, new]).append_column(VERSION, pa.array(np.concatenate(versions)))
-    schema = StructType(
-        [*(partials.schema[name] for name in columns), StructField(VERSION, IntegerType(), False)]
-    )
+    schema = with_whole_numbers(columns_of(partials.schema, columns), VERSION)
     local_frame(session, parts, schema).createOrReplaceTempView(PARTS)
-    frame = session.sql(made.finish(_types(made, partials.schema)))
+    frame = run_sql(session, made.finish(_types(made, partials.schema)))
     return transaction.carried.add(local_table(frame, label="finishing groups"))
 
 
@@ -217,7 +210,7 @@ def _change(made: Accumulation, found: pa.Table, op: str) -> pa.Table:
     return pa.Table.from_arrays([*arrays, ops], names=[*made.columns, op])
 
 
-def _updated(transaction: Transaction, made: Accumulation, state: State, found: pa.Table) -> State:
+def _updated(transaction: DerivedTransaction, made: Accumulation, state: State, found: pa.Table) -> State:
     """Return the state with the accumulators after the change."""
     after = found.filter(pc.equal(found[VERSION], 1)).select(list(made.kept))
     counts = np.asarray(after[ROWS].combine_chunks()) if after.num_rows else np.zeros(0, np.int64)
@@ -272,10 +265,12 @@ def _schema(frame: Any) -> pa.Schema:
     return arrow_schema_of(frame.schema)
 
 
-def built(transaction: Transaction, session: Any, scratch: Scratch) -> tuple[str, tuple[StateFile, ...]]:
+def built(
+    transaction: DerivedTransaction, session: Any, scratch: Scratch
+) -> tuple[str, tuple[StateFile, ...]]:
     """Make the accumulators of all rows of the inputs, tables of the session; return their files."""
     made = accumulation_of(transaction)
-    frame = session.sql(made.partial)
+    frame = run_sql(session, made.partial)
     schema = _schema(frame)
     check_accumulators(made, schema)
     pieces: list[Any] = list(spooled(frame, scratch, "accumulating groups"))

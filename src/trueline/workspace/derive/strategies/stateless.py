@@ -14,25 +14,26 @@ from trueline.dataset.commit import Commit
 from trueline.dataset.derivation import KeyKind
 from trueline.workspace.derive.strategies.increment import (
     Delta,
+    DerivedTransaction,
     Impossible,
-    Transaction,
     delta_of,
     increment_session,
     name_tables,
+    run_sql,
 )
 
 _LABEL: Final = "following the inputs"
 
 
-def follow_stateless(transaction: Transaction) -> Commit:
+def follow_stateless(transaction: DerivedTransaction) -> Commit:
     """Record what the rows that were lost and gained make of the result."""
     with increment_session(transaction) as session:
-        delta = delta_of(transaction, lambda: session)
+        delta = delta_of(transaction, session)
         if not delta.sides:
             return commit_rows(transaction, None)
-        frame = _signed(transaction, session, delta)
+        frame = _signed(transaction, session(), delta)
         if delta.is_local:
-            from trueline.spark.frames import local_table
+            from trueline.spark.increments import local_table
 
             rows = transaction.carried.add(local_table(frame, label=_LABEL))
             return commit_rows(transaction, rows)
@@ -41,20 +42,20 @@ def follow_stateless(transaction: Transaction) -> Commit:
         return _commit_frame(transaction, frame)
 
 
-def _signed(transaction: Transaction, session: Any, delta: Delta) -> Any:
+def _signed(transaction: DerivedTransaction, session: Any, delta: Delta) -> Any:
     """Return the rows of the result that go, then those that come; `op` says which they are."""
-    from pyspark.sql import functions as f
+    from trueline.spark.increments import one_after_another
 
     *_, text = transaction.derivation.canonical
-    found = None
+    frames = []
     for sign, rows in delta.sides:
         name_tables(session, rows, delta.empty)
-        frame = session.sql(text).withColumn(transaction.tail.vocab.op, f.lit(1 if sign < 0 else 0))
-        found = frame if found is None else found.unionAll(frame)
-    return found if not delta.is_local or found is None else found.coalesce(1)
+        frames.append((1 if sign < 0 else 0, run_sql(session, text)))
+    found = one_after_another(frames, transaction.tail.vocab.op)
+    return found.coalesce(1) if delta.is_local else found
 
 
-def commit_rows(transaction: Transaction, change: pa.Table | None, **left: Any) -> Commit:
+def commit_rows(transaction: DerivedTransaction, change: pa.Table | None, **left: Any) -> Commit:
     """Commit rows of this process that go and come."""
     dataset, tail = transaction.dataset, transaction.tail
     if change is None or not change.num_rows:
@@ -76,7 +77,7 @@ def commit_rows(transaction: Transaction, change: pa.Table | None, **left: Any) 
         )
 
 
-def _commit_frame(transaction: Transaction, frame: Any) -> Commit:
+def _commit_frame(transaction: DerivedTransaction, frame: Any) -> Commit:
     """Commit rows that are many: tasks write and merge them."""
     dataset, tail = transaction.dataset, transaction.tail
     tasks = transaction.workspace._spark.tasks_for(frame)

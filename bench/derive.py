@@ -1,0 +1,206 @@
+"""Derived datasets that follow by the increment, beside computing them again and beside plain Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+import trueline as tl
+from bench.machine import lacks_bytes
+from bench.run import Run
+from bench.table import Row, Value, duration
+from bench.timing import Samples, settle, timed
+from trueline.workspace.derive.define import DerivationRequest, derive
+from trueline.workspace.derive.follow import follow_all
+
+# Rows of history; a delta of so many rows; keys in all, of which 5 % or all are touched.
+HISTORY: Final = {
+    "tiny": (2_000, 6_000),
+    "quick": (500_000, 2_000_000),
+    "normal": (500_000, 5_000_000),
+    "full": (500_000, 5_000_000, 50_000_000),
+}
+DELTA: Final = {"tiny": 500, "quick": 100_000, "normal": 500_000, "full": 500_000}
+KEYS: Final = {"tiny": 1_000, "quick": 100_000, "normal": 100_000, "full": 100_000}
+ROUNDS: Final = {"tiny": 1, "quick": 2, "normal": 3, "full": 3}
+INCREMENTS: Final = {"tiny": 6, "quick": 60, "normal": 1_000, "full": 1_000}
+EMPTY: Final = {"tiny": 30, "quick": 1_000, "normal": 10_000, "full": 100_000}
+WITH_ROWS: Final = 12
+STATELESS: Final = {"tiny": 3_000, "quick": 1_000_000, "normal": 4_000_000, "full": 10_000_000}
+CHUNK: Final = 1 << 20
+BYTES_OF_A_ROW: Final = 60
+FLAT, OWN, PLAIN, LAST = 1.3, 10.0, 7.0, 1.2
+TOTALS: Final = "select k, sum(x) as total, avg(x) as mean, count(*) as n from rows group by k"
+SOME: Final = "select k, x * 2 as y from rows where x > 1"
+
+
+def rows(count: int, keys: int, seed: int) -> pa.Table:
+    """Return rows of some keys."""
+    random = np.random.default_rng(seed)
+    return pa.table({"k": random.integers(0, keys, count), "x": random.lognormal(0, 2, count)})
+
+
+def history(workspace: tl.Workspace, count: int, keys: int) -> tl.Dataset:
+    """Make the input, in commits of a million rows."""
+    dataset = workspace.create("rows")
+    for start in range(0, count, CHUNK):
+        dataset.append(rows(min(CHUNK, count - start), keys, start))
+    return dataset
+
+
+def follow(workspace: tl.Workspace, name: str) -> float:
+    """Return how long it takes to bring a dataset to the newest cut."""
+    return timed(lambda: follow_all(workspace, [name]))
+
+
+def one(what: str, seconds: float) -> Value:
+    return Value(what or f"{seconds:.2f} s", {"seconds": seconds})
+
+
+# --- keyed state ----------------------------------------------------------------------------------
+
+
+def keyed(run: Run) -> Iterator[Row]:
+    name, sizes, delta = run.scale.name, HISTORY[run.scale.name], DELTA[run.scale.name]
+    keys = KEYS[name]
+    first: float | None = None
+    for size in sizes:
+        if missing := lacks_bytes(run.folder, 4 * size * BYTES_OF_A_ROW):
+            yield Row("derive-keyed", f"{size:,} rows", note=f"derive-keyed was not measured: {missing}")
+            return
+        place = run.folder / f"derive-keyed-{size}"
+        with tl.open(place, create=True) as workspace:
+            with run.doing(f"writing {size:,} rows and their groups"):
+                dataset = history(workspace, size, keys)
+                derive(workspace, DerivationRequest("totals", TOTALS, key="k"))
+                whole = follow(workspace, "totals")
+            some = _rounds(run, workspace, dataset, delta, max(keys // 20, 1))
+            ratio = None if first is None else some / first
+            first = first if first is not None else some
+            yield Row(
+                "derive-keyed",
+                f"{delta:,} rows touch 5 % of {keys:,} keys of {size:,} rows",
+                one("", some),
+                ratio=ratio,
+                goal=f"≤ {FLAT}× of the first" if ratio is not None else "",
+                met=None if ratio is None else ratio <= FLAT,
+            )
+            every = _rounds(run, workspace, dataset, delta, keys)
+            yield _beside("our own, all computed", size, every, whole, OWN)
+            if run.peers:
+                yield _beside("plain Spark", size, every, plain(dataset, place), PLAIN)
+
+
+def _rounds(run: Run, workspace: tl.Workspace, dataset: tl.Dataset, delta: int, keys: int) -> float:
+    found = []
+    for number in range(ROUNDS[run.scale.name] + 1):
+        dataset.append(rows(delta, keys, 1_000_000 + number))
+        settle()
+        found.append(follow(workspace, "totals"))
+    # The first has to compile its code.
+    return Samples(tuple(found[1:])).median
+
+
+def _beside(what: str, size: int, ours: float, other: float, goal: float) -> Row:
+    ratio = other / ours
+    return Row(
+        "derive-keyed",
+        f"all keys touched at {size:,} rows, beside {what}",
+        one("", ours),
+        one("", other),
+        ratio,
+        f"≥ {goal:g}×" if size >= 50_000_000 else "",
+        ratio >= goal if size >= 50_000_000 else None,
+    )
+
+
+def plain(dataset: tl.Dataset, place: Path) -> float:
+    """Return how long Spark takes for the same aggregate with its own sums, written as Parquet."""
+    frame = dataset.view().to_spark()
+    frame.createOrReplaceTempView("rows")
+    target = str(place / "plain.parquet")
+    made = frame.sparkSession.sql(TOTALS)
+    return min(timed(lambda: made.write.mode("overwrite").parquet(target)) for _ in range(2))
+
+
+# --- many small ones ------------------------------------------------------------------------------
+
+
+def tiny(run: Run) -> Iterator[Row]:
+    count = INCREMENTS[run.scale.name]
+    with tl.open(run.folder / "derive-tiny", create=True) as workspace:
+        dataset = workspace.create("rows")
+        dataset.append(rows(1_000, 500, 0))
+        derive(workspace, DerivationRequest("totals", TOTALS, key="k"))
+        follow(workspace, "totals")
+        found = []
+        for number in range(count):
+            dataset.append(rows(100, 500, number + 1))
+            found.append(follow(workspace, "totals"))
+    part = max(1, count // 10)
+    # Those before warm up.
+    first, last = Samples(tuple(found[part : 2 * part])), Samples(tuple(found[-part:]))
+    ratio = last.median / first.median
+    what = f"increment {count:,} of 100 rows, beside the first"
+    yield Row("derive-tiny", what, duration(last), duration(first), ratio, f"≤ {LAST}", ratio <= LAST)
+
+
+def empty(run: Run) -> Iterator[Row]:
+    """Most commits of the input only move its watermark."""
+    count = EMPTY[run.scale.name]
+    place = run.folder / "derive-empty"
+    with tl.open(place, create=True) as workspace:
+        workspace.config.set("storage.durable", False)
+    with tl.open(place) as workspace:
+        dataset = workspace.create("rows", event_time="at")
+        found = []
+        for number in range(count):
+            moment = np.datetime64("2026-01-01", "ms") + np.timedelta64(number, "s")
+            if number % max(count // WITH_ROWS, 1) == 0:
+                given: Any = rows(10, 5, number).append_column("at", pa.array([moment] * 10))
+                dataset.append(given)
+            else:
+                dataset.append([], watermark=f"{moment}Z")
+            if not number:
+                derive(workspace, DerivationRequest("some", SOME))
+            found.append(follow(workspace, "some"))
+        size = [path.stat().st_size for path in place.rglob("*") if path.is_file()]
+        start = perf_counter()
+        assert workspace["some"].verify().ok
+        verified = perf_counter() - start
+    part = max(1, count // 10)
+    first, last = Samples(tuple(found[part : 2 * part])), Samples(tuple(found[-part:]))
+    ratio = last.median / first.median
+    note = f"derive-empty: {len(size):,} objects, {sum(size):,} bytes, verified in {verified:.2f} s"
+    what = f"advance {count:,}, of which {WITH_ROWS} bring rows, beside the first"
+    yield Row("derive-empty", what, duration(last), duration(first), ratio, f"≤ {LAST}", ratio <= LAST, note)
+
+
+def stateless(run: Run) -> Iterator[Row]:
+    size = STATELESS[run.scale.name]
+    place = run.folder / "derive-stateless"
+    if missing := lacks_bytes(run.folder, 6 * size * BYTES_OF_A_ROW):
+        yield Row("derive-stateless", f"{size:,} rows", note=f"derive-stateless was not measured: {missing}")
+        return
+    with tl.open(place, create=True) as workspace:
+        with run.doing(f"writing {size:,} rows"):
+            dataset = workspace.create("rows", merge=tl.merge.append())
+            numbers = np.arange(size)
+            table = rows(size, 1_000, 3).append_column("n", pa.array(numbers))
+            dataset.append(table.slice(0, size // 2))
+        text = "select n, k, x * 2 as y from rows where x > 1"
+        derive(workspace, DerivationRequest("some", text, key="n"))
+        follow(workspace, "some")
+        dataset.append(table.slice(size // 2))
+        settle()
+        ours = follow(workspace, "some")
+        new = dataset.diff(list(dataset.log())[1].block).drop("op").to_spark()
+        new.createOrReplaceTempView("rows")
+        target = str(place / "plain.parquet")
+        other = timed(lambda: new.sparkSession.sql(text).write.parquet(target))
+    yield Row("derive-stateless", f"{size // 2:,} new rows", one("", ours), one("", other), ours / other)
