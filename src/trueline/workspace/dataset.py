@@ -18,10 +18,10 @@ from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Progress, VerificationReport
 from trueline.dataset.at import At, resolve
 from trueline.dataset.columns import StoredColumn, hide_column, stored_columns
-from trueline.dataset.commit import Commit, commit_at, commits, keyed_commit
-from trueline.dataset.declared_source import shown
+from trueline.dataset.commit import Commit
+from trueline.dataset.commits import commit_at, commits, keyed_commit
 from trueline.dataset.lost_head import head_missing
-from trueline.errors import BadCellsWarning, DataWarning, InputError, visible
+from trueline.errors import BadCellsWarning, DataWarning, visible
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.names import not_found
@@ -278,19 +278,9 @@ class Dataset:
 
         It holds for this dataset and just this source or function: a changed one asks again.
         """
-        from trueline.workspace.derive.function import confirm_function
-        from trueline.workspace.pull.confirm import confirm
+        from trueline.workspace.pull.confirm import confirm_source
 
-        tail, origin = self._tail, self.origin
-        if tail.transform is not None and (function := confirm_function(self)) is not None:
-            return function
-        if tail.polling is None or origin is not None:
-            kind = "has no source" if origin is None else f"is a copy of {origin.url}, which polls for it"
-            raise InputError(
-                f"dataset {self.name!r} {kind}", remedy="there is nothing to confirm", code="NoSource"
-            )
-        confirm(self._workspace._location, tail.dataset_id, tail.polling)
-        return shown(tail.polling.fetch)
+        return confirm_source(self)
 
     # --- reading ------------------------------------------------------------------
 
@@ -410,29 +400,9 @@ class Dataset:
         in `View.filter`, with its `parameters`. In a keyed dataset what a
         record replaced goes with it.
         """
-        from trueline.chain.compacted import remove_files
-        from trueline.dataset.remove.drop import drop_data
-        from trueline.workspace.rollback import refuse_rollback
+        from trueline.workspace.deletion import drop_records
 
-        chain = self._present
-        refuse_rollback(self)
-        with self._writing:
-            remove_files(chain)
-            done = drop_data(
-                self.name,
-                chain,
-                upto=upto,
-                where=where,
-                reason=reason,
-                parameters=parameters,
-                clock=self._workspace.clock,
-            )
-        if where is not None and done.block is not None:
-            from trueline.workspace.gc import sweep_dataset
-
-            # What crashes and lost races have left may hold the same records.
-            sweep_dataset(self, 0)
-        return done
+        return drop_records(self, upto, where, reason, parameters)
 
     def compact(self) -> Compacted:
         """Write many small slices again into few larger files, which reads use from then on.

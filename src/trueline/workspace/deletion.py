@@ -1,7 +1,11 @@
-"""Deleting a dataset: refused while something rests on it; its files stay until `gc` collects them."""
+"""Deleting a dataset, or records of it.
+
+A dataset is kept while something rests on it; its files stay until `gc` collects them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from trueline.errors import CorruptionError, InputError
@@ -9,6 +13,9 @@ from trueline.workspace.names import check_name, not_found
 from trueline.workspace.transfer.origin import forget_origin
 
 if TYPE_CHECKING:
+    from trueline.dataset.at import At
+    from trueline.dataset.remove.drop import Removed, Where
+    from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
 
@@ -106,3 +113,30 @@ def collect_deleted(workspace: Workspace, before: float, *, dry_run: bool) -> tu
             if not dry_run:
                 forget_origin(place, entry.folder)
     return tuple(removed)
+
+
+def drop_records(
+    dataset: Dataset, upto: At, where: Where | None, reason: str, parameters: Mapping[str, object]
+) -> Removed:
+    """Remove records of a dataset for good, and what compaction, crashes and lost races have left of them."""
+    from trueline.chain.compacted import remove_files
+    from trueline.dataset.remove.drop import drop_data
+    from trueline.workspace.gc import sweep_dataset
+    from trueline.workspace.rollback import refuse_rollback
+
+    chain = dataset._present
+    refuse_rollback(dataset)
+    with dataset._writing:
+        remove_files(chain)
+        done = drop_data(
+            dataset.name,
+            chain,
+            upto=upto,
+            where=where,
+            reason=reason,
+            parameters=parameters,
+            clock=dataset.workspace.clock,
+        )
+    if where is not None and done.block is not None:
+        sweep_dataset(dataset, 0)
+    return done

@@ -37,7 +37,8 @@ from trueline.dataset.append.stream import (
     take_stream,
 )
 from trueline.dataset.checks import CheckedCommit, advice_of, checks_at, without_broken
-from trueline.dataset.commit import Advice, Commit, check_key, earlier
+from trueline.dataset.commit import Advice, Commit
+from trueline.dataset.commits import check_key, earlier
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
 from trueline.errors import InputError, RefCASFailed, TaskFailed, TruelineError, check_memory

@@ -28,7 +28,7 @@ from trueline.dataset.append.incoming import (
 from trueline.dataset.append.intake import AppendRequest
 from trueline.dataset.append.lacking import empty_snapshot
 from trueline.dataset.append.read_files import ReadRequest, read_files
-from trueline.dataset.commit import is_text
+from trueline.dataset.commits import is_text
 from trueline.dataset.definition import strategy_of
 from trueline.errors import InputError, SchemaError
 from trueline.identity.multihash import Multihash, physical_hash

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from trueline.chain.events import SetPollingSource
 from trueline.chain.instant import Instant
@@ -16,9 +16,12 @@ from trueline.chain.store.files import refusal
 from trueline.chain.store.folders import Inside
 from trueline.chain.text import to_dict
 from trueline.dataset.declared_source import shown
-from trueline.errors import SourceNotConfirmed
+from trueline.errors import InputError, SourceNotConfirmed
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.locations import Place, holds_key
+
+if TYPE_CHECKING:
+    from trueline.workspace.dataset import Dataset
 
 # Beside the keys, which say that a dataset is one's own: what is read there are files of this machine.
 _FOLDER: Final = "confirmed"
@@ -78,3 +81,19 @@ def _confirmed(place: Place, dataset_id: DatasetId) -> str | None:
 
 def _path(place: Place, dataset_id: DatasetId) -> Inside:
     return place.inside(place.keys.parent / _FOLDER / f"{dataset_id.removeprefix('did:odf:')}.json")
+
+
+def confirm_source(dataset: Dataset) -> str:
+    """Confirm the source that a dataset polls, or the function that computes it; return what that is."""
+    from trueline.workspace.derive.function import confirm_function
+
+    tail, origin = dataset._tail, dataset.origin
+    if tail.transform is not None and (function := confirm_function(dataset)) is not None:
+        return function
+    if tail.polling is None or origin is not None:
+        kind = "has no source" if origin is None else f"is a copy of {origin.url}, which polls for it"
+        raise InputError(
+            f"dataset {dataset.name!r} {kind}", remedy="there is nothing to confirm", code="NoSource"
+        )
+    confirm(dataset.workspace._location, tail.dataset_id, tail.polling)
+    return shown(tail.polling.fetch)
