@@ -29,7 +29,7 @@ from trueline.chain.block import (
 from trueline.chain.branch import Branch
 from trueline.chain.verify import verify_blocks
 from trueline.dataset.at import resolve
-from trueline.dataset.commits import commit_at, commits
+from trueline.dataset.commit import commit_at, commits
 from trueline.errors import InputError
 
 

@@ -15,7 +15,7 @@ from tests.workspace.records import column
 from trueline.chain.events import DisablePollingSource
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
-from trueline.dataset.commits import linked
+from trueline.dataset.commit import linked
 from trueline.errors import CorruptionError, InputError
 from trueline.workspace.pull import seen
 

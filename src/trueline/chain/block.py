@@ -406,3 +406,58 @@ def check_commit_end(block: Block) -> None:
             code="InsideCommit",
             block=block.hash,
         )
+
+
+def noted_object(notes: Mapping[str, Any], role: str) -> Multihash | None:
+    """Return the name of an object that a commit noted."""
+    try:
+        return Multihash.parse(notes["objects"][role]["hash"])
+    except (KeyError, TypeError, InputError):
+        return None
+
+
+def noted_hash(noted: object) -> Multihash | None:
+    """Read the name of a commit that a commit noted."""
+    try:
+        return Multihash.parse(noted) if isinstance(noted, str) else None
+    except InputError:
+        return None
+
+
+def noted_numbers(noted: object) -> dict[str, int]:
+    """Read counts by name, as a commit noted them."""
+    if not isinstance(noted, Mapping):
+        return {}
+    return {str(name): count for name, count in noted.items() if type(count) is int}
+
+
+def noted_texts(noted: object) -> tuple[str, ...]:
+    """Read a list of names, as a commit noted it."""
+    return tuple(str(name) for name in noted) if isinstance(noted, list) else ()
+
+
+MAX_KEY = 512
+RESERVED = "trueline/"
+
+
+def is_text(value: str) -> bool:
+    """Say whether a value can be stored as text: names of files may hold bytes that are not text."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_key(key: object) -> None:
+    """Refuse what cannot be a key."""
+    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= MAX_KEY or not is_text(key)):
+        raise InputError(
+            f"the idempotency key is {key!r:.80}",
+            remedy=f"give text of 1 to {MAX_KEY} characters",
+            code="BadKey",
+        )
+    if key is not None and key.startswith(RESERVED):
+        raise InputError(
+            f"keys that begin with {RESERVED!r} are used for removals", remedy="choose another", code="BadKey"
+        )

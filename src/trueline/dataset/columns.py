@@ -11,7 +11,7 @@ from trueline.chain.events import SetDataSchema
 from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, hidden, is_hidden, show
-from trueline.dataset.commits import linked
+from trueline.dataset.commit import linked
 from trueline.dataset.definition import strategy_of
 from trueline.errors import SchemaError
 

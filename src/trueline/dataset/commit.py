@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from trueline.chain.block import KINDS, Block, CommitRecord, commit_record
+from trueline.chain.block import (
+    KINDS,
+    Block,
+    CommitRecord,
+    commit_record,
+    is_commit_end,
+    noted_hash,
+    noted_numbers,
+    noted_object,
+    noted_texts,
+)
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import STRATEGY, derived_checkpoint
 from trueline.chain.counts import derived_counts, kept_counts, left_by
-from trueline.chain.events import ExecuteTransform, ExecuteTransformInput
+from trueline.chain.events import Event, ExecuteTransform, ExecuteTransformInput
+from trueline.chain.head_state import Tail, follow, next_block
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
 from trueline.errors import InputError, ObjectMissing, TruelineError
@@ -145,17 +156,17 @@ class Commit:
             rounded if isinstance(rounded, int) else 0,
             notes["late"] if isinstance(notes.get("late"), int) else 0,
             tuple(name for name, _ in record.files),
-            _counts(notes.get("bad")),
-            _counts(notes.get("ignored")),
-            bad_cells_file=_object(notes, "bad_cells"),
+            noted_numbers(notes.get("bad")),
+            noted_numbers(notes.get("ignored")),
+            bad_cells_file=noted_object(notes, "bad_cells"),
             removal=_removal(notes.get("removal")),
-            steps=_texts(notes.get("steps")),
+            steps=noted_texts(notes.get("steps")),
             operations=(counted and counted.operations) or _operations(record, pairs, len(offsets), chain),
             current_rows=record.current_rows if counted is None else counted.current,
-            reverted_to=_hash(notes.get("reverted_to")),
+            reverted_to=noted_hash(notes.get("reverted_to")),
             origins=_origins(notes.get("origins")),
-            ignored_columns=_texts(notes.get("ignored_columns")),
-            checks=_counts(notes.get("checks") or _derived_checks(last, chain)),
+            ignored_columns=noted_texts(notes.get("ignored_columns")),
+            checks=noted_numbers(notes.get("checks") or _derived_checks(last, chain)),
             inputs=inputs,
             strategy=strategy if isinstance(strategy, str) else None,
             chain=chain,
@@ -375,22 +386,6 @@ def _interval(taken: ExecuteTransformInput) -> dict[str, object]:
     }
 
 
-def _object(notes: Mapping[str, Any], role: str) -> Multihash | None:
-    """Return the name of an object that a commit noted."""
-    try:
-        return Multihash.parse(notes["objects"][role]["hash"])
-    except (KeyError, TypeError, InputError):
-        return None
-
-
-def _hash(noted: object) -> Multihash | None:
-    """Read the name of a commit that a commit noted."""
-    try:
-        return Multihash.parse(noted) if isinstance(noted, str) else None
-    except InputError:
-        return None
-
-
 def _removal(noted: object) -> str | None:
     """Say what was removed and why, as a commit noted it."""
     if not isinstance(noted, Mapping) or type(noted.get("rows")) is not int:
@@ -409,19 +404,84 @@ def _derived_checks(last: Block, chain: Chain | None) -> object:
     return None if left is None else left.more.get("checks")
 
 
-def _counts(noted: object) -> dict[str, int]:
-    """Read counts by name, as a commit noted them."""
-    if not isinstance(noted, Mapping):
-        return {}
-    return {str(name): count for name, count in noted.items() if type(count) is int}
-
-
-def _texts(noted: object) -> tuple[str, ...]:
-    """Read a list of names, as a commit noted it."""
-    return tuple(str(name) for name in noted) if isinstance(noted, list) else ()
-
-
 def _origins(noted: object) -> tuple[Origin, ...]:
     """Read what an appended view was made from, as a commit noted it."""
     found = [of_note(each) for each in noted] if isinstance(noted, list) else []
     return tuple(origin for origin in found if origin is not None)
+
+
+def linked(tail: Tail | None, events: Iterable[Event], system_time: Instant) -> list[Block]:
+    """Link the events of one commit to a tail; all have the same time."""
+    blocks: list[Block] = []
+    for event in events:
+        blocks.append(next_block(tail, event, system_time))
+        tail = follow(tail, blocks[-1])
+    return blocks
+
+
+def joined(older: Block, newer: Block) -> bool:
+    """Say whether two neighbours belong to one commit (decision 10).
+
+    Metadata is recorded in one move with what follows it at the very same
+    time; a commit of several parts goes on until its last.
+    """
+    if older.data_event is not None:
+        return not is_commit_end(older)
+    return older.system_time == newer.system_time
+
+
+def commits(dataset: str, newest_first: Iterable[Linked], chain: Chain | None = None) -> Iterator[Commit]:
+    """Group blocks into commits, newest first, reading no further than asked."""
+    group: list[Linked] = []
+    for name, block in newest_first:
+        if group and not joined(block, group[-1][1]):
+            yield Commit.of(dataset, reversed(group), chain)
+            group = []
+        group.append((name, block))
+    if group:
+        yield Commit.of(dataset, reversed(group), chain)
+
+
+def commit_at(dataset: str, chain: Chain, block: Multihash) -> Commit:
+    """Return the commit a block belongs to."""
+    end, found = block, chain.block(block)
+    while (following := chain.entry_number(found.sequence_number + 1)) is not None:
+        newer = chain.block(following.hash)
+        if not joined(found, newer):
+            break
+        end, found = following.hash, newer
+    return next(commits(dataset, chain.walk(end), chain))
+
+
+def keyed_commit(dataset: str, chain: Chain, key: str) -> Commit:
+    """Return the commit that was appended with an idempotency key."""
+    block = chain.token(key)
+    if block is None:
+        raise InputError(
+            f"no commit of {dataset!r} has the idempotency key {key!r:.80}",
+            remedy="append the data with it; nothing was committed under it",
+            code="KeyNotFound",
+            key=key,
+        )
+    return commit_at(dataset, chain, block.hash)
+
+
+def earlier(name: str, chain: Chain, key: str | None, is_same_as: Callable[[str], bool]) -> Commit | None:
+    """Return the commit that carries a key already; other data under the same key is an error.
+
+    What is the same is said of the recorded digest, which may be one that earlier versions wrote.
+    """
+    block = chain.token(key) if key is not None else None
+    if block is None:
+        return None
+    commit = commit_at(name, chain, block.hash)
+    before = (commit_record(block).notes or {}).get("digest")
+    if before is not None and not is_same_as(before):
+        raise InputError(
+            f"the idempotency key {key!r} belongs to commit {commit.short}, which added other data",
+            remedy="use a new key for new data",
+            code="KeyReused",
+            key=key,
+            commit=commit.block,
+        )
+    return commit

@@ -39,7 +39,7 @@ from trueline.chain.sources import (
 )
 from trueline.check import DatasetCheck, checked
 from trueline.dataset.append.new_columns import POLICIES, NewColumns, checked_policy
-from trueline.dataset.commits import linked
+from trueline.dataset.commit import linked
 from trueline.dataset.declared_source import (
     SKIP,
     STOP,

@@ -31,7 +31,7 @@ from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
 from trueline.check import DatasetCheck
-from trueline.dataset.commits import linked
+from trueline.dataset.commit import linked
 from trueline.errors import InputError, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import KeyEquality

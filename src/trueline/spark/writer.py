@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
+from trueline.chain.block import check_key
 from trueline.dataset.append.append import as_instant
 from trueline.dataset.append.lacking import ALLOW_EMPTY
 from trueline.dataset.append.new_columns import ALLOWED, checked_policy
 from trueline.dataset.append.staged import StagedPart, StagedRows, StagePartition
-from trueline.dataset.commits import check_key
 from trueline.dataset.definition import addendum_at, check_appendable, merge_of, strategy_of
 from trueline.errors import InputError, TruelineError
 from trueline.merge import Snapshot

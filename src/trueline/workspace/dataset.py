@@ -18,8 +18,7 @@ from trueline.chain.store.folders import Inside
 from trueline.chain.verify import Progress, VerificationReport
 from trueline.dataset.at import At, resolve
 from trueline.dataset.columns import StoredColumn, hide_column, stored_columns
-from trueline.dataset.commit import Commit
-from trueline.dataset.commits import commit_at, commits, keyed_commit
+from trueline.dataset.commit import Commit, commit_at, commits, keyed_commit
 from trueline.dataset.lost_head import head_missing
 from trueline.errors import BadCellsWarning, DataWarning, visible
 from trueline.identity.dataset_id import DatasetId

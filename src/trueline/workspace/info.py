@@ -23,7 +23,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.index import Index
 from trueline.chain.index_rows import Damaged, Unusable
 from trueline.chain.instant import Instant
-from trueline.dataset.commits import commits, joined
+from trueline.dataset.commit import commits, joined
 from trueline.dataset.counts import current_rows
 from trueline.dataset.declared_source import shown
 from trueline.dataset.definition import lateness_shown, merge_of

@@ -13,7 +13,7 @@ from trueline.chain.sources import ENGINE, SqlQueryStep
 from trueline.dataset.advance import Advance, commit_result
 from trueline.dataset.append.incoming import from_table
 from trueline.dataset.append.intake import whole_schema
-from trueline.dataset.commits import linked
+from trueline.dataset.commit import linked
 from trueline.dataset.definition import vocabulary
 from trueline.dataset.derivation import COPY, Derivation, KeyKind, derivation_at
 from trueline.kernel.tasks import InlineTasks

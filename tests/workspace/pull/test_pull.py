@@ -29,7 +29,7 @@ from trueline.chain.sources import (
     TransformSql,
 )
 from trueline.dataset.append import append as appending
-from trueline.dataset.commits import linked
+from trueline.dataset.commit import linked
 from trueline.errors import BrokenFile, DatasetNotFound, InputError, PullError, StoreError
 from trueline.readers import Source
 from trueline.workspace.pull import pull as pulling

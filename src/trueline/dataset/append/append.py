@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trueline.chain.block import CURRENT, KINDS, OPERATIONS, Block, CommitRecord
+from trueline.chain.block import CURRENT, KINDS, OPERATIONS, Block, CommitRecord, check_key
 from trueline.chain.chain import Chain
 from trueline.chain.events import DatasetKind, Event, SetDataSchema
 from trueline.chain.head_state import Tail, follow, next_add_data, next_block
@@ -37,8 +37,7 @@ from trueline.dataset.append.stream import (
     take_stream,
 )
 from trueline.dataset.checks import CheckedCommit, advice_of, checks_at, without_broken
-from trueline.dataset.commit import Advice, Commit
-from trueline.dataset.commits import check_key, earlier
+from trueline.dataset.commit import Advice, Commit, earlier
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
 from trueline.errors import InputError, RefCASFailed, TaskFailed, TruelineError, check_memory

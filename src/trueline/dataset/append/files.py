@@ -10,7 +10,7 @@ from math import inf
 import pyarrow as pa
 
 from trueline import readers
-from trueline.chain.block import commit_record
+from trueline.chain.block import commit_record, is_text
 from trueline.chain.chain import Chain
 from trueline.chain.head_state import Tail
 from trueline.chain.index_rows import IndexEntry
@@ -28,7 +28,6 @@ from trueline.dataset.append.incoming import (
 from trueline.dataset.append.intake import AppendRequest
 from trueline.dataset.append.lacking import empty_snapshot
 from trueline.dataset.append.read_files import ReadRequest, read_files
-from trueline.dataset.commits import is_text
 from trueline.dataset.definition import strategy_of
 from trueline.errors import InputError, SchemaError
 from trueline.identity.multihash import Multihash, physical_hash

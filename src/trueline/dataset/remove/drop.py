@@ -19,7 +19,7 @@ from trueline.chain.references import direct, references
 from trueline.chain.rule import NOTE
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.at import resolve
-from trueline.dataset.commits import commit_at
+from trueline.dataset.commit import commit_at
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.events import Events

@@ -13,8 +13,7 @@ from trueline.chain.instant import Instant
 from trueline.chain.sources import ENGINE
 from trueline.dataset.advance import Advance
 from trueline.dataset.append.append import Order, prepare
-from trueline.dataset.commit import Commit
-from trueline.dataset.commits import linked
+from trueline.dataset.commit import Commit, linked
 from trueline.dataset.derivation import Derivation, derivation_at
 from trueline.errors import ChainError, InputError, InputReset, RefCASFailed, RetryError
 from trueline.identity.dataset_id import DatasetId

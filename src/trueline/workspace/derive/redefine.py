@@ -13,7 +13,7 @@ from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import DatasetKind, Event, SetDataSchema, SetInfo
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, schema_findings
-from trueline.dataset.commits import linked
+from trueline.dataset.commit import linked
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import COPY, Derivation, derivation_at, described
 from trueline.errors import CorruptionError, DatasetExists, DataWarning, InputError, visible

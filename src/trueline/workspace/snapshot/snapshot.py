@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from trueline.chain.chain import Chain
 from trueline.chain.head_state import Position
 from trueline.chain.store.store import Folder, Store
-from trueline.dataset.commit import Commit
-from trueline.dataset.commits import commit_at
+from trueline.dataset.commit import Commit, commit_at
 from trueline.dataset.duration import seconds
 from trueline.errors import CutGone, DatasetNotFound, InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
