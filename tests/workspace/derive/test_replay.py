@@ -55,11 +55,14 @@ def ws(history, tmp_path, spark):
 
 
 def tree(folder):
-    """Return every file with its bytes, but for indexes and locks, which are nobody's data."""
+    """Return every file with its bytes, but for indexes, locks and leases, which are nobody's data."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(Path(folder).rglob("*"))
-        if path.is_file() and "index" not in str(path) and "lock" not in path.name
+        if path.is_file()
+        and "index" not in path.parts
+        and "leases" not in path.parts
+        and "lock" not in path.name
     }
 
 
