@@ -55,11 +55,14 @@ def ws(history, tmp_path, spark):
 
 
 def tree(folder):
-    """Return every file with its bytes, but for indexes and locks, which are nobody's data."""
+    """Return every file with its bytes, but for indexes, locks and leases, which are nobody's data."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in sorted(Path(folder).rglob("*"))
-        if path.is_file() and "index" not in str(path) and "lock" not in path.name
+        if path.is_file()
+        and "index" not in path.parts
+        and "leases" not in path.parts
+        and "lock" not in path.name
     }
 
 
@@ -150,16 +153,18 @@ def test_other_versions_are_told_from_a_wrong_result(ws):
 
 
 def test_an_origin_without_definitions_or_with_other_positions_is_found(ws):
-    rich = ws["rich"]
-    left = derived_checkpoint(rich.chain.store, rich.chain.tail().data)
-    own = {rich.id: left.origin.definitions[rich.id]}
-    for wrong, words in (
-        (DerivedOrigin(left.origin.roots, {}), "names another or none"),
-        (DerivedOrigin(left.origin.roots, own), "balances was made with definition"),
-        (DerivedOrigin({}, left.origin.definitions), "balances rests on"),
+    rich, balances = ws["rich"], ws["balances"]
+    origin = derived_checkpoint(rich.chain.store, rich.chain.tail().data).origin
+    own = {rich.id: origin.definitions[rich.id]}
+    for dataset, wrong, words in (
+        (rich, DerivedOrigin(origin.roots, {}), "names another or none"),
+        (rich, DerivedOrigin(origin.roots, own), "balances was made with definition"),
+        (rich, DerivedOrigin({}, origin.definitions), "balances rests on"),
+        (balances, DerivedOrigin({}, origin.definitions), "transfers is not among its roots"),
     ):
-        rewrite(rich.chain, replace(left, origin=wrong))
-        found = rich.verify(after=before_newest(rich), replay=True)
+        left = derived_checkpoint(dataset.chain.store, dataset.chain.tail().data)
+        rewrite(dataset.chain, replace(left, origin=wrong))
+        found = dataset.verify(after=before_newest(dataset), replay=True)
         assert kinds(found) == ["not_reproducible"]
         assert words in found.problems[0].message
 

@@ -245,7 +245,8 @@ class _Input:
         tail = self.dataset.chain.tail_at(position.block)
         standing = Standing(self.dataset.name, self.dataset.chain, tail, position)
         if not standing.is_keyed:
-            return View(Events(standing, standing.data_columns))
+            # From the slices that blocks name, not from larger files that none does.
+            return View(Events(standing, standing.data_columns, apart=True))
         kept = self.rows.standing(self.dataset.name, position.block)
         return View(CurrentRows(kept, kept.data_columns))
 
@@ -373,6 +374,7 @@ def _above(source: _Input, position: Position, left: DerivedCheckpoint) -> Itera
     name = source.dataset.name
     tail = source.dataset.chain.tail_at(position.block)
     if not isinstance(tail.data, ExecuteTransform):
+        yield f"{name} is not among its roots"
         return
     below = derived_checkpoint(source.dataset.chain.store, tail.data)
     if below is None:
