@@ -142,7 +142,13 @@ def test_datasets_that_were_never_together_have_no_common_cut(bank):
     ws = bank.workspace
     assert ws.snapshot().cut == {"transfers": None}, "what is all empty agrees"
     assert rows(ws.snapshot("total")["total"]) == []
+    ws.create("weather").append([{"t": 20.5}])
+    ws.create("news")
+    assert ws.snapshot("weather", "news", "total").cut == {"weather": 0, "news": None, "transfers": None}
     bank.transfer(1)
+    assert ws.snapshot("weather", "news", "transfers").cut["transfers"] == 0
+    with pytest.raises(NoCommonCut, match="'credits' has not been pulled yet"):
+        ws.snapshot("weather", "credits")
     with pytest.raises(NoCommonCut, match="has not been pulled yet") as caught:
         ws.snapshot("transfers", "credits")
     assert caught.value.remedy == "pull 'credits', then try again"

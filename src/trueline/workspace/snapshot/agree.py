@@ -54,7 +54,7 @@ class Agreement:
         """The names of the datasets, together with those they share something with."""
         groups: list[tuple[set[DatasetId], list[str]]] = []
         for asked, dataset in self.asked.items():
-            below, names = self._below(asked), [dataset.name]
+            below, names = self.below(asked), [dataset.name]
             for group in [each for each in groups if each[0] & below]:
                 groups.remove(group)
                 below, names = below | group[0], group[1] + names
@@ -62,7 +62,8 @@ class Agreement:
         order = [dataset.name for dataset in self.asked.values()]
         return tuple(sorted((tuple(names) for _, names in groups), key=lambda names: order.index(names[0])))
 
-    def _below(self, name: DatasetId) -> set[DatasetId]:
+    def below(self, name: DatasetId) -> set[DatasetId]:
+        """A dataset and all that it rests on."""
         found, waiting = set[DatasetId](), [name]
         while waiting:
             if (each := waiting.pop()) not in found:
@@ -254,12 +255,12 @@ def _never_there(found: Agreement, wanted: Mapping[DatasetId, int], cut: Any) ->
 
 
 def _refusal(found: Agreement) -> InputError | None:
-    """Say why datasets agree nowhere, None if they do; datasets that are all empty do."""
-    lost = [name for name in found.asked if found.number(name) == NOTHING]
-    if not lost or all(history.readable() == NOTHING for history in found.histories.values()):
+    """Say why datasets agree nowhere, None if they do; those that have nothing to show do."""
+    lost = [name for name in found.asked if found.number(name) == NOTHING and not _is_empty(found, name)]
+    if not lost:
         return None
     for name, history in found.histories.items():
-        if history.inputs and history.readable() == NOTHING:
+        if history.inputs and history.readable() == NOTHING and not _is_empty(found, name):
             return _not_pulled(found, name)
     at_nothing = {
         name: found.search.conflicts[name]
@@ -271,6 +272,12 @@ def _refusal(found: Agreement) -> InputError | None:
             if conflict.cause is cause:
                 return _conflicting(found, name, cause, conflict.source, conflict.block)
     return _conflicting(found, lost[0], Cause.AHEAD, lost[0], None)
+
+
+def _is_empty(found: Agreement, name: DatasetId) -> bool:
+    """Say whether a dataset and all it rests on have no data yet."""
+    below = (found.histories[each] for each in found.below(name) if each in found.histories)
+    return all(history.readable() == NOTHING for history in below)
 
 
 def _not_pulled(found: Agreement, name: DatasetId) -> NoCommonCut:
