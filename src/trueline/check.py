@@ -96,6 +96,15 @@ class DatasetCheck:
         return replace(self, action=Action.QUARANTINE)
 
     @property
+    def is_known(self) -> bool:
+        """Whether it can be judged here; later software may have recorded one that cannot.
+
+        >>> unique("id").is_known, DatasetCheck("magic").is_known
+        (True, False)
+        """
+        return self.kind in _KINDS
+
+    @property
     def by_row(self) -> bool:
         """Whether each row keeps or breaks it by itself."""
         return self.kind in _BY_ROW
@@ -116,7 +125,13 @@ class DatasetCheck:
 
     @classmethod
     def of(cls, said: Mapping[str, Any]) -> DatasetCheck:
-        """Read a check that a definition records; one that is not known here is an error."""
+        """Read a check that a definition records; one that is not known here is an error.
+
+        >>> DatasetCheck.of({"kind": "magic"})
+        Traceback (most recent call last):
+        trueline.errors.UnsupportedVersion: the check {'kind': 'magic'} is not known here
+          → upgrade trueline
+        """
         given: object = said
         kind = said.get("kind") if isinstance(given, Mapping) else None
         if kind not in _KINDS or said.get("action", "stop") not in list(Action):

@@ -27,7 +27,7 @@ from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import addendum_at, strategy_of
 from trueline.dataset.derivation import COPY, derivation_at
 from trueline.dataset.merge.result import Op
-from trueline.errors import CheckFailed, InputError
+from trueline.errors import CheckFailed, InputError, UnsupportedVersion
 from trueline.kernel.key_encoding import KeyEncoding, encode_keys
 from trueline.kernel.sorted_keys import as_array, find, repeats, sorting
 from trueline.kernel.tasks import InlineTasks, Tasks
@@ -251,6 +251,9 @@ class CheckedCommit:
         """Return how many rows break each check that warns; raise for the first that stops the commit."""
         if not checks:
             return {}
+        unknown = next((check for check in checks if not check.is_known), None)
+        if unknown is not None:
+            raise UnsupportedVersion(f"the check {unknown} is not known here", remedy="upgrade trueline")
         op = None if self._only_inserts else self.tail.vocab.op
         asked = [each for each in checks if each.action is not Action.QUARANTINE]
         found = [

@@ -242,6 +242,20 @@ def derivation_at(tail: Tail) -> Derivation | None:
     return _read(tail.transform, texts.get(PATH), tail.vocab.event_time_column, texts.get(SOURCE_PATH, ""))
 
 
+_KINDS: Final = {"nondet": dict, "columns": dict, "checks": list, "canonical": list}
+
+
+def _checks(said: list[Any]) -> tuple[DatasetCheck, ...]:
+    """Read checks; of those of later software the kind is kept, and whoever commits refuses them."""
+    found = []
+    for each in said:
+        try:
+            found.append(DatasetCheck.of(each))
+        except UnsupportedVersion:
+            found.append(DatasetCheck(str(each.get("kind")) if isinstance(each, dict) else ""))
+    return tuple(found)
+
+
 @lru_cache(maxsize=256)
 def _read(event: SetTransform, content: str | None, event_time: str | None, source: str) -> Derivation:
     try:
@@ -264,6 +278,13 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         raise InputError(
             f"the attachment {PATH} says the key is {key!r:.80}", remedy="restore the dataset from a copy"
         )
+    for name, kind in _KINDS.items():
+        if not isinstance(said.get(name, kind()), kind):
+            raise InputError(
+                f"the attachment {PATH} says {name} is {said[name]!r:.80}",
+                remedy="restore the dataset from a copy",
+                code="BadDerivation",
+            )
     return Derivation(
         event.transform.queries or (),
         event.inputs,
@@ -276,7 +297,7 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         columns=said.get("columns", {}),
         canonical=tuple(said.get("canonical", ())),
         nondet=said.get("nondet", {}),
-        checks=tuple(map(DatasetCheck.of, said.get("checks", ()))),
+        checks=_checks(said.get("checks", [])),
         function=FunctionOf(str(said["function"]), source) if said.get("function") else None,
         replaces=said.get("replaces"),
         from_here=said.get("from_here") is True,

@@ -21,6 +21,7 @@ from trueline.workspace.derive.define import derive, same_as_there
 from trueline.workspace.derive.folder_plan import FileChange, FolderPlan
 from trueline.workspace.derive.redefine import OnChange
 from trueline.workspace.derive.request import DerivationRequest, inputs_of
+from trueline.workspace.locations import holds_key
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import unknown_tables
 
@@ -80,6 +81,8 @@ def _vanished(workspace: Workspace, folder: Path, there: set[str]) -> Iterator[s
         derivation = derivation_at(dataset._tail)
         if derivation is None or derivation.file is None or dataset.name in there:
             continue
+        if not holds_key(workspace._location, dataset.id):
+            continue  # a copy of somebody's: its file was never here
         if derivation.file.rpartition("/")[0] == folder.resolve().name:
             below[dataset.name] = set(dataset.inputs)
     order = TopologicalSorter({name: inputs & set(below) for name, inputs in below.items()})

@@ -19,6 +19,7 @@ from trueline.dataset.derivation import COPY, Derivation, derivation_at, describ
 from trueline.errors import CorruptionError, DatasetExists, DataWarning, InputError, visible
 from trueline.merge import Append, Ledger
 from trueline.workspace.creation import CreationPlan, make
+from trueline.workspace.locations import holds_key
 
 if TYPE_CHECKING:
     from trueline.chain.head_state import Tail
@@ -238,7 +239,9 @@ def replacements(workspace: Workspace) -> dict[str, str]:
         with suppress(CorruptionError, InputError):
             tail = dataset._tail
             derivation = derivation_at(tail) if tail.dataset_kind is DatasetKind.Derivative else None
-            if derivation is not None and derivation.replaces is not None:
+            # A copy of somebody's dataset may say anything of ours.
+            ours = holds_key(workspace._location, tail.dataset_id)
+            if derivation is not None and derivation.replaces is not None and ours:
                 found[derivation.replaces] = dataset.name
     return found
 
