@@ -75,7 +75,7 @@ EXCEPTIONS = {
 
 WORKSPACE = {
     *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "delete", "gc"),
-    "location",
+    *("lineage", "location", "plan"),
     *("pull", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
 }
 DATASET = {

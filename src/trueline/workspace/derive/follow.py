@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,14 +12,17 @@ from trueline.chain.events import SetTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
 from trueline.chain.sources import ENGINE
+from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import head_moved
 from trueline.dataset.advance import Advance, commit_result
 from trueline.dataset.append.append import Order, prepare
 from trueline.dataset.append.frames import take_frame
+from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.commit import Commit, linked
 from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
 from trueline.errors import ChainError, InputError, InputReset, RefCASFailed, RetryError
 from trueline.identity.dataset_id import DatasetId
+from trueline.kernel.tasks import Tasks
 from trueline.merge import Snapshot
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
@@ -161,6 +165,16 @@ def _before_data(dataset: Dataset) -> Position:
     return Position(entry.hash, None)
 
 
+@dataclass(frozen=True, slots=True)
+class EvaluatedRows:
+    """The rows of a result with what is needed to record them, and the versions they depend on."""
+
+    rows: Incoming
+    scratch: Scratch
+    tasks: Tasks
+    versions: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """One evaluation of a definition: over which inputs, where each of them is taken."""
@@ -172,23 +186,31 @@ class Evaluation:
     inputs: Mapping[str, Dataset]
     taken: Mapping[DatasetId, Position]
 
-    def commit(self, origin: DerivedOrigin, clock: Callable[[], Instant] | None) -> Commit:
-        """Evaluate, and record what that changes."""
-        dataset, tail, derivation = self.dataset, self.tail, self.derivation
-        left = DerivedCheckpoint(
-            origin, True, origin.definitions[dataset.id], ENGINE, {"canonical": CANONICAL}
-        )
-        advance = Advance(self.taken, left, self.watermark, clock)
+    @contextmanager
+    def result(self) -> Iterator[EvaluatedRows]:
+        """Compute the whole result; it is there until the end."""
+        dataset, derivation = self.dataset, self.derivation
         views = views_at(self.inputs, self.taken)
         with query_session(self.workspace, views) as session, dataset.chain.store.scratch() as scratch:
             frame = session.result(derivation)
             tasks = self.workspace._spark.tasks_for(frame)
-            result = take_frame(frame, tail, scratch, tasks)
+            rows = take_frame(frame, self.tail, scratch, tasks)
+            yield EvaluatedRows(rows, scratch, tasks, {"canonical": CANONICAL})
+
+    def commit(self, origin: DerivedOrigin, clock: Callable[[], Instant] | None) -> Commit:
+        """Compute the result, and record what it changes in one commit."""
+        name, chain = self.dataset.name, self.dataset.chain
+        with self.result() as found:
             go_on()
+            left = DerivedCheckpoint(
+                origin, True, origin.definitions[self.dataset.id], ENGINE, found.versions
+            )
+            advance = Advance(self.taken, left, self.watermark, clock)
+            scratch, tasks = found.scratch, found.tasks
             try:
                 self._check_head()
                 return commit_result(
-                    dataset.name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=tasks
+                    name, chain, self.derivation, found.rows, advance, scratch=scratch, tasks=tasks
                 )
             except ChainError:
                 self._check_head()
@@ -201,15 +223,11 @@ class Evaluation:
             raise head_moved("head", self.tail.head, found, self.dataset.chain.store.location)
 
     def differs(self) -> bool:
-        """Evaluate, and say whether that gives other rows than there are."""
-        dataset, tail, derivation = self.dataset, self.tail, self.derivation
-        views = views_at(self.inputs, self.taken)
-        with query_session(self.workspace, views) as session, dataset.chain.store.scratch() as scratch:
-            frame = session.result(derivation)
-            tasks = self.workspace._spark.tasks_for(frame)
-            result = take_frame(frame, tail, scratch, tasks)
-            order = Order(dataset.name, Snapshot(derivation.key), result, allow_empty=True)
-            return bool(prepare(dataset.chain, tail, order, scratch, tasks).written)
+        """Compute the result, and say whether that are other rows than there are."""
+        with self.result() as found:
+            order = Order(self.dataset.name, Snapshot(self.derivation.key), found.rows, allow_empty=True)
+            prepared = prepare(self.dataset.chain, self.tail, order, found.scratch, found.tasks)
+            return bool(prepared.written)
 
     @property
     def watermark(self) -> Instant | None:

@@ -1,0 +1,55 @@
+"""Derived datasets that are defined without Spark, for tests of what needs none: graphs, plans, lineage."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from trueline.chain.events import TransformInput
+from trueline.chain.sources import SqlQueryStep
+from trueline.dataset.append.incoming import from_table
+from trueline.dataset.append.intake import whole_schema
+from trueline.dataset.definition import vocabulary
+from trueline.dataset.derivation import Derivation, KeyKind
+from trueline.kernel.tasks import InlineTasks
+from trueline.workspace.creation import CreationPlan, make
+from trueline.workspace.derive.follow import EvaluatedRows, Evaluation
+
+
+def define_by_hand(workspace, name, sql, inputs, *, columns, key="account"):
+    """Record a definition as `derive` would; `columns` are the Arrow types of the result by name."""
+    read = tuple(TransformInput(str(workspace[each].id), each) for each in inputs)
+    derivation = Derivation(
+        (SqlQueryStep(query=sql),), read, (key,), KeyKind.DECLARED, sql, reason="by_hand", canonical=(sql,)
+    )
+    schema = whole_schema(pa.schema(columns), vocabulary(None))
+    plan = CreationPlan(lambda owner, now: derivation.blocks(owner, schema, now), derivation.differences)
+    return make(workspace, name, plan)
+
+
+@contextmanager
+def computing(function):
+    """Let a function of a name and its inputs as tables give the results, for tests of when that is."""
+    real = Evaluation.result
+
+    @contextmanager
+    def result(self):
+        read = {
+            alias: dataset.view(self.taken[dataset.id].block).to_arrow()
+            for alias, dataset in self.inputs.items()
+        }
+        table = function(self.dataset.name, read)
+        with self.dataset.chain.store.scratch() as scratch:
+            yield EvaluatedRows(from_table(table, self.tail, with_op=False), scratch, InlineTasks(), {})
+
+    Evaluation.result = result
+    try:
+        yield
+    finally:
+        Evaluation.result = real
+
+
+def counted(_name, inputs):
+    """Count the rows of the inputs."""
+    return pa.table({"account": ["all"], "total": [float(sum(map(len, inputs.values())))]})
