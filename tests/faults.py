@@ -225,9 +225,21 @@ def killed(
     return found
 
 
-def _run(deed: str, copies: Path, what: str, numbers: range, torn: str) -> dict[str, str]:
+def killed_at(
+    deed: str, template: Path, copies: Path, what: str, torn: str, *, numbers: Sequence[int]
+) -> list[Path]:
+    """Run a deed in copies of a folder, killed at these operations; return the copies."""
+    copies.mkdir()
+    for number in numbers:
+        shutil.copytree(template, copies / str(number))
+    said = _run(deed, copies, what, numbers, torn)
+    assert set(said.values()) == {"killed"}, said
+    return [copies / str(number) for number in numbers]
+
+
+def _run(deed: str, copies: Path, what: str, numbers: Sequence[int], torn: str) -> dict[str, str]:
     command = [sys.executable, "-m", "tests.faults", deed, str(copies), what]
-    command += [str(numbers[0]), str(numbers[-1]), torn]
+    command += [",".join(map(str, numbers)), torn]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr
@@ -236,10 +248,10 @@ def _run(deed: str, copies: Path, what: str, numbers: range, torn: str) -> dict[
 
 def main() -> None:
     """Do a deed in numbered folders, each in a fork that is killed at the operation of that number."""
-    deed, folder, what, first, last, torn = sys.argv[1:]
+    deed, folder, what, numbers, torn = sys.argv[1:]
     module, _, name = deed.partition(":")
     begin = getattr(import_module(module), name)
-    for at in range(int(first), int(last) + 1):
+    for at in map(int, numbers.split(",")):
         child = os.fork()
         if child == 0:
             files = WatchedFiles()

@@ -76,8 +76,8 @@ EXCEPTIONS = {
 
 WORKSPACE = {
     *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "delete", "gc"),
-    "location",
-    *("pull", "snapshot", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
+    *("lineage", "location", "plan", "snapshot"),
+    *("pull", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
 }
 DATASET = {
     *("accept_head", "append", "blocks", "chain", "changes", "columns", "commit", "confirm_source", "diff"),

@@ -165,7 +165,9 @@ def newest_cut_at(log: CutLog, roots: Mapping[DatasetId, Position], order: RootO
     def has(cut: Cut) -> bool:
         return all(cut.positions.get(root) == at for root, at in roots.items())
 
-    low, high = 0, newest
+    if newest > 0 and has(log.cut(newest)):
+        return newest
+    low, high = 0, newest - 1
     while low < high:
         middle = (low + high + 1) // 2
         if order.is_within(log.cut(middle).positions, roots):

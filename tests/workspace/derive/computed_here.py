@@ -1,0 +1,56 @@
+"""Derived datasets that are defined without Spark, for tests of what needs none: graphs, plans, lineage."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+import pyarrow as pa
+import pytest
+
+from trueline.chain.events import TransformInput
+from trueline.chain.sources import SqlQueryStep
+from trueline.dataset.append.incoming import from_table
+from trueline.dataset.append.intake import whole_schema
+from trueline.dataset.definition import vocabulary
+from trueline.dataset.derivation import Derivation, KeyKind
+from trueline.kernel.tasks import InlineTasks
+from trueline.workspace.creation import CreationPlan, make
+from trueline.workspace.derive import follow, strategies
+
+
+def define_by_hand(workspace, name, sql, inputs, *, columns, key="account"):
+    """Record a definition as `derive` would; `columns` are the Arrow types of the result by name."""
+    read = tuple(TransformInput(str(workspace[each].id), each) for each in inputs)
+    derivation = Derivation(
+        (SqlQueryStep(query=sql),), read, (key,), KeyKind.DECLARED, sql, reason="by_hand", canonical=(sql,)
+    )
+    schema = whole_schema(pa.schema(columns), vocabulary(None))
+    plan = CreationPlan(lambda owner, now: derivation.blocks(owner, schema, now), derivation.differences)
+    return make(workspace, name, plan)
+
+
+@contextmanager
+def computing(function):
+    """Let a function of a name and its inputs as tables give the results, for tests of when that is."""
+
+    @contextmanager
+    def computed(transaction):
+        read = {
+            alias: dataset.view(transaction.advance.positions[dataset.id].block).to_arrow()
+            for alias, dataset in transaction.inputs.items()
+        }
+        table = function(transaction.dataset.name, read)
+        with transaction.dataset.chain.store.scratch() as scratch:
+            rows = from_table(table, transaction.tail, with_op=False)
+            yield None, rows, scratch, InlineTasks()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strategies, "computed", computed)
+        patch.setattr(follow, "computed", computed)
+        patch.setattr(follow, "engine_versions", lambda _: {})
+        yield
+
+
+def counted(_name, inputs):
+    """Count the rows of the inputs."""
+    return pa.table({"account": ["all"], "total": [float(sum(map(len, inputs.values())))]})

@@ -1,0 +1,124 @@
+"""A pull that a fault stops at any durable operation is finished by the next one, hash for hash."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+
+import pytest
+
+from tests.faults import DEADLY, DURABLE, WatchedFiles, failing, killed_at, watching
+from tests.workspace.derive.recorded import at_noon, recording, replaying
+from tests.workspace.derive.test_pull import DERIVED, define, transfers
+from trueline.errors import OutcomeUnknown, PullError, RetryError
+
+pytestmark = pytest.mark.contract("derive:V21")
+
+
+def history(ws):
+    return {ds.name: [str(name) for name, _ in ds.blocks()] for ds in ws.datasets()}
+
+
+def logical(ws):
+    """The logical hashes of all slices, in order."""
+    data = [block.data_event for ds in ws.datasets() for _, block in ds.blocks()]
+    return [event.new_data.logical_hash for event in data if event is not None and event.new_data is not None]
+
+
+def contents(ws):
+    return {name: ws[name].view().to_arrow().to_pylist() for name in DERIVED}
+
+
+class Diamond:
+    """A workspace before a pull, the results of it, and what it leaves if nothing goes wrong."""
+
+    def __init__(self, folder, spark, *, stops):
+        self.template, self.results = folder / "template", folder / "results"
+        self.results.mkdir()
+        self.stops = stops
+        with at_noon(self.template, create=True, spark=spark) as ws:
+            transfers(ws, (1, "a", 5.0), (2, "b", -2.0))
+            define(ws)
+            if stops:
+                ws.pull()
+                transfers(ws, (3, "a", -1.0))
+                ws.pull("credits")
+                transfers(ws, (4, "b", 9.0), (1, "a", 6.0))
+        self.folder = folder
+        with at_noon(self.copy("recorded"), spark=spark) as ws, recording(self.results):
+            ws.pull(workers=1)
+            computed = logical(ws)
+        with at_noon(self.copy("undisturbed")) as ws, replaying(self.results):
+            self.transactions = sum(len(each.commits) for each in ws.pull(workers=1))
+            self.history, self.contents = history(ws), contents(ws)
+            self.lengths = {name: len(blocks) for name, blocks in self.history.items()}
+            assert logical(ws) == computed
+
+    def copy(self, name):
+        shutil.copytree(self.template, self.folder / name)
+        return self.folder / name
+
+    def check(self, place):
+        """The next pull finishes it: nothing twice, nothing lost."""
+        with at_noon(place) as ws, replaying(self.results):
+            ws.pull()
+            assert contents(ws) == self.contents
+            found = history(ws)
+            # Who is where decides about stops, and the fault has left some further than they were.
+            same = {name: len(blocks) for name, blocks in found.items()} == self.lengths
+            assert found == self.history if same or not self.stops else ws.verify().ok
+            assert all(not each.commits for each in ws.pull())
+
+    def fails_at(self, number):
+        """Do the pull in a copy, where an operation fails; say whether there was one of that number."""
+        place = self.copy(f"failed-{number}")
+        files = failing(number, errno.ENOSPC, only=DURABLE)
+        with watching(files), at_noon(place) as ws, replaying(self.results):
+            try:
+                ws.pull(workers=1)
+            except (PullError, RetryError, OutcomeUnknown):
+                assert files.failed
+        if files.failed:
+            self.check(place)
+        shutil.rmtree(place)
+        return files.failed
+
+
+@pytest.fixture(scope="module")
+def diamond(tmp_path_factory, spark):
+    found = Diamond(tmp_path_factory.mktemp("diamond"), spark, stops=False)
+    assert found.transactions == 3
+    return found
+
+
+def test_every_durable_operation_fails_once(diamond):
+    number = 1
+    while diamond.fails_at(number):
+        number += 1
+    assert number > 50
+
+
+def test_a_process_is_killed_at_one_operation_of_each_kind(diamond):
+    files = WatchedFiles()
+    with watching(files), at_noon(diamond.copy("watched")) as ws, replaying(diamond.results):
+        files.forget()
+        ws.pull(workers=1)
+    done = [name for name, _ in files.log if name in DEADLY]
+    kinds = {name: done.index(name) + 1 for name in done}
+    assert {"link", "rename", "fsync", "write"} <= set(kinds)
+    deed, results = "tests.workspace.derive.recorded:pulling", str(diamond.results)
+    for torn, numbers in (("whole", sorted(kinds.values())), ("torn", [kinds["write"]])):
+        for place in killed_at(deed, diamond.template, diamond.folder / torn, results, torn, numbers=numbers):
+            diamond.check(place)
+            with at_noon(place) as ws:
+                assert ws.verify().ok
+
+
+@pytest.mark.soak
+def test_every_durable_operation_of_a_pull_that_stops_on_its_way_fails_once(tmp_path, spark):
+    diamond = Diamond(tmp_path, spark, stops=True)
+    assert diamond.transactions == 5
+    number = 1
+    while diamond.fails_at(number):
+        number += 1
+    assert number > 80

@@ -1,0 +1,144 @@
+"""When derived datasets are computed: each after what it reads, beside strangers, until somebody gives up."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pyarrow as pa
+import pytest
+
+from tests.workspace.derive.computed_here import computing, counted, define_by_hand
+from trueline.cli.app import run
+from trueline.errors import PullError
+from trueline.run import current
+from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.dependencies import Dependencies
+from trueline.workspace.derive.rest import Origins, RootOrder, newest_cut_at, rest_at
+
+COLUMNS = {"account": pa.string(), "total": pa.float64()}
+ROW = pa.table({"account": ["a"], "total": [1.0]})
+
+
+def derived(ws, **inputs):
+    for name, read in inputs.items():
+        define_by_hand(ws, name, f"select * from {name}", read, columns=COLUMNS)
+
+
+@pytest.fixture
+def bank(ws):
+    for name in ("transfers", "rates"):
+        ws.create(name).append(ROW)
+    derived(ws, credits=["transfers"], debits=["transfers"], balances=["credits", "debits"], slow=["rates"])
+    return ws
+
+
+def test_datasets_run_beside_each_other_and_nobody_waits_for_a_slow_stranger(bank):
+    both, last = threading.Barrier(2, timeout=60), threading.Event()
+
+    def result(name, inputs):
+        if name in ("credits", "debits"):
+            both.wait()
+        if name == "slow":
+            assert last.wait(60)
+        if name == "balances":
+            last.set()
+        return counted(name, inputs)
+
+    with computing(result):
+        assert [each.dataset for each in bank.pull(workers=3)] == ["credits", "debits", "slow", "balances"]
+
+
+@pytest.mark.contract("derive:V20")
+def test_what_fails_stops_its_readers_alone(bank):
+    def result(name, inputs):
+        if name == "debits":
+            raise ZeroDivisionError("no")
+        return counted(name, inputs)
+
+    with (
+        computing(result),
+        pytest.raises(PullError, match="not pulled, since they rest on these: balances") as e,
+    ):
+        bank.pull()
+    report = e.value.report
+    assert set(report.errors) == {"debits"}
+    assert (report["balances"].waits_for, report["balances"].told) == (("debits",), "waits for debits")
+    assert bank["slow"].chain.tail().data is not None
+    assert bank["credits"].chain.tail().data is not None
+    assert bank["balances"].chain.tail().data is None
+    with computing(counted):
+        assert [each.rows for each in bank.pull("balances")] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("on_command_line", [False, True])
+def test_an_interrupted_pull_commits_nothing_more(bank, on_command_line, capsys):
+    def result(name, inputs):
+        os.kill(os.getpid(), signal.SIGINT)
+        token, pause = current(), threading.Event()
+        while not token.superseded():
+            pause.wait(0.01)
+        return counted(name, inputs)
+
+    with computing(result):
+        if on_command_line:
+            assert run(["-C", bank.location, "pull", "slow"]) == 130
+            assert capsys.readouterr().err == "interrupted\n"
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                bank.pull("slow")
+    assert bank["slow"].chain.tail().data is None
+    with computing(counted):
+        assert bank.pull("slow")["slow"].rows == 1
+
+
+class Counting:
+    """Counts the blocks that are read of a chain."""
+
+    def __init__(self, chain, monkeypatch):
+        self.blocks = 0
+        real = chain.block
+
+        def block(name):
+            self.blocks += 1
+            return real(name)
+
+        monkeypatch.setattr(chain, "block", block)
+
+
+@pytest.mark.contract("cut:P1")
+def test_where_a_dataset_was_at_rest_is_found_by_few_reads(bank, monkeypatch):
+    log, found = CutLog.of(bank), []
+    with computing(counted):
+        for number in range(40):
+            bank["transfers"].append(ROW)
+            if number % 2:
+                bank["rates"].append(ROW)
+                bank.pull("slow")
+            report = bank.pull("credits")
+            found.append(
+                (report["credits"].cut, bank["credits"].head, bank["credits"].chain.tail().last_offset)
+            )
+    known = Dependencies.of(bank)
+    counting = Counting(bank["credits"].chain, monkeypatch)
+    for number, head, offset in found:
+        origins = Origins(known, log.cut(number))
+        assert rest_at(bank["credits"], origins.of("credits"), origins.order) == (head, offset)
+    assert counting.blocks <= len(found) * 9  # the newest, and as many as halving takes
+    # Cuts that move another root alone leave it at rest: the newest of them counts.
+    order = RootOrder({node.id: node.dataset.chain for node in known.nodes.values()})
+    newest = log.newest().number
+    for number, following in zip(found, [*found[1:], (newest + 1,)], strict=True):
+        roots = Origins(known, log.cut(number[0])).of("credits").roots
+        at = newest_cut_at(log, roots, order, newest)
+        assert number[0] <= at < following[0]
+        assert at == newest or log.cut(at + 1)[bank["transfers"].id] != roots[bank["transfers"].id]
+    # It never was at a cut that it was not brought to; a root that went back is where the newest cut has it.
+    bank["transfers"].append(ROW)
+    cut = log.record([bank["transfers"].id])
+    assert rest_at(bank["credits"], Origins(known, cut).of("credits"), order) is None
+    bank["transfers"].chain.reset(list(bank["transfers"].log())[3].block)
+    cut = log.record([bank["transfers"].id])
+    roots = Origins(known, cut).of("credits").roots
+    assert newest_cut_at(log, roots, order, cut.number) == cut.number
