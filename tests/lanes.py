@@ -54,8 +54,10 @@ def main(words: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with ExitStack() as stack:
         made = stack.enter_context(tempfile.TemporaryDirectory(dir=folder(), ignore_cleanup_errors=True))
-        command = [sys.executable, "-m", "pytest", *words]
-        *behind, shown = ([*command, f"--basetemp={made}/{lane}", "--lane", lane] for lane in LANES)
+        command = [sys.executable, "-m", "pytest"]
+        *behind, shown = (
+            [*command, f"--basetemp={made}/{lane}", "--lane", lane, *(words or paths(lane))] for lane in LANES
+        )
         told = [stack.enter_context(tempfile.TemporaryFile()) for _ in behind]
         running = [
             subprocess.Popen(lane, stdout=file, stderr=subprocess.STDOUT)
@@ -72,6 +74,21 @@ def main(words: list[str]) -> int:
                 sys.stdout.buffer.write(file.read())
                 sys.stdout.flush()
     return next(filter(None, codes), 0)
+
+
+def paths(lane: str) -> list[str]:
+    """Return what a lane has to look through for its tests, as far as that is known by name."""
+    entries = sorted(f"tests/{each.name}" for each in Path("tests").iterdir() if _has_tests(each))
+    match lane:
+        case "first":
+            return ["src", *(each for each in entries if each < SECOND_FROM)]
+        case "second":
+            return [each for each in entries if each >= SECOND_FROM]
+    return ["tests"]
+
+
+def _has_tests(path: Path) -> bool:
+    return path.name != "__pycache__" if path.is_dir() else path.name.startswith("test_")
 
 
 def folder() -> str | None:

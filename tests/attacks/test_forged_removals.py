@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from trueline.chain.block import CommitRecord
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import CheckpointFile, StateFile
@@ -175,7 +176,7 @@ def test_a_removal_of_what_exists_is_taken(stranger, there):
     assert not clone.verify().findings
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     before=st.lists(st.integers(1, 4), min_size=1, max_size=4),
     after=st.lists(st.integers(1, 4), max_size=3),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import trueline as tl
 from tests.attacks.growing import appended
+from tests.examples import examples
 from trueline.chain.chain import Chain
 from trueline.chain.store.memory import MemoryStore
 from trueline.chain.store.store import Folder
@@ -404,7 +405,7 @@ def test_a_source_without_the_expected_head_is_not_cloned(ws, sales, tmp_path, c
 # --- all of it ---------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_whatever_the_history_a_head_that_goes_back_is_known(data):
     """Appends, branches and rollbacks in any order: every end that was seen and left is remembered."""
@@ -445,7 +446,7 @@ def _is_before(one, other, parents) -> bool:
     return name is not None
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(sizes=st.lists(st.integers(1, 3), min_size=1, max_size=5), data=st.data())
 def test_wherever_a_head_goes_back_to_it_is_reported_and_nothing_is_deleted(tmp_path_factory, sizes, data):
     with tl.open(tmp_path_factory.mktemp("history"), create=True) as ws:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.chain.golden import vector
 from tests.chain.hostile import cost_of
 from tests.chain.raw_schemas import bare
+from tests.examples import examples
 from trueline.chain import datatypes as t
 from trueline.chain.schema import from_arrow, read_raw, to_arrow
 from trueline.errors import InputError, SchemaError
@@ -76,7 +77,7 @@ schemas = st.lists(st.text(max_size=6), max_size=6, unique=True).flatmap(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(schemas)
 def test_a_schema_survives_arrow(schema):
     arrow = to_arrow(schema)
@@ -85,7 +86,7 @@ def test_a_schema_survives_arrow(schema):
     assert to_arrow(from_arrow(arrow)) == arrow
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(66))
 @given(schemas)
 def test_the_raw_form_of_a_schema_is_read(schema):
     message = to_arrow(schema).serialize().to_pybytes()

@@ -18,6 +18,7 @@ from tests.chain.hostile import (
     union,
     vector,
 )
+from tests.examples import examples
 from trueline.chain import Block
 from trueline.chain import decode_templates as shapes
 from trueline.chain.decode_templates import trace
@@ -119,7 +120,7 @@ def lying_blocks(draw) -> bytes:
     return bytes(raw)
 
 
-@settings(max_examples=1000)
+@settings(max_examples=examples(333))
 @given(lying_blocks())
 def test_offsets_lengths_and_tags_that_lie_are_read_or_refused_at_bounded_cost(raw):
     read(raw)
@@ -144,7 +145,7 @@ def wild_buffers(draw) -> bytes:
     return struct.pack(f"<{count}I", *words)
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(166))
 @given(wild_buffers())
 def test_wild_buffers_are_read_or_refused(content):
     read(manifest(content))

@@ -23,6 +23,7 @@ from tests.chain.histories import (
 )
 from tests.chain.random_histories import Model, random_derivative, random_root
 from tests.chain.stores import CountingStore
+from tests.examples import examples
 from trueline.chain import Chain, Instant, Position
 from trueline.chain.events import Checkpoint, DataSlice, OffsetInterval, SetInfo
 from trueline.chain.head_state import next_add_data, next_block, next_execute_transform, next_inputs
@@ -165,7 +166,7 @@ def test_after_a_new_transform_known_inputs_go_on_and_new_ones_begin():
     history.chain.append(next_block(history.chain.tail(), event, NOW))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.integers(0, (1 << 32) - 1), st.integers(0, 15), st.integers(0, 3))
 def test_what_is_planned_after_any_valid_history_is_accepted(seed, length, inputs):
     random = Random(seed)

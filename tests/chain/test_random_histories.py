@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.chain.histories import digest, moment
 from tests.chain.random_histories import Model, random_derivative, random_root
+from tests.examples import examples
 from trueline.chain import Block, Chain, Instant
 from trueline.chain.head_state import Tail, follow
 from trueline.chain.verify import verify_blocks
@@ -46,13 +47,13 @@ def check_states(model: Model) -> None:
     assert report.blocks == len(states)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SEEDS, LENGTHS)
 def test_a_random_valid_root_is_accepted_and_known_alike_at_every_block(seed, length):
     check_states(random_root(Random(seed), length))
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(SEEDS, LENGTHS, st.integers(1, 3))
 def test_a_random_valid_derivative_is_accepted_and_known_alike_at_every_block(seed, length, inputs):
     model = random_derivative(Random(seed), length, inputs)
@@ -116,7 +117,7 @@ def determined(path: Path, now: Any, tail: Tail) -> bool:
     return path[-1] in CARRIED
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(SEEDS, st.integers(1, 12), st.integers(0, 2))
 def test_one_thing_changed_in_a_valid_block_is_the_same_block_or_refused_or_the_senders_to_say(
     seed, length, inputs

@@ -18,6 +18,7 @@ from tests.chain.records import (
     records,
     show,
 )
+from tests.examples import examples
 from trueline.chain import Block, yaml_text
 from trueline.chain.datatypes import DataField, Extra, Option, String
 from trueline.chain.decode import decode
@@ -49,7 +50,7 @@ def refused(value: Any) -> ManifestError:
 
 
 @every_event
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_record_survives_its_text_form(event, data):
     block = data.draw(blocks(event))
@@ -60,7 +61,7 @@ def test_a_record_survives_its_text_form(event, data):
 
 
 @every_event
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_a_record_survives_yaml(event, data):
     block = data.draw(blocks(event))
@@ -69,7 +70,7 @@ def test_a_record_survives_yaml(event, data):
 
 
 @every_event
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_a_record_survives_its_binary_form_in_either_version(event, data):
     block = data.draw(blocks(event))

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import trueline as tl
 from tests.architecture import ROOT
+from tests.examples import examples
 from trueline import console
 from trueline.chain.block import CURRENT, OPERATIONS
 from trueline.chain.counts import Counts, keep_counts, kept_counts
@@ -191,7 +192,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(STEPS, st.sampled_from(["upsert", "snapshot", "changelog"]), st.sampled_from([1 << 20, 4]))
 def test_the_count_is_that_of_the_view_after_every_commit(steps, kind, rows_at_once):
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:

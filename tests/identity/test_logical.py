@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.identity.golden import golden
 from tests.identity.oracle import oracle_hash
 from tests.identity.tables import tables
@@ -59,7 +60,7 @@ def test_the_slow_reading_reproduces_the_published_hash_too():
 # --- properties -------------------------------------------------------------
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(tables())
 def test_any_table_hashes_as_the_slow_reading_says(table):
     assert logical_hash(table) == oracle_hash(table)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.view.verbs.test_table import written_hash
 from trueline.identity import RowId, RowIds
 from trueline.kernel import comparison as keys
@@ -37,7 +38,7 @@ def exact(values):
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(
     st.lists(finite | st.sampled_from([1e16, -1e16, 1.0, 2.0**-53, 5e-324, 1.7e308, -1.7e308]), max_size=12)
 )
@@ -191,7 +192,7 @@ def test_equal_values_have_equal_hashes():
 # --- order ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3) | st.integers(2**63, 2**63 + 9), max_size=60))
 def test_words_are_put_in_order_and_equal_ones_stay(words):
     array = np.array(words, np.uint64)

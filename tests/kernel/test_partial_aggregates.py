@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from trueline import types as t
 from trueline.kernel import aggregates as s
 from trueline.kernel import limbs, moments
@@ -97,7 +98,7 @@ def bits(array):
 
 @pytest.mark.contract("exchange:E10")
 @pytest.mark.parametrize(("word", "name"), PAIRS, ids=[f"{word} of {name}" for word, name in PAIRS])
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_parts_give_the_bits_of_all_rows_side_by_side(word, name, data):
     arrow, strategy = KINDS[name]

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from trueline.dataset.append.pieces import IncomingPiece
 from trueline.kernel import row_fingerprint as fp
 from trueline.kernel.row_fingerprint import Fingerprint, fingerprint
@@ -54,7 +55,7 @@ rows = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(rows, st.randoms(use_true_random=False), st.integers(0, 40))
 def test_order_pieces_and_columns_do_not_matter(found, chance, at):
     schema = pa.schema({name: kind for name, (kind, _) in TYPES.items()})

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from trueline import merge
 from trueline.dataset.merge import (
     Merged,
@@ -24,7 +25,7 @@ from trueline.errors import InputError, RetryError
 from trueline.kernel import sorted_runs
 from trueline.kernel.key_encoding import MergeKey
 
-MAX = settings.default.max_examples if settings.default.max_examples > 100 else 25
+MAX = examples(25)
 ROWS = st.lists(st.tuples(st.sampled_from(["", "a", "b", "c\0", "long key"]), st.integers(0, 3)), max_size=40)
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pyarrow import feather
 
 import trueline as tl
+from tests.examples import examples
 from tests.readers.reading import everything
 from trueline.errors import BrokenFile, InputError, LimitExceeded, SchemaError
 from trueline.readers import ArrowReader, Source, reader_for
@@ -108,7 +109,7 @@ SEEDS = [stored(TABLE, form, how) for form in ("file", "stream") for how in (Non
 SMALL = ArrowReader(max_batch_bytes=1 << 20)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(133), deadline=None)
 @given(st.sampled_from(range(len(SEEDS))), st.data())
 def test_damaged_bytes_give_rows_or_an_error_of_ours(seed, data):
     damaged = bytearray(SEEDS[seed])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.readers.reading import plain
 from tests.readers.test_csv_properties import KINDS, WORDS
 from trueline.errors import InputError
@@ -203,7 +204,7 @@ GOOD = {
 }
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(
     KINDS,
     st.sampled_from(sorted(GOOD)),

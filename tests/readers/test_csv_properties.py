@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.readers import oracle
 from tests.readers.reading import everything
 from trueline.errors import BrokenFile, SchemaError
@@ -134,7 +135,7 @@ def found(reader, data, schema, **options):
         return "broken"
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(133))
 @given(files(), SCHEMAS, READERS)
 @example(b"a,b,c\n1,2", pa.schema(dict.fromkeys(NAMES, pa.string())), CsvReader(nulls=("NA",)))
 @example(b'a,b,c\n"",,""\n', pa.schema(dict.fromkeys(NAMES, pa.string())), CsvReader())
@@ -144,7 +145,7 @@ def test_reading_gives_what_the_rules_say(data, schema, reader):
     assert found(reader, data, schema) == expected(reader, data, schema)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(66))
 @given(files(), SCHEMAS, READERS, st.integers(1, 40), st.integers(1, 5))
 def test_neither_blocks_nor_batches_nor_the_way_can_be_seen(data, schema, reader, block, rows):
     whole = found(reader, data, schema)
@@ -154,7 +155,7 @@ def test_neither_blocks_nor_batches_nor_the_way_can_be_seen(data, schema, reader
     assert found(small, data, schema, batch_rows=rows, typed=False) == whole
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(files(), SCHEMAS, READERS, st.lists(st.sampled_from(NAMES), unique=True))
 def test_which_rows_there_are_does_not_depend_on_the_columns_read(data, schema, reader, columns):
     whole, part = found(reader, data, schema), found(reader, data, schema, columns=columns)
@@ -169,14 +170,14 @@ def test_which_rows_there_are_does_not_depend_on_the_columns_read(data, schema, 
     assert part["bad"] == sorted(kept, key=lambda cell: (cell[0], order[cell[2]]))
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(st.lists(st.lists(WORDS, max_size=4).map(b",".join), max_size=6).map(b"\n".join), SCHEMAS)
 def test_a_file_without_a_header_is_read_by_place(data, schema):
     reader = CsvReader(header=False)
     assert found(reader, data, schema) == expected(reader, data, schema)
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(st.lists(st.sampled_from([b"", b"1", b'""', b'"x\ny"', b" "])), LINE_ENDS, st.integers(1, 9))
 def test_an_empty_line_is_a_row_where_a_row_is_one_cell(cells, end, block):
     data = end.join([b"a", *cells])
@@ -184,7 +185,7 @@ def test_an_empty_line_is_a_row_where_a_row_is_one_cell(cells, end, block):
     assert found(reader, data, schema) == expected(reader, data, schema)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(100))
 @given(NOISE.map(b"".join), st.sampled_from([None, b"\\"]))
 def test_the_two_ways_to_find_the_end_of_records_agree(text, escape):
     dialect = Dialect(b",", escape=escape)
@@ -194,7 +195,7 @@ def test_the_two_ways_to_find_the_end_of_records_agree(text, escape):
     assert dialect.whole(text, final=False) == slow
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(66))
 @given(st.lists(st.lists(st.text('ab",;\n\r x', max_size=5), min_size=2, max_size=2), max_size=6))
 def test_what_python_writes_is_read_back(rows):
     out = io.StringIO(newline="")
@@ -205,7 +206,7 @@ def test_what_python_writes_is_read_back(rows):
     assert result["bad"] == []
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(
     st.text('aé€"\n,ő', max_size=30),
     st.sampled_from(["utf-16", "utf-16-be", "utf-32", "utf-8-sig"]),
@@ -218,7 +219,7 @@ def test_an_encoding_changes_nothing_but_the_bytes(text, encoding, block):
     assert found(CsvReader(encoding=encoding, block_bytes=block), text.encode(encoding), schema) == as_utf8
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(st.lists(files(), min_size=1, max_size=3), READERS, st.integers(1, 30), st.integers(1, 12))
 def test_a_schema_is_inferred_from_rows_not_from_blocks(parts, reader, block, rows):
     small = CsvReader.from_dict({**reader.to_dict(), "block_bytes": block})
@@ -233,7 +234,7 @@ def test_a_schema_is_inferred_from_rows_not_from_blocks(parts, reader, block, ro
     assert infer(small) == infer(reader) or BrokenFile in {infer(small), infer(reader)}
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=8), st.integers(1, 8), READERS)
 def test_a_sample_fits_the_types_inferred_from_it_however_it_is_split(rows, cut, reader):
     lines = [b",".join(row) for row in rows if reader.escape is None or b"\\" not in b"".join(row)]

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.readers import oracle
 from tests.readers.reading import everything, totals
 from trueline.errors import SchemaError
@@ -107,7 +108,7 @@ FILES = st.lists(st.tuples(LINES, st.sampled_from([b"\n", b"\n", b"\r\n", b""]))
 )
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(166))
 @given(FILES, KINDS, st.integers(1, 40))
 @example(b'{"a":12345}\n', pa.decimal128(5, 2), 99)
 @example(b'{}\n{"a":1}\n{"a":1}{"a":\n2}\n', pa.int64(), 99)
@@ -121,7 +122,7 @@ def test_reading_gives_what_the_rules_say_in_any_blocks(data, kind, block):
     assert everything(JsonReader(), data, schema, typed=False) == expected
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(50))
 @given(FILES, KINDS)
 def test_which_rows_there_are_does_not_depend_on_the_columns_read(data, kind):
     schema = pa.schema({"a": kind, "z": pa.int64()})
@@ -133,7 +134,7 @@ def test_which_rows_there_are_does_not_depend_on_the_columns_read(data, kind):
         assert sorted(part["bad"]) == sorted(cell for cell in whole["bad"] if cell[2] in {*columns, "(line)"})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(KINDS, st.lists(st.tuples(st.integers(0, 399), VALUES), max_size=4))
 def test_a_bad_line_among_many_changes_no_other(kind, odd):
     good = (

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.readers.reading import everything
 from trueline.errors import BrokenFile, LimitExceeded
 from trueline.readers import JsonReader, Source
@@ -37,7 +38,7 @@ FORMS = {
 }
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(ROWS, st.sampled_from(sorted(FORMS)), st.integers(1, 40), st.booleans())
 def test_every_form_gives_the_rows_of_lines(rows, form, block, typed):
     expected = [{"a": row["a"], "b": row.get("b")} for row in rows]

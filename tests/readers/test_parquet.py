@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.readers.reading import everything, plain, totals
 from trueline.errors import BrokenFile, InputError, SchemaError
 from trueline.readers import ParquetReader, Source
@@ -39,7 +40,7 @@ def test_a_table_comes_back_with_nested_columns():
     assert ParquetReader().count_rows(Source.memory(FILE)) == 100
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.integers(0, 110), max_size=4), st.integers(1, 40))
 def test_ranges_that_meet_give_every_row_once(cuts, rows):
     cuts = [0, *sorted(cuts), None]

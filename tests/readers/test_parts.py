@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.readers.reading import plain
 from tests.readers.test_csv_properties import NAMES, READERS, SCHEMAS, files
 from trueline.errors import BrokenFile, InputError
@@ -60,7 +61,7 @@ def rough(reader: Reader, size: int) -> Reader:
     return Reader.from_dict({**reader.to_dict(), "block_bytes": size})
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(50))
 @given(files(), SCHEMAS, READERS, st.integers(1, 30), st.integers(1, 12))
 @example(b'a,b,c\n1,2,3\n4,"x\n7,8,9\n7,8,9\n7,8,9\n",6\n1,2,3\n', TEXTS, CsvReader(), 8, 4)
 @example(b"a,b,c\n1,2,3\n4,5,6\\\n7,8,9\n1,2,3\n4,5,6\n", TEXTS, CsvReader(escape="\\"), 14, 4)

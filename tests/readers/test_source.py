@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.architecture import ROOT
+from tests.examples import examples
 from tests.readers.reading import everything
 from trueline.errors import BrokenFile, InputError, LimitExceeded, SchemaError, StoreError
 from trueline.readers import CsvReader, JsonReader, Source, TextReader, find
@@ -76,7 +77,7 @@ def test_gzip_is_told_by_its_first_bytes_and_may_have_several_members():
     assert lines(data, block_bytes=1)["columns"]["text"] == ["a", "bc"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.binary(max_size=60).filter(lambda data: b"\0" not in data), st.integers(1, 20))
 def test_packed_or_not_the_lines_are_the_same(data, block):
     if data.startswith(b"\x1f\x8b"):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.readers.reading import everything
 from trueline.errors import InputError, LimitExceeded
 from trueline.readers import TextReader
@@ -16,7 +17,7 @@ from trueline.readers import TextReader
 TEXT = pa.schema({"text": pa.string()})
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(66))
 @given(st.text("ab\r\né ", max_size=20), st.integers(1, 8))
 def test_every_line_is_a_row(text, block):
     expected = re.split("\r\n|\n|\r", text)

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.run.test_journal import moved, plus_one, written
 from trueline.errors import InputError, JournalDamaged, TruelineError, UnsupportedVersion
 from trueline.run import Journal, Run, Step
@@ -182,7 +183,7 @@ def test_what_is_not_a_file_is_refused_at_once(tmp_path, kind):
 
 
 @given(st.binary(max_size=300), st.integers(0, 20_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_bytes_put_into_a_journal_are_refused_or_make_no_difference(tmp_path_factory, garbage, place):
     path = tmp_path_factory.mktemp("journal") / "j"
     whole = written(path)

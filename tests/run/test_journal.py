@@ -21,6 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.architecture import ROOT
+from tests.examples import examples
 from tests.run.sequential import random_run, sequential
 from trueline.errors import (
     CorruptionError,
@@ -439,7 +440,7 @@ plain = st.recursive(
 
 
 @given(plain)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_plain_value_is_read_as_it_was_written(value):
     again = value_of(text_of(value))
     assert again == value

@@ -20,7 +20,7 @@ from tests.spark.stalling import heard, prepare
 from tests.spark.test_memory import check_that_nothing_passed
 
 # A minute where nothing else runs; everything waits for JVMs to start.
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(600)]
 KILLED = ("spooling", "writing", "bucket")
 # While the large frame goes through, another worker takes the place of the one that died before.
 CHAPTERS = (

@@ -6,6 +6,7 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -56,17 +57,18 @@ def digest(table: pa.Table) -> str:
     return hashlib.sha256("\n".join(rows).encode()).hexdigest()
 
 
-def main() -> None:
+def evaluated(folder: Path, session: Any) -> dict[str, str]:
     """Evaluate every view as a frame."""
+    return {name: digest(view.to_spark(session).toArrow()) for name, view in views(folder).items()}
+
+
+def main() -> None:
     master, folder = sys.argv[1:]
     from trueline.spark.session import start
     from trueline.spark.settings import Settings
 
     room = start(Settings(master=master, memory="1g", conf={"spark.sql.shuffle.partitions": "3"}))
-    found = {
-        name: digest(view.to_spark(room.session).toArrow()) for name, view in views(Path(folder)).items()
-    }
-    sys.stdout.write(json.dumps(found))
+    sys.stdout.write(json.dumps(evaluated(Path(folder), room.session)))
     room.stop()
 
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.testing.registry import LOADERS, OPERATORS, PLAIN, SAVERS, SOURCES, SPLITS, sample_file
 from trueline.errors import SchemaError
 from trueline.testing import check, checks, views
@@ -113,7 +114,7 @@ ON_TOP = {
 
 @holds("view")
 @given(st.lists(st.sampled_from(sorted(ON_TOP)), min_size=2, max_size=4))
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 def test_operators_on_top_of_each_other(names):
     view = tl.View.from_arrow(PLAIN)
     for name in names:

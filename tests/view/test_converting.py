@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.architecture import ROOT
+from tests.examples import examples
 from tests.view.conversion_table import table
 from trueline import types as t
 from trueline.errors import SchemaError
@@ -333,7 +334,7 @@ def test_entries_that_are_not_listed_are_converted_too():
     ],
     ids=str,
 )
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(data=st.data())
 def test_what_is_written_as_text_reads_back_the_same(kind, data):
     stored = data.draw(st.lists(st.none() | st.integers(-(1 << 63), (1 << 63) - 1), max_size=20))

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.workspace.records import column, records, slices
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
@@ -470,7 +471,7 @@ def tables(draw):
     return pa.table(columns, names=[f"c{i}" for i in range(len(kinds))])
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_what_is_appended_is_what_is_read(tmp_path_factory, data):
     table = data.draw(tables())

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import trueline as tl
 from tests.architecture import ROOT
+from tests.examples import examples
 from trueline.dataset.append.incoming import Incoming, from_table
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
 from trueline.dataset.commit import commit_record
@@ -84,7 +85,7 @@ def test_a_value_that_differs_is_other_data(ws, column):
         ds.append(TABLE.slice(1), idempotency_key="k")
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=st.lists(st.tuples(st.integers(0, 9), st.text(max_size=3)), min_size=1), data=st.data())
 def test_rows_that_stream_through_files_have_the_digest_of_a_table(ws, rows, data):
     table = pa.table({"n": [n for n, _ in rows], "s": [s for _, s in rows]})

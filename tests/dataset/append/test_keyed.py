@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.workspace.records import records
 from trueline.chain.store.memory import MemoryStore
 from trueline.dataset.append import merge as merging
@@ -113,7 +114,7 @@ def test_a_merge_goes_on_after_the_schema_grew(ws):
 rows = st.lists(st.tuples(st.integers(0, 8), st.sampled_from("abc")), max_size=12)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.lists(rows, min_size=1, max_size=5), st.sampled_from(["upsert", "ledger", "snapshot"]))
 def test_ranges_of_keys_give_what_one_range_gives(tmp_path_factory, batches, strategy):
     """The same batches, merged at once and a few rows at a time through sorted runs."""

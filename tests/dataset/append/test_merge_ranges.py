@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import trueline as tl
 from tests.dataset.append.test_properties import Clock
+from tests.examples import examples
 from tests.workspace.records import records, slices
 from trueline.dataset.append import append as appending
 from trueline.dataset.append import append as committing
@@ -142,7 +143,7 @@ def test_many_tasks_give_what_one_process_gives(ws, monkeypatch, shrunk, strateg
     }
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.sampled_from(STRATEGIES), st.integers(0, 10**6), st.integers(2, 40), st.integers(1, 25))
 def test_cuts_do_not_show_in_slices(tmp_path_factory, strategy, seed, at_once, keys):
     """Random batches, through runs and ranges of any size."""

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.workspace.records import records
 from trueline.dataset.append import merge as merging
 from trueline.errors import InputError, SchemaError
@@ -191,7 +192,7 @@ def expected(state, frames):
     return state
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(FRAMES, min_size=1, max_size=3), st.sampled_from([1 << 20, 4]))
 def test_rows_fold_in_source_order(commits, rows_at_once):
     schema = pa.schema([("id", pa.int64()), ("p", pa.string()), ("q", pa.string())])

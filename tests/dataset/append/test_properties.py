@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.workspace.records import records, slices
 from trueline.chain.instant import Instant
 from trueline.dataset.append import append as committing
@@ -25,7 +26,7 @@ from trueline.dataset.append import merge as merging
 from trueline.dataset.append import pieces
 from trueline.dataset.append.merge import open_state
 
-MAX = settings.default.max_examples if settings.default.max_examples > 100 else 12
+MAX = examples(12)
 SYSTEM = ("offset", "op", "system_time")
 NAN = float("nan")
 TIMES = [dt.datetime(2020, 1, 1, tzinfo=dt.UTC), dt.datetime(1969, 12, 31, 23, 59, 59, 999000, dt.UTC)]

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.workspace.records import records
 from trueline.chain.instant import Instant
 from trueline.dataset.append import merge as merging
@@ -183,7 +184,7 @@ HISTORY = st.lists(
 SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(HISTORY, st.sampled_from(KEYED), st.sampled_from([1 << 20, 3]), st.data())
 def test_any_commit_can_be_restored(history, kind, rows_at_once, data):
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dataset.merge.oracle import Oracle, fold, same
+from tests.examples import examples
 from trueline import merge
 from trueline.chain.events import SetVocab
 from trueline.chain.store.memory import MemoryStore
@@ -17,7 +18,7 @@ from trueline.dataset.merge import IGNORED, Merged, merge_batch
 from trueline.dataset.state import State, encode_keys, ranges
 
 # Every example keeps state in files; `make soak` looks at more of them.
-MAX = settings.default.max_examples if settings.default.max_examples > 100 else 25
+MAX = examples(25)
 KEY = ["city", "year"]
 SCHEMA = pa.schema(
     [

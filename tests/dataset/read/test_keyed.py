@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dataset.read.histories import History
+from tests.examples import examples
 from trueline import merge
 from trueline.chain.store.store import Folder
 from trueline.dataset.read import fold as folding
@@ -256,7 +257,7 @@ def same(found: pa.Table, expected: list[dict]) -> bool:
     return repr(found.to_pylist()) == repr(expected)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.sampled_from([merge.snapshot("id"), merge.upsert("id")]),
     st.lists(ROWS, min_size=1, max_size=5),

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.workspace.transfer.test_clone import contents
 from trueline.chain.chain import Chain
 from trueline.chain.events import AddData
@@ -439,7 +440,7 @@ def test_removal_works_in_an_object_store(tmp_path, monkeypatch):
         assert kinds(ds.verify()) == {"removed"}
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(
     st.lists(
         st.one_of(

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.dataset.state.rows import COLUMNS, applied, content, delta, key_of, keys_of, reopened
+from tests.examples import examples
 from trueline.chain.checkpoint import CheckpointFile, StateFile
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.memory import MemoryStore
@@ -25,7 +26,7 @@ from trueline.identity.multihash import Multihash
 from trueline.kernel.key_encoding import KeyEncoding
 
 # Every example writes files; `make soak` looks at more of them.
-MAX = settings.default.max_examples if settings.default.max_examples > 100 else 25
+MAX = examples(25)
 CHANGES = st.lists(
     st.dictionaries(st.integers(-9, 9), st.none() | st.sampled_from(["", "a", "bb"]), max_size=9), max_size=6
 )

@@ -11,7 +11,7 @@ from tests.spark.lowering.nasty import difference, everything, in_process, rows_
 from trueline.spark.lowering.deliver import delivered
 
 # Spark takes seconds for a chain: `make test` looks at a few, always the same; `make soak` at many new ones.
-FEW, MANY = 12, 150
+FEW, MANY = 6, 150
 LINKS = st.lists(st.tuples(st.sampled_from(sorted(VERBS)), st.integers(0, 99)), min_size=1, max_size=6)
 CHAINS = st.tuples(st.sampled_from(sorted(SOURCES)), LINKS)
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.readers.reading import everything
 from trueline import readers
 from trueline.errors import BrokenFile
@@ -154,7 +155,7 @@ def test_a_broken_file_is_the_same_error_for_every_member(tmp_path):
         rows_of(consolidate(view.cursor_set(n=2)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(66), deadline=None)
 @given(
     st.lists(st.sampled_from(["1", "2,x", "", '"a', 'b"', "3,y,z", ",", '"'])),
     st.booleans(),

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.view.verbs.reading import Counting, agree, divided, memory
 from trueline.view import execute
 from trueline.view.plan.node import Want
@@ -89,7 +90,7 @@ composed = st.recursive(
 @pytest.mark.contract("view:C74")
 @pytest.mark.contract("view:C77")
 @pytest.mark.contract("view:C64")
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(60), suppress_health_check=list(HealthCheck))
 @given(composed, st.sampled_from([1 << 30, 600]))
 def test_any_composition_follows_the_laws_of_reading(view, limit):
     with memory(limit):

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.view.verbs.reading import agree, divided, ids, memory, values
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
@@ -126,7 +127,7 @@ def looped(rows):
     }
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.lists(row, max_size=25), st.sampled_from([1 << 30, 100]))
 def test_groups_are_what_loops_would_give(rows, limit):
     groups = {}

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.view.verbs.reading import agree, divided, in_set, memory, serial, values
 from trueline.errors import InputError, SchemaError
 from trueline.identity import RowId
@@ -62,7 +63,7 @@ def looped(left, right, on, how, as_of):
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     sides(12, "l"),
     sides(12, "r"),

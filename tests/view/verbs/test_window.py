@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from tests.view.verbs.reading import Counting, agree, divided, ids, memory, serial, values
 from tests.view.verbs.test_group_by import quantile, root, variance
 from trueline.errors import InputError, SchemaError
@@ -80,7 +81,7 @@ def looped(rows, before, after):
     return found
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     st.lists(row, max_size=20),
     st.integers(0, 4) | st.just(100),
@@ -104,7 +105,7 @@ def test_rows_further_off_than_the_window_are_found_across_chunks(batch, reach):
     ]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(row, max_size=20), st.integers(0, 3), st.integers(0, 3), st.sampled_from([1 << 30, 50]))
 def test_with_by_a_window_is_among_equal_rows(rows, before, after, limit):
     expected = [None] * len(rows)
@@ -131,7 +132,7 @@ def ranked(rows, down):
     return [1 + sum(place(other) < place(each) for other in rows) for each in rows]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     st.lists(
         st.tuples(

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import trueline as tl
+from tests.examples import examples
 from trueline.chain import Chain, MemoryStore
 from trueline.chain.events import AddData
 from trueline.chain.instant import Instant
@@ -118,7 +119,7 @@ def test_a_commit_of_a_watermark_alone_keeps_checkpoint_and_source_state(ws, ser
     assert ds.verify().ok
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     lateness=st.integers(0, 20),
     batches=st.lists(st.lists(st.one_of(st.none(), st.integers(0, 100)), min_size=1, max_size=5), max_size=6),
