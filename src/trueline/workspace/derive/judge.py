@@ -81,14 +81,13 @@ def judged(session: QuerySession, text: str, keys: Mapping[str, tuple[str, ...]]
     Raises what says why it is refused: `IrreproducibleQuery`, `InputError` with code `NotCanonical`, or what
     Spark says of it.
     """
-    from trueline.spark.canonical import columns_of, function_names, plan_of
+    from trueline.spark.canonical import analysed, function_names
 
     text = text.strip().rstrip(";")
     check_calls(text, function_names(session.session))
-    columns = columns_of(session.session, text)
+    described, plan = analysed(session.session, text)
+    columns, types = [name for name, _ in described], dict(described)
     _check_columns(columns)
-    types = session.types(text)
-    plan = plan_of(session.session, text)
     if plan is not None:
         check_plan(text, plan)
     unknown = None if plan is None else _unknown(plan)
