@@ -12,9 +12,11 @@ import trueline as tl
 from tests.workspace.derive.queries import KEYS, QUERIES, tables
 from trueline.dataset.derivation import KeyKind
 from trueline.errors import TruelineError
+from trueline.spark.canonical import engine_versions, function_names
 from trueline.workspace.derive.evaluate import query_session, with_room
 from trueline.workspace.derive.exact import widened
-from trueline.workspace.derive.judge import judged
+from trueline.workspace.derive.judge import judged, judged_steps
+from trueline.workspace.derive.reproducible import classes
 
 
 @pytest.fixture(scope="module")
@@ -131,3 +133,27 @@ def test_no_result_has_a_negative_zero(library):
         "mode",
     ):
         assert struct.pack(">d", -0.0).hex() not in repr(bag(answer(session, found[name].canonical))), name
+
+
+@pytest.mark.contract("derive:V5")
+def test_every_function_of_spark_is_classified(library):
+    session, _ = library
+    assert function_names(session.session) - set(classes()) == set()
+
+
+def test_steps_see_those_before_them(library):
+    session, _ = library
+    steps = [
+        ("sums", "select k, sum(y) as s from t group by k"),
+        ("large", "select * from sums where s > 20"),
+        ("result", "select k, s, rank() over (order by s) as r from large"),
+    ]
+    found = judged_steps(session, steps, KEYS)
+    assert [verdict.key for verdict in found] == [("k",)] * 3
+    assert "*" not in found[1].expanded
+    assert {row["r"] for row in answer(session, found[-1].canonical)} >= {1, 2}
+
+
+def test_what_a_result_depends_on_beside_its_inputs_is_recorded(library):
+    session, _ = library
+    assert set(engine_versions(session.session)) == {"spark", "java", "tzdata"}

@@ -143,7 +143,7 @@ def with_changes(text: str) -> tuple[str, tuple[str, ...]]:
             if name.kind != "string":
                 raise InputError(
                     "changes() takes the name of a dataset in quotes",
-                    remedy="write changes('sales')",
+                    remedy="put the name into single quotes",
                     code="BadQuery",
                 )
             written_name = text[name.at + 1 : closing.at].rstrip()[:-1]
