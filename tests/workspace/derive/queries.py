@@ -75,7 +75,7 @@ QUERIES: Final = (
     Query(
         "case", "select id, case when y > 5 then 'high' when y is null then 'none' else 'low' end as c from t"
     ),
-    Query("lateral alias", "select id, y + 1 as a, a * 2 as b from t", duckdb=True),
+    Query("lateral alias", "select id, y + 1 as a, a * 2 as b from t", "opaque"),
     Query(
         "functions",
         "select id, upper(s) as u, length(s) as n, coalesce(s, '-') as c, abs(i - 50) as a from t",

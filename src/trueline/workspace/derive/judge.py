@@ -169,6 +169,7 @@ def _expanded(session: QuerySession, text: str, columns: Sequence[str]) -> str |
     try:
         query = qualified(parsed(text), tables)
         _name_columns(query, columns)
+        _drop_needless_names(query)
         expanded = written(query)
         return expanded if session.same(text, expanded) else None
     except (SqlglotError, RecursionError, TruelineError):
@@ -200,6 +201,22 @@ def _name_columns(query: exp.Expr, columns: Sequence[str]) -> None:
             exp.alias_(each.unalias(), name, quoted=True) for each, name in zip(shown, columns, strict=True)
         ]
         select.set("expressions", named)
+
+
+def _drop_needless_names(query: exp.Expr) -> None:
+    """Show columns under their own names as they are: to Spark a new name is another column."""
+    from sqlglot import exp
+
+    for select in query.find_all(exp.Select):
+        shown = [
+            each.this
+            if isinstance(each, exp.Alias)
+            and isinstance(each.this, exp.Column)
+            and each.alias == each.this.name
+            else each
+            for each in select.expressions
+        ]
+        select.set("expressions", shown)
 
 
 def _check_columns(columns: Sequence[str]) -> None:
