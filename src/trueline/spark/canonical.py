@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 # Not for what is read: what a query may mean in another session.
 _PINNED = {**SQL_SETTINGS, "spark.sql.runSQLOnFiles": "false"}
+# The functions of each version of Spark that was asked.
+_functions: dict[str, frozenset[str]] = {}
+_IDENTITY: Final = re.compile(r'"id":\d+,')
 _NUMBERED: Final = re.compile(r"#\d+L?")
 
 
@@ -39,22 +42,24 @@ def types_of(session: SparkSession, query: str) -> dict[str, str]:
         return {field.name: field.dataType.simpleString() for field in session.sql(query).schema.fields}
 
 
-def columns_of(session: SparkSession, query: str) -> list[str]:
-    """Return the names of the columns of a query, also of those that have the same."""
-    with translated(query):
-        return list(session.sql(query).columns)
-
-
 def same_meaning(session: SparkSession, one: str, other: str) -> bool:
     """Say whether two queries have the same optimised plan, whatever names their parts have."""
     with translated():
         if engine_of(session).is_connect:
             return _explained(session, one) == _explained(session, other)
         first, second = (
-            session.sql(text)._jdf.queryExecution().optimizedPlan().canonicalized()  # noqa: SLF001
+            session.sql(text)._jdf.queryExecution().optimizedPlan()  # noqa: SLF001 (no public way)
             for text in (one, other)
         )
-        return bool(first.equals(second))
+        # A table that is read twice has other identities each time, so a plan need not equal itself.
+        return bool(first.canonicalized().equals(second.canonicalized())) or _told(first) == _told(second)
+
+
+def _told(plan: Any) -> str:
+    """Return a plan as text, its expressions numbered from the first; a cross join is an inner one."""
+    numbers: dict[str, str] = {}
+    text = str(plan.toJSON()).replace("plans.Cross$", "plans.Inner$")
+    return _IDENTITY.sub(lambda found: numbers.setdefault(found.group(), f'"id":{len(numbers)},'), text)
 
 
 def _explained(session: SparkSession, query: str) -> str:
@@ -70,14 +75,16 @@ def _explained(session: SparkSession, query: str) -> str:
     return _NUMBERED.sub(lambda found: numbers.setdefault(found.group(), f"#{len(numbers)}"), plan)
 
 
-def plan_of(session: SparkSession, query: str) -> PlanPart | None:
-    """Return a query as Spark has analysed it, down to its tables; None where it cannot be reached."""
-    if engine_of(session).is_connect:
-        return None
+def analysed(session: SparkSession, query: str) -> tuple[list[tuple[str, str]], PlanPart | None]:
+    """Return the columns of a query with their types, and its plan down to its tables if it is seen."""
     with translated(query):
-        plan: Any = session.sql(query)._jdf.queryExecution().analyzed()  # noqa: SLF001
+        frame = session.sql(query)
+        columns = [(field.name, field.dataType.simpleString()) for field in frame.schema.fields]
+    if engine_of(session).is_connect:
+        return columns, None
+    plan: Any = frame._jdf.queryExecution().analyzed()  # noqa: SLF001
     roots = [_part(root) for root in plan_roots(json.loads(plan.toJSON()))]
-    return PlanPart("Query", True, tuple(roots))
+    return columns, PlanPart("Query", True, tuple(roots))
 
 
 def _part(node: PlanNode) -> PlanPart:
@@ -100,10 +107,13 @@ def _part(node: PlanNode) -> PlanPart:
 
 
 def function_names(session: SparkSession) -> frozenset[str]:
-    """Return the names of the functions that Spark brings."""
-    with translated():
-        found = session.sql("SHOW SYSTEM FUNCTIONS").toArrow().column(0).to_pylist()
-    return frozenset(str(name).lower() for name in found)
+    """Return the names of the functions that Spark brings; a version of it brings the same to all."""
+    version = session.version
+    if version not in _functions:
+        with translated():
+            found = [row[0] for row in session.sql("SHOW SYSTEM FUNCTIONS").collect()]
+        _functions[version] = frozenset(str(name).lower() for name in found)
+    return _functions[version]
 
 
 # --- results --------------------------------------------------------------------------------------

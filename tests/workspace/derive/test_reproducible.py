@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trueline.errors import IrreproducibleQuery
-from trueline.workspace.derive.reproducible import REFUSED, check_reproducible
+from trueline.workspace.derive.reproducible import REFUSED, check_calls, check_reproducible
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -40,3 +40,38 @@ def test_rows_taken_by_chance_are_refused():
 )
 def test_names_texts_and_comments_are_not_calls(text):
     check_reproducible(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("select `rand`() from t", "rand"),
+        ("select system.builtin.now() from t", "now"),
+        ("select timestamp 'now' from t", "timestamp 'now'"),
+        ("select date ' Yesterday' from t", "date"),
+        ("select unix_timestamp() from t", "unix_timestamp"),
+        ("select first_value(x) from t", "first_value"),
+        ("select any_value(x) filter (where y > (1)) from t", "any_value"),
+    ],
+)
+def test_other_ways_to_the_same_are_refused(text, what):
+    with pytest.raises(IrreproducibleQuery, match=what):
+        check_reproducible(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "select first(x) over (order by y) from t",
+        "select last_value(x) ignore nulls over (order by (y)) from t",
+        "select first(x) filter (where (y > 1)) over w from t window w as (order by y)",
+        "select unix_timestamp(ts), timestamp '2026-01-01', 'now' from t",
+    ],
+)
+def test_a_window_gives_an_order(text):
+    check_reproducible(text)
+
+
+def test_a_function_of_spark_that_is_not_known_is_refused():
+    with pytest.raises(IrreproducibleQuery, match="not known here"):
+        check_calls("select brand_new(x) from t", frozenset({"brand_new"}))

@@ -182,7 +182,7 @@ class AggregateRewriting:
         within = node.parent if isinstance(node.parent, exp.WithinGroup) else None
         if window_of(node) is not None:
             raise NotCanonical(
-                "ties", "listagg over a window has no order", "use array_join(collect_list(…), …)"
+                "ties", "listagg over a window has no order", "collect the values into an array and join that"
             )
         last = exp.Ordered(this=argument.copy())
         if within is None:
@@ -265,5 +265,5 @@ def _collated(node: exp.Expr, kind: PartType) -> NotCanonical:
     return NotCanonical(
         "collation",
         f"{written(node)}: of texts that are equal under {kind.name} any may be shown",
-        "compare lower(…) or another function of the text",
+        "compare the text in small letters",
     )

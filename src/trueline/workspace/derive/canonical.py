@@ -125,7 +125,7 @@ class _Select:
                 raise NotCanonical(
                     "ties",
                     f"{called(node)}(…) takes any of several rows",
-                    "say which: min_by(value, order), max_by(value, order)",
+                    "give it a window with an order",
                 )
             aggregates.rewrite(node)
         self._normalise_groups()
@@ -263,7 +263,7 @@ class _Select:
                 raise NotCanonical(
                     "ties",
                     f"limit: rows that tie in all but {column.alias_or_name} ({kind.name}) have no order",
-                    "leave the column out, or filter by row_number()",
+                    "leave the column out, or number the rows over a window",
                 )
         _order_by_all(self.select, [column.alias_or_name for column in self.select.expressions])
         self.whole.repairs.append("limit: rows that tie are ordered by all their columns")
@@ -396,7 +396,7 @@ def _check_pivots(select: exp.Select) -> None:
                 raise NotCanonical(
                     "pivot",
                     f"{written(node)} in a PIVOT has no canonical form",
-                    f"write {written(node)} FILTER (WHERE …) for each column, with GROUP BY",
+                    "write the aggregate with a FILTER for each column, and GROUP BY",
                 )
 
 
@@ -423,5 +423,5 @@ def _collated(part: exp.Expr, kind: PartType) -> NotCanonical:
     return NotCanonical(
         "collation",
         f"of texts that are equal under {kind.name} any may be shown for {written(part)}",
-        "compare lower(…) or another function of the text",
+        "compare the text in small letters",
     )

@@ -81,14 +81,13 @@ def judged(session: QuerySession, text: str, keys: Mapping[str, tuple[str, ...]]
     Raises what says why it is refused: `IrreproducibleQuery`, `InputError` with code `NotCanonical`, or what
     Spark says of it.
     """
-    from trueline.spark.canonical import columns_of, function_names, plan_of
+    from trueline.spark.canonical import analysed, function_names
 
     text = text.strip().rstrip(";")
     check_calls(text, function_names(session.session))
-    columns = columns_of(session.session, text)
+    described, plan = analysed(session.session, text)
+    columns, types = [name for name, _ in described], dict(described)
     _check_columns(columns)
-    types = session.types(text)
-    plan = plan_of(session.session, text)
     if plan is not None:
         check_plan(text, plan)
     unknown = None if plan is None else _unknown(plan)
@@ -144,7 +143,7 @@ def with_changes(text: str) -> tuple[str, tuple[str, ...]]:
             if name.kind != "string":
                 raise InputError(
                     "changes() takes the name of a dataset in quotes",
-                    remedy="write changes('sales')",
+                    remedy="put the name into single quotes",
                     code="BadQuery",
                 )
             written_name = text[name.at + 1 : closing.at].rstrip()[:-1]
@@ -170,6 +169,7 @@ def _expanded(session: QuerySession, text: str, columns: Sequence[str]) -> str |
     try:
         query = qualified(parsed(text), tables)
         _name_columns(query, columns)
+        _drop_needless_names(query)
         expanded = written(query)
         return expanded if session.same(text, expanded) else None
     except (SqlglotError, RecursionError, TruelineError):
@@ -201,6 +201,22 @@ def _name_columns(query: exp.Expr, columns: Sequence[str]) -> None:
             exp.alias_(each.unalias(), name, quoted=True) for each, name in zip(shown, columns, strict=True)
         ]
         select.set("expressions", named)
+
+
+def _drop_needless_names(query: exp.Expr) -> None:
+    """Show columns under their own names as they are: to Spark a new name is another column."""
+    from sqlglot import exp
+
+    for select in query.find_all(exp.Select):
+        shown = [
+            each.this
+            if isinstance(each, exp.Alias)
+            and isinstance(each.this, exp.Column)
+            and each.alias == each.this.name
+            else each
+            for each in select.expressions
+        ]
+        select.set("expressions", shown)
 
 
 def _check_columns(columns: Sequence[str]) -> None:

@@ -1,0 +1,159 @@
+"""The library of queries: what the judge makes of each, equal bits however rows are cut, DuckDB's answers."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+import duckdb
+import pytest
+
+import trueline as tl
+from tests.workspace.derive.queries import KEYS, QUERIES, tables
+from trueline.dataset.derivation import KeyKind
+from trueline.errors import TruelineError
+from trueline.spark.canonical import engine_versions, function_names
+from trueline.workspace.derive.evaluate import query_session, with_room
+from trueline.workspace.derive.exact import widened
+from trueline.workspace.derive.judge import judged, judged_steps
+from trueline.workspace.derive.reproducible import classes
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory, spark):
+    """The tables in a session, and what the judge made of each query."""
+    with tl.open(tmp_path_factory.mktemp("library") / "ws", create=True, spark=spark) as workspace:
+        views = {name: tl.View.from_arrow(table) for name, table in tables().items()}
+        with query_session(workspace, views) as session:
+            yield session, {query.name: verdict(session, query) for query in QUERIES}
+
+
+def verdict(session, query):
+    try:
+        return judged(session, query.sql, KEYS)
+    except TruelineError as error:
+        return error
+
+
+def kind_of(found):
+    if isinstance(found, TruelineError):
+        return found.code
+    return "opaque" if found.opaque_reason else "canonical"
+
+
+@pytest.mark.contract("derive:V5")
+def test_the_judge_knows_each_query(library):
+    _, found = library
+    assert {query.name: kind_of(found[query.name]) for query in QUERIES} == {
+        query.name: query.kind for query in QUERIES
+    }
+    for query in QUERIES:
+        if query.kind not in ("canonical", "opaque"):
+            assert found[query.name].remedy, query.name
+
+
+@pytest.mark.contract("derive:V6")
+def test_keys_are_proven_where_the_query_proves_them(library):
+    _, found = library
+    for query in QUERIES:
+        if query.key is not None:
+            assert (found[query.name].key, found[query.name].key_kind) == (query.key, KeyKind.PROVEN), (
+                query.name
+            )
+    for name in ("rollup", "function of a key", "join", "explode", "limit of a union", "window over groups"):
+        assert found[name].key_kind is (KeyKind.PROVEN if name == "window over groups" else KeyKind.BAG), name
+
+
+@pytest.mark.contract("derive:V4")
+def test_results_have_the_same_bits_however_rows_are_cut_and_agree_with_duckdb(library):
+    session, found = library
+    runs = [query for query in QUERIES if query.kind in ("canonical", "opaque")]
+    frames = {name: session.session.table(name) for name in tables()}
+    one, other = {}, {}
+    for answers, partitions, adaptive in ((one, 1, "false"), (other, 7, "true")):
+        session.session.conf.set("spark.sql.shuffle.partitions", str(partitions))
+        session.session.conf.set("spark.sql.adaptive.enabled", adaptive)
+        for name, frame in frames.items():
+            frame.repartition(partitions).createOrReplaceTempView(name)
+        for query in runs:
+            answers[query.name] = answer(session, found[query.name].canonical)
+    for query in runs:
+        assert bag(one[query.name]) == bag(other[query.name]), query.name
+        key = found[query.name].key
+        if found[query.name].key_kind is KeyKind.PROVEN:
+            rows = [tuple(map(bits, (row[name] for name in key))) for row in one[query.name]]
+            assert len(rows) == len(set(rows)), query.name
+    database = duckdb.connect()
+    database.execute("set timezone = 'UTC'")
+    for name, table in tables().items():
+        database.register(name, table)
+    for query in runs:
+        if query.duckdb:
+            text = query.sql if query.duckdb is True else query.duckdb
+            theirs = database.execute(text).to_arrow_table().to_pylist()
+            assert rounded(one[query.name]) == rounded(theirs), query.name
+
+
+def answer(session, text):
+    return with_room(lambda wide: session.session.sql(widened(text) if wide else text).toArrow().to_pylist())
+
+
+def bits(value):
+    """Return a value so that it is equal only to one of the same bits."""
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else struct.pack(">d", value).hex()
+    if isinstance(value, dict):
+        return tuple((name, bits(each)) for name, each in value.items())
+    return tuple(map(bits, value)) if isinstance(value, list) else value
+
+
+def bag(rows):
+    return sorted(repr(bits(row)) for row in rows)
+
+
+def rounded(rows):
+    """Return rows in an order of their own, numbers to nine digits."""
+
+    def near(value):
+        if isinstance(value, float):
+            return "nan" if math.isnan(value) else f"{value + 0.0:.9e}"
+        return [near(each) for each in value] if isinstance(value, list) else value
+
+    return sorted(repr([near(value) for value in row.values()]) for row in rows)
+
+
+def test_no_result_has_a_negative_zero(library):
+    session, found = library
+    for name in (
+        "zeros and nan",
+        "nested",
+        "explode doubles",
+        "distinct doubles",
+        "union of doubles",
+        "mode",
+    ):
+        assert struct.pack(">d", -0.0).hex() not in repr(bag(answer(session, found[name].canonical))), name
+
+
+@pytest.mark.contract("derive:V5")
+def test_every_function_of_spark_is_classified(library):
+    session, _ = library
+    assert function_names(session.session) - set(classes()) == set()
+
+
+def test_steps_see_those_before_them(library):
+    session, _ = library
+    steps = [
+        ("sums", "select k, sum(y) as s from t group by k"),
+        ("large", "select * from sums where s > 20"),
+        ("result", "select k, s, rank() over (order by s) as r from large"),
+    ]
+    found = judged_steps(session, steps, KEYS)
+    assert [verdict.key for verdict in found] == [("k",)] * 3
+    assert "*" not in found[1].expanded
+    assert {row["r"] for row in answer(session, found[-1].canonical)} >= {1, 2}
+
+
+def test_what_a_result_depends_on_beside_its_inputs_is_recorded(library):
+    session, _ = library
+    assert set(engine_versions(session.session)) == {"spark", "java", "tzdata"}
