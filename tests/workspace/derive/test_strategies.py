@@ -97,6 +97,23 @@ def test_increments_record_what_recomputing_would(spark_workspace, monkeypatch, 
         assert set(used.values()) <= {"keyed", "stateless"}
 
 
+@pytest.mark.contract("derive:V26")
+@pytest.mark.parametrize("merge", [tl.merge.upsert("id"), tl.merge.append()], ids=str)
+def test_changes_that_are_large_stay_in_tasks(spark_workspace, monkeypatch, merge):
+    random_ = random.Random(11)
+    dataset = begin(spark_workspace, merge)
+    dataset.append(rows(random_, list(range(12))))
+    followed = Followed(spark_workspace, monkeypatch, ["mapped", "whole"])
+    followed.pull()
+    # Nothing is few enough to be read here.
+    monkeypatch.setattr(increment, "DRIVER_EVENTS", -1)
+    next_commit(random_, dataset)
+    assert followed.pull() == {"mapped": "stateless", "whole": "keyed"}
+    assert followed.differences() == []
+    assert followed.done["mapped"].driver_bytes == 0
+    assert 0 < followed.done["whole"].driver_bytes < 10_000
+
+
 @pytest.mark.contract("derive:V17")
 @pytest.mark.parametrize("harm", ["removed", "damaged"])
 def test_state_that_is_gone_is_made_again(spark_workspace, tmp_path, monkeypatch, harm):
