@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from trueline.workspace.derive.strategies.classify import REASONS, InputFacts, classify
@@ -59,6 +61,11 @@ def test_a_query_has_a_strategy_or_a_reason(text, strategy, reason):
 def test_every_reason_is_explained_and_shown_by_a_query():
     asked_of_spark = {"steps", "inexact", "key_type"}
     assert {reason for _, _, reason in QUERIES if reason} | asked_of_spark == set(REASONS)
+
+
+def test_every_reason_is_in_the_documentation():
+    page = (Path(__file__).parents[3] / "docs" / "incremental.md").read_text(encoding="utf-8")
+    assert [code for code, why in REASONS.items() if f"| `{code}` | {why} |" not in page] == []
 
 
 def test_a_function_that_is_not_known_may_be_an_aggregate_unless_spark_says_otherwise():

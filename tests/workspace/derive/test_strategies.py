@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pyarrow as pa
 import pytest
@@ -84,17 +85,64 @@ class Followed:
     ids=lambda given: str(given) if not isinstance(given, list) else "",
 )
 def test_increments_record_what_recomputing_would(spark_workspace, monkeypatch, merge, names):
-    random_ = random.Random(str(merge))
-    dataset = begin(spark_workspace, merge)
-    followed = Followed(spark_workspace, monkeypatch, names)
+    check(spark_workspace, monkeypatch, merge, names, seed=str(merge))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_increments_record_what_recomputing_would_for_longer(spark, tmp_path, monkeypatch, soak_minutes):
+    end = time.monotonic() + soak_minutes * 60
+    seed = random.randrange(2**31)
+    while time.monotonic() < end:
+        random_ = random.Random(seed)
+        merge = random_.choice([tl.merge.upsert("id"), tl.merge.changelog("id"), tl.merge.append()])
+        # Of rows that are only appended an id is not a key.
+        names = [name for name in QUERIES if name != "mapped" or merge != tl.merge.append()]
+        with (
+            tl.open(tmp_path / str(seed), create=True, spark=spark) as workspace,
+            monkeypatch.context() as patch,
+        ):
+            check(workspace, patch, merge, random_.sample(names, 2), random_, pulls=8)
+        seed += 1
+
+
+def check(workspace, monkeypatch, merge, names, *, seed, pulls=3):
+    """Follow a random history by the increment, and compare after every pull."""
+    random_ = random.Random(seed)
+    dataset = begin(workspace, merge)
+    followed = Followed(workspace, monkeypatch, names)
     next_commit(random_, dataset)
     followed.pull()
-    for _ in range(4):
+    for _ in range(pulls):
         for _ in range(random_.randint(1, 3)):
             next_commit(random_, dataset)
         used = followed.pull()
-        assert followed.differences() == []
-        assert set(used.values()) <= {"keyed", "stateless"}
+        assert followed.differences() == [], (seed, merge, names)
+        assert set(used.values()) <= {"keyed", "stateless"}, (seed, merge, names)
+
+
+@pytest.mark.contract("derive:V26")
+@pytest.mark.parametrize(
+    ("merge", "used"),
+    [
+        (tl.merge.upsert("id"), {"mapped": "stateless", "whole": "keyed"}),
+        (tl.merge.append(), {"whole": "keyed"}),
+    ],
+    ids=["upsert", "append"],
+)
+def test_changes_that_are_large_stay_in_tasks(spark_workspace, monkeypatch, merge, used):
+    random_ = random.Random(11)
+    dataset = begin(spark_workspace, merge)
+    dataset.append(rows(random_, list(range(12))))
+    followed = Followed(spark_workspace, monkeypatch, list(used))
+    followed.pull()
+    # Nothing is few enough to be read here.
+    monkeypatch.setattr(increment, "DRIVER_EVENTS", -1)
+    next_commit(random_, dataset)
+    assert followed.pull() == used
+    assert followed.differences() == []
+    assert "mapped" not in used or followed.done["mapped"].driver_bytes == 0
+    assert 0 < followed.done["whole"].driver_bytes < 10_000
 
 
 @pytest.mark.contract("derive:V17")

@@ -123,24 +123,19 @@ def delta_of(transaction: DerivedTransaction, session: Callable[[], Any]) -> Del
         empty[alias] = dataset.view(_block(transaction, dataset)).schema.to_arrow()
         after = transaction.advance.positions.get(dataset.id)
         taken = transaction.tail.taken.get(dataset.id)
-        before = None if taken is None else taken.last_block
-        if after is None or (taken is not None and taken.last_offset == after.offset):
+        last = None if taken is None else taken.last_offset
+        if after is None or after.offset is None or last == after.offset:
             continue
-        if before is None or taken is None or taken.last_offset is None:
-            came[alias] = engine().frame(dataset.view(after.block).node, session())
-            continue
-        _refuse_removed(dataset, before)
-        diff = dataset.diff(before, after.block)
         op = dataset.chain.tail_at(after.block).vocab.op
-        events = (after.offset or 0) - taken.last_offset
-        rows = _read(diff, transaction.carried) if events <= DRIVER_EVENTS else None
-        if rows is None:
-            gone[alias], came[alias] = _on_spark(diff, op, session())
-            continue
-        is_gone = pc.is_in(rows[op], pa.array(_GONE, pa.string()))
-        for side, which in ((gone, is_gone), (came, pc.invert(is_gone))):
-            found = rows.filter(which).drop_columns([op])
-            if found.num_rows:
+        if taken is None or taken.last_block is None or last is None:
+            view, events = dataset.view(after.block), after.offset + 1
+        else:
+            _refuse_removed(dataset, taken.last_block)
+            view, events = dataset.diff(taken.last_block, after.block), after.offset - last
+        rows = _read(view, transaction.carried) if events <= DRIVER_EVENTS else None
+        sides = _on_spark(view, op, session()) if rows is None else _here(rows, op)
+        for side, found in zip((gone, came), sides, strict=True):
+            if found is not None:
                 side[alias] = found
     return Delta(gone, came, empty)
 
@@ -168,8 +163,20 @@ def _read(view: View, carried: DriverBytes) -> pa.Table | None:
     return carried.add(pa.concat_tables(pieces))
 
 
-def _on_spark(diff: View, op: str, session: Any) -> tuple[Any, Any]:
-    frame = engine().frame(diff.node, session)
+def _here(rows: pa.Table, op: str) -> tuple[pa.Table | None, pa.Table | None]:
+    """Return the rows that went and those that came."""
+    if op not in rows.column_names:
+        return None, rows if rows.num_rows else None
+    is_gone = pc.is_in(rows[op], pa.array(_GONE, pa.string()))
+    sides = (rows.filter(which).drop_columns([op]) for which in (is_gone, pc.invert(is_gone)))
+    gone, came = (found if found.num_rows else None for found in sides)
+    return gone, came
+
+
+def _on_spark(view: View, op: str, session: Any) -> tuple[Any, Any]:
+    frame = engine().frame(view.node, session)
+    if op not in frame.columns:
+        return None, frame
     gone = frame[op].isin(*_GONE)
     return frame.where(gone).drop(op), frame.where(~gone).drop(op)
 
