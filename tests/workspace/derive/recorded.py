@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -74,7 +75,8 @@ def replaying(folder):
     def computed(transaction):
         table = pq.read_table(_place(folder, transaction))
         with transaction.dataset.chain.store.scratch() as scratch:
-            yield None, from_table(table, transaction.tail, with_op=False), scratch, InlineTasks()
+            rows = from_table(table, transaction.tail, with_op=False)
+            yield SimpleNamespace(session=None), rows, scratch, InlineTasks()
 
     with _computed_by(computed, engine_versions=lambda _: VERSIONS):
         yield

@@ -84,7 +84,7 @@ def test_a_definition_records_what_was_asked_for(ws):
     assert there.nondet == {"fx": "yesterday's rate will do"}
     assert [step.alias for step in there.queries] == ["big", None]
     assert "*" not in there.queries[0].query.replace("* MAX", "")
-    assert there.identity is KeyKind.DECLARED
+    assert there.identity is KeyKind.PROVEN
     ws["fx"].append(pa.table({"rate": [2.0]}))
     follow_all(ws, ["totals"])
     assert rows(made, "account", "total") == [("a", 6.0), ("b", 4.0)]
