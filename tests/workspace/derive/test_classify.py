@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from trueline.workspace.derive.strategies.accumulators import accumulation, parsed
 from trueline.workspace.derive.strategies.classify import REASONS, InputFacts, classify
+from trueline.workspace.derive.strategies.increment import Impossible
+from trueline.workspace.derive.strategies.keyed import check_accumulators
 
 INPUTS = {"t": InputFacts(), "s": InputFacts()}
 QUERIES = [
@@ -73,3 +77,21 @@ def test_a_function_that_is_not_known_may_be_an_aggregate_unless_spark_says_othe
     assert classify(text, INPUTS, operators={"Project", "SubqueryAlias", "View"}).strategy == "stateless"
     assert classify(text, INPUTS, operators={"Aggregate", "SubqueryAlias", "View"}).reason == "operator"
     assert classify("select t.a from t", INPUTS, operators={"Deduplicate", "View"}).reason == "operator"
+
+
+@pytest.mark.contract("derive:V4")
+def test_a_plain_sum_of_doubles_is_not_an_accumulator():
+    made = accumulation(parsed("select sum(t.x) as s, max(t.x) as m from t"), append_only=True)
+    exact = pa.schema({"a0": pa.int64(), "a1": pa.int64(), "a2": pa.float64()})
+    assert list(made.sums.values()) == ["sum", "sum", "max"]
+    check_accumulators(made, exact)
+    with pytest.raises(Impossible, match="inexact"):
+        check_accumulators(made, exact.set(0, pa.field("a0", pa.float64())))
+
+
+def test_extremes_of_inputs_that_lose_rows_are_computed_from_values():
+    query = parsed("select t.k, min(t.x) as lo, count(*) as n from t group by t.k")
+    assert accumulation(query, append_only=True).values == ()
+    kept = accumulation(query, append_only=False)
+    assert kept.values == ("v0",)
+    assert kept.kept == ("k0", "n", "a0", "m")
