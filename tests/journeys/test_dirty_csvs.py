@@ -15,6 +15,8 @@ $ trueline ingest sales ../inbox/2026-11-13.csv --delimiter ';'
 sales  +3 rows, offsets 0 to 2, 1 file
 warning: a column is text only because of words for null: 'qty' (else int64) because of 'n/a'
   → a type is for ever: to have the other, ingest into a new dataset with --nulls n/a
+warning: a column is text, and every cell is a number with a decimal comma: 'price' (else double) as in '2,50'
+  → a type is for ever: to have the other, ingest into a new dataset with --decimal ,
 warning: a column is text, and every cell is a date or a time: 'day' (else date32[day]) as in '13.11.2026'
   → a type is for ever: to have the other, ingest into a new dataset with --date-format %d.%m.%Y
 $ trueline delete sales --yes
