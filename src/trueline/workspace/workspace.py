@@ -111,6 +111,8 @@ class Workspace(OpenDatasets):
     >>> _ = ws.create("days", source=tl.source(f"{folder.name}/*.csv"))
     >>> ws.pull("days").ok
     True
+    >>> ws.plan().moves, [node.name for node in ws.lineage("days").nodes]
+    (False, ['days'])
     >>> ws.delete("twin")
     >>> "twin" in ws
     False
