@@ -12,7 +12,7 @@ import trueline as tl
 from tests.workspace.derive.queries import KEYS, QUERIES, tables
 from trueline.dataset.derivation import KeyKind
 from trueline.errors import TruelineError
-from trueline.spark.canonical import engine_versions, function_names
+from trueline.spark.canonical import function_names, versions_of
 from trueline.workspace.derive.evaluate import query_session, with_room
 from trueline.workspace.derive.exact import widened
 from trueline.workspace.derive.judge import judged, judged_steps
@@ -162,4 +162,4 @@ def test_steps_see_those_before_them(library):
 
 def test_what_a_result_depends_on_beside_its_inputs_is_recorded(library):
     session, _ = library
-    assert set(engine_versions(session.session)) == {"spark", "java", "tzdata"}
+    assert set(versions_of(session.session)) == {"spark", "java", "tzdata"}
