@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -36,18 +36,6 @@ if TYPE_CHECKING:
 _ATTEMPTS: Final = 8
 
 
-def inputs_by_alias(workspace: Workspace, derivation: Derivation) -> dict[str, Dataset]:
-    """Return the inputs of a definition as they are in the workspace now."""
-    names = workspace._names_by_id()
-    found = {}
-    for each in derivation.inputs:
-        name = names.get(each.dataset_ref)
-        if name is None:
-            raise input_missing(each.alias or "", each.dataset_ref)
-        found[each.alias or name] = workspace[name]
-    return found
-
-
 def input_missing(alias: str, reference: str) -> InputError:
     """The error of an input that is not in the workspace (any more)."""
     return InputError(
@@ -57,17 +45,17 @@ def input_missing(alias: str, reference: str) -> InputError:
     )
 
 
-def is_derived(dataset: Dataset) -> bool:
-    """Say whether a dataset is computed here from others."""
-    tail = dataset.chain.tail()
-    return tail is not None and derivation_at(tail) is not None
+def in_order(workspace: Workspace, names: Sequence[str]) -> list[Dataset]:
+    """Return the derived datasets among some and all they rest on, inputs before those that read them."""
+    known = Dependencies.of(workspace)
+    above = {each for name in names for each in (name, *known.upstream(name))}
+    return [known[name].dataset for name in known.in_order(above) if known[name].is_computed]
 
 
 def follow_all(workspace: Workspace, names: list[str]) -> dict[str, Commit | None]:
     """Record a cut of the roots that datasets rest on, and bring each derived one exactly there, in order."""
     known = Dependencies.of(workspace)
-    above = {each for name in names for each in known.upstream(name)} | set(names)
-    datasets = [name for name in known.in_order(above) if known[name].is_computed]
+    datasets = [dataset.name for dataset in in_order(workspace, names)]
     roots = {root for name in datasets for root in known.roots(name)}
     log = CutLog.of(workspace)
     cut = log.record(known[name].dataset.id for name in roots) if datasets else Cut()

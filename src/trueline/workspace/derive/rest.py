@@ -16,7 +16,7 @@ from trueline.errors import RetryError
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
-from trueline.workspace.cuts.roots import ChainOf, RootHead
+from trueline.workspace.cuts.roots import RootHead
 from trueline.workspace.dependencies import DatasetNode, Dependencies
 
 if TYPE_CHECKING:
@@ -180,8 +180,3 @@ def newest_cut_at(log: CutLog, roots: Mapping[DatasetId, Position], order: RootO
     if not any(cut.reset & roots.keys() for cut in looked):
         return 0
     return next((cut.number for cut in reversed(looked) if has(cut)), 0)
-
-
-def chain_of(known: Dependencies) -> ChainOf:
-    """Return what finds the chain of a dataset by its id."""
-    return lambda dataset: None if (node := known.by_id(dataset)) is None else node.dataset.chain
