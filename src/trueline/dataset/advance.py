@@ -113,7 +113,7 @@ def _prepared(chain: Chain, tail: Tail, order: Order, derivation: Derivation, te
         before = earlier_key(chain, tail, derivation)
         if before is None:
             return prepare(chain, tail, order, terms.scratch, terms.tasks)
-        return prepare_rekeyed(chain, before, order, terms.scratch, terms.tasks)
+        return prepare_rekeyed(chain, tail, before, order, terms)
     except InputError as error:
         if error.code != "DuplicateKeys":
             raise

@@ -12,14 +12,12 @@ from trueline.chain.chain import Chain
 from trueline.chain.events import ExecuteTransform
 from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
-from trueline.chain.store.scratch import Scratch
 from trueline.dataset.append.append import Order, Prepared, watermark_after
 from trueline.dataset.append.incoming import no_rows
 from trueline.dataset.append.merge import MergeOutcome, Terms, merge_pieces
 from trueline.dataset.append.slices import SliceLayout, write_all
 from trueline.dataset.checks import CheckedCommit, checks_at, without_broken
 from trueline.dataset.derivation import Derivation, derivation_at
-from trueline.kernel.tasks import Tasks
 from trueline.merge import Snapshot
 
 
@@ -38,16 +36,15 @@ def earlier_key(chain: Chain, tail: Tail, derivation: Derivation) -> tuple[Tail,
 
 
 def prepare_rekeyed(
-    chain: Chain, before: tuple[Tail, tuple[str, ...]], order: Order, scratch: Scratch, tasks: Tasks
+    chain: Chain, tail: Tail, before: tuple[Tail, tuple[str, ...]], order: Order, terms: Terms
 ) -> Prepared:
     """Merge and write what retracts every row under its old key and inserts all rows under the new one."""
-    tail = chain.tail()
-    assert tail is not None
     there, old_key = before
+    scratch, tasks = terms.scratch, terms.tasks
     checks = checks_at(tail)
     incoming, left_out = without_broken(checks, order.incoming.for_tail(tail), scratch, tasks)
     system_time = Instant(max((order.clock or Instant.now)(), tail.system_time + 1))
-    terms = Terms(scratch, tasks, allow_empty=True)
+    terms = replace(terms, allow_empty=True)
     gone = merge_pieces(Snapshot(old_key), no_rows(tail), chain, there, terms)
     count = sum(piece.rows for piece in gone.pieces)
     # Nothing is there any more: no state, and offsets that follow the deletes.
@@ -59,7 +56,7 @@ def prepare_rekeyed(
     growth = came.tally.growth + gone.tally.growth
     judged = CheckedCommit(order.name, chain, tail, came.pieces, growth, order.column_of, alone=True)
     found = {**left_out, **judged.judge(checks, tasks)}
-    layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark)
+    layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark, whole_pairs=True)
     written = write_all(chain.store, gone.pieces, layout, tail.next_offset, tasks)
     written = [*written, *write_all(chain.store, came.pieces, layout, tail.next_offset + count, tasks)]
     outcome = MergeOutcome((*gone.pieces, *came.pieces), came.state, came.ignored, gone.tally + came.tally)

@@ -157,8 +157,8 @@ QUERIES: Final = (
         "bools",
         "select k, bool_and(b) as a, any(b) as o, every(i > 2) as e, count_if(b) as c from t group by k",
         duckdb=(
-            "select k, bool_and(b) as a, bool_or(b) as o, bool_and(i > 2) as e, count_if(b) "
-            "as c from t group by k"
+            "select k, bool_and(b) as a, bool_or(b) as o, bool_and(i > 2) as e, "
+            "count_if(b)::bigint as c from t group by k"
         ),
     ),
     Query("bits", "select d, bit_and(i) as a, bit_or(i) as o, bit_xor(i) as x from t group by d"),

@@ -163,3 +163,14 @@ def test_steps_see_those_before_them(library):
 def test_what_a_result_depends_on_beside_its_inputs_is_recorded(library):
     session, _ = library
     assert set(versions_of(session.session)) == {"spark", "java", "tzdata"}
+
+
+def test_a_plain_sum_that_was_left_is_found_in_the_plan(library, monkeypatch):
+    session, _ = library
+    from trueline.workspace.derive import judge
+    from trueline.workspace.derive.canonical import CanonicalQuery
+
+    monkeypatch.setattr(judge, "canonical", lambda query, types: CanonicalQuery(judge.written(query), ()))
+    for text in ("select k, sum(y) as s from t group by k", "select avg(y * 2) as a from t"):
+        with pytest.raises(TruelineError, match="floating-point numbers is left"):
+            judge.judged(session, text, KEYS)

@@ -14,7 +14,7 @@ from tests.workspace.derive.histories import QUERIES, begin, next_commit, rows
 from trueline.chain.checkpoint import derived_checkpoint
 from trueline.chain.instant import Instant
 from trueline.dataset.derivation import derivation_at
-from trueline.workspace.derive import define, follow, strategies
+from trueline.workspace.derive import follow, strategies
 from trueline.workspace.derive.define import DerivationRequest, derive
 from trueline.workspace.derive.follow import follow_all
 from trueline.workspace.derive.strategies import increment, keyed
@@ -37,7 +37,7 @@ class Followed:
             text, key = QUERIES[name]
             derive(workspace, DerivationRequest(name, text, key=key))
             with monkeypatch.context() as patch:
-                patch.setattr(define, "classify", lambda *_, **__: StrategyVerdict("recompute", "asked"))
+                patch.setattr(strategies, "classify", lambda *_, **__: StrategyVerdict("recompute", "asked"))
                 derive(workspace, DerivationRequest(name + TWIN, text, key=key))
 
     def _noted(self, given, advanced):

@@ -16,22 +16,22 @@ from trueline.chain.checkpoint import CheckpointFile
 from trueline.chain.events import Checkpoint, DataSlice, ExecuteTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
-from trueline.chain.store.scratch import Scratch
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.append import Order, Prepared, prepare
-from trueline.dataset.append.incoming import Incoming
+from trueline.dataset.append.merge import Terms
 from trueline.dataset.dataset_at import Standing
+from trueline.dataset.derivation import derivation_at
 from trueline.dataset.merge.result import Op
 from trueline.dataset.read.changes import OPERATIONS
 from trueline.dataset.read.events import Events
 from trueline.dataset.read.fold import folded, last
 from trueline.dataset.read.slice_reader import SliceFile
+from trueline.dataset.rekey import earlier_key, prepare_rekeyed
 from trueline.dataset.state import KEY, OFFSET, State
 from trueline.dataset.state.segment import GONE
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import Multihash
-from trueline.kernel.tasks import Tasks
 from trueline.merge import Snapshot
 from trueline.view.plan.node import NO_BOUNDS
 
@@ -187,15 +187,28 @@ def with_state(store: Store, tail: Tail, state: State) -> Tail:
 # --- again, and compared ------------------------------------------------------------------------
 
 
-def made_again(
-    standing: Standing, result: Incoming, system_time: Instant, scratch: Scratch, tasks: Tasks
-) -> Prepared:
-    """Write what makes the current rows those of a result, as it would have been recorded at a time."""
-    key = Snapshot(standing.key)
-    order = Order(standing.name, key, result, clock=lambda: system_time, allow_empty=True)
+def made_again(rows: Standing, defined: Tail, order: Order, system_time: Instant, terms: Terms) -> Prepared:
+    """Write what makes the current rows those of a result, as it would have been recorded at a time.
+
+    `rows` is the dataset with the rows before, under the key they have, `defined` the tail with the
+    definition in force.
+    """
     # Metadata of the same commit has the time of its rows, which must not move on because of it.
-    before = Instant(min(standing.tail.system_time, system_time - 1))
-    return prepare(standing.chain, standing.tail._replace(system_time=before), order, scratch, tasks)
+    before = Instant(min(defined.system_time, system_time - 1))
+    order = replace(order, clock=lambda: system_time, allow_empty=True)
+    if isinstance(order.strategy, Snapshot) and rows.key != tuple(order.strategy.key):
+        return prepare_rekeyed(
+            rows.chain, defined._replace(system_time=before), (rows.tail, rows.key), order, terms
+        )
+    tail = rows.tail._replace(system_time=before)
+    return prepare(rows.chain, tail, order, terms.scratch, terms.tasks)
+
+
+def rows_before(chain: Chain, block: Multihash) -> Multihash:
+    """Return the block at which the rows before a commit are read: where another key set them, if one did."""
+    tail = chain.tail_at(block)
+    earlier = earlier_key(chain, tail, defined) if (defined := derivation_at(tail)) is not None else None
+    return block if earlier is None else earlier[0].head
 
 
 @dataclass(frozen=True, slots=True)

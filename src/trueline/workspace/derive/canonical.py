@@ -71,7 +71,8 @@ class _Rewriting:
         self.is_wrapped = False
 
     def run(self) -> None:
-        selects = list(self.query.find_all(exp.Select))
+        # Inner ones first: what is put around a part is put around a copy of it.
+        selects = list(self.query.find_all(exp.Select))[::-1]
         for select in selects:
             _check_pivots(select)
             _inline_windows(select)

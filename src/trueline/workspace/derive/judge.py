@@ -41,6 +41,12 @@ _FREE: Final = names(
 )
 _RANKS: Final = frozenset({"Rank", "DenseRank", "PercentRank", "CumeDist"})
 _NEEDS_ORDER: Final = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail", "Sample", "Deduplicate"})
+# Of floating-point numbers their result depends on the order of rows.
+_INEXACT: Final = names(
+    "Sum Average StddevSamp StddevPop VarianceSamp VariancePop CovSample CovPopulation Corr"
+)
+_ARITHMETIC: Final = names("Add Subtract Multiply Divide Remainder UnaryMinus UnaryPositive Abs Coalesce")
+_TYPED: Final = frozenset({"AttributeReference", "Cast", "Literal", "OuterReference"})
 _FLOATING: Final = re.compile(r"\b(double|float)\b")
 
 
@@ -99,7 +105,9 @@ def judged(session: QuerySession, text: str, keys: Mapping[str, tuple[str, ...]]
         made = canonical(query, session.types)
     except NotCanonical as problem:
         raise _refused(problem) from None
-    _check_same_columns(types, session.types(made.text))
+    shown, run = analysed(session.session, made.text)
+    _check_same_columns(types, dict(shown))
+    _check_exact(run)
     key = proven_key(query, session.tables, keys)
     if key is None:
         return Judged(expanded, made.text, (*columns, COPY), KeyKind.BAG, "", made.repairs)
@@ -237,6 +245,19 @@ def _check_same_columns(types: Mapping[str, str], made: Mapping[str, str]) -> No
         raise _refused(
             NotCanonical("columns_differ", f"the canonical form changes {', '.join(sorted(differing))}")
         )
+
+
+def _check_exact(plan: PlanPart | None) -> None:
+    """Check once more, in Spark's own plan, that no sum of floating-point numbers is left."""
+    for part in plan.walk() if plan is not None else ():
+        if part.name in _INEXACT and any(_is_floating(inner) for inner in part.parts):
+            raise _refused(NotCanonical("inexact", f"{part.name} of floating-point numbers is left in it"))
+
+
+def _is_floating(part: PlanPart) -> bool:
+    if part.name in _ARITHMETIC:
+        return any(_is_floating(inner) for inner in part.parts)
+    return part.name in _TYPED and _FLOATING.search(part.type) is not None
 
 
 def _refused(problem: NotCanonical) -> InputError:

@@ -20,6 +20,8 @@ from trueline.chain.events import ExecuteTransform, SetTransform
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.store.overlay import Overlay, overlay
 from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationReport
+from trueline.dataset.append.append import Order
+from trueline.dataset.append.merge import Terms
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.derivation import Derivation, derivation_at
 from trueline.dataset.read.current import CurrentRows
@@ -33,12 +35,16 @@ from trueline.dataset.verify.replay import (
     derived_commits,
     differing_rows,
     made_again,
+    rows_before,
 )
 from trueline.errors import CorruptionError, InputError, ObjectMissing, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
+from trueline.merge import Snapshot
 from trueline.view.view import View
+from trueline.workspace.derive.checks import columns_of
 from trueline.workspace.derive.evaluate import engine_versions, query_session, taken
+from trueline.workspace.derive.function import permitted
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -210,6 +216,9 @@ def _not_replayed(workspace: Workspace, dataset: Dataset) -> str | None:
         return ""
     if not tail.transform.transform.is_ours:
         return f"it was derived by {tail.transform.transform.engine}"
+    derivation = derivation_at(tail)
+    if derivation is not None and derivation.from_here:
+        return "its definition applies from one of its commits on, and what was there before stays"
     names = workspace._names_by_id()
     missing = [each for each in tail.transform.inputs if each.dataset_ref not in names]
     if missing:
@@ -290,6 +299,10 @@ class _Replaying:
             return origin + self._row_problems(transaction, derivation, left, head=head)
         except UnsupportedVersion as error:
             return [_problem(transaction, ProblemKind.OTHER_ENGINE, error.problem, _OTHER)]
+        except InputError as error:
+            if error.code != "OtherFunction":
+                raise
+            return [_problem(transaction, ProblemKind.OTHER_ENGINE, error.problem, error.remedy)]
         except ObjectMissing as error:
             return [_problem(transaction, ProblemKind.MISSING, error.problem, error.remedy)]
         except CorruptionError as error:
@@ -323,12 +336,22 @@ class _Replaying:
                 remedy = f"reset {self.dataset.name} and rebuild it, or restore {each.alias} from a copy"
                 return [_problem(transaction, ProblemKind.MISSING, what, remedy)]
             views[each.alias or source.dataset.name] = source.view(at)
-        with query_session(self.workspace, views) as session, self.chain.store.scratch() as scratch:
+        function = permitted(self.workspace, self.dataset, derivation)
+        with (
+            query_session(self.workspace, views, function) as session,
+            self.chain.store.scratch() as scratch,
+        ):
             here = engine_versions(self.workspace)
             try:
-                before = self.own.standing(name, transaction.end.hash if head else transaction.before)
-                result, tasks = taken(self.workspace, session, derivation, before.tail, scratch)
-                again = made_again(before, result, transaction.end.system_time, scratch, tasks)
+                block = transaction.end.hash if head else rows_before(self.chain, transaction.before)
+                before = self.own.standing(name, block)
+                defined = self.chain.tail_at(transaction.before)
+                result, tasks = taken(self.workspace, session, derivation, defined, scratch)
+                positions = {**(left.origin.roots if left is not None else {}), **transaction.positions}
+                columns = columns_of(self.workspace, positions)
+                order = Order(name, Snapshot(derivation.key), result, column_of=columns)
+                time, terms = transaction.end.system_time, Terms(scratch, tasks)
+                again = made_again(before, defined, order, time, terms)
             except InputError as error:
                 what = f"its definition cannot be evaluated again: {error.problem}"
                 return [_wrong(transaction, what, left, here)]

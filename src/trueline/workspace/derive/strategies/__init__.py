@@ -11,7 +11,7 @@ from trueline.chain.checkpoint import DerivedCheckpoint, derived_checkpoint
 from trueline.chain.events import ExecuteTransform
 from trueline.dataset.advance import commit_result
 from trueline.dataset.commit import Commit
-from trueline.errors import TruelineError
+from trueline.errors import InputError, TruelineError
 from trueline.kernel.power_sums import ESCAPED
 from trueline.workspace.derive.evaluate import QuerySession, query_session, taken, views_at
 from trueline.workspace.derive.function import check_partitionings, permitted
@@ -85,6 +85,14 @@ def advance_by(transaction: DerivedTransaction) -> Advanced:
             reason = found
         else:
             return Advanced(commit, strategy, "", transaction.carried.size)
+        if transaction.derivation.from_here and reason != "first":
+            raise InputError(
+                f"{transaction.dataset.name!r} cannot follow by the increment ({reason}), and rows from before"
+                " its definition are to stay",
+                remedy="define it again with on_change='rebuild'",
+                code="CannotRecompute",
+                reason=reason,
+            )
     return Advanced(recomputed(transaction), RECOMPUTE, reason, transaction.carried.size)
 
 
@@ -99,7 +107,8 @@ def _increment(transaction: DerivedTransaction, strategy: str) -> Commit:
     left = _left(transaction)
     if left is None:
         raise Impossible("first")
-    if not is_same_definition(left, transaction.advance.left) or transaction.tail.redefined:
+    is_other = not is_same_definition(left, transaction.advance.left) or transaction.tail.redefined
+    if is_other and not transaction.derivation.from_here:
         raise Impossible("redefined")
     return follow_keyed(transaction, left) if strategy == KEYED else follow_stateless(transaction)
 
