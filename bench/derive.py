@@ -16,7 +16,6 @@ from bench.run import Run
 from bench.table import Row, Value, duration
 from bench.timing import Samples, settle, timed
 from trueline.workspace.derive.define import DerivationRequest, derive
-from trueline.workspace.derive.follow import follow_all
 
 # Rows of history; a delta of so many rows; keys in all, of which 5 % or all are touched.
 HISTORY: Final = {
@@ -57,7 +56,7 @@ def history(workspace: tl.Workspace, count: int, keys: int) -> tl.Dataset:
 
 def follow(workspace: tl.Workspace, name: str) -> float:
     """Return how long it takes to bring a dataset to the newest cut."""
-    return timed(lambda: follow_all(workspace, [name]))
+    return timed(lambda: workspace.pull(name))
 
 
 def one(what: str, seconds: float) -> Value:

@@ -24,7 +24,8 @@ def local_frame(session: SparkSession, table: pa.Table, schema: StructType | Non
 
     with translated():
         kind = to_spark_schema(table.schema) if schema is None else schema
-        taken = table.cast(to_arrow_schema(kind, timezone="UTC"))
+        # Of a table whose first chunk is empty Spark takes nothing.
+        taken = table.cast(to_arrow_schema(kind, timezone="UTC")).combine_chunks()
         return session.createDataFrame(taken, kind).coalesce(1)
 
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.workspace.derive.following import follow_all
 from trueline.chain.events import SetTransform
 from trueline.dataset.derivation import KeyKind, derivation_at
 from trueline.errors import DatasetExists, DataWarning, InputError, TruelineError
-from trueline.workspace.derive.follow import follow_all
 
 BALANCES = "select account, sum(amount) as total from transfers group by account"
 

@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.workspace.derive.following import follow_all
 from trueline.chain.checkpoint import derived_checkpoint
 from trueline.errors import DatasetExists, InputError, SchemaError
 from trueline.workspace.derive.define import derive
-from trueline.workspace.derive.follow import follow_all
 from trueline.workspace.derive.request import DerivationRequest
 
 BALANCES = "select account, sum(amount) as total, count(*) as n from transfers group by account"

@@ -10,10 +10,10 @@ import pytest
 
 import trueline as tl
 from tests.workspace.derive import frame_functions
+from tests.workspace.derive.following import follow_all
 from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError
 from trueline.workspace.derive import function
-from trueline.workspace.derive.follow import follow_all
 
 PATH = "tests.workspace.derive.frame_functions"
 

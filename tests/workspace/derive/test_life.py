@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.workspace.derive.following import follow_all
 from trueline import check
 from trueline.chain.instant import Instant
 from trueline.errors import CheckFailed, DataWarning, InputError
-from trueline.workspace.derive.follow import follow_all
 
 BALANCES = "select account, sum(amount) as total from transfers group by account"
 

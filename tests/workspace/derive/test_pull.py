@@ -11,9 +11,10 @@ import trueline as tl
 from trueline.chain.branch import Branch
 from trueline.chain.checkpoint import derived_checkpoint
 from trueline.chain.instant import Instant
+from trueline.dataset.append import frames
 from trueline.errors import InputError, InputReset, PullError, StalePlan
 from trueline.workspace.cuts.log import CutLog
-from trueline.workspace.derive import follow
+from trueline.workspace.derive import follow, strategies
 from trueline.workspace.derive.define import DerivationRequest, derive
 
 SUM = "select account, sum(amount) as total from transfers where amount {} 0 group by account"
@@ -157,7 +158,7 @@ def test_a_plan_says_what_a_pull_would_do_without_spark_and_is_carried_out_exact
     assert plan["balances"].inputs[0].records is None  # it depends on what comes of credits
     assert (plan["debits"].behind.commits, plan["credits"].behind.commits) == (2, 1)
     assert plan["credits"].behind.seconds == 3600
-    assert (plan["debits"].strategy, plan["debits"].reason) == ("recompute", "recompute_only")
+    assert (plan["debits"].strategy, plan["debits"].reason) == ("keyed", "")
     assert plan["debits"].estimate == 10  # five records, at two stops
     assert "transfers: 3 new (2 to 4)" in plan.explain()
     assert "transfers: 3 new" in plan._repr_html_()
@@ -178,12 +179,12 @@ def test_a_plan_says_what_a_pull_would_do_without_spark_and_is_carried_out_exact
 
 @pytest.mark.contract("derive:V29")
 def test_a_full_refresh_records_what_differs_and_says_whether_anything_did(bank, monkeypatch):
-    taken = follow.take_frame
+    taken = frames.take_frame
 
     def lossy(frame, *rest):
         return taken(frame.limit(0), *rest)
 
-    monkeypatch.setattr(follow, "take_frame", lossy)
+    monkeypatch.setattr(frames, "take_frame", lossy)
     bank.pull("credits")
     assert rows(bank, "credits") == {}
     monkeypatch.undo()
@@ -203,7 +204,7 @@ def test_a_full_refresh_records_what_differs_and_says_whether_anything_did(bank,
 
 
 def test_of_two_pullers_one_computes_and_the_other_finds_it_done(bank, spark, tmp_path, monkeypatch):
-    commit = follow.commit_result
+    commit = strategies.commit_result
     with tl.open(tmp_path / "ws", spark=spark) as other:
         cut = CutLog.of(bank).record([bank["transfers"].id])
         assert follow.follow_to(other, other["credits"], cut).rows == 1
@@ -212,11 +213,11 @@ def test_of_two_pullers_one_computes_and_the_other_finds_it_done(bank, spark, tm
         known = follow.Dependencies.of(other)
 
         def overtaken(*args, **more):
-            monkeypatch.setattr(follow, "commit_result", commit)
+            monkeypatch.setattr(strategies, "commit_result", commit)
             assert follow._followed(other, other["debits"], follow.Origins(known, cut), None).rows == 1
             return commit(*args, **more)
 
-        monkeypatch.setattr(follow, "commit_result", overtaken)
+        monkeypatch.setattr(strategies, "commit_result", overtaken)
         assert follow.follow_to(bank, bank["debits"], cut) is None
         # Both at once: they take turns.
         made = []

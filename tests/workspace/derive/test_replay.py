@@ -11,13 +11,13 @@ import pytest
 
 import trueline as tl
 from tests.forging import forge, forget, with_value
+from tests.workspace.derive.following import follow_all
 from trueline import console
 from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin, derived_checkpoint, is_ours
 from trueline.chain.events import Checkpoint
 from trueline.chain.store.store import Folder
 from trueline.errors import InputError
 from trueline.workspace.derive.define import DerivationRequest, derive
-from trueline.workspace.derive.follow import follow_all
 
 BALANCES = "select account, sum(amount) as total, count(*) as n from transfers group by account"
 

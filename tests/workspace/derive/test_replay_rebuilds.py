@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
-from trueline.workspace.derive.follow import follow_all
+from tests.workspace.derive.following import follow_all
 
 
 @pytest.mark.contract("derive:V14")

@@ -10,13 +10,13 @@ import pytest
 
 import trueline as tl
 from tests.spark.passing import jobs_in
+from tests.workspace.derive.following import follow_all
 from tests.workspace.derive.histories import QUERIES, begin, next_commit, rows
 from trueline.chain.checkpoint import derived_checkpoint
 from trueline.chain.instant import Instant
 from trueline.dataset.derivation import derivation_at
 from trueline.workspace.derive import follow, strategies
 from trueline.workspace.derive.define import DerivationRequest, derive
-from trueline.workspace.derive.follow import follow_all
 from trueline.workspace.derive.strategies import increment, keyed
 from trueline.workspace.derive.strategies.classify import StrategyVerdict
 

@@ -7,12 +7,13 @@ import pytest
 
 import trueline as tl
 from tests.cli.conftest import run  # noqa: F401 (a fixture)
+from tests.workspace.derive.following import follow_all
 from trueline.errors import DatasetNotFound, NoCommonCut
 from trueline.spark.source import register
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.derive.define import DerivationRequest, derive
-from trueline.workspace.derive.follow import follow_all, follow_to
+from trueline.workspace.derive.follow import follow_to
 
 QUERIES = {
     "credits": "select receiver as account, sum(amount) as credit from transfers group by receiver",

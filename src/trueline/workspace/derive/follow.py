@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,7 +19,6 @@ from trueline.errors import ChainError, InputError, InputReset, RefCASFailed, Re
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import Snapshot
 from trueline.workspace.cuts.cut import Cut
-from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.checks import columns_of
 from trueline.workspace.derive.evaluate import engine_versions
@@ -43,27 +42,6 @@ def input_missing(alias: str, reference: str) -> InputError:
         remedy="clone it here",
         code="InputMissing",
     )
-
-
-def in_order(workspace: Workspace, names: Sequence[str]) -> list[Dataset]:
-    """Return the derived datasets among some and all they rest on, inputs before those that read them."""
-    known = Dependencies.of(workspace)
-    above = {each for name in names for each in (name, *known.upstream(name))}
-    return [known[name].dataset for name in known.in_order(above) if known[name].is_computed]
-
-
-def follow_all(workspace: Workspace, names: list[str]) -> dict[str, Commit | None]:
-    """Record a cut of the roots that datasets rest on, and bring each derived one exactly there, in order."""
-    known = Dependencies.of(workspace)
-    datasets = [dataset.name for dataset in in_order(workspace, names)]
-    roots = {root for name in datasets for root in known.roots(name)}
-    log = CutLog.of(workspace)
-    cut = log.record(known[name].dataset.id for name in roots) if datasets else Cut()
-    done = {}
-    for name in datasets:
-        done[name] = follow_to(workspace, known[name].dataset, cut, known=known)
-        log.put_reached(cut.number, known[name].dataset.id)
-    return done
 
 
 def follow_to(

@@ -87,8 +87,8 @@ def advance_by(transaction: DerivedTransaction) -> Advanced:
             return Advanced(commit, strategy, "", transaction.carried.size)
         if transaction.derivation.from_here and reason != "first":
             raise InputError(
-                f"{transaction.dataset.name!r} cannot follow by the increment ({reason}), and rows from before"
-                " its definition are to stay",
+                f"{transaction.dataset.name!r} cannot follow by the increment ({reason}), and the rows from"
+                " before its definition are to stay",
                 remedy="define it again with on_change='rebuild'",
                 code="CannotRecompute",
                 reason=reason,
