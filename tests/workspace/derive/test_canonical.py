@@ -119,3 +119,21 @@ def test_collected_values_are_sorted(spark_workspace):
 def test_what_has_no_canonical_form_says_why(spark_workspace, text):
     with pytest.raises(NotCanonical):
         answered(spark_workspace, pa.table({"x": [0.5]}), text)
+
+
+@pytest.mark.contract("derive:V4")
+def test_sums_and_deviations_of_numbers_of_all_sizes_are_exact(spark_workspace):
+    random = np.random.default_rng(7)
+    whole = random.integers(-(1 << 53), 1 << 53, 400)
+    numbers = [math.ldexp(float(each), int(random.integers(-1074, 960))) for each in whole]
+    groups = [at % 20 for at in range(400)]
+    text = "select k, sum(x) over (partition by k) w from t"
+    grouped = "select k, sum(x) s, var_pop(x) v from t group by k"
+    table = pa.table({"k": groups, "x": numbers})
+    by_window = {row["k"]: row for row in answered(spark_workspace, table, text)}
+    for row in answered(spark_workspace, table, grouped):
+        own = [Fraction(number) for number, group in zip(numbers, groups, strict=True) if group == row["k"]]
+        spread = sum(each * each for each in own) / len(own) - (sum(own) / len(own)) ** 2
+        assert bits(row["s"]) == bits(exact([float(each) for each in own]))
+        assert row["v"] == (float(spread) if spread < 2**1024 else math.inf)
+        assert bits(by_window[row["k"]]["w"]) == bits(row["s"])
