@@ -64,12 +64,14 @@ def commit_result(
     *,
     scratch: Scratch,
     tasks: Tasks,
+    tail: Tail | None = None,
 ) -> Commit:
     """Record what makes the current rows those of `result`, in one commit; rows that stay are not recorded.
 
-    Whoever loses the race for the head gets `RefCASFailed` and plans again.
+    It follows the tail it was planned from, the newest one if none is given: whoever loses the race for the
+    head gets `RefCASFailed` and plans again.
     """
-    tail = chain.tail()
+    tail = tail or chain.tail()
     assert tail is not None
     advance = _noting("recompute", advance)
     order = _order(name, Snapshot(derivation.key), result, advance)

@@ -159,7 +159,7 @@ def test_a_plan_says_what_a_pull_would_do_without_spark_and_is_carried_out_exact
     assert (plan["debits"].behind.commits, plan["credits"].behind.commits) == (2, 1)
     assert plan["credits"].behind.seconds == 3600
     assert (plan["debits"].strategy, plan["debits"].reason) == ("keyed", "")
-    assert plan["debits"].estimate == 10  # five records, at two stops
+    assert plan["debits"].estimate == 3  # the new records
     assert "transfers: 3 new (2 to 4)" in plan.explain()
     assert "transfers: 3 new" in plan._repr_html_()
     assert plan.to_dict()["stages"][1]["stops"] == [2, 3]

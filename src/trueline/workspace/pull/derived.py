@@ -18,7 +18,7 @@ from trueline import console
 from trueline.chain.instant import Instant
 from trueline.console.items import Item
 from trueline.dataset.commit import Commit
-from trueline.errors import OutcomeUnknown, RetryError, StoreError
+from trueline.errors import CheckFailed, OutcomeUnknown, RetryError, StoreError
 from trueline.kernel.tasks import failure
 from trueline.run import Step
 from trueline.run.attempt import Attempt, Outcome
@@ -198,7 +198,11 @@ class DerivedPull:
         return Step(map=bring, name="derive", eager=False)
 
     def _bring(self, node: GraphNode, cut: Cut) -> tuple[Commit | None, bool | None]:
-        """Do one transaction, in a worker; a stop on the way that an input has not made is passed over."""
+        """Do one transaction, in a worker.
+
+        A stop on the way is passed over where an input has not made it, and where rows break a check there
+        that may have been corrected since (derive:V8).
+        """
         name, place = node
         is_last = place == len(self.stops[name]) - 1
         dataset = self.known[name].dataset
@@ -207,6 +211,10 @@ class DerivedPull:
             made = follow_to(self.workspace, dataset, cut, known=self.known, clock=self.clock)
         except RetryError as error:
             if error.code != NOT_AT_REST or is_last:
+                raise
+            return None, None
+        except CheckFailed:
+            if is_last:
                 raise
             return None, None
         if not (self.full_refresh and is_last):

@@ -135,6 +135,7 @@ def recomputed(transaction: DerivedTransaction) -> Commit:
             transaction.leaving(**left),
             scratch=scratch,
             tasks=tasks,
+            tail=transaction.tail,
         )
 
 
