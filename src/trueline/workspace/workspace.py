@@ -116,7 +116,6 @@ class Workspace(OpenDatasets):
     >>> _ = ws.create("days", source=tl.source(f"{folder.name}/*.csv"))
     >>> ws.pull("days").ok
     True
-    <<<<<<< HEAD
     >>> ws.derive("stamped", "select now() as at from sales")
     Traceback (most recent call last):
     trueline.errors.IrreproducibleQuery: now() depends on when it runs (line 1, column 8)
@@ -125,10 +124,8 @@ class Workspace(OpenDatasets):
       → use the event time of the rows
     >>> ws.derive_folder(folder.name).is_empty
     True
-    =======
     >>> ws.plan().moves, [node.name for node in ws.lineage("days").nodes]
     (False, ['days'])
-    >>>>>>> w-d3
     >>> ws.delete("twin")
     >>> "twin" in ws
     False
