@@ -137,4 +137,5 @@ def state_keys(ds):
 
 
 def test_memory_stores_have_state_too():
-    assert open_state(MemoryStore(), type("T", (), {"checkpoint": None})).generations == ()
+    tail = type("T", (), {"checkpoint": None, "attachments": None})
+    assert open_state(MemoryStore(), tail).generations == ()

@@ -152,15 +152,19 @@ def _in_json(scene: Scene) -> None:
     "a type is for ever: to have the other, ingest into a new dataset with {flags}{other}",
 )
 def columns_that_are_text_because_of_words_for_null(scene: Scene) -> None:
-    path = scene.file("a.csv", "id,x\n1,5\n2,n.a.\n")
+    for dataset in _read_again(scene, scene.file("a.csv", "id,x\n1,5\n2,n.a.\n")):
+        assert dataset.view().to_arrow()["x"].to_pylist() == [5, None]
+
+
+def _read_again(scene: Scene, path: Path) -> tuple[tl.Dataset, tl.Dataset]:
+    """Do what a warning says, in Python and in the shell; return the new datasets."""
     _, remedy = warned(scene, path, scene.ws.create("first"))
     second = scene.ws.create("second")
     second.append(path, **keywords(remedy, r"with (reader=.*)"))
-    assert second.view().to_arrow()["x"].to_pylist() == [5, None]
     third, fourth = scene.ws.create("third"), scene.ws.create("fourth")
     remedy = scene.warned("ingest", third.name, path)
     scene.done("ingest", fourth.name, path, *shlex.split(piece(remedy, r"--.*")))
-    assert fourth.view().to_arrow()["x"].to_pylist() == [5, None]
+    return second, fourth
 
 
 @story(
@@ -169,15 +173,8 @@ def columns_that_are_text_because_of_words_for_null(scene: Scene) -> None:
     "a column is for ever: ingest into a new dataset with --delimiter {shown}",
 )
 def a_file_that_was_read_as_one_column(scene: Scene) -> None:
-    path = scene.file("a.csv", "id;name\n1;pen\n")
-    _, remedy = warned(scene, path, scene.ws.create("first"))
-    second = scene.ws.create("second")
-    second.append(path, **keywords(remedy, r"with (reader=.*)"))
-    assert second.columns == ("id", "name")
-    third, fourth = scene.ws.create("third"), scene.ws.create("fourth")
-    remedy = scene.warned("ingest", third.name, path)
-    scene.done("ingest", fourth.name, path, *shlex.split(piece(remedy, r"--.*")))
-    assert fourth.columns == ("id", "name")
+    for dataset in _read_again(scene, scene.file("a.csv", "id;name\n1;pen\n")):
+        assert dataset.columns == ("id", "name")
 
 
 @story(
