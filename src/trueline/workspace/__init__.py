@@ -44,6 +44,8 @@ It is read as it is, or as it was:
 ['update_preimage', 'update_postimage']
 >>> sales.diff(commit).to_arrow().num_rows
 2
+>>> later.wait("sales").at["sales"] == later
+True
 >>> sales.export(f"{folder.name}/sales.csv").rows
 2
 

@@ -126,6 +126,9 @@ class Workspace(OpenDatasets):
     True
     >>> ws.plan().moves, [node.name for node in ws.lineage("days").nodes]
     (False, ['days'])
+    >>> with ws.snapshot("sales", "days") as snap:
+    ...     snap.groups
+    (('sales',), ('days',))
     >>> ws.delete("twin")
     >>> "twin" in ws
     False
