@@ -37,6 +37,9 @@ def small(rows: pa.Table) -> pa.Table:
         "fixed": pa.array([bytes([n % 256] * 4) for n in range(count)], pa.binary(4)),
         "ms": pa.array(np.arange(count) - 9, pa.timestamp("ms")),
         "us": pa.array(np.arange(count) - 9, pa.timestamp("us", "UTC")),
+        "time_ms": pa.array((np.arange(count) * 719_999) % 86_400_000, pa.int32()).view(pa.time32("ms")),
+        "time_us": pa.array(86_400_000_000 - 1 - np.arange(count)).view(pa.time64("us")),
+        "time_ns": pa.array(np.arange(count) * 1_001).view(pa.time64("ns")),
     }
     for name, values in more.items():
         rows = rows.append_column(name, values)
@@ -186,6 +189,25 @@ def test_text_that_is_not_text_is_null_as_in_this_process(dataset, spark):
         assert "FileScan" in plan_of(view, spark)
         assert difference(in_process(view), on_spark(view, spark), view) == ""
         assert in_process(view).arrays[0].null_count > 0
+
+
+def test_a_time_beyond_its_day_is_null_as_in_this_process(dataset, spark):
+    def broken(rows: pa.Table) -> pa.Table:
+        for name, bits, last in (
+            ("time_ms", pa.int32(), 86_400_000),
+            ("time_ns", pa.int64(), 86_400 * 10**9),
+        ):
+            place = rows.schema.get_field_index(name)
+            field = rows.schema.field(name)
+            times = pa.array([(-1, last, last - 1, 0)[n % 4] for n in range(rows.num_rows)], bits)
+            rows = rows.set_column(place, field, times.view(field.type))
+        return rows
+
+    view = dataset.view().select("time_ms", "time_ns", "n").sort("n")
+    with changed_slice(dataset, rewritten(broken)):
+        assert "FileScan" in plan_of(view, spark)
+        assert difference(in_process(view), on_spark(view, spark), view) == ""
+        assert in_process(view).arrays[1].null_count > in_process(dataset.view().select("time_ns")).rows // 2
 
 
 def test_a_slice_with_a_page_beyond_the_limits_is_not_given_to_spark(dataset, spark, monkeypatch):

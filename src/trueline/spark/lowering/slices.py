@@ -1,8 +1,9 @@
 """Slices of a dataset that Spark reads itself, where rows are moved next: offset as id and position.
 
 Only what it reads as tasks would, bit for bit: values travel as they are stored (a time as its count, an
-unsigned number by its bits), text that is not text is null. Everything else is read by tasks: other types,
-slices of other types than the dataset, slices whose pages are too large for one batch, very many slices.
+unsigned number by its bits), text that is not text is null, as is a time beyond its day. Everything else is
+read by tasks: other types, slices of other types than the dataset, slices whose pages are too large for one
+batch, very many slices.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from trueline.spark.engines import engine_of
 from trueline.spark.lowering.layout import Layout, OrderColumn, wire
 from trueline.spark.lowering.lowered import EvenCuts, Lowered, types_of
 from trueline.spark.types import to_spark_schema
-from trueline.view.plan.node import Interval, Node, Want, step_of
+from trueline.view.plan.node import DAY, Interval, Node, Want, step_of
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
 
@@ -113,6 +114,7 @@ def _is_as_stored(kind: t.Type) -> bool:
         or is_.is_fixed_size_binary(arrow)
         or is_.is_date32(arrow)
         or is_.is_timestamp(arrow)
+        or is_.is_time(arrow)
     )
 
 
@@ -128,6 +130,10 @@ def _as_wire(value: Column, kind: pa.DataType) -> Column:
     if kind == pa.uint64():
         wide = f.lit(Decimal(1 << 64)).cast("decimal(20,0)")
         return f.when(value > f.lit((1 << 63) - 1), value - wide).otherwise(value).cast("bigint")
+    if pa.types.is_time(kind):
+        step = step_of(pa.timestamp(kind.unit))
+        assert step is not None
+        return f.when((value >= 0) & (value < f.lit(DAY // step)), value)
     return f.when(f.is_valid_utf8(value), value) if pa.types.is_string(kind) else value
 
 
