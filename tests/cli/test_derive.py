@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.workspace.derive.by_hand import define
+from trueline.cli.derive import _defined
+from trueline.console import CapturedConsole
 
 
 @pytest.fixture
@@ -68,3 +74,12 @@ def test_data_that_are_too_old_are_an_exit_code(run, shop):
     done = run("-C", shop, "status", "--check")
     assert done.code == 1
     assert "max_age('0s'): the newest data are" in done.out
+
+
+def test_what_was_defined_says_how_it_follows_and_why(tmp_path):
+    with tl.open(tmp_path / "shop", create=True) as ws:
+        info = define(ws, "d", pa.schema({"k": pa.string()}), ("k",)).info
+    said = CapturedConsole()
+    for each in (replace(info, strategy="keyed", reason=""), replace(info, reason="join")):
+        _defined(said, each)
+    assert [item.text for item in said.items][1::2] == ["    keyed", "    recompute (join): it joins tables"]

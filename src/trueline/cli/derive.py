@@ -13,7 +13,7 @@ from trueline.errors import InputError
 
 if TYPE_CHECKING:
     from trueline.console import Console
-    from trueline.workspace import Workspace
+    from trueline.workspace import Info, Workspace
 
 
 @examples(
@@ -92,10 +92,16 @@ def derive(
             said["inputs"] = dict(_input(each) for each in input_)
         dataset = workspace.derive(name, fn=function, strategy=strategy, on_change=on_change, **said)
         info = dataset.info
-        here.console.answer(
-            info.to_dict(),
-            lambda shown: shown.say(f"{info.name}  {info.kind}  {info.head.short}  {info.id}", "good"),
-        )
+        here.console.answer(info.to_dict(), lambda shown: _defined(shown, info))
+
+
+def _defined(shown: Console, info: Info) -> None:
+    """Say what was defined, and how it will follow its inputs."""
+    from trueline.workspace.derive.strategies.classify import REASONS
+
+    shown.say(f"{info.name}  {info.kind}  {info.head.short}  {info.id}", "good")
+    why = REASONS.get(info.reason or "", "")
+    shown.say(f"    {info.strategy}{f' ({info.reason}): {why}' if why else ''}")
 
 
 def _said(query: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
