@@ -124,18 +124,20 @@ class DatasetCheck:
         return {"kind": self.kind, **columns, **dict(self.options), **action}
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> DatasetCheck:
+    def of(cls, said: Mapping[str, Any], place: str = "trueline.json") -> DatasetCheck:
         """Read a check that a definition records; one that is not known here is an error.
 
         >>> DatasetCheck.of({"kind": "magic"})
         Traceback (most recent call last):
-        trueline.errors.UnsupportedVersion: the check {'kind': 'magic'} is not known here
+        trueline.errors.UnsupportedVersion: the check {'kind': 'magic'} in trueline.json is not known here
           → upgrade trueline
         """
         given: object = said
         kind = said.get("kind") if isinstance(given, Mapping) else None
         if kind not in _KINDS or said.get("action", "stop") not in list(Action):
-            raise UnsupportedVersion(f"the check {said!r:.80} is not known here", remedy="upgrade trueline")
+            raise UnsupportedVersion(
+                f"the check {said!r:.80} in {place} is not known here", remedy="upgrade trueline"
+            )
         options = tuple((k, v) for k, v in said.items() if k not in ("kind", "columns", "action"))
         return cls(kind, tuple(said.get("columns", ())), options, Action(said.get("action", "stop")))
 

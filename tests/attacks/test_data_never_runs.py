@@ -324,6 +324,7 @@ SAFE = {
     ("cli/flows.py", "import_module"): "the module that the caller of the command names",
     ("cli/flows.py", "exec_module"): "the file that the caller of the command names",
     ("dataset/prepare/parse.py", "import_module"): "the step that the caller of the command names",
+    ("workspace/derive/function.py", "import_module"): "the function that a caller named, or confirmed",
 }
 RUNS = {
     "eval", "exec", "compile", "__import__", "import_module", "exec_module", "run_path", "run_module",

@@ -27,6 +27,7 @@ from trueline.chain.block import (
     is_commit_end,
 )
 from trueline.chain.branch import Branch
+from trueline.chain.store.store import Folder
 from trueline.chain.verify import verify_blocks
 from trueline.dataset.at import resolve
 from trueline.dataset.commit import commit_at, commits
@@ -102,6 +103,8 @@ def parts_and_end():
         position = {"sequenceNumber": history.chain.tail().sequence_number + number}
         blocks.append(history.block(event, systemTime=moment(50), **position, **follows))
     history.chain.append(*blocks)
+    for left in ("c1", "c2"):  # by other software: that says nothing of rest
+        history.store.put(Folder.CHECKPOINTS, left.encode())
     return history, [block.hash for block in blocks]
 
 

@@ -24,7 +24,7 @@ from trueline.dataset.append.intake import ColumnOf
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
 from trueline.dataset.commit import Advice
 from trueline.dataset.counts import counted_rows
-from trueline.dataset.definition import addendum_at, strategy_of
+from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import COPY, derivation_at
 from trueline.dataset.merge.result import Op
 from trueline.errors import CheckFailed, InputError, UnsupportedVersion
@@ -210,14 +210,6 @@ def _filtered(table: pa.Table, checks: Sequence[DatasetCheck], counts: dict[str,
 
 
 # --- a whole commit ---------------------------------------------------------------------------------
-
-
-def checks_at(tail: Tail) -> tuple[DatasetCheck, ...]:
-    """Return the checks in force at a tail."""
-    if tail.dataset_kind is DatasetKind.Root:
-        return addendum_at(tail).checks if tail.attachments is not None else ()
-    derivation = derivation_at(tail)
-    return derivation.checks if derivation is not None else ()
 
 
 def advice_of(counts: Mapping[str, int]) -> tuple[Advice, ...]:

@@ -32,6 +32,7 @@ from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
 from trueline.check import DatasetCheck
 from trueline.dataset.commit import linked
+from trueline.dataset.definition import addendum_at
 from trueline.errors import InputError, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import KeyEquality
@@ -303,3 +304,11 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         from_here=said.get("from_here") is True,
         file=said.get("file"),
     )
+
+
+def checks_at(tail: Tail) -> tuple[DatasetCheck, ...]:
+    """Return the checks in force at a tail."""
+    if tail.dataset_kind is DatasetKind.Root:
+        return addendum_at(tail).checks if tail.attachments is not None else ()
+    derivation = derivation_at(tail)
+    return derivation.checks if derivation is not None else ()

@@ -16,8 +16,8 @@ from trueline.dataset.append.append import Order, Prepared, watermark_after
 from trueline.dataset.append.incoming import no_rows
 from trueline.dataset.append.merge import MergeOutcome, Terms, merge_pieces
 from trueline.dataset.append.slices import SliceLayout, write_all
-from trueline.dataset.checks import CheckedCommit, checks_at, without_broken
-from trueline.dataset.derivation import Derivation, derivation_at
+from trueline.dataset.checks import CheckedCommit, without_broken
+from trueline.dataset.derivation import Derivation, checks_at, derivation_at
 from trueline.merge import Snapshot
 
 

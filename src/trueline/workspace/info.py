@@ -178,7 +178,7 @@ def _checks_shown(tail: Tail) -> tuple[str, ...]:
     """Return the checks as they are written; looking at a dataset must not fail for one that is not known."""
     if tail.attachments is None:
         return ()
-    from trueline.dataset.checks import checks_at
+    from trueline.dataset.derivation import checks_at
 
     try:
         return tuple(map(str, checks_at(tail)))

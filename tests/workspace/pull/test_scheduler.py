@@ -194,6 +194,8 @@ STARTS_THREADS = {
     "trueline.dataset.state.state": "the segments of one lookup",
     "trueline.kernel.tasks": "the pieces of one operation, as Spark's tasks",
     "trueline.workspace.cuts.transaction": "renews a transaction",
+    "trueline.workspace.derive.replay": "the datasets and intervals of one proof",
+    "trueline.workspace.snapshot.wait": "watches what datasets have reached",
     "trueline.workspace.transfer.arrive": "requests of one transfer",
     "trueline.workspace.transfer.copy": "requests of one transfer",
 }

@@ -36,10 +36,11 @@ from trueline.dataset.append.stream import (
     same_columns,
     take_stream,
 )
-from trueline.dataset.checks import CheckedCommit, advice_of, checks_at, without_broken
+from trueline.dataset.checks import CheckedCommit, advice_of, without_broken
 from trueline.dataset.commit import Advice, Commit, earlier
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import addendum_at, check_appendable, strategy_of
+from trueline.dataset.derivation import checks_at
 from trueline.errors import InputError, RefCASFailed, TaskFailed, TruelineError, check_memory
 from trueline.identity.multihash import Multihash
 from trueline.kernel.tasks import InlineTasks, Tasks

@@ -125,7 +125,7 @@ def request_of(path: Path, name: str) -> DerivationRequest:
         header.get("event_time"),
         header.get("description"),
         None,
-        tuple(map(DatasetCheck.of, header.get("checks", ()))),
+        tuple(DatasetCheck.of(each, path.name) for each in header.get("checks", ())),
         header.get("columns", {}),
         header.get("strategy", "auto"),
         file=f"{path.parent.resolve().name}/{path.name}",

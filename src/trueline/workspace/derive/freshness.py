@@ -11,8 +11,7 @@ from trueline.chain.checkpoint import DerivedCheckpoint, derived_checkpoint
 from trueline.chain.events import ExecuteTransform
 from trueline.chain.instant import Instant
 from trueline.check import DatasetCheck
-from trueline.dataset.checks import checks_at
-from trueline.dataset.derivation import derivation_at
+from trueline.dataset.derivation import checks_at, derivation_at
 from trueline.dataset.duration import seconds
 from trueline.errors import InputError, ObjectMissing, TruelineError
 from trueline.workspace.cuts.log import CutLog

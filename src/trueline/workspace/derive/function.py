@@ -62,7 +62,7 @@ def _path(given: object) -> str:
     module, name = getattr(given, "__module__", None), getattr(given, "__qualname__", "")
     if module in (None, "__main__") or not str(name).isidentifier():
         raise InputError(
-            f"the function {name or given!r:.80} of {module} has no import path",
+            f"the function {name or repr(given):.80} of {module} has no import path",
             remedy='put it at the top of a module that Python can import, and name it as "module:function"',
             code="BadFunction",
         )
