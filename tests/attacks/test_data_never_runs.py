@@ -184,7 +184,7 @@ def answers(path):
 
 def test_answers_of_tasks_are_never_unpickled(spark_room, bait, monkeypatch):
     for answer in answers(bait):
-        table = pa.table({"id": [0], "result": [answer]}, schema=tasks.ARROW)
+        table = pa.table({"id": [0], "result": [answer], "rows": [0]}, schema=tasks._ARROW)
         monkeypatch.setattr(tasks, "run", lambda *_, table=table, **__: table)
         with pytest.raises(SparkFailed) as caught:
             list(spark_room.tasks().map(deeds.square, [1], label="t"))

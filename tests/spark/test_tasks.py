@@ -59,9 +59,8 @@ def test_a_result_that_comes_twice_is_handed_on_once_and_a_missing_one_is_an_err
     from trueline.spark.results import encode
 
     def answering(*pairs):
-        table = pa.table(
-            {"id": [i for i, _ in pairs], "result": [encode(value) for _, value in pairs]}, schema=tasks.ARROW
-        )
+        columns = {"id": [i for i, _ in pairs], "result": [encode(value) for _, value in pairs]}
+        table = pa.table(columns | {"rows": [0] * len(pairs)}, schema=tasks._ARROW)
         monkeypatch.setattr(tasks, "run", lambda *_, **__: table)
 
     answering((0, "a"), (1, "b"), (0, "c"))
