@@ -14,6 +14,7 @@ import pytest
 import trueline as tl
 from tests.architecture import ROOT
 from tests.dataset.append.test_faults import check_state, leftovers, write
+from tests.examples import examples
 from tests.faults import WatchedFiles
 from tests.workspace.records import records
 from trueline.chain.store import file as file_store
@@ -93,7 +94,8 @@ def operations(path, monkeypatch, table):
 
 
 @pytest.mark.parametrize("merge", ["append", "upsert", "ledger"])
-def test_a_small_append_reads_the_same_at_ten_commits_and_at_a_thousand(tmp_path, monkeypatch, merge):
+def test_a_small_append_reads_the_same_at_ten_commits_and_at_many(tmp_path, monkeypatch, merge):
+    count = examples(200)
     key = () if merge == "append" else ("id",)
     with tl.open(tmp_path / "ws", create=True) as ws:
         ws.config.set("storage.durable", False)
@@ -107,9 +109,9 @@ def test_a_small_append_reads_the_same_at_ten_commits_and_at_a_thousand(tmp_path
 
         grow(10)
         few = operations(tmp_path / "ws", monkeypatch, pa.table({"id": [5001, 5002, 7], "n": [1, 1, 1]}))
-        grow(1000)
+        grow(count)
         many = operations(tmp_path / "ws", monkeypatch, pa.table({"id": [6001, 6002, 7], "n": [2, 2, 2]}))
-        assert ds.info.commits >= 1000
+        assert ds.info.commits >= count
         if merge == "upsert":
             check_state(ds)
     if merge == "append":
