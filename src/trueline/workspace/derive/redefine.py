@@ -50,6 +50,8 @@ def redefine(
     if not found and there is not None and there.queries != derivation.queries:
         # The same text, whose stars now stand for other columns.
         found = ["query: what * stands for has changed"]
+    if not found and there is not None and there.from_here and on_change is OnChange.REBUILD:
+        found = ["rows: those from before the definition are computed anew"]
     if not found:
         return dataset
     if there is None or on_change is OnChange.ERROR:
@@ -91,6 +93,7 @@ def _events(dataset: Dataset, there: Derivation, asked: Derivation, schema: Data
     tail = dataset._tail
     same = asked.transform == there.transform and asked.key == there.key
     same = same and (asked.canonical, asked.nondet) == (there.canonical, there.nondet)
+    same = same and asked.from_here == there.from_here
     if not same or asked.function != there.function:
         yield asked.transform
     if asked.description is not None and asked.description != described(dataset.chain):
