@@ -8,8 +8,11 @@ import pytest
 import trueline as tl
 from tests.workspace.derive.following import follow_all
 from trueline.chain.events import SetTransform
+from trueline.chain.manifest import DatasetSnapshot
+from trueline.cli import main
 from trueline.dataset.derivation import KeyKind, derivation_at
-from trueline.errors import DatasetExists, DataWarning, InputError, TruelineError
+from trueline.errors import DatasetExists, DataWarning, InputError, ManifestError, TruelineError
+from trueline.workspace.derive.request import request_of_manifest
 
 BALANCES = "select account, sum(amount) as total from transfers group by account"
 
@@ -252,6 +255,69 @@ content:
     follow_all(ws, ["balances"])
     assert rows(made, "account", "total") == [("a", 4.0), ("b", 2.0)]
     assert ws[str(made.id)] is made
+
+
+DAYS = """
+kind: DatasetSnapshot
+version: 1
+content:
+  name: days
+  kind: Derivative
+  metadata:
+    - kind: SetVocab
+      eventTimeColumn: day
+    - kind: SetTransform
+      inputs: [{datasetRef: trades}]
+      transform:
+        kind: Sql
+        engine: trueline
+        queries:
+          - alias: news
+            query: select day, amount from changes('trades') where op = 'insert'
+          - query: select day, count(*) as n, sum(amount) as total from news group by day
+    - kind: SetAttachments
+      attachments:
+        kind: Embedded
+        items: [{path: trueline.json, content: '{"columns": {"n": "how many"}}'}]
+"""
+
+
+def test_a_manifest_of_several_steps_is_defined_pulled_and_proven_from_the_command_line(ws, tmp_path, capsys):
+    trades = ws.create("trades", merge=tl.merge.upsert("id"))
+    days = pa.array([0, 0, 1], pa.timestamp("ms", "UTC"))
+    trades.append(pa.table({"id": [1, 2, 3], "day": days, "amount": [1.0, 2.0, 4.0]}))
+    trades.append(pa.table({"id": [1], "day": days[:1], "amount": [8.0]}))
+    path = tmp_path / "days.yaml"
+    path.write_text(DAYS)
+    for words in (("create", "-f", str(path)), ("pull", "days"), ("verify", "days", "--replay")):
+        assert main(["-C", ws.location, *words]) == 0, capsys.readouterr()
+    made = ws["days"]
+    assert rows(made, "n", "total") == [(1, 4.0), (2, 3.0)]
+    there = definition(made)
+    assert (there.key, there.identity, there.event_time) == (("day",), KeyKind.PROVEN, "day")
+    assert (there.reason, dict(there.columns)) == ("steps", {"n": "how many"})
+
+
+def test_a_manifest_that_says_what_a_definition_has_no_place_for_is_refused():
+    for old, new, what in (
+        ("eventTimeColumn: day", "eventTimeColumn: day\n      offsetColumn: at", "another name"),
+        ("items: [", "items: [{path: README.md, content: x}, ", "README.md"),
+        (
+            "    - kind: SetVocab",
+            "    - kind: SetInfo\n      keywords: [a]\n    - kind: SetVocab",
+            "keywords",
+        ),
+        (
+            "    - kind: SetVocab",
+            (
+                "    - kind: SetLicense\n      shortName: a\n      name: b\n      websiteUrl: c\n"
+                "    - kind: SetVocab"
+            ),
+            "SetLicense",
+        ),
+    ):
+        with pytest.raises(ManifestError, match=what):
+            request_of_manifest(DatasetSnapshot.from_yaml(DAYS.replace(old, new, 1)))
 
 
 def test_stars_stand_for_new_columns_only_when_the_dataset_is_defined_again(ws):

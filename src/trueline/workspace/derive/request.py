@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -216,6 +216,10 @@ def request_of_manifest(snapshot: DatasetSnapshot) -> DerivationRequest:
             f"{other[0]} cannot be part of a derived dataset: its query says what it holds",
             remedy="leave it out",
         )
+    for what in _without_place(transform, info, vocab, found.get(SetAttachments)):
+        raise ManifestError(
+            f"{what} cannot be part of a dataset that is derived here", remedy="leave it out of the manifest"
+        )
     said: dict[str, Any] = {}
     attachments = found.get(SetAttachments)
     if isinstance(attachments, SetAttachments):
@@ -237,6 +241,18 @@ def request_of_manifest(snapshot: DatasetSnapshot) -> DerivationRequest:
         tuple(map(DatasetCheck.of, said.get("checks", ()))),
         said.get("columns", {}),
     )
+
+
+def _without_place(transform: SetTransform, info: Any, vocab: Any, attachments: Any) -> Iterator[str]:
+    """Yield what a manifest says that a definition has no place for: nothing is lost without a word."""
+    if transform.transform.temporal_tables:
+        yield "a temporal table"
+    if info is not None and info.keywords:
+        yield "SetInfo.keywords"
+    if vocab is not None and vocab != SetVocab(event_time_column=vocab.event_time_column):
+        yield "another name of a system column"
+    items = attachments.attachments.items if attachments is not None else ()
+    yield from (f"the attachment {item.path}" for item in items if item.path != DOCUMENT)
 
 
 def steps_of(derivation: Derivation) -> str | list[tuple[str, str]]:

@@ -288,9 +288,14 @@ def _one_row(call: exp.ArgMin | exp.ArgMax, over: object, kept: _Kept) -> exp.Ex
     """Return a value of the row that comes first or last in an order: that row alone is kept."""
     assert callable(over)
     order, name = call.expression, "min_by" if isinstance(call, exp.ArgMin) else "max_by"
-    both = [exp.Literal.string(_ORDER), order.copy(), exp.Literal.string(_VALUE), call.this.copy()]
+    both = [exp.Literal.string(_ORDER), _nullable(order), exp.Literal.string(_VALUE), _nullable(call.this)]
     row = kept.add(over(name, exp.Anonymous(this="named_struct", expressions=both), order), name)
     return exp.Dot(this=row, expression=exp.to_identifier(_VALUE))
+
+
+def _nullable(part: exp.Expr) -> exp.Expr:
+    """Return a part as Spark types what may be null: Arrow refuses a null struct with other fields."""
+    return exp.Case(ifs=[exp.If(this=exp.true(), true=part.copy())])
 
 
 def _flags(flags: exp.Expr, over: object, kept: _Kept) -> exp.Expr:
