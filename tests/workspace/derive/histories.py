@@ -41,6 +41,21 @@ QUERIES = {
     ),
     "whole": ("select count(*) as n, sum(x) as s, min(x) as m, count(distinct k) as d from t", None),
     "by_number": ("select x, count(*) as n, min(i) as m from t group by x", "x"),
+    "spread": (
+        (
+            "select k, var_samp(x) as vx, stddev_pop(i) as si, covar_pop(x, i) as cov, any(i > 3) as some_i,"
+            " sum(i) / nullif(count(*), 1) as r from t group by k"
+        ),
+        "k",
+    ),
+    "exploded": (
+        "select id, p.at, p.v from t lateral view posexplode(array(i, id, length(k))) p as at, v",
+        None,
+    ),
+    "both": (
+        "select id, 'large' as what, d from t where i > 2 union all select id, 'all' as what, d from t",
+        None,
+    ),
     "bag": ("select k, i from t where i > 1", None),
     # Of rows that are only appended.
     "ends": (

@@ -227,6 +227,42 @@ def test_from_here_is_refused_where_it_is_not_sound(ws):
     assert caught.value.code == "NotFromHere"
 
 
+@pytest.mark.contract("derive:V15")
+def test_from_here_keeps_the_rows_that_are_there(ws):
+    log = ws.create("log")
+    log.append(pa.table({"n": [1, 2]}))
+    made = ws.derive("doubled", "select n, n * 2 as m from log", key="n")
+    follow_all(ws, ["doubled"])
+    text = "select n, n * 3 as m from log where n > 3"
+    ws.derive("doubled", text, key="n", on_change="from_here")
+    log.append(pa.table({"n": [3, 4]}))
+    follow_all(ws, ["doubled"])
+    assert rows(made, "n", "m") == [(1, 2), (2, 4), (4, 12)]
+    # The same from the beginning.
+    ws.derive("doubled", text, key="n", on_change="rebuild")
+    follow_all(ws, ["doubled"])
+    assert rows(made, "n", "m") == [(4, 12)]
+    assert ws.verify("doubled", replay="head").ok
+
+
+def test_a_file_of_sql_is_defined_changed_and_pulled_from_the_command_line(ws, tmp_path, capsys):
+    path = tmp_path / "balances.sql"
+    path.write_text(BALANCES)
+    for words, code in (
+        (("derive", "balances", str(path), "--key", "account", "--description", "Of all"), 0),
+        (("pull", "balances"), 0),
+        (("derive", "balances", f"{BALANCES} having sum(amount) > 3", "--key", "account"), 2),
+    ):
+        assert main(["-C", ws.location, *words]) == code, capsys.readouterr()
+    assert "--on-change rebuild" in capsys.readouterr().err
+    assert (ws["balances"].info.description, rows(ws["balances"], "total")) == ("Of all", [(2.0,), (4.0,)])
+    path.write_text(f"{BALANCES} having sum(amount) > 3")
+    change = "derive", "balances", str(path), "--key", "account", "--on-change", "rebuild"
+    for words in (change, ("pull", "balances")):
+        assert main(["-C", ws.location, *words]) == 0, capsys.readouterr()
+    assert rows(ws["balances"], "account", "total") == [("a", 4.0)]
+
+
 def test_a_manifest_defines_a_dataset_of_this_engine(ws):
     manifest = """
 kind: DatasetSnapshot

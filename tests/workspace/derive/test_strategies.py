@@ -82,6 +82,7 @@ class Followed:
         (tl.merge.changelog("id"), ["whole", "by_number", "mapped"]),
         (tl.merge.append(), ["kept_values", "whole"]),
         (tl.merge.append(), ["ends", "last"]),
+        (tl.merge.upsert("id"), ["spread", "exploded", "both"]),
     ],
     ids=lambda given: str(given) if not isinstance(given, list) else "",
 )

@@ -295,7 +295,7 @@ def _one_row(call: exp.ArgMin | exp.ArgMax, over: object, kept: _Kept) -> exp.Ex
 
 def _nullable(part: exp.Expr) -> exp.Expr:
     """Return a part as Spark types what may be null: Arrow refuses a null struct with other fields."""
-    return exp.Case(ifs=[exp.If(this=exp.true(), true=part.copy())])
+    return exp.If(this=exp.true(), true=part.copy(), false=exp.Null())
 
 
 def _flags(flags: exp.Expr, over: object, kept: _Kept) -> exp.Expr:
