@@ -11,7 +11,7 @@ from trueline.chain.events import SetTransform
 from trueline.chain.manifest import DatasetSnapshot
 from trueline.cli import main
 from trueline.dataset.derivation import KeyKind, derivation_at
-from trueline.errors import DatasetExists, DataWarning, InputError, ManifestError, TruelineError
+from trueline.errors import DatasetExists, DataWarning, InputError, ManifestError, PullError, TruelineError
 from trueline.workspace.derive.request import request_of_manifest
 
 BALANCES = "select account, sum(amount) as total from transfers group by account"
@@ -209,6 +209,35 @@ def test_columns_that_cannot_follow_take_a_new_chain_and_what_rests_on_the_old_o
     ws["total"].reset(rebuild=True)
     follow_all(ws, ["total"])
     assert rows(ws["total"], "total") == [(6,)]
+
+
+@pytest.mark.contract("derive:V3")
+def test_settings_of_the_users_session_do_not_matter(ws, spark):
+    times = pa.array([0, 3_600_000], pa.timestamp("ms", "UTC"))
+    ws.create("log").append(pa.table({"id": [1, 2], "at": times, "t": ["7", "9"]}))
+    text = "select id, hour(at) as h, cast(t as int) + 1 as n, '\\\\' as s from log"
+    others = {
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.parser.escapedStringLiterals": "true",
+        "spark.sql.caseSensitive": "true",
+    }
+    before = {name: spark.conf.get(name) for name in others}
+    ws.derive("one", text, key="id")
+    try:
+        for name, value in others.items():
+            spark.conf.set(name, value)
+        ws.derive("other", text, key="id")
+        ws.pull("one", "other")
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    assert rows(ws["one"], "id", "h", "n", "s") == [(1, 0, 8, "\\"), (2, 1, 10, "\\")]
+    assert definition(ws["one"]).canonical == definition(ws["other"]).canonical
+    assert rows(ws["one"], "id", "h", "n", "s") == rows(ws["other"], "id", "h", "n", "s")
+    ws["log"].append(pa.table({"id": [3], "at": times[:1], "t": ["x"]}))
+    with pytest.raises(PullError):
+        ws.pull("one")
 
 
 def test_a_cycle_is_refused_with_the_way_round(ws):

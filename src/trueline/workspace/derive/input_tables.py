@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from trueline.dataset.definition import strategy_of
@@ -81,12 +82,18 @@ def offset_column(dataset: Dataset) -> str:
 # --- which tables a query reads -------------------------------------------------------------------
 
 
-def tables_read(texts: Iterable[str], aliases: Sequence[str]) -> tuple[InputTable, ...]:
+def tables_read(texts: Iterable[str], aliases: Iterable[str]) -> tuple[InputTable, ...]:
     """Return the tables of inputs that queries read.
 
     >>> [table.name for table in tables_read(["select a from t where op > 1"], ["t", "op"])]
     ['t']
     """
+    return _tables_read(tuple(texts), tuple(aliases))
+
+
+@lru_cache(maxsize=256)
+def _tables_read(texts: tuple[str, ...], aliases: tuple[str, ...]) -> tuple[InputTable, ...]:
+    # Canonical queries are long, and every increment asks.
     named = {name.lower() for text in texts for name in _names_in(text)}
     possible = (InputTable(alias, kind) for alias in aliases for kind in TableKind)
     return tuple(table for table in possible if table.name.lower() in named)
