@@ -19,6 +19,7 @@ from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError, ManifestError, TruelineError
 from trueline.workspace.derive.define import derive, same_as_there
 from trueline.workspace.derive.folder_plan import FileChange, FolderPlan
+from trueline.workspace.derive.input_tables import events_named
 from trueline.workspace.derive.redefine import OnChange
 from trueline.workspace.derive.request import DerivationRequest, inputs_of
 from trueline.workspace.locations import holds_key
@@ -181,7 +182,10 @@ def _tables(request: DerivationRequest) -> list[str]:
         given = request.inputs.values() if isinstance(request.inputs, Mapping) else request.inputs
         return [str(each) for each in given]
     steps = [name for name, _ in request.steps]
-    return [table for _, text in request.steps for table in unknown_tables(text, steps)]
+    found: list[str] = []
+    for _, text in request.queries:
+        found += [*unknown_tables(text, steps), *events_named(text)]
+    return found
 
 
 def _in_order(requests: Mapping[str, DerivationRequest], folder: Path) -> list[str]:
