@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 # So many cuts are looked at, from the newest back, for the one a dataset is at.
 _CUTS: Final = 32
-_MOST_COUNTED: Final = 10_000
+# So many commits are counted one by one: `status` asks for every dataset.
+_MOST_COUNTED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
