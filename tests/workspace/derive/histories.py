@@ -43,7 +43,8 @@ QUERIES = {
     "by_number": ("select x, count(*) as n, min(i) as m from t group by x", "x"),
     "spread": (
         (
-            "select k, var_samp(x) as vx, stddev_pop(i) as si, covar_pop(x, i) as cov, any(i > 3) as some_i,"
+            "select k, var_samp(d) as vd, stddev_pop(i % 97) as si, covar_pop(d, i % 97) as cov,"
+            " any(i > 3) as some_i,"
             " sum(i) / nullif(count(*), 1) as r from t group by k"
         ),
         "k",

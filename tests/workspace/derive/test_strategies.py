@@ -121,7 +121,8 @@ def check(workspace, monkeypatch, merge, names, *, seed, pulls=3):
             next_commit(random_, dataset)
         used = followed.pull()
         assert followed.differences() == [], (seed, merge, names)
-        assert set(used.values()) <= {"keyed", "stateless"}, (seed, merge, names)
+        reasons = {name: each.reason for name, each in followed.done.items()}
+        assert set(used.values()) <= {"keyed", "stateless"}, (seed, merge, names, reasons)
 
 
 @pytest.mark.contract("derive:V26")
