@@ -46,6 +46,15 @@ def test_a_folder_is_shown_first_and_nothing_is_done_without_a_yes(run, shop, tm
     assert [each["name"] for each in run("-C", shop, "list", "--json").json["datasets"]] == ["sales"]
 
 
+def test_files_come_after_those_whose_events_they_read(run, shop, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "a.sql").write_text("select id, op as what from changes('b')\n")
+    (folder / "b.sql").write_text("-- key: id\nselect id, n from sales where n > 5\n")
+    document = run("-C", shop, "derive", "-f", folder, "--json").json
+    assert [each["name"] for each in document["changes"]] == ["b", "a"]
+
+
 def test_a_head_is_moved_back_only_with_a_yes(run, shop):
     with tl.open(shop) as ws:
         first = list(ws["sales"].log())[1]
@@ -68,12 +77,3 @@ def test_data_that_are_too_old_are_an_exit_code(run, shop):
     done = run("-C", shop, "status", "--check")
     assert done.code == 1
     assert "max_age('0s'): the newest data are" in done.out
-
-
-def test_files_come_after_those_whose_events_they_read(run, shop, tmp_path):
-    folder = tmp_path / "models"
-    folder.mkdir()
-    (folder / "a.sql").write_text("select id, op as what from changes('b')\n")
-    (folder / "b.sql").write_text("-- key: id\nselect id, n from sales where n > 5\n")
-    document = run("-C", shop, "derive", "-f", folder, "--json").json
-    assert [each["name"] for each in document["changes"]] == ["b", "a"]
