@@ -76,12 +76,13 @@ EXCEPTIONS = {
 
 WORKSPACE = {
     *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "delete", "gc"),
-    *("lineage", "location", "plan", "snapshot"),
+    *("derive", "derive_folder", "lineage", "location", "plan", "snapshot"),
     *("pull", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
 }
 DATASET = {
     *("accept_head", "append", "blocks", "chain", "changes", "columns", "commit", "confirm_source", "diff"),
     *(
+        "compact",
         "drop_data",
         "export",
         "get",
@@ -99,6 +100,7 @@ DATASET = {
     *(
         "push",
         "rename",
+        "reset",
         "restore_head",
         "revert",
         "schema",

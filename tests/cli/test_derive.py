@@ -52,6 +52,15 @@ def test_a_folder_is_shown_first_and_nothing_is_done_without_a_yes(run, shop, tm
     assert [each["name"] for each in run("-C", shop, "list", "--json").json["datasets"]] == ["sales"]
 
 
+def test_files_come_after_those_whose_events_they_read(run, shop, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    (folder / "a.sql").write_text("select id, op as what from changes('b')\n")
+    (folder / "b.sql").write_text("-- key: id\nselect id, n from sales where n > 5\n")
+    document = run("-C", shop, "derive", "-f", folder, "--json").json
+    assert [each["name"] for each in document["changes"]] == ["b", "a"]
+
+
 def test_a_head_is_moved_back_only_with_a_yes(run, shop):
     with tl.open(shop) as ws:
         first = list(ws["sales"].log())[1]

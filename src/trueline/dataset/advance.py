@@ -32,6 +32,7 @@ from trueline.dataset.derivation import COPY, Derivation
 from trueline.dataset.merge.result import Op
 from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.rekey import earlier_key, prepare_rekeyed
+from trueline.dataset.remove.record import carried_removals
 from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.kernel.key_encoding import KEY, KeyEncoding, encode_keys
@@ -162,7 +163,8 @@ def _checkpoint(store: Store, prepared: Prepared, left: DerivedCheckpoint) -> Ch
     checks = {"checks": dict(prepared.checks)} if prepared.checks else {}
     # Beside the rows: what the strategy keeps for the next increment.
     files = (*(state.files if state is not None else ()), *left.state)
-    made = replace(left, state=files, more={**left.more, **counted, **checks})
+    notes = {**left.notes, **carried_removals(store, prepared.tail.checkpoint)}
+    made = replace(left, state=files, more={**left.more, **counted, **checks}, notes=notes)
     raw = made.to_file().to_bytes()
     return Checkpoint(store.put(Folder.CHECKPOINTS, raw), len(raw))
 

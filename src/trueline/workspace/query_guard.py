@@ -282,7 +282,7 @@ trusted_sql=True (`trueline sql --trusted-sql`)
             if len(names) > 1:
                 check_relation(text, ".".join(names), ())
             elif not isinstance(node.this, exp.Func):
-                check_relation(text, names[0], known | _visible(node))
+                check_relation(text, names[0], known | own_names(node))
 
 
 def unknown_tables(text: str, tables: Collection[str]) -> list[str]:
@@ -304,7 +304,7 @@ def unknown_tables(text: str, tables: Collection[str]) -> list[str]:
     except Exception:  # noqa: BLE001 (the parser that counts says what is wrong)
         return []
     plain = (node for node in found if len(node.parts) == 1 and isinstance(node.this, exp.Identifier))
-    return [node.name for node in plain if node.name.lower() not in known | _visible(node)]
+    return [node.name for node in plain if node.name.lower() not in known | own_names(node)]
 
 
 def _check_table_words(text: str) -> None:
@@ -314,7 +314,7 @@ def _check_table_words(text: str) -> None:
             raise refused(text, "TABLE …", "cannot be checked here", one.at, "write select * from …")
 
 
-def _visible(table: Any) -> set[str]:
+def own_names(table: Any) -> set[str]:
     """Return the names that the query gives to its own parts, in the place of tables."""
     from sqlglot import exp
 

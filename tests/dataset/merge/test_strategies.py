@@ -195,3 +195,21 @@ def test_other_names_of_system_columns_are_followed():
     assert merged.events.num_rows == 0
     assert merged.events.column_names == ["kind", "seen", "op", "id"]
     assert merged.ignored["unchanged"] == 1
+
+
+def test_a_declared_event_time_that_becomes_null_is_a_difference_in_a_whole_result():
+    vocab = SetVocab(event_time_column="seen")
+    days = pa.array([dt.date(2020, 1, 1)])
+    new = pa.table({"seen": pa.array([None], pa.date32()), "id": [1]})
+    old = pa.table({"seen": days, "id": [1]})
+    assert merge_batch(merge.snapshot("id"), new, old, vocab=vocab).events["seen"].to_pylist() == [
+        dt.date(2020, 1, 1),
+        None,
+    ]
+    change = pa.table({"seen": pa.array([days[0].as_py(), None], pa.date32()), "op": [1, 0], "id": [1, 1]})
+    found = merge_batch(merge.NetChange(("id",)), change, old, vocab=vocab)
+    assert found.events["seen"].to_pylist() == [dt.date(2020, 1, 1), None]
+    # Where the source gives rows a time, null is that one.
+    given = pa.scalar(dt.date(2021, 1, 1))
+    same = merge_batch(merge.snapshot("id"), new, old, vocab=vocab, source_time=given)
+    assert same.events.num_rows == 0

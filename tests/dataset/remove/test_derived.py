@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from tests.workspace.derive.by_hand import advance, define
 from trueline.chain.chain import Chain
 from trueline.chain.events import (
     DatasetKind,
@@ -63,3 +64,17 @@ def test_records_go_and_the_next_removal_knows_of_the_one_before(chain):
     assert view.to_arrow()["x"].to_pylist() == [3]
     assert view.removed == 2
     assert [str(found.kind) for found in verify_data(chain, None, chain.head).problems] == ["removed"]
+
+
+def test_later_commits_still_know_what_was_removed(ws):
+    schema = pa.schema({"id": pa.int64(), "x": pa.int64()})
+    made = define(ws, "made", schema, ("id",))
+    advance(ws, made, pa.table({"id": [1, 2], "x": [1, 2]}, schema))
+    advance(ws, made, pa.table({"id": [1, 2], "x": [1, 3]}, schema))
+    made.drop_data(upto=0, reason="asked for")
+    advance(ws, made, pa.table({"id": [1, 2], "x": [1, 4]}, schema))
+    advance(ws, made, pa.table({"id": [1, 2], "x": [1, 5]}, schema))
+    assert [removal.reason for removal in removals_of(made.chain).all] == ["asked for"]
+    assert made.view().removed == made.drop_data(upto=0, reason="again").rows + 1
+    assert {str(found.kind) for found in ws.verify("made").problems} == {"removed"}
+    assert {row["id"]: row["x"] for row in made.view().to_arrow().to_pylist()} == {1: 1, 2: 5}

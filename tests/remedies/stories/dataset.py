@@ -432,7 +432,7 @@ def a_row_of_a_dataset_without_a_key(scene: Scene) -> None:
     "dataset.read.slice_reader",
     "restore the file from a copy of the dataset; `trueline verify {self.dataset}` lists all",
 )
-@story("dataset.read.changes", "`trueline verify {self.events.standing.name}` says more")
+@story("dataset.read.changes", "`trueline verify {dataset}` says more")
 def a_slice_that_was_lost(scene: Scene) -> None:
     trades = scene.ws.create("trades")
     trades.append([{"id": 1}])

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 import warnings
 
+import pyarrow as pa
 import pytest
 
 import trueline as tl
 from tests.remedies.story import Scene, done, piece, story
+from tests.workspace.derive.computed_here import by_hand, computing, counted, define_by_hand
+from tests.workspace.derive.following import follow_all
 from trueline import check
 from trueline.errors import DataWarning
 from trueline.workspace.derive.folder import request_of
+from trueline.workspace.derive.redefine import OnChange, redefine
 
 
 @story("check", "use {replace(self, action=Action.STOP)}.warn(), or let it stop the commit")
@@ -89,3 +93,51 @@ def commands_that_lack_something(scene: Scene) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert scene.ws["sales"].head == first.block
+
+
+TOTALS = {"account": pa.string(), "total": pa.float64()}
+
+
+@story(
+    "workspace.derive.follow",
+    "compute it again from what is there now: `trueline reset {node.name} --rebuild`",
+)
+def an_input_that_was_reset(scene: Scene) -> None:
+    ws = scene.ws
+    sales = ws.create("sales")
+    first = sales.append([{"id": 1}])
+    define_by_hand(ws, "counts", "select * from sales", ["sales"], columns=TOTALS)
+    with computing(counted):
+        follow_all(ws, ["counts"])
+        sales.append([{"id": 2}])
+        follow_all(ws, ["counts"])
+        with pytest.warns(DataWarning):
+            sales.reset(to=first)
+        sales.append([{"id": 3}, {"id": 4}])
+        remedy = scene.refused(lambda: follow_all(ws, ["counts"]))
+        scene.typed(remedy)
+        follow_all(ws, ["counts"])
+    assert ws["counts"].get("all") == {"account": "all", "total": 3.0}
+
+
+@story("workspace.derive.strategies", "define it again with on_change='rebuild'")
+def a_definition_from_here_that_has_lost_its_increment(scene: Scene) -> None:
+    ws = scene.ws
+    sales = ws.create("sales")
+    sales.append([{"id": 1}, {"id": 2}])
+    said = {"strategy": "stateless", "reason": ""}
+    query = "select * from sales"
+    made = define_by_hand(ws, "counts", query, ["sales"], columns=TOTALS, **said)
+    with computing(counted):
+        follow_all(ws, ["counts"])
+        other, schema = by_hand(ws, f"{query} where id > 0", ["sales"], columns=TOTALS, **said)
+        redefine(ws, made, other, schema, OnChange.FROM_HERE)
+        # No event says which rows went, so that they cannot be taken from the result.
+        sales.append([{"id": 3}])
+        sales.drop_data(where="id = 1", reason="asked for")
+        sales.append([{"id": 4}])
+        remedy = scene.refused(lambda: follow_all(ws, ["counts"]))
+        change = OnChange(piece(remedy, "on_change='(.*)'"))
+        redefine(ws, made, other, schema, change)
+        follow_all(ws, ["counts"])
+    assert made.get("all") == {"account": "all", "total": 3.0}

@@ -18,13 +18,17 @@ from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive import follow, strategies
 
 
-def define_by_hand(workspace, name, sql, inputs, *, columns, key="account"):
-    """Record a definition as `derive` would; `columns` are the Arrow types of the result by name."""
+def by_hand(workspace, sql, inputs, *, columns, key="account", **more):
+    """Return a definition as `derive` would make it, and the columns of its result."""
     read = tuple(TransformInput(str(workspace[each].id), each) for each in inputs)
-    derivation = Derivation(
-        (SqlQueryStep(query=sql),), read, (key,), KeyKind.DECLARED, sql, reason="by_hand", canonical=(sql,)
-    )
-    schema = whole_schema(pa.schema(columns), vocabulary(None))
+    said = {"reason": "by_hand", "canonical": (sql,)} | more
+    derivation = Derivation((SqlQueryStep(query=sql),), read, (key,), KeyKind.DECLARED, sql, **said)
+    return derivation, whole_schema(pa.schema(columns), vocabulary(None))
+
+
+def define_by_hand(workspace, name, sql, inputs, *, columns, key="account", **more):
+    """Record a definition as `derive` would; `columns` are the Arrow types of the result by name."""
+    derivation, schema = by_hand(workspace, sql, inputs, columns=columns, key=key, **more)
     plan = CreationPlan(lambda owner, now: derivation.blocks(owner, schema, now), derivation.differences)
     return make(workspace, name, plan)
 

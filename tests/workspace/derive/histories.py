@@ -41,7 +41,34 @@ QUERIES = {
     ),
     "whole": ("select count(*) as n, sum(x) as s, min(x) as m, count(distinct k) as d from t", None),
     "by_number": ("select x, count(*) as n, min(i) as m from t group by x", "x"),
+    "spread": (
+        (
+            "select k, var_samp(d) as vd, stddev_pop(i % 97) as si, covar_pop(d, i % 97) as cov,"
+            " any(i > 3) as some_i,"
+            " sum(i) / nullif(count(*), 1) as r from t group by k"
+        ),
+        "k",
+    ),
+    "exploded": (
+        "select id, p.at, p.v from t lateral view posexplode(array(i, id, length(k))) p as at, v",
+        None,
+    ),
+    "both": (
+        "select id, 'large' as what, d from t where i > 2 union all select id, 'all' as what, d from t",
+        None,
+    ),
     "bag": ("select k, i from t where i > 1", None),
+    # Of rows that are only appended.
+    "ends": (
+        (
+            "select k, first(x) as fx, last(i) as li, first(d, true) as fd,"
+            " last_value(x) filter (where i > 1) as lx, first(i ignore nulls) + count(*) as fi,"
+            " max_by(id, i) as m, collect_list(id) as c"
+            " from t as rows where id > 3 group by k"
+        ),
+        "k",
+    ),
+    "last": ("select last(id) as id, first(k) as k from t", None),
     "mapped": ("select id, x * 2 as y, d from t where i is not null", "id"),
 }
 

@@ -8,8 +8,11 @@ import pytest
 import trueline as tl
 from tests.workspace.derive.following import follow_all
 from trueline.chain.events import SetTransform
+from trueline.chain.manifest import DatasetSnapshot
+from trueline.cli import main
 from trueline.dataset.derivation import KeyKind, derivation_at
-from trueline.errors import DatasetExists, DataWarning, InputError, TruelineError
+from trueline.errors import DatasetExists, DataWarning, InputError, ManifestError, PullError, TruelineError
+from trueline.workspace.derive.request import request_of_manifest
 
 BALANCES = "select account, sum(amount) as total from transfers group by account"
 
@@ -208,6 +211,35 @@ def test_columns_that_cannot_follow_take_a_new_chain_and_what_rests_on_the_old_o
     assert rows(ws["total"], "total") == [(6,)]
 
 
+@pytest.mark.contract("derive:V3")
+def test_settings_of_the_users_session_do_not_matter(ws, spark):
+    times = pa.array([0, 3_600_000], pa.timestamp("ms", "UTC"))
+    ws.create("log").append(pa.table({"id": [1, 2], "at": times, "t": ["7", "9"]}))
+    text = "select id, hour(at) as h, cast(t as int) + 1 as n, '\\\\' as s from log"
+    others = {
+        "spark.sql.session.timeZone": "America/New_York",
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.parser.escapedStringLiterals": "true",
+        "spark.sql.caseSensitive": "true",
+    }
+    before = {name: spark.conf.get(name) for name in others}
+    ws.derive("one", text, key="id")
+    try:
+        for name, value in others.items():
+            spark.conf.set(name, value)
+        ws.derive("other", text, key="id")
+        ws.pull("one", "other")
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+    assert rows(ws["one"], "id", "h", "n", "s") == [(1, 0, 8, "\\"), (2, 1, 10, "\\")]
+    assert definition(ws["one"]).canonical == definition(ws["other"]).canonical
+    assert rows(ws["one"], "id", "h", "n", "s") == rows(ws["other"], "id", "h", "n", "s")
+    ws["log"].append(pa.table({"id": [3], "at": times[:1], "t": ["x"]}))
+    with pytest.raises(PullError):
+        ws.pull("one")
+
+
 def test_a_cycle_is_refused_with_the_way_round(ws):
     ws.derive("balances", BALANCES, key="account")
     ws.derive("total", "select sum(total) as total from balances", key="total")
@@ -222,6 +254,42 @@ def test_from_here_is_refused_where_it_is_not_sound(ws):
     with pytest.raises(InputError) as caught:
         ws.derive("balances", BALANCES + " having sum(amount) > 1", key="account", on_change="from_here")
     assert caught.value.code == "NotFromHere"
+
+
+@pytest.mark.contract("derive:V15")
+def test_from_here_keeps_the_rows_that_are_there(ws):
+    log = ws.create("log")
+    log.append(pa.table({"n": [1, 2]}))
+    made = ws.derive("doubled", "select n, n * 2 as m from log", key="n")
+    follow_all(ws, ["doubled"])
+    text = "select n, n * 3 as m from log where n > 3"
+    ws.derive("doubled", text, key="n", on_change="from_here")
+    log.append(pa.table({"n": [3, 4]}))
+    follow_all(ws, ["doubled"])
+    assert rows(made, "n", "m") == [(1, 2), (2, 4), (4, 12)]
+    # The same from the beginning.
+    ws.derive("doubled", text, key="n", on_change="rebuild")
+    follow_all(ws, ["doubled"])
+    assert rows(made, "n", "m") == [(4, 12)]
+    assert ws.verify("doubled", replay="head").ok
+
+
+def test_a_file_of_sql_is_defined_changed_and_pulled_from_the_command_line(ws, tmp_path, capsys):
+    path = tmp_path / "balances.sql"
+    path.write_text(BALANCES)
+    for words, code in (
+        (("derive", "balances", str(path), "--key", "account", "--description", "Of all"), 0),
+        (("pull", "balances"), 0),
+        (("derive", "balances", f"{BALANCES} having sum(amount) > 3", "--key", "account"), 2),
+    ):
+        assert main(["-C", ws.location, *words]) == code, capsys.readouterr()
+    assert "--on-change rebuild" in capsys.readouterr().err
+    assert (ws["balances"].info.description, rows(ws["balances"], "total")) == ("Of all", [(2.0,), (4.0,)])
+    path.write_text(f"{BALANCES} having sum(amount) > 3")
+    change = "derive", "balances", str(path), "--key", "account", "--on-change", "rebuild"
+    for words in (change, ("pull", "balances")):
+        assert main(["-C", ws.location, *words]) == 0, capsys.readouterr()
+    assert rows(ws["balances"], "account", "total") == [("a", 4.0)]
 
 
 def test_a_manifest_defines_a_dataset_of_this_engine(ws):
@@ -252,6 +320,69 @@ content:
     follow_all(ws, ["balances"])
     assert rows(made, "account", "total") == [("a", 4.0), ("b", 2.0)]
     assert ws[str(made.id)] is made
+
+
+DAYS = """
+kind: DatasetSnapshot
+version: 1
+content:
+  name: days
+  kind: Derivative
+  metadata:
+    - kind: SetVocab
+      eventTimeColumn: day
+    - kind: SetTransform
+      inputs: [{datasetRef: trades}]
+      transform:
+        kind: Sql
+        engine: trueline
+        queries:
+          - alias: news
+            query: select day, amount from changes('trades') where op = 'insert'
+          - query: select day, count(*) as n, sum(amount) as total from news group by day
+    - kind: SetAttachments
+      attachments:
+        kind: Embedded
+        items: [{path: trueline.json, content: '{"columns": {"n": "how many"}}'}]
+"""
+
+
+def test_a_manifest_of_several_steps_is_defined_pulled_and_proven_from_the_command_line(ws, tmp_path, capsys):
+    trades = ws.create("trades", merge=tl.merge.upsert("id"))
+    days = pa.array([0, 0, 1], pa.timestamp("ms", "UTC"))
+    trades.append(pa.table({"id": [1, 2, 3], "day": days, "amount": [1.0, 2.0, 4.0]}))
+    trades.append(pa.table({"id": [1], "day": days[:1], "amount": [8.0]}))
+    path = tmp_path / "days.yaml"
+    path.write_text(DAYS)
+    for words in (("create", "-f", str(path)), ("pull", "days"), ("verify", "days", "--replay")):
+        assert main(["-C", ws.location, *words]) == 0, capsys.readouterr()
+    made = ws["days"]
+    assert rows(made, "n", "total") == [(1, 4.0), (2, 3.0)]
+    there = definition(made)
+    assert (there.key, there.identity, there.event_time) == (("day",), KeyKind.PROVEN, "day")
+    assert (there.reason, dict(there.columns)) == ("steps", {"n": "how many"})
+
+
+def test_a_manifest_that_says_what_a_definition_has_no_place_for_is_refused():
+    for old, new, what in (
+        ("eventTimeColumn: day", "eventTimeColumn: day\n      offsetColumn: at", "another name"),
+        ("items: [", "items: [{path: README.md, content: x}, ", "README.md"),
+        (
+            "    - kind: SetVocab",
+            "    - kind: SetInfo\n      keywords: [a]\n    - kind: SetVocab",
+            "keywords",
+        ),
+        (
+            "    - kind: SetVocab",
+            (
+                "    - kind: SetLicense\n      shortName: a\n      name: b\n      websiteUrl: c\n"
+                "    - kind: SetVocab"
+            ),
+            "SetLicense",
+        ),
+    ):
+        with pytest.raises(ManifestError, match=what):
+            request_of_manifest(DatasetSnapshot.from_yaml(DAYS.replace(old, new, 1)))
 
 
 def test_stars_stand_for_new_columns_only_when_the_dataset_is_defined_again(ws):

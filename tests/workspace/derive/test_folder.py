@@ -8,6 +8,7 @@ import pytest
 from trueline.check import not_null
 from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError, TruelineError
+from trueline.flow import nondet
 from trueline.workspace.derive.folder import request_of
 
 BALANCES = """\
@@ -67,6 +68,23 @@ def test_a_folder_is_compared_applied_and_pruned(ws, tmp_path):
     assert "balances" in ws, "nothing is deleted unless that is asked for"
     assert ws.derive_folder(folder, apply=True, prune=True).pruned == ("a_rich", "balances")
     assert list(ws) == ["transfers"]
+
+
+def test_a_file_says_which_inputs_are_read_at_a_cut_of_their_own(tmp_path):
+    path = tmp_path / "x.sql"
+    path.write_text("select 1")
+    (tmp_path / "x.yaml").write_text(
+        "inputs:\n  t: transfers\n  fx: {dataset: rates, nondet: old ones will do}\n"
+        "  day: {nondet: so will these}\n"
+    )
+    assert request_of(path, "x").inputs == {
+        "t": "transfers",
+        "fx": ("rates", nondet("old ones will do")),
+        "day": ("day", nondet("so will these")),
+    }
+    (tmp_path / "x.yaml").write_text("inputs: {fx: {dataset: rates}}")
+    with pytest.raises(InputError, match="the input 'fx' says dataset"):
+        request_of(path, "x")
 
 
 def test_what_a_file_cannot_say_is_refused(tmp_path):

@@ -81,6 +81,8 @@ class Followed:
         (tl.merge.upsert("id"), ["sums", "kept_values", "bag"]),
         (tl.merge.changelog("id"), ["whole", "by_number", "mapped"]),
         (tl.merge.append(), ["kept_values", "whole"]),
+        (tl.merge.append(), ["ends", "last"]),
+        (tl.merge.upsert("id"), ["spread", "exploded", "both"]),
     ],
     ids=lambda given: str(given) if not isinstance(given, list) else "",
 )
@@ -97,7 +99,8 @@ def test_increments_record_what_recomputing_would_for_longer(spark, tmp_path, mo
         random_ = random.Random(seed)
         merge = random_.choice([tl.merge.upsert("id"), tl.merge.changelog("id"), tl.merge.append()])
         # Of rows that are only appended an id is not a key.
-        names = [name for name in QUERIES if name != "mapped" or merge != tl.merge.append()]
+        grows = merge == tl.merge.append()
+        names = [name for name in QUERIES if name not in (("mapped",) if grows else ("ends", "last"))]
         with (
             tl.open(tmp_path / str(seed), create=True, spark=spark) as workspace,
             monkeypatch.context() as patch,
@@ -118,7 +121,8 @@ def check(workspace, monkeypatch, merge, names, *, seed, pulls=3):
             next_commit(random_, dataset)
         used = followed.pull()
         assert followed.differences() == [], (seed, merge, names)
-        assert set(used.values()) <= {"keyed", "stateless"}, (seed, merge, names)
+        reasons = {name: each.reason for name, each in followed.done.items()}
+        assert set(used.values()) <= {"keyed", "stateless"}, (seed, merge, names, reasons)
 
 
 @pytest.mark.contract("derive:V26")
@@ -230,3 +234,42 @@ def test_the_strategy_is_recorded_with_the_definition(spark_workspace):
     said = {name: derivation_at(spark_workspace[name].chain.tail()) for name in ("sums", "top")}
     assert (said["sums"].strategy, said["sums"].reason) == ("keyed", "")
     assert (said["top"].strategy, said["top"].reason) == ("recompute", "limit")
+
+
+@pytest.mark.contract("derive:V5")
+def test_first_and_last_go_by_the_offset_of_an_input_that_only_grows(spark_workspace):
+    grows = spark_workspace.create("g", merge=tl.merge.append())
+    upsert = spark_workspace.create("u", merge=tl.merge.upsert("id"))
+    for dataset in (grows, upsert):
+        dataset.append(pa.table({"id": [3, 1, 2], "x": [None, 5.0, -0.0]}))
+    made = spark_workspace.derive(
+        "ends",
+        "select first(x) as f, last(x) as l, first(id) as i, first(x, true) as s, count(*) as n from g",
+    )
+    assert derivation_at(made.chain.tail()).strategy == "keyed"
+    of_events = spark_workspace.derive("of_events", "select first(id) as f, last(op) as l from changes('u')")
+    follow_all(spark_workspace, ["ends", "of_events"])
+    assert made.view().to_arrow().to_pylist() == [{"f": None, "l": 0.0, "i": 3, "s": 5.0, "n": 3}]
+    for dataset in (grows, upsert):
+        dataset.append(pa.table({"id": [1], "x": [7.0]}))
+    follow_all(spark_workspace, ["ends", "of_events"])
+    assert made.view().to_arrow().to_pylist() == [{"f": None, "l": 7.0, "i": 3, "s": 5.0, "n": 4}]
+    assert of_events.view().to_arrow().to_pylist() == [{"f": 1, "l": "update_postimage"}]
+    # One row of each order is kept, however long the history is.
+    (state,) = [
+        file
+        for file in derived_checkpoint(made.chain.store, made.chain.tail().data).state
+        if file.notes["state"].startswith("aggregates")
+    ][-1:]
+    assert state.notes["state"] == "aggregates-2-grows"
+    assert spark_workspace.verify("ends", "of_events", replay=True).ok
+    for text in (
+        "select first(x) as f from u",
+        "select any_value(x) as f from g",
+        "select first(g.x) as f from g join u on g.id = u.id",
+        "select first(x) as f from (select * from g order by x)",
+        "with g as (select x from u) select first(x) as f from g",
+        "select first(struct(*)) as f from g",
+    ):
+        with pytest.raises(tl.errors.IrreproducibleQuery, match="order in which rows arrive"):
+            spark_workspace.derive("other", text)

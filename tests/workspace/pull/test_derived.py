@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 
 import pyarrow as pa
 import pytest
 
-from tests.workspace.derive.computed_here import computing, counted, define_by_hand
+from tests.workspace.derive.computed_here import by_hand, computing, counted, define_by_hand
 from trueline.cli.app import run
-from trueline.errors import PullError
+from trueline.errors import NoCommonCut, PullError
 from trueline.run import current
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import Dependencies
+from trueline.workspace.derive.redefine import OnChange, redefine
 from trueline.workspace.derive.rest import Origins, RootOrder, newest_cut_at, rest_at
 
 COLUMNS = {"account": pa.string(), "total": pa.float64()}
@@ -70,6 +72,59 @@ def test_what_fails_stops_its_readers_alone(bank):
     assert bank["balances"].chain.tail().data is None
     with computing(counted):
         assert [each.rows for each in bank.pull("balances")] == [0, 1, 1]
+
+
+@pytest.mark.contract("cut:P4")
+def test_a_dataset_that_joins_two_groups_of_roots_is_read_with_both_or_says_what_to_pull(ws):
+    for name in ("x", "y"):
+        ws.create(name).append(ROW)
+    derived(ws, of_x=["x"], also_x=["x"], of_y=["y"])
+    with computing(counted):
+        ws.pull("of_x")
+        # Strangers so far: the roots of one move on while nobody stops for the other.
+        ws["x"].append(ROW)
+        ws.pull("also_x")
+        ws.pull("of_y")
+        derived(ws, joined=["x", "y"])
+        for name in ("x", "y"):
+            ws[name].append(ROW)
+        ws.pull("joined")
+        # It stopped where each of them is, which is at no one cut: of_y was never where of_x is.
+        assert ws.snapshot("joined", "of_x")["joined"].count() == 1
+        assert ws.snapshot("joined", "of_y")["joined"].count() == 1
+        with pytest.raises(NoCommonCut) as caught:
+            ws.snapshot("joined", "of_x", "of_y")
+        assert "pull" in caught.value.remedy
+        ws.pull(*re.findall(r"'(\w+)'", caught.value.remedy))
+        snap = ws.snapshot("joined", "of_x", "of_y")
+        totals = {name: snap[name].to_arrow()["total"].to_pylist() for name in ("joined", "of_x", "of_y")}
+        assert totals == {"joined": [5.0], "of_x": [3.0], "of_y": [2.0]}
+
+
+def test_a_pull_of_all_passes_over_datasets_that_lost_their_name_to_a_new_chain(ws):
+    ws.create("transfers").append(ROW)
+    derived(ws, totals=["transfers"])
+    old = ws["totals"]
+    with computing(counted):
+        ws.pull()
+        # Another type of a column: no chain allows that, so that a new one takes the name.
+        columns = {"account": pa.string(), "total": pa.string()}
+        made, schema = by_hand(ws, "select 1", ["transfers"], columns=columns)
+        redefine(ws, old, made, schema, OnChange.REBUILD)
+        assert old.name != "totals"
+        former = old.head
+
+        def as_text(name, inputs):
+            table = counted(name, inputs)
+            return table.set_column(1, "total", table["total"].cast(pa.string()))
+
+        ws["transfers"].append(ROW)
+    with computing(as_text):
+        assert [stage.dataset for stage in ws.plan()] == ["totals"]
+        assert [each.dataset for each in ws.pull()] == ["totals"]
+    assert old.head == former
+    with computing(counted):
+        assert [each.dataset for each in ws.pull(old.name)] == [old.name]
 
 
 @pytest.mark.parametrize("on_command_line", [False, True])

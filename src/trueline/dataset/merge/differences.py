@@ -76,13 +76,13 @@ def _items(lists: pa.Array) -> list[pa.Array]:
     return [lists.flatten()]
 
 
-def rows_differ(old: pa.Table, new: pa.Table, columns: Sequence[str], event_time: str) -> Bools:
-    """Say which rows differ in any of the columns; an event time only counts where the new one is there."""
+def rows_differ(old: pa.Table, new: pa.Table, columns: Sequence[str], filled_in: str | None) -> Bools:
+    """Say which rows differ in any of the columns; one that is filled in only counts where it was given."""
     found = np.zeros(new.num_rows, dtype=bool)
     for name in columns:
         before, after = as_array(old[name]), as_array(new[name])
         differs = distinct(before, after)
-        if name == event_time:
+        if name == filled_in:
             differs &= ~bools(after.is_null())
         found |= differs
     return found

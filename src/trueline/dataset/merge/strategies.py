@@ -186,7 +186,7 @@ def _snapshot(
     if partial:
         new, _ = folded(new, kept, kept_keys, partial, strategy.key)
     compare = strategy.compare or tuple(name for name in new.rows.column_names if name not in strategy.key)
-    places, known, differs = _compared(new, kept, kept_keys, compare, vocab)
+    places, known, differs = _compared(new, kept, kept_keys, compare, _filled_in(vocab, source_time))
     missing = np.ones(len(kept_keys), dtype=bool)
     missing[places[known]] = False
     acts = known & differs
@@ -220,7 +220,7 @@ def _upsert(
         used = new.last_of_key
         winners = new.take(used)
     compare = tuple(name for name in new.rows.column_names if name not in strategy.key)
-    places, known, differs = _compared(winners, kept, kept_keys, compare, vocab)
+    places, known, differs = _compared(winners, kept, kept_keys, compare, vocab.event_time)
     retracts = np.zeros(len(known), dtype=bool) if winners.ops is None else winners.ops == Op.RETRACT
     acts = np.where(known, retracts | differs, ~retracts)
     kinds = np.where(retracts, Change.RETRACT, np.where(known, Change.CORRECT, Change.ADD))
@@ -294,7 +294,12 @@ def _refuse_second_rows(strategy: NetChange, new: KeyedRows, twice: Bools, first
 
 def _same(compare: Sequence[str], vocab: SetVocab) -> Callable[[pa.Table, pa.Table], Bools]:
     """Return what says of pairs of rows whether they are equal."""
-    return lambda old, new: ~rows_differ(old, new, compare, vocab.event_time)
+    return lambda old, new: ~rows_differ(old, new, compare, _filled_in(vocab, None))
+
+
+def _filled_in(vocab: SetVocab, source_time: pa.Scalar | None) -> str | None:
+    """Return the event time where null means that none was given: in a whole dump a column may hold it."""
+    return None if vocab.event_time_column is not None and source_time is None else vocab.event_time
 
 
 def _keys_of(old: pa.Table | None, key: MergeKey) -> pa.BinaryArray:
@@ -359,13 +364,17 @@ def _check_pairs(new: KeyedRows) -> None:
 
 
 def _compared(
-    new: KeyedRows, kept: pa.Table, kept_keys: pa.BinaryArray, compare: Sequence[str], vocab: SetVocab
+    new: KeyedRows,
+    kept: pa.Table,
+    kept_keys: pa.BinaryArray,
+    compare: Sequence[str],
+    filled_in: str | None,
 ) -> tuple[Ints, Bools, Bools]:
     """For rows with one key each: where their current rows are, whether there is one, whether it differs."""
     places, known = find(kept_keys, new.keys)
     differs = np.zeros(len(known), dtype=bool)
     differs[known] = rows_differ(
-        kept.take(pa.array(places[known])), new.rows.filter(pa.array(known)), compare, vocab.event_time
+        kept.take(pa.array(places[known])), new.rows.filter(pa.array(known)), compare, filled_in
     )
     return places, known, differs
 

@@ -16,7 +16,8 @@ from trueline.chain.instant import Instant
 from trueline.dataset.read.events import Events
 from trueline.errors import CorruptionError, SchemaError
 from trueline.view.origin import Origin
-from trueline.view.plan.node import Bounds
+from trueline.view.plan.node import NO_BOUNDS, Bounds
+from trueline.view.source import RowSource
 
 # By the number of an operation (0 append, 1 retract, 2 correct from, 3 correct to).
 OPERATIONS: Final = ("insert", "delete", "update_preimage", "update_postimage")
@@ -67,6 +68,19 @@ class Changes:
         """Say which offsets are read."""
         return [f"changes: {line}" for line in self.events.explain()]
 
+    @property
+    def travels(self) -> bool:
+        """Whether other processes can read it: what is late is looked up in the chain, in this one."""
+        return not self.with_late
+
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
+        """Return some slices each, with their operations as words."""
+        found = self.events.pieces(bounds, parts) if self.travels else None
+        if found is None:
+            return None
+        name, op = self.events.standing.name, str(self.events.standing.vocab.op)
+        return [ChangedSlices(part, op, name) for part in found]
+
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the events in order."""
         standing = self.events.standing
@@ -83,7 +97,8 @@ class Changes:
             found: list[pa.Array] = []
             for name in columns:
                 if name == vocab.op:
-                    found.append(self._words(batch.column(needed.index(name)), entry))
+                    ops = batch.column(needed.index(name))
+                    found.append(words_of(ops, f"the slice of block {entry.block}", standing.name))
                 elif name == LATE and self.with_late:
                     if entry.sequence_number not in watermarks:
                         watermarks = {entry.sequence_number: self.watermark_before(entry)}
@@ -104,17 +119,63 @@ class Changes:
         event = block.data_event if block is not None else None
         return event.new_watermark if event is not None else None
 
-    def _words(self, ops: pa.Array, entry: SliceEntry) -> pa.Array:
-        try:
-            return pa.array(OPERATIONS).take(ops)
-        except pa.ArrowIndexError:
-            raise CorruptionError(
-                f"{self.events.standing.name}: the slice of block {entry.block} has unknown "
-                f"operations: {pc.min(ops)} to {pc.max(ops)}",
-                remedy=f"`trueline verify {self.events.standing.name}` says more",
-                code="SliceDamaged",
-                block=entry.block,
-            ) from None
+
+@dataclass(frozen=True)
+class ChangedSlices:
+    """Some slices as changes: a source that can be sent to another process."""
+
+    slices: RowSource
+    op: str
+    dataset: str
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns, with operations as words."""
+        there = self.slices.schema
+        return there.set(there.get_field_index(self.op), pa.field(self.op, pa.string(), nullable=False))
+
+    @property
+    def row_count(self) -> int | None:
+        """As many as the slices have."""
+        return self.slices.row_count
+
+    @property
+    def origins(self) -> Mapping[str, Origin]:
+        """What the slices rest on."""
+        return self.slices.origins
+
+    @property
+    def ordinal(self) -> str | None:
+        """Who a row is: the offset of its event."""
+        return self.slices.ordinal
+
+    def explain(self) -> list[str]:
+        """Say how many there are."""
+        return [f"changes: {line}" for line in self.slices.explain()]
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the events in order."""
+        schema = pa.schema([self.schema.field(name) for name in columns])
+        for batch in self.slices.batches(columns, bounds):
+            if self.op not in columns:
+                yield batch
+                continue
+            found = list(batch.columns)
+            place = list(columns).index(self.op)
+            found[place] = words_of(found[place], "a slice", self.dataset)
+            yield pa.RecordBatch.from_arrays(found, schema=schema)
+
+
+def words_of(ops: pa.Array, where: str, dataset: str) -> pa.Array:
+    """Return operations as words."""
+    try:
+        return pa.array(OPERATIONS).take(ops)
+    except pa.ArrowIndexError:
+        raise CorruptionError(
+            f"{dataset}: {where} has unknown operations: {pc.min(ops)} to {pc.max(ops)}",
+            remedy=f"`trueline verify {dataset}` says more",
+            code="SliceDamaged",
+        ) from None
 
 
 def _late(times: pa.Array, ops: pa.Array, watermark: Instant | None) -> pa.Array:

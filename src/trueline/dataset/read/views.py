@@ -35,8 +35,7 @@ def changes_of(
     end = resolve(chain, upto, tags)
     _check_order(chain, start, end)
     standing = Standing.of(name, chain, end)
-    vocab = standing.vocab
-    columns = (*_system(standing), *(n for n in standing.data_columns if n not in vocab.names[:3]))
+    columns = changed_columns(standing)
     if system:
         columns = tuple(dict.fromkeys((*columns[:3], *_all_columns(standing))))
     first = 0 if start is None or start.offset is None else start.offset + 1
@@ -74,6 +73,12 @@ def row_of(name: str, chain: Chain, key: object, at: object, *, tags: Tags | Non
 def _all_columns(standing: Standing) -> tuple[str, ...]:
     """The columns of the system and those people gave, without the hidden ones."""
     return tuple(name for name in standing.schema.names if name not in standing.hidden_columns)
+
+
+def changed_columns(standing: Standing) -> tuple[str, ...]:
+    """Return the columns of changes: those of the system that tell events apart, and the data."""
+    system = standing.vocab.names[:3]
+    return (*_system(standing), *(name for name in standing.data_columns if name not in system))
 
 
 def _system(standing: Standing) -> tuple[str, ...]:

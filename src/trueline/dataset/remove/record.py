@@ -245,6 +245,13 @@ def _blocks(chain: Chain) -> Iterator[Block]:
             yield chain.block(entry.hash)
 
 
+def carried_removals(store: Store, name: Multihash | None) -> dict[str, Any]:
+    """Return what the checkpoint of a derived dataset has to take over from the one before it."""
+    before = read_checkpoint(store, name) if name is not None else None
+    numbers = before.notes.get(NUMBERS) if before is not None else None
+    return {NUMBERS: numbers} if numbers else {}
+
+
 def recorded(store: Store, block: Block) -> Removal | None:
     """Return the removal a block records, None if it records none, or one that is lost or forged."""
     event = block.data_event

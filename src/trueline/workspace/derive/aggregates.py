@@ -74,6 +74,23 @@ def window_of(node: exp.Expr) -> exp.Window | None:
     return whole if isinstance(whole, exp.Window) else None
 
 
+def by_offset(node: exp.Anonymous, offset: exp.Expr) -> exp.Expr:
+    """Return `first` or `last` of rows in the order of their offsets, with its filter."""
+    value, *more = node.expressions
+    where, at = None, around(node)
+    skips = isinstance(value, exp.IgnoreNulls) or any(written(each).lower() == "true" for each in more)
+    while at is not node:
+        where = at.expression.this if isinstance(at, exp.Filter) else where
+        skips = skips or isinstance(at, exp.IgnoreNulls)
+        at = at.this
+    if isinstance(value, exp.IgnoreNulls | exp.RespectNulls):
+        value = value.this
+    # Rows of which the order is null are passed over.
+    order = filled("CASE WHEN v IS NOT NULL THEN o END", v=value, o=offset) if skips else offset.copy()
+    made = call("min_by" if aggregate_name(node) == "first" else "max_by", value.copy(), order)
+    return made if where is None else exp.Filter(this=made, expression=exp.Where(this=where.copy()))
+
+
 class AggregateRewriting:
     """The aggregates of one SELECT on their way to their canonical forms."""
 

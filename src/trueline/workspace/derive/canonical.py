@@ -7,8 +7,9 @@ sqlglot rewrites; the types come from Spark, which analyses a query without runn
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 from sqlglot import exp
@@ -20,6 +21,8 @@ from trueline.workspace.derive.aggregates import (
     AggregateRewriting,
     aggregate_name,
     arguments_of,
+    around,
+    by_offset,
     window_of,
 )
 from trueline.workspace.derive.part_types import (
@@ -31,8 +34,12 @@ from trueline.workspace.derive.part_types import (
     types_in,
 )
 from trueline.workspace.derive.spark_sql import called, cast, names, own, own_calls, written
+from trueline.workspace.query_guard import own_names
 
-__all__ = ["CanonicalQuery", "NotCanonical", "Types", "canonical"]
+__all__ = ["UNORDERED", "CanonicalQuery", "NotCanonical", "OffsetTable", "Types", "canonical"]
+
+# The code of what takes one of several rows that have no order.
+UNORDERED: Final = "unordered"
 
 # What makes several rows of one; it cannot be part of an expression.
 GENERATORS: Final = names(
@@ -54,9 +61,22 @@ class CanonicalQuery:
     repairs: tuple[str, ...]
 
 
-def canonical(query: exp.Expr, types: Types) -> CanonicalQuery:
-    """Return the canonical form of a query without stars; `NotCanonical` says why there is none."""
-    rewriting = _Rewriting(query.copy(), types)
+@dataclass(frozen=True, slots=True)
+class OffsetTable:
+    """A table with the rows of another and their offsets, in a column."""
+
+    name: str
+    column: str
+
+
+def canonical(
+    query: exp.Expr, types: Types, offsets: Mapping[str, OffsetTable] | None = None
+) -> CanonicalQuery:
+    """Return the canonical form of a query without stars; `NotCanonical` says why there is none.
+
+    `offsets` are, by the names of tables whose rows have an order, the tables that have it as a column.
+    """
+    rewriting = _Rewriting(query.copy(), types, offsets or {})
     rewriting.run()
     return CanonicalQuery(written(rewriting.query), tuple(dict.fromkeys(rewriting.repairs)))
 
@@ -64,9 +84,10 @@ def canonical(query: exp.Expr, types: Types) -> CanonicalQuery:
 class _Rewriting:
     """One query on its way to its canonical form."""
 
-    def __init__(self, query: exp.Expr, types: Types) -> None:
+    def __init__(self, query: exp.Expr, types: Types, offsets: Mapping[str, OffsetTable]) -> None:
         self.query = query
         self.types = types
+        self.offsets = {name.lower(): table for name, table in offsets.items()}
         self.repairs: list[str] = []
         self.is_wrapped = False
 
@@ -123,17 +144,45 @@ class _Select:
         aggregates = AggregateRewriting(self.types, self.whole.repairs.append)
         for node in calls_of(self.select, AGGREGATES):
             if aggregate_name(node) in BY_ROW and window_of(node) is None:
-                raise NotCanonical(
-                    "ties",
-                    f"{called(node)}(…) takes any of several rows",
-                    "give it a window with an order",
-                )
-            aggregates.rewrite(node)
+                self._order_by_offset(node)
+            else:
+                aggregates.rewrite(node)
         self._normalise_groups()
         if self._is_shown or self._is_compared or self._is_limited:
             self._normalise_columns()
         if self._is_limited:
             self._order_rows()
+
+    def _order_by_offset(self, node: exp.Anonymous) -> None:
+        """Take the first or last row in the order of offsets, if the rows have one."""
+        offset = self._offset if aggregate_name(node) in ("first", "last") else None
+        if offset is None:
+            raise NotCanonical(
+                UNORDERED, f"{called(node)}(…) takes any of several rows", "give it a window with an order"
+            )
+        whole = around(node)
+        kind, made = self.types.get(whole), by_offset(node, offset)
+        whole.replace(made)
+        if kind is not None:
+            self.types.put(made, kind)
+        self.whole.repairs.append(f"{aggregate_name(node)}: rows are in the order of their offsets")
+
+    @cached_property
+    def _offset(self) -> exp.Expr | None:
+        """The column of offsets of the one table that is read; None if that has none."""
+        tables = list(_sources(self.select))
+        is_plain = len(tables) == 1 and isinstance(tables[0], exp.Table) and not tables[0].db
+        if not is_plain or any(tables[0].args.get(name) for name in ("pivots", "sample", "joins")):
+            return None
+        source = tables[0]
+        found = self.whole.offsets.get(source.name.lower())
+        stars = [star for star in own(self.select, exp.Star) if called(star.parent or star) != "count"]
+        if found is None or source.name.lower() in own_names(source) or stars:
+            return None
+        alias = source.alias_or_name
+        source.set("this", exp.to_identifier(found.name, quoted=True))
+        source.set("alias", exp.TableAlias(this=exp.to_identifier(alias, quoted=True)))
+        return exp.column(found.column, table=alias, quoted=True)
 
     # --- comparing ----------------------------------------------------------------------------
 

@@ -15,12 +15,20 @@ from trueline.dataset.derivation import COPY, Derivation, FunctionOf, KeyKind, d
 from trueline.errors import InputError, SchemaError
 from trueline.flow import nondet
 from trueline.workspace.creation import CreationPlan, make
+from trueline.workspace.derive.canonical import OffsetTable
 from trueline.workspace.derive.checks import check_definition
 from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.function import allow, function_of, result_of_function
+from trueline.workspace.derive.input_tables import (
+    InputTable,
+    TableKind,
+    events_named,
+    offset_column,
+    tables_read,
+)
 from trueline.workspace.derive.output_keys import key_of
 from trueline.workspace.derive.redefine import OnChange, redefine, refuse_cycle, replacements
-from trueline.workspace.derive.reproducible import check_reproducible
+from trueline.workspace.derive.reproducible import BY_OFFSET, check_reproducible
 from trueline.workspace.derive.request import (
     DerivationRequest,
     GivenInputs,
@@ -30,7 +38,7 @@ from trueline.workspace.derive.request import (
 )
 from trueline.workspace.derive.strategies import with_strategy
 from trueline.workspace.names import check_name
-from trueline.workspace.query_guard import check_query
+from trueline.workspace.query_guard import check_query, tokens
 
 if TYPE_CHECKING:
     from trueline.chain.datatypes import DataSchema
@@ -100,11 +108,19 @@ def defined(
     """Check a definition with Spark; return it and the columns of its result. Nothing is recorded."""
     aliases = list(inputs.datasets)
     earlier: list[str] = []
-    for name, text in request.steps:
-        check_query(text, [*aliases, *earlier])
-        check_reproducible(text)
+    offsets = _offset_tables(request, inputs.datasets)
+    possible = [
+        InputTable(alias, kind).name for alias in aliases for kind in (TableKind.ROWS, TableKind.EVENTS)
+    ]
+    for name, text in request.queries:
+        check_query(text, [*possible, *earlier])
+        check_reproducible(text, ordered=bool(offsets or events_named(text)))
         earlier.append(name)
     views = {alias: dataset.view() for alias, dataset in inputs.datasets.items()}
+    for table in tables_read((text for _, text in request.queries), aliases):
+        views[table.name] = table.view(inputs.datasets[table.alias])
+    for table in offsets:
+        views[table.name] = table.view(inputs.datasets[table.alias])
     for alias, view in views.items():
         if not view.columns:
             raise SchemaError(
@@ -115,7 +131,9 @@ def defined(
     # Whoever calls `derive` names the function.
     with query_session(workspace, views, function) as session:
         if function is None:
-            derivation, schema = _defined(session, request, inputs.datasets)
+            derivation, schema = _defined(
+                _with_offsets(session, inputs.datasets, offsets), request, inputs.datasets
+            )
             derivation = with_strategy(derivation, inputs.datasets, session)
         else:
             derivation, schema = _defined_by_function(session, request, function)
@@ -195,6 +213,27 @@ def _check_columns(derivation: Derivation, schema: DataSchema) -> None:
             raise InputError(f"the description of column {name!r} is not text", remedy="give text")
 
 
+def _offset_tables(request: DerivationRequest, inputs: Mapping[str, Dataset]) -> list[InputTable]:
+    """Return the tables with offsets that `first` and `last` can be computed from, if there are any."""
+    words = {token.name for _, text in request.queries for token in tokens(text)}
+    tables = (InputTable(alias, TableKind.OFFSETS) for alias in inputs) if words & BY_OFFSET else ()
+    return [table for table in tables if table.only_grows(inputs[table.alias])]
+
+
+def _with_offsets(
+    session: QuerySession, inputs: Mapping[str, Dataset], offsets: Sequence[InputTable]
+) -> QuerySession:
+    """Let the judge know which tables have offsets: those, and events, where they are shown."""
+    events = [table for table in map(_events, inputs) if table.name in session.tables]
+    found = {table.name: OffsetTable(table.name, offset_column(inputs[table.alias])) for table in events}
+    found |= {table.alias: OffsetTable(table.name, offset_column(inputs[table.alias])) for table in offsets}
+    return replace(session, offsets=found)
+
+
+def _events(alias: str) -> InputTable:
+    return InputTable(alias, TableKind.EVENTS)
+
+
 # --- by query -------------------------------------------------------------------------------------
 
 
@@ -206,7 +245,9 @@ def _defined(
     from trueline.workspace.derive.judge import judged_steps
 
     keys = {alias: key for alias, dataset in inputs.items() if (key := key_of(dataset))}
-    *steps, last = judged_steps(session, request.steps, keys)
+    # Every event has an offset of its own.
+    keys |= {_events(alias).name: (offset_column(dataset),) for alias, dataset in inputs.items()}
+    *steps, last = judged_steps(session, request.queries, keys)
     if request.declared_key is not None:
         columns = list(session.types(last.canonical))
         check_key(request.declared_key, columns)

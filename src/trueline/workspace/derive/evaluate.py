@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from trueline.dataset.derivation import CANONICAL, COPY, Derivation, FunctionOf, KeyKind
@@ -13,13 +13,12 @@ from trueline.view.engine import engine
 from trueline.workspace.derive.exact import widened
 
 if TYPE_CHECKING:
-    from trueline.chain.head_state import Position, Tail
+    from trueline.chain.head_state import Tail
     from trueline.chain.store.scratch import Scratch
     from trueline.dataset.append.incoming import Incoming
-    from trueline.identity.dataset_id import DatasetId
     from trueline.kernel.tasks import Tasks
     from trueline.view.view import View
-    from trueline.workspace.dataset import Dataset
+    from trueline.workspace.derive.canonical import OffsetTable
     from trueline.workspace.workspace import Workspace
 
 
@@ -30,12 +29,14 @@ _Result = TypeVar("_Result")
 class QuerySession:
     """A session of Spark in which the inputs of a definition are tables, of these columns.
 
-    `may_call` is the one function that may be called over them.
+    `may_call` is the one function that may be called over them; `offsets` are tables with the rows of others
+    and their offsets.
     """
 
     session: Any
     tables: Mapping[str, Mapping[str, str]]
     may_call: FunctionOf | None = None
+    offsets: Mapping[str, OffsetTable] = field(default_factory=dict)
 
     def types(self, query: str) -> Mapping[str, str]:
         """Return the columns of a query with the types they have."""
@@ -136,8 +137,3 @@ def query_session(
         yield QuerySession(session, tables, may_call)
     finally:
         room.release(session)
-
-
-def views_at(inputs: Mapping[str, Dataset], positions: Mapping[DatasetId, Position]) -> dict[str, View]:
-    """Return the current rows of the inputs at their positions, by the names queries use."""
-    return {alias: dataset.view(positions[dataset.id].block) for alias, dataset in inputs.items()}

@@ -17,8 +17,10 @@ from trueline.chain import yaml_text
 from trueline.check import DatasetCheck
 from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError, ManifestError, TruelineError
+from trueline.flow import nondet
 from trueline.workspace.derive.define import derive, same_as_there
 from trueline.workspace.derive.folder_plan import FileChange, FolderPlan
+from trueline.workspace.derive.input_tables import events_named
 from trueline.workspace.derive.redefine import OnChange
 from trueline.workspace.derive.request import DerivationRequest, inputs_of
 from trueline.workspace.locations import holds_key
@@ -120,7 +122,7 @@ def request_of(path: Path, name: str) -> DerivationRequest:
     return DerivationRequest(
         check_name(name),
         steps if len(steps) > 1 else query.strip(),
-        header.get("inputs"),
+        _inputs(header.get("inputs"), path),
         header.get("key"),
         header.get("event_time"),
         header.get("description"),
@@ -176,12 +178,34 @@ def _steps(query: str) -> list[tuple[str, str]]:
     return list(zip(parts[1::2], parts[2::2], strict=True)) if len(parts) > 1 else [("", query)]
 
 
+def _inputs(given: Any, path: Path) -> Any:
+    """Read the inputs: `{nondet: why}`, with the `dataset` if the alias is not its name, is read as it is."""
+    if not isinstance(given, Mapping):
+        return given
+    found: dict[str, Any] = {}
+    for alias, said in given.items():
+        if isinstance(said, Mapping):
+            if "nondet" not in said or not set(said) <= {"dataset", "nondet"}:
+                raise InputError(
+                    f"{path}: the input {alias!r} says {', '.join(map(str, said)) or 'nothing'}",
+                    remedy="write the name of a dataset, or nondet with the reason",
+                    code="BadDefinitionFile",
+                )
+            found[alias] = (str(said.get("dataset", alias)), nondet(str(said["nondet"])))
+        else:
+            found[alias] = said
+    return found
+
+
 def _tables(request: DerivationRequest) -> list[str]:
     if request.inputs is not None:
         given = request.inputs.values() if isinstance(request.inputs, Mapping) else request.inputs
-        return [str(each) for each in given]
+        return [str(each[0] if isinstance(each, tuple) else each) for each in given]
     steps = [name for name, _ in request.steps]
-    return [table for _, text in request.steps for table in unknown_tables(text, steps)]
+    found: list[str] = []
+    for _, text in request.queries:
+        found += [*unknown_tables(text, steps), *events_named(text)]
+    return found
 
 
 def _in_order(requests: Mapping[str, DerivationRequest], folder: Path) -> list[str]:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from trueline.chain.branch import Branch
+from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import DerivedCheckpoint, derived_checkpoint
 from trueline.chain.events import ExecuteTransform
+from trueline.chain.head_state import Position
+from trueline.chain.index_rows import IndexEntry
 from trueline.chain.instant import Instant
 from trueline.check import DatasetCheck
 from trueline.dataset.derivation import checks_at, derivation_at
 from trueline.dataset.duration import seconds
 from trueline.errors import InputError, ObjectMissing, TruelineError
+from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import RootHead, Roots
 
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 
 # So many cuts are looked at, from the newest back, for the one a dataset is at.
 _CUTS: Final = 32
+# So many commits are counted one by one: `status` asks for every dataset.
+_MOST_COUNTED: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +58,59 @@ def freshness_of(dataset: Dataset) -> Freshness | None:
     with suppress(ObjectMissing, InputError):
         if isinstance(tail.data, ExecuteTransform):
             left = derived_checkpoint(dataset.chain.store, tail.data)
-    commits, first = 0, now
     roots = Roots(workspace)
-    for root in roots.under(dataset.name):
-        chain = roots.chain_of(root)
-        end = None if chain is None else RootHead.of(chain).end
-        before = None if left is None else left.origin.roots.get(root)
-        if chain is None or end is None:
-            continue
-        begin = None if before is None else chain.entry(before.block)
-        lacking = end.commits - (begin.commits if begin is not None else 0)
-        if lacking > 0:
-            commits += lacking
-            following = chain.entry_number(begin.sequence_number + 1 if begin is not None else 0)
-            if following is not None:
-                first = min(first, Instant(following.time_us * 1000))
-    late = max(0.0, (now - first) / 1e9) if commits else 0.0
+    chains = {
+        root: chain for root in roots.under(dataset.name) if (chain := roots.chain_of(root)) is not None
+    }
+    heads = {root: RootHead.of(chain).position for root, chain in chains.items()}
+    at = {root: position for root, position in heads.items() if position is not None}
+    commits, late = lacking(chains, at, left, now)
     return Freshness(derivation.strategy, derivation.reason, commits, late, _cut_of(dataset, left))
+
+
+def lacking(
+    chains: Mapping[DatasetId, Chain],
+    at: Mapping[DatasetId, Position],
+    left: DerivedCheckpoint | None,
+    now: Instant,
+) -> tuple[int, float]:
+    """Count the commits with data up to some positions of roots that a dataset has not taken.
+
+    With them, how many seconds ago the first came.
+    """
+    commits, first = 0, now
+    for root, position in at.items():
+        before = None if left is None else left.origin.roots.get(root)
+        if root not in chains or position == before:
+            continue
+        found, oldest = _between(chains[root], before, position)
+        commits += found
+        first = min(first, oldest)
+    return commits, max(now - first, 0) / 1e9 if commits else 0.0
+
+
+def _between(chain: Chain, before: Position | None, at: Position) -> tuple[int, Instant]:
+    """Count the commits with data in (before, at] of a root, and say when the first of them was recorded.
+
+    Of very many the older ones are counted by the index, which takes commits of metadata for others.
+    """
+    begin = None if before is None else chain.entry(before.block)
+    limit = -1 if begin is None else begin.sequence_number
+    end = chain.entry(at.block)
+    assert end is not None
+    count, oldest = 0, end
+    while end is not None and end.sequence_number > limit:
+        if end.is_end:
+            count, oldest = count + 1, end
+        if count >= _MOST_COUNTED:
+            return count + end.commits - (begin.commits if begin is not None else 0), _time(oldest)
+        earlier = chain.entry_number(end.sequence_number - 1)
+        end = None if earlier is None or earlier.data is None else chain.entry_number(earlier.data)
+    return count, _time(oldest)
+
+
+def _time(entry: IndexEntry) -> Instant:
+    return Instant(entry.time_us * 1000)
 
 
 def _cut_of(dataset: Dataset, left: DerivedCheckpoint | None) -> int | None:

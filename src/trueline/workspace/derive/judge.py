@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from trueline.dataset.derivation import COPY, KeyKind
 from trueline.errors import InputError, SchemaError, TruelineError
-from trueline.workspace.derive.canonical import NotCanonical, canonical
+from trueline.workspace.derive.canonical import UNORDERED, NotCanonical, canonical
 from trueline.workspace.derive.output_keys import proven_key
 from trueline.workspace.derive.part_types import PartType
 from trueline.workspace.derive.reproducible import check_calls, check_plan
 from trueline.workspace.derive.spark_sql import names, parsed, qualified, written
-from trueline.workspace.query_guard import tokens
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -90,7 +89,7 @@ def judged(session: QuerySession, text: str, keys: Mapping[str, tuple[str, ...]]
     from trueline.spark.canonical import analysed, function_names
 
     text = text.strip().rstrip(";")
-    check_calls(text, function_names(session.session))
+    check_calls(text, function_names(session.session), ordered=bool(session.offsets))
     described, plan = analysed(session.session, text)
     columns, types = [name for name, _ in described], dict(described)
     _check_columns(columns)
@@ -102,8 +101,10 @@ def judged(session: QuerySession, text: str, keys: Mapping[str, tuple[str, ...]]
         return _opaque(text, types, plan, f"operator:{unknown}" if unknown else "round_trip")
     query = parsed(expanded)
     try:
-        made = canonical(query, session.types)
+        made = canonical(query, session.types, session.offsets)
     except NotCanonical as problem:
+        if problem.code == UNORDERED:
+            check_calls(text, frozenset())
         raise _refused(problem) from None
     shown, run = analysed(session.session, made.text)
     _check_same_columns(types, dict(shown))
@@ -124,7 +125,9 @@ def judged_steps(
     known = dict(keys)
     tables = {name: dict(columns) for name, columns in session.tables.items()}
     for at, (name, text) in enumerate(steps):
-        verdict = judged(replace(session, tables=tables), text, known)
+        hidden = {step for step, _ in steps[:at]}
+        offsets = {table: each for table, each in session.offsets.items() if table not in hidden}
+        verdict = judged(replace(session, tables=tables, offsets=offsets), text, known)
         found.append(verdict)
         if at < len(steps) - 1:
             tables[name] = dict(session.types(verdict.canonical))
@@ -132,38 +135,6 @@ def judged_steps(
             if verdict.key_kind is not KeyKind.BAG:
                 known[name] = verdict.key
     return found
-
-
-# --- changes('x') ---------------------------------------------------------------------------------
-
-
-def with_changes(text: str) -> tuple[str, tuple[str, ...]]:
-    """Return a query in which `changes('x')` is the name of a table, and the datasets so named.
-
-    >>> with_changes("select * from changes('sales') where op = 'insert'")
-    ("select * from `changes('sales')` where op = 'insert'", ('sales',))
-    """
-    found = [token for token in tokens(text) if token.kind != "skip"]
-    places: list[tuple[int, int, str]] = []
-    for at, token in enumerate(found[:-3]):
-        opening, name, closing = found[at + 1 : at + 4]
-        if token.kind == "word" and token.name == "changes" and opening.name == "(" and closing.name == ")":
-            if name.kind != "string":
-                raise InputError(
-                    "changes() takes the name of a dataset in quotes",
-                    remedy="put the name into single quotes",
-                    code="BadQuery",
-                )
-            written_name = text[name.at + 1 : closing.at].rstrip()[:-1]
-            places.append((token.at, closing.at + 1, written_name))
-    for start, end, name_of in reversed(places):
-        text = f"{text[:start]}`{changes_table(name_of)}`{text[end:]}"
-    return text, tuple(dict.fromkeys(name_of for _, _, name_of in places))
-
-
-def changes_table(dataset: str) -> str:
-    """Return the name of the table of a dataset's events."""
-    return f"changes('{dataset}')"
 
 
 # --- rewriting ------------------------------------------------------------------------------------

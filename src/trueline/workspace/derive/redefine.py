@@ -19,11 +19,13 @@ from trueline.dataset.derivation import COPY, Derivation, derivation_at, describ
 from trueline.errors import CorruptionError, DatasetExists, DataWarning, InputError, visible
 from trueline.merge import Append, Ledger
 from trueline.workspace.creation import CreationPlan, make
+from trueline.workspace.derive.input_tables import TableKind, tables_of
 from trueline.workspace.locations import holds_key
 
 if TYPE_CHECKING:
     from trueline.chain.head_state import Tail
     from trueline.workspace.dataset import Dataset
+    from trueline.workspace.dependencies import Dependencies
     from trueline.workspace.workspace import Workspace
 
 
@@ -48,6 +50,8 @@ def redefine(
     if not found and there is not None and there.queries != derivation.queries:
         # The same text, whose stars now stand for other columns.
         found = ["query: what * stands for has changed"]
+    if not found and there is not None and there.from_here and on_change is OnChange.REBUILD:
+        found = ["rows: those from before the definition are computed anew"]
     if not found:
         return dataset
     if there is None or on_change is OnChange.ERROR:
@@ -89,6 +93,7 @@ def _events(dataset: Dataset, there: Derivation, asked: Derivation, schema: Data
     tail = dataset._tail
     same = asked.transform == there.transform and asked.key == there.key
     same = same and (asked.canonical, asked.nondet) == (there.canonical, there.nondet)
+    same = same and asked.from_here == there.from_here
     if not same or asked.function != there.function:
         yield asked.transform
     if asked.description is not None and asked.description != described(dataset.chain):
@@ -159,8 +164,12 @@ def _check_from_here(
 def _not_append_only(workspace: Workspace, derivation: Derivation) -> str | None:
     """Name an input whose rows can change, None if all of them only get more."""
     names = workspace._names_by_id()
+    # Events are never taken back.
+    read = {table.alias for table in tables_of(derivation) if table.kind is not TableKind.EVENTS}
     for each in derivation.inputs:
         name = names.get(each.dataset_ref, each.dataset_ref)
+        if each.alias not in read:
+            continue
         if name not in workspace:
             return name
         tail = workspace[name]._tail
@@ -244,6 +253,15 @@ def replacements(workspace: Workspace) -> dict[str, str]:
             if derivation is not None and derivation.replaces is not None and ours:
                 found[derivation.replaces] = dataset.name
     return found
+
+
+def in_force(workspace: Workspace, known: Dependencies) -> list[str]:
+    """Return the names of all datasets but those that lost their name to a new chain."""
+    derivations = (node.derivation for node in known.nodes.values())
+    if not any(each is not None and each.replaces is not None for each in derivations):
+        return list(known.nodes)
+    replaced = replacements(workspace)
+    return [name for name, node in known.nodes.items() if str(node.id) not in replaced]
 
 
 def refuse_replaced(workspace: Workspace, name: str, derivation: Derivation) -> None:

@@ -24,8 +24,10 @@ from trueline.dataset.append.append import Order
 from trueline.dataset.append.merge import Terms
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.derivation import Derivation, derivation_at
+from trueline.dataset.read.changes import Changes
 from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.read.events import Events
+from trueline.dataset.read.views import changed_columns
 from trueline.dataset.remove.record import removals_of
 from trueline.dataset.verify.files import DataProblem
 from trueline.dataset.verify.replay import (
@@ -45,6 +47,7 @@ from trueline.view.view import View
 from trueline.workspace.derive.checks import columns_of
 from trueline.workspace.derive.evaluate import engine_versions, query_session, taken
 from trueline.workspace.derive.function import permitted
+from trueline.workspace.derive.input_tables import TableKind, tables_of
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -249,15 +252,21 @@ class _Input:
     chain: Chain
     rows: FromEvents
 
-    def view(self, position: Position) -> View:
-        """Return the current rows at a position."""
+    def view(self, kind: TableKind, position: Position) -> View:
+        """Return the current rows at a position, or the events up to it."""
         tail = self.dataset.chain.tail_at(position.block)
         standing = Standing(self.dataset.name, self.dataset.chain, tail, position)
+        columns = standing.data_columns
+        # From the slices that blocks name, not from larger files that none does.
+        if kind is TableKind.EVENTS:
+            return View(Changes(Events(standing, changed_columns(standing), apart=True)))
+        if kind is TableKind.OFFSETS and not standing.is_keyed:
+            return View(Events(standing, (standing.vocab.offset, *columns), apart=True))
         if not standing.is_keyed:
-            # From the slices that blocks name, not from larger files that none does.
-            return View(Events(standing, standing.data_columns, apart=True))
+            return View(Events(standing, columns, apart=True))
         kept = self.rows.standing(self.dataset.name, position.block)
-        return View(CurrentRows(kept, kept.data_columns))
+        columns = kept.data_columns if kind is TableKind.ROWS else (kept.vocab.offset, *kept.data_columns)
+        return View(CurrentRows(kept, columns))
 
 
 @dataclass(frozen=True)
@@ -335,7 +344,9 @@ class _Replaying:
                 what = f"it took {each.alias} at block {at.block.short}, which is not in its chain any more"
                 remedy = f"reset {self.dataset.name} and rebuild it, or restore {each.alias} from a copy"
                 return [_problem(transaction, ProblemKind.MISSING, what, remedy)]
-            views[each.alias or source.dataset.name] = source.view(at)
+            for table in tables_of(derivation):
+                if table.alias == (each.alias or ""):
+                    views[table.name] = source.view(table.kind, at)
         function = permitted(self.workspace, self.dataset, derivation)
         with (
             query_session(self.workspace, views, function) as session,

@@ -52,6 +52,8 @@ _REASONS: Final[dict[tuple[str, str], str]] = {
 REFUSED: Final = {name: why for why, names in _REASONS.items() for name in names.split()}
 # Functions that take one of several rows: they need a window, where an order is given to them.
 NEED_WINDOW: Final = frozenset(("first", "last", "any_value", "first_value", "last_value"))
+# Of rows that have an order without ties, the offset, they are a function of the rows.
+BY_OFFSET: Final = NEED_WINDOW - {"any_value"}
 # Without an argument it is the clock.
 _CLOCK_IF_EMPTY: Final = frozenset({"unix_timestamp"})
 # Some need no brackets.
@@ -153,7 +155,7 @@ def classes() -> dict[str, str]:
     return found | dict.fromkeys(REFUSED, "refused")
 
 
-def check_reproducible(text: str) -> None:
+def check_reproducible(text: str, *, ordered: bool = False) -> None:
     """Refuse what makes the result of a query depend on anything but its inputs, with its place.
 
     >>> check_reproducible("select sum(amount) from sales")
@@ -164,11 +166,14 @@ def check_reproducible(text: str) -> None:
                ^^^
       → use the event time of the rows
     """
-    check_calls(text, frozenset())
+    check_calls(text, frozenset(), ordered=ordered)
 
 
-def check_calls(text: str, there: frozenset[str]) -> None:
-    """Refuse calls that are not reproducible, and those of functions of Spark that are not known here."""
+def check_calls(text: str, there: frozenset[str], *, ordered: bool = False) -> None:
+    """Refuse calls that are not reproducible, and those of functions of Spark that are not known here.
+
+    With `ordered` the rows of some table have an order: whoever rewrites `first` and `last` says of which.
+    """
     found = [*tokens(text), *[SqlToken("other", "", len(text))] * 3]
     known = classes()
     for at, token in enumerate(found[:-3]):
@@ -190,7 +195,8 @@ def check_calls(text: str, there: frozenset[str]) -> None:
             raise refused(text, f"{name}()", REFUSED[name], token)
         if called and name in _CLOCK_IF_EMPTY and third.name == ")":
             raise refused(text, f"{name}()", _CLOCK, token)
-        if called and name in NEED_WINDOW and not _is_over_window(found, at + 1):
+        by_offset = ordered and name in BY_OFFSET
+        if called and name in NEED_WINDOW and not by_offset and not _is_over_window(found, at + 1):
             raise refused(text, f"{name}()", _ORDER, token)
         if called and name in there and name not in known:
             raise refused(text, f"{name}()", _UNKNOWN, token)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +14,7 @@ from trueline.dataset.derivation import PATH as DOCUMENT
 from trueline.dataset.derivation import Derivation
 from trueline.errors import InputError, ManifestError
 from trueline.flow import NonDet
+from trueline.workspace.derive.input_tables import InputTable, TableKind, events_named, with_changes
 from trueline.workspace.derive.redefine import OnChange
 from trueline.workspace.query_guard import unknown_tables
 from trueline.workspace.sql import tables_of
@@ -54,6 +55,11 @@ class DerivationRequest:
             return (("", _text(self.sql)),)
         given = self.sql.items() if isinstance(self.sql, Mapping) else self.sql
         return tuple((str(name), _text(text)) for name, text in given)
+
+    @property
+    def queries(self) -> tuple[tuple[str, str], ...]:
+        """The same as they are run, where `changes('x')` is the name of a table."""
+        return tuple((name, with_changes(text)) for name, text in self.steps)
 
     @property
     def written(self) -> str:
@@ -170,8 +176,11 @@ def _read_by(workspace: Workspace, request: DerivationRequest) -> dict[str, Data
     names = list(workspace)
     found: dict[str, Dataset] = {}
     steps: list[str] = []
-    for step, text in request.steps:
-        tables = {table.lower() for table in unknown_tables(text, steps)}
+    for step, text in request.queries:
+        events = events_named(text)
+        hidden = [*steps, *(InputTable(name, TableKind.EVENTS).name for name in events)]
+        tables = {table.lower() for table in unknown_tables(text, hidden)}
+        found |= {name: workspace[name] for name in events if name not in found}
         for table in tables_of(text, names):
             if table.at is not None:
                 raise InputError(
@@ -180,7 +189,7 @@ def _read_by(workspace: Workspace, request: DerivationRequest) -> dict[str, Data
                     code="FixedInput",
                 )
             # A column may be called as a dataset is; where sqlglot sees no table, words have to do.
-            if table.name.lower() in tables or not tables:
+            if table.name.lower() in tables or not (tables or events):
                 found.setdefault(table.name, workspace[table.dataset])
         missing = tables - {name.lower() for name in found}
         for unknown in sorted(missing):
@@ -207,6 +216,10 @@ def request_of_manifest(snapshot: DatasetSnapshot) -> DerivationRequest:
             f"{other[0]} cannot be part of a derived dataset: its query says what it holds",
             remedy="leave it out",
         )
+    for what in _without_place(transform, info, vocab, found.get(SetAttachments)):
+        raise ManifestError(
+            f"{what} cannot be part of a dataset that is derived here", remedy="leave it out of the manifest"
+        )
     said: dict[str, Any] = {}
     attachments = found.get(SetAttachments)
     if isinstance(attachments, SetAttachments):
@@ -228,6 +241,18 @@ def request_of_manifest(snapshot: DatasetSnapshot) -> DerivationRequest:
         tuple(map(DatasetCheck.of, said.get("checks", ()))),
         said.get("columns", {}),
     )
+
+
+def _without_place(transform: SetTransform, info: Any, vocab: Any, attachments: Any) -> Iterator[str]:
+    """Yield what a manifest says that a definition has no place for: nothing is lost without a word."""
+    if transform.transform.temporal_tables:
+        yield "a temporal table"
+    if info is not None and info.keywords:
+        yield "SetInfo.keywords"
+    if vocab is not None and vocab != SetVocab(event_time_column=vocab.event_time_column):
+        yield "another name of a system column"
+    items = attachments.attachments.items if attachments is not None else ()
+    yield from (f"the attachment {item.path}" for item in items if item.path != DOCUMENT)
 
 
 def steps_of(derivation: Derivation) -> str | list[tuple[str, str]]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import DerivedCheckpoint
 from trueline.chain.head_state import Position
-from trueline.chain.index_rows import IndexEntry
 from trueline.chain.instant import Instant
 from trueline.errors import InputError, StalePlan
 from trueline.identity.dataset_id import DatasetId
@@ -17,6 +15,8 @@ from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.follow import check_inputs
+from trueline.workspace.derive.freshness import lacking
+from trueline.workspace.derive.redefine import in_force
 from trueline.workspace.derive.rest import Origins, left_at
 from trueline.workspace.plan.stages import (
     BEHIND,
@@ -36,13 +36,11 @@ if TYPE_CHECKING:
     from trueline.workspace.pull.report import Pulled, PullReport
     from trueline.workspace.workspace import Workspace
 
-_MOST_COUNTED: Final = 10_000
-
 
 def plan(workspace: Workspace, names: Sequence[str]) -> PullPlan:
     """Plan the derived datasets among those that are named and all they rest on; nothing is changed."""
     known = Dependencies.of(workspace)
-    chosen = known.named(names) if names else list(known.nodes)
+    chosen = known.named(names) if names else in_force(workspace, known)
     wanted = {each for name in chosen for each in (name, *known.upstream(name))}
     log, now = CutLog.of(workspace), (workspace.clock or Instant.now)()
     stages: dict[str, Stage] = {}
@@ -131,40 +129,7 @@ def _count(offset: int | None) -> int:
 
 def behind(origins: Origins, name: str, left: DerivedCheckpoint | None, now: Instant) -> Behind:
     """Say how far a dataset is behind a cut of its roots: the commits with data that it has not taken."""
-    chains = origins.order.chains
-    commits, first = 0, now
-    for root, at in origins.of(name).roots.items():
-        before = None if left is None else left.origin.roots.get(root)
-        if root not in chains or at == before:
-            continue
-        found, oldest = _lacking(chains[root], before, at)
-        commits += found
-        first = min(first, oldest)
-    return Behind(commits, max(now - first, 0) / 1e9 if commits else 0.0)
-
-
-def _lacking(chain: Chain, before: Position | None, at: Position) -> tuple[int, Instant]:
-    """Count the commits with data in (before, at] of a root, and say when the first of them was recorded.
-
-    Of very many the older ones are counted by the index, which takes commits of metadata for others.
-    """
-    begin = None if before is None else chain.entry(before.block)
-    limit = -1 if begin is None else begin.sequence_number
-    end = chain.entry(at.block)
-    assert end is not None
-    count, oldest = 0, end
-    while end is not None and end.sequence_number > limit:
-        if end.is_end:
-            count, oldest = count + 1, end
-        if count >= _MOST_COUNTED:
-            return count + end.commits - (begin.commits if begin is not None else 0), _time(oldest)
-        earlier = chain.entry_number(end.sequence_number - 1)
-        end = None if earlier is None or earlier.data is None else chain.entry_number(earlier.data)
-    return count, _time(oldest)
-
-
-def _time(entry: IndexEntry) -> Instant:
-    return Instant(entry.time_us * 1000)
+    return Behind(*lacking(origins.order.chains, origins.of(name).roots, left, now))
 
 
 # --- carrying it out ----------------------------------------------------------------------------

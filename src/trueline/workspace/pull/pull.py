@@ -36,6 +36,7 @@ from trueline.merge import Snapshot
 from trueline.readers import CsvReader, JsonReader, ParquetReader, Reader, Source
 from trueline.workspace.dependencies import Dependencies
 from trueline.workspace.derive.follow import input_missing
+from trueline.workspace.derive.redefine import in_force
 from trueline.workspace.http import MAX_BYTES, HttpLimits
 from trueline.workspace.locations import folder_of
 from trueline.workspace.pull.bad_files import BadFile, BadFiles, bad_files_path
@@ -75,7 +76,7 @@ def pull(
     its place, and what rests on it follows the others.
     """
     known = Dependencies.of(workspace)
-    chosen = known.named(names) if names else list(known.nodes)
+    chosen = known.named(names) if names else in_force(workspace, known)
     wanted = {each for name in chosen for each in (name, *known.upstream(name))}
     moment = (workspace.clock or Instant.now)()
 

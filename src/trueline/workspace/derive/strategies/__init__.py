@@ -13,8 +13,9 @@ from trueline.dataset.advance import commit_result
 from trueline.dataset.commit import Commit
 from trueline.errors import InputError, TruelineError
 from trueline.kernel.power_sums import ESCAPED
-from trueline.workspace.derive.evaluate import QuerySession, query_session, taken, views_at
+from trueline.workspace.derive.evaluate import QuerySession, query_session, taken
 from trueline.workspace.derive.function import check_partitionings, permitted
+from trueline.workspace.derive.input_tables import tables_read, views_at
 from trueline.workspace.derive.strategies.classify import (
     KEYED,
     RECOMPUTE,
@@ -27,7 +28,6 @@ from trueline.workspace.derive.strategies.increment import (
     DerivedTransaction,
     Impossible,
     is_same_definition,
-    only_grows,
 )
 from trueline.workspace.derive.strategies.keyed import KEPT, built, follow_keyed, judged
 from trueline.workspace.derive.strategies.stateless import follow_stateless
@@ -46,7 +46,10 @@ def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session
     *steps, text = derivation.canonical
     if steps or derivation.reason:
         return replace(derivation, strategy=RECOMPUTE, reason=derivation.reason or "steps")
-    facts = {alias: InputFacts(only_grows(dataset, {})) for alias, dataset in inputs.items()}
+    facts = {
+        table.name: InputFacts(table.only_grows(inputs[table.alias]))
+        for table in tables_read([text], list(inputs))
+    }
     verdict = classify(text, facts, derivation.key, operators=session.operators(text))
     if verdict.strategy == KEYED:
         append_only = all(fact.append_only for fact in facts.values())
@@ -143,7 +146,7 @@ def recomputed(transaction: DerivedTransaction) -> Commit:
 def computed(transaction: DerivedTransaction) -> Iterator[tuple[QuerySession, Incoming, Scratch, Tasks]]:
     """Compute the whole result; it is there while the context is open."""
     workspace, dataset, derivation = transaction.workspace, transaction.dataset, transaction.derivation
-    views = views_at(transaction.inputs, transaction.advance.positions)
+    views = views_at(derivation, transaction.inputs, transaction.advance.positions)
     function = permitted(workspace, dataset, derivation)
     with query_session(workspace, views, function) as session, dataset.chain.store.scratch() as scratch:
         if function is not None and transaction.tail.data is None:

@@ -17,6 +17,9 @@ from sqlglot import exp, parse_one
 PARTS: Final = "tl_parts"
 VERSION, SIGN, ROWS, VALUES, RESULT = "version", "sign", "n", "m", "r"
 _COUNT: Final = "c"
+# The fields of a row that an order chooses, and the aggregates that choose.
+_ORDER, _VALUE = "o", "v"
+_BY: Final = ("min_by", "max_by")
 # The flags of an exact sum are bits; each is counted.
 _FLAG_BITS: Final = 4
 # Functions of one number that are null where it is, and nowhere else.
@@ -105,6 +108,8 @@ class Accumulation:
         added = [f"sum({SIGN} * {ROWS}) AS {ROWS}"]
         for name, merge in self.sums.items():
             given = f"IF({SIGN} < 0, -{name}, {name})" if merge == "sum" else name
+            if merge in _BY:
+                given = f"{name}, {name}.{_ORDER}"
             added.append(f"CAST({merge}({given}) AS {types[name]}) AS {name}")
         by = ", ".join(group)
         steps = [f"tl_added AS (SELECT {by}, {', '.join(added)} FROM {PARTS} GROUP BY {by})"]
@@ -274,7 +279,23 @@ def _accumulated(call: exp.Expr, where: exp.Expr | None, kept: _Kept, guarded: b
     if isinstance(call, exp.Min | exp.Max) and plain and kept.append_only and not call.expressions:
         name = "min" if isinstance(call, exp.Min) else "max"
         return kept.add(over(name, inner), name)
+    if isinstance(call, exp.ArgMin | exp.ArgMax) and kept.append_only and not call.args.get("count"):
+        return _one_row(call, over, kept)
     return _computed(call, where, kept)
+
+
+def _one_row(call: exp.ArgMin | exp.ArgMax, over: object, kept: _Kept) -> exp.Expr:
+    """Return a value of the row that comes first or last in an order: that row alone is kept."""
+    assert callable(over)
+    order, name = call.expression, "min_by" if isinstance(call, exp.ArgMin) else "max_by"
+    both = [exp.Literal.string(_ORDER), _nullable(order), exp.Literal.string(_VALUE), _nullable(call.this)]
+    row = kept.add(over(name, exp.Anonymous(this="named_struct", expressions=both), order), name)
+    return exp.Dot(this=row, expression=exp.to_identifier(_VALUE))
+
+
+def _nullable(part: exp.Expr) -> exp.Expr:
+    """Return a part as Spark types what may be null: Arrow refuses a null struct with other fields."""
+    return exp.If(this=exp.true(), true=part.copy(), false=exp.Null())
 
 
 def _flags(flags: exp.Expr, over: object, kept: _Kept) -> exp.Expr:

@@ -11,17 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.chain.checkpoint import DerivedCheckpoint
-from trueline.chain.head_state import Position, Tail
+from trueline.chain.head_state import Tail
 from trueline.chain.store.store import head_moved
 from trueline.dataset.advance import Advance
-from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import Derivation
 from trueline.dataset.remove.record import removals_of
-from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
-from trueline.merge import Append, Ledger
 from trueline.view.engine import engine
 from trueline.workspace.derive.evaluate import query_session
+from trueline.workspace.derive.input_tables import InputTable, TableKind, tables_of
 
 if TYPE_CHECKING:
     from trueline.view.view import View
@@ -72,7 +70,15 @@ class DerivedTransaction:
     @property
     def append_only(self) -> bool:
         """Whether all inputs only grow."""
-        return all(only_grows(dataset, self.advance.positions) for dataset in self.inputs.values())
+        return all(
+            table.only_grows(dataset, self.advance.positions.get(dataset.id))
+            for table, dataset in self.tables
+        )
+
+    @property
+    def tables(self) -> list[tuple[InputTable, Dataset]]:
+        """The tables of the query, each with the dataset that it shows."""
+        return [(table, self.inputs[table.alias]) for table in tables_of(self.derivation)]
 
     def check_head(self) -> None:
         """Raise `RefCASFailed` if others have moved the head since this was planned."""
@@ -83,13 +89,6 @@ class DerivedTransaction:
     def leaving(self, **left: Any) -> Advance:
         """Return the advance with something more to leave for the next."""
         return replace(self.advance, left=replace(self.advance.left, **left))
-
-
-def only_grows(dataset: Dataset, positions: Mapping[DatasetId, Position]) -> bool:
-    """Say whether the rows of an input are never lost or changed."""
-    at = positions.get(dataset.id)
-    tail = dataset.chain.tail() if at is None else dataset.chain.tail_at(at.block)
-    return tail is not None and not tail.replaces_rows and isinstance(strategy_of(tail), Append | Ledger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,24 +118,27 @@ def delta_of(transaction: DerivedTransaction, session: Callable[[], Any]) -> Del
     gone: dict[str, Any] = {}
     came: dict[str, Any] = {}
     empty: dict[str, pa.Schema] = {}
-    for alias, dataset in transaction.inputs.items():
-        empty[alias] = dataset.view(_block(transaction, dataset)).schema.to_arrow()
+    for table, dataset in transaction.tables:
+        empty[table.name] = table.view(dataset, _block(transaction, dataset)).schema.to_arrow()
         after = transaction.advance.positions.get(dataset.id)
         taken = transaction.tail.taken.get(dataset.id)
         last = None if taken is None else taken.last_offset
         if after is None or after.offset is None or last == after.offset:
             continue
-        op = dataset.chain.tail_at(after.block).vocab.op
+        if table.kind is TableKind.OFFSETS and not table.only_grows(dataset, after):
+            raise Impossible("not_append_only")
         if taken is None or taken.last_block is None or last is None:
-            view, events = dataset.view(after.block), after.offset + 1
+            view, events = table.view(dataset, after.block), after.offset + 1
         else:
             _refuse_removed(dataset, taken.last_block)
-            view, events = dataset.diff(taken.last_block, after.block), after.offset - last
+            view, events = table.change(dataset, taken.last_block, after.block), after.offset - last
+        # Of events the operation is one of their columns.
+        op = "" if table.kind is TableKind.EVENTS else dataset.chain.tail_at(after.block).vocab.op
         rows = _read(view, transaction.carried) if events <= DRIVER_EVENTS else None
         sides = _on_spark(view, op, session()) if rows is None else _here(rows, op)
         for side, found in zip((gone, came), sides, strict=True):
             if found is not None:
-                side[alias] = found
+                side[table.name] = found
     return Delta(gone, came, empty)
 
 

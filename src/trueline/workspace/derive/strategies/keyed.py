@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from trueline.chain.store.scratch import Scratch
 
 # How accumulators are laid out; state of another layout is not used.
-LAYOUT: Final = 1
+LAYOUT: Final = 2
 # In what a checkpoint says: which state of accumulators it has, if only an empty one.
 KEPT: Final = "aggregates"
 _OP: Final = "op"
