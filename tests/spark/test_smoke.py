@@ -15,6 +15,8 @@ import pytest
 from tests.architecture import ROOT
 from tests.spark import smoke
 
+# All checks of a kind run in the first test that asks for one of them.
+pytestmark = pytest.mark.timeout(900)
 CHECKS = [name for name in vars(smoke) if name.startswith("check_")]
 
 
@@ -34,7 +36,7 @@ def outcome(kind: str, folder: str) -> tuple[dict[str, str], str, list[str]]:
         text=True,
         cwd=folder,
         env=environment,
-        timeout=280,
+        timeout=850,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout), done.stderr, sorted(path.name for path in Path(folder).iterdir())
