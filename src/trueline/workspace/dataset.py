@@ -222,6 +222,7 @@ class Dataset:
         """Carry out an append that somebody asked for, or that a pull of the declared source found."""
         from trueline.dataset.append.append import append_rows
         from trueline.dataset.append.intake import is_frame
+        from trueline.workspace.cuts.transaction import join_entered
 
         if self._tail.attachments is not None:  # it may have checks
             from trueline.workspace.derive.checks import columns_of
@@ -235,6 +236,7 @@ class Dataset:
             from trueline.workspace.placement import place_append
 
             request, tasks = place_append(spark, self.name, self.chain.store, request)
+        join_entered(self)
         # One at a time: a sync that fails gives up all its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
@@ -258,7 +260,9 @@ class Dataset:
         ('~1 -1 rows', 5, 1)
         """
         from trueline.dataset.append.revert import revert_rows
+        from trueline.workspace.cuts.transaction import join_entered
 
+        join_entered(self)
         with self._writing:
             return self._awaited(revert_rows(self.name, self._present, to, clock=self._workspace.clock))
 

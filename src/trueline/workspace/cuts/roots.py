@@ -45,7 +45,11 @@ class RootHead:
     @classmethod
     def of(cls, chain: Chain) -> RootHead:
         """Look at a root: its head is read once."""
-        branch = Branch.of(chain)
+        return cls.on(Branch.of(chain))
+
+    @classmethod
+    def on(cls, branch: Branch) -> RootHead:
+        """Look at a root at the head it was seen at."""
         return cls(branch, next((end for end in branch.data_ends() if _is_readable(branch, end)), None))
 
     @property

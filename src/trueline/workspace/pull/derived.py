@@ -140,7 +140,10 @@ class DerivedPull:
 
     def run(self) -> list[Pulled]:
         """Bring all of them there; one that fails stops those that rest on it, and no others (derive:V20)."""
-        self.done = {name: Pulled(name, cut=stops[-1].number) for name, stops in self.stops.items()}
+        self.done = {
+            name: Pulled(name, cut=stops[-1].number, broken=stops[-1].broken)
+            for name, stops in self.stops.items()
+        }
         sorter = TopologicalSorter(self._graph())
         sorter.prepare()
         posted: SimpleQueue[tuple[Attempt, Outcome | BaseException]] = SimpleQueue()
