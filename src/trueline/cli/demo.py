@@ -225,9 +225,9 @@ class Story:
 
         self.chapter(
             "Tables that agree",
-            "Transfers become credits and debits, these balances, these a total: whatever is credited is\n"
-            "debited. Tables are pulled one by one, and a dashboard reads them after each step: the newest of\n"
-            "each shows money appear, a snapshot never does.",
+            "Transfers become credits and debits, these balances, these a total: whatever is credited\n"
+            "is debited. Tables are pulled one by one, a dashboard reads them after each: the newest\n"
+            "of each shows money appear, a snapshot never does.",
         )
         self.facts["bank"] = read_bank(self.console, Path(self.workspace.location).parent / "bank")
 

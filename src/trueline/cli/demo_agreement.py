@@ -1,4 +1,4 @@
-"""A chapter of the demo: a bank whose tables are updated one by one, read as they are and where they agree."""
+"""A chapter of the demo: tables of a bank that are updated one by one, read where they agree."""
 
 from __future__ import annotations
 
