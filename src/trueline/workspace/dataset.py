@@ -222,7 +222,6 @@ class Dataset:
         """Carry out an append that somebody asked for, or that a pull of the declared source found."""
         from trueline.dataset.append.append import append_rows
         from trueline.dataset.append.intake import is_frame
-        from trueline.workspace.cuts.transaction import join_entered
 
         if self._tail.attachments is not None:  # it may have checks
             from trueline.workspace.derive.checks import columns_of
@@ -236,7 +235,7 @@ class Dataset:
             from trueline.workspace.placement import place_append
 
             request, tasks = place_append(spark, self.name, self.chain.store, request)
-        join_entered(self)
+        self._join_transactions()
         # One at a time: a sync that fails gives up all its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
@@ -244,6 +243,11 @@ class Dataset:
             kind = BadCellsWarning if each.code == "BadCells" else DataWarning
             warnings.warn(visible(f"{self.name}: {each.problem}\n  → {each.remedy}"), kind, stacklevel=3)
         return self._awaited(made)
+
+    def _join_transactions(self) -> None:
+        """Let this dataset join the transactions that the code is in (see `Workspace.transaction`)."""
+        for join in self._workspace._joins.get():
+            join(self.id)
 
     def revert(self, to: At) -> Commit:
         """Restore the current rows of an earlier commit, by a new commit; what happened since stays.
@@ -260,9 +264,8 @@ class Dataset:
         ('~1 -1 rows', 5, 1)
         """
         from trueline.dataset.append.revert import revert_rows
-        from trueline.workspace.cuts.transaction import join_entered
 
-        join_entered(self)
+        self._join_transactions()
         with self._writing:
             return self._awaited(revert_rows(self.name, self._present, to, clock=self._workspace.clock))
 

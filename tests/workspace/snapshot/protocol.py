@@ -143,6 +143,7 @@ class Head:
     """A root as `CutPlan` asks for it."""
 
     blocks: Look
+    is_copy = False
 
     @property
     def position(self) -> Position | None:

@@ -36,16 +36,23 @@ class Operations:
     """Calls `before` at each operation on a store."""
 
     def __init__(self, monkeypatch):
-        self.before = None
+        self.before, self.is_inside = None, False
         for kind, names in {**STORES, **SMALL}.items():
             for name in names:
                 monkeypatch.setattr(kind, name, self.watched(getattr(kind, name)))
 
     def watched(self, operation):
         def called(*args, **kwargs):
+            # What an operation itself does is part of it: it may hold a lock.
+            if self.is_inside:
+                return operation(*args, **kwargs)
             if self.before is not None:
                 self.before()
-            return operation(*args, **kwargs)
+            self.is_inside = True
+            try:
+                return operation(*args, **kwargs)
+            finally:
+                self.is_inside = False
 
         return called
 

@@ -36,7 +36,6 @@ from trueline.workspace.locations import cuts_damaged
 from trueline.workspace.small_objects import SmallObjects
 
 if TYPE_CHECKING:
-    from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
 _NAME: Final = "transactions"
@@ -52,6 +51,8 @@ LEASE_SECONDS: Final = 300.0
 _RENEWALS: Final = 5
 
 Clock = Callable[[], Instant]
+# What appends call before they begin: the `join` of each transaction they are made in.
+Joins = ContextVar[tuple[Callable[[DatasetId], None], ...]]
 
 
 class IntentState(StrEnum):
@@ -228,7 +229,7 @@ class Transaction:
         *roots: DatasetId,
         clock: Clock = Instant.now,
         seconds: float = LEASE_SECONDS,
-        workspace: str | None = None,
+        joins: Joins | None = None,
     ) -> None:
         if not 0 < seconds <= _MOST_SECONDS:
             raise InputError(
@@ -240,7 +241,7 @@ class Transaction:
         self._clock = clock
         self._seconds = seconds
         self._first = roots
-        self._workspace = workspace
+        self._joins = joins
         self._roots: frozenset[DatasetId] = frozenset()
         self._stop = threading.Event()
         self._renewer: threading.Thread | None = None
@@ -335,29 +336,19 @@ class Transaction:
 
     def __enter__(self) -> Self:
         self.join(*self._first)
-        if self._workspace is not None:
-            _ENTERED.set((*_ENTERED.get(), self))
+        if self._joins is not None:
+            self._joins.set((*self._joins.get(), self.join))
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        _ENTERED.set(tuple(each for each in _ENTERED.get() if each is not self))
+        if self._joins is not None:
+            self._joins.set(tuple(join for join in self._joins.get() if join != self.join))
         try:
             self.close(failed=error is not None)
         except TruelineError as lost:
             if error is None:
                 raise
             error.add_note(f"and: {lost}")
-
-
-# Those whose `with` the code that runs now is in.
-_ENTERED: ContextVar[tuple[Transaction, ...]] = ContextVar("entered transactions", default=())
-
-
-def join_entered(dataset: Dataset) -> None:
-    """Let a dataset that is about to be appended to join the transactions around that."""
-    for each in _ENTERED.get():
-        if each._workspace == dataset.workspace.location:
-            each.join(dataset.id)
 
 
 def transaction(workspace: Workspace, *names: str, seconds: float = LEASE_SECONDS) -> Transaction:
@@ -369,5 +360,5 @@ def transaction(workspace: Workspace, *names: str, seconds: float = LEASE_SECOND
         *(roots.under(*names) if names else ()),
         clock=workspace.clock or Instant.now,
         seconds=seconds,
-        workspace=workspace.location,
+        joins=workspace._joins,
     )
