@@ -176,6 +176,7 @@ LARGE = {
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", LARGE)
 def test_no_order_of_more_of_them_does_either(name):
     datasets, crashes, cast = LARGE[name]

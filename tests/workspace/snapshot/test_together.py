@@ -205,6 +205,7 @@ def test_nothing_is_torn_whoever_interrupts_whom(branches, monkeypatch, outer, i
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize(("outer", "inner"), PAIRS)
 def test_nothing_is_torn_at_each_operation(branches, monkeypatch, outer, inner):
     assert interrupt(branches, Operations(monkeypatch), outer, inner, every=1) > 10
@@ -213,6 +214,7 @@ def test_nothing_is_torn_at_each_operation(branches, monkeypatch, outer, inner):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 def test_nothing_is_torn_at_random_for_long(branches, monkeypatch, soak_minutes):
     operations, end = Operations(monkeypatch), time.monotonic() + 60 * soak_minutes
     seed = random.SystemRandom().randrange(1 << 40)

@@ -179,6 +179,7 @@ def test_a_reader_in_another_process_sees_what_was_waited_for(tmp_path):
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 @pytest.mark.contract("cut:P9")
 def test_a_reader_in_another_process_sees_it_ten_thousand_times(tmp_path):
     acknowledged(tmp_path, 10_000)
