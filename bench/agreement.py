@@ -23,7 +23,7 @@ from trueline.workspace.cuts.log import CutLog
 
 ROWS: Final = {"tiny": 3_000, "quick": 1_000_000, "normal": 10_000_000, "full": 10_000_000}
 READINGS: Final = {"tiny": 20, "quick": 1_000, "normal": 1_000, "full": 1_000}
-COMMITS: Final = 10
+COMMITS: Final = {"tiny": 2, "quick": 10, "normal": 10, "full": 10}
 ACCOUNTS: Final = 10
 BYTES_OF_A_ROW: Final = 40
 VIEWS: Final = {"tiny": (1, 2), "quick": (1, 5, 20), "normal": (1, 5, 20), "full": (1, 5, 20)}
@@ -93,25 +93,26 @@ def _is_wrong(views: dict[str, Any], count: int | None = None) -> bool:
 
 def bank(run: Run) -> Iterator[Row]:
     rows, least = ROWS[run.scale.name], READINGS[run.scale.name]
+    size = rows // COMMITS[run.scale.name]
     if missing := lacks_bytes(run.folder, 3 * rows * BYTES_OF_A_ROW):
         yield Row("bank", f"{rows:,} transfers", note=f"bank was not measured: {missing}")
         return
     place = run.folder / "bank"
     with tl.open(place, create=True) as workspace:
         dataset = workspace.create("transfers")
-        dataset.append(transfers(0, rows // COMMITS))
+        dataset.append(transfers(0, size))
         for name, query in BANK.items():
             workspace.derive(name, query, key="id" if name == "total" else "account")
-        with run.doing("computing the first tenth"):
+        with run.doing("computing the first commit"):
             workspace.pull()
         dashboard = Dashboard(place)
         reader = threading.Thread(target=dashboard.run)
         reader.start()
-        start, number = perf_counter(), rows // COMMITS
+        start, number = perf_counter(), size
         try:
             # So many readings while something is under way, beyond the rows if need be.
             while number < rows or dashboard.readings < least:
-                count = rows // COMMITS if number < rows else ACCOUNTS
+                count = size if number < rows else ACCOUNTS
                 dataset.append(transfers(number, count))
                 number += count
                 for name in BANK:

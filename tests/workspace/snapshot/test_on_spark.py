@@ -97,7 +97,7 @@ def test_queries_frames_and_commands_read_where_datasets_agree(ws, spark, run): 
 def test_the_bank_shows_no_money_out_of_nothing_while_it_is_updated(tmp_path, spark, monkeypatch):
     """100,000 transfers, tables that are pulled one by one, a dashboard that reads all the time."""
     monkeypatch.setitem(agreement.ROWS, "tiny", 100_000)
-    monkeypatch.setattr(agreement, "COMMITS", 4)
+    monkeypatch.setitem(agreement.COMMITS, "tiny", 3)
     wrong, _ = agreement.bank(Run(TINY, tmp_path))
     assert wrong.ours.data["torn"] == 0
     assert wrong.ours.data["readings"] >= agreement.READINGS["tiny"]
