@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bench import (
+    agreement,
     append,
     codec,
     cold,
@@ -44,6 +45,9 @@ SCENARIOS: dict[str, Scenario] = {
     "plan": plan.run,
     "verify": verify.run,
     "snapshots": snapshots.run,
+    "cuts": agreement.cuts,
+    "visible": agreement.visible,
+    "bank": agreement.bank,
     "ids": identity.run,
     "codec": codec.run,
     "cold": cold.run,

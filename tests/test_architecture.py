@@ -74,6 +74,9 @@ MUTUAL = {
             "deletion",
             "tags",
             "snapshot.snapshot",
+            "cuts.transaction",
+            "cuts.roots",
+            "dependencies",
         )
     ),
 }

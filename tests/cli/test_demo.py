@@ -27,6 +27,7 @@ def test_the_story_is_true(run, tmp_path, spark):
     assert prepared["visits-in-turn"] == {"done": 12, "ahead": 0, "thrown": 0}
     assert (tmp_path / "kept" / "prepared" / "visits.svg").exists()
     assert facts["simulated"] == {"naive": [2], "aligned": True}
+    assert facts["bank"] == {"readings": 4, "naive wrong": 1, "snapshots wrong": 0}
     assert facts["verified"] is True
     assert (facts["killed before"], facts["killed after"]) == ("old", "new")
     assert facts["swept"] >= 2, "a slice and a block of the dead process"
@@ -51,6 +52,7 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch, sp
         "Views",
         "Two engines",
         "Agreement",
+        "Tables that agree",
         "Two writers at once",
         "Proof",
         "A process dies",

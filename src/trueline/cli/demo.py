@@ -85,6 +85,7 @@ class Story:
         self.views(sales)
         self.engines(sales)
         self.agreement()
+        self.bank()
         self.race(sales)
         self.proof()
         self.deaths(sales)
@@ -217,6 +218,18 @@ class Story:
             "every schedule: an acknowledged increment must be in every later answer.",
         )
         self.facts["simulated"] = _simulated(self.console)
+
+    def bank(self) -> None:
+        """Tables that are updated one by one, read as they are and where they agree."""
+        from trueline.cli.demo_agreement import read_bank
+
+        self.chapter(
+            "Tables that agree",
+            "Transfers become credits and debits, these balances, these a total: whatever is credited\n"
+            "is debited. Tables are pulled one by one, a dashboard reads them after each: the newest\n"
+            "of each shows money appear, a snapshot never does.",
+        )
+        self.facts["bank"] = read_bank(self.console, Path(self.workspace.location).parent / "bank")
 
     def race(self, sales: Dataset) -> None:
         """Two writers plan from the same head; both commit, one after the other."""

@@ -162,8 +162,7 @@ def snapshot(
                 for name in group
             ]
             shown.table(["dataset", "commit", "last offset", "newer commits"], rows)
-            cut = ",".join(f"{name}={'none' if last is None else last}" for name, last in found.cut.items())
-            shown.say(f"cut {cut}" + (f", tagged {tag}" if tag is not None else ""), "faint")
+            shown.say(f"cut {found.shown_cut}" + (f", tagged {tag}" if tag is not None else ""), "faint")
             if len(found.groups) > 1:
                 groups = "; ".join(", ".join(group) for group in found.groups)
                 shown.say(f"these share nothing with each other: {groups}", "faint")

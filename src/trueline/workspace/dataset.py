@@ -235,6 +235,7 @@ class Dataset:
             from trueline.workspace.placement import place_append
 
             request, tasks = place_append(spark, self.name, self.chain.store, request)
+        self._join_transactions()
         # One at a time: a sync that fails gives up all its store has staged, other threads' rows too.
         with self._writing:
             made = append_rows(self.name, self.chain, self._tail, request, tasks=tasks, clock=clock)
@@ -242,6 +243,11 @@ class Dataset:
             kind = BadCellsWarning if each.code == "BadCells" else DataWarning
             warnings.warn(visible(f"{self.name}: {each.problem}\n  → {each.remedy}"), kind, stacklevel=3)
         return self._awaited(made)
+
+    def _join_transactions(self) -> None:
+        """Let this dataset join the transactions that the code is in (see `Workspace.transaction`)."""
+        for join in self._workspace._joins.get():
+            join(self.id)
 
     def revert(self, to: At) -> Commit:
         """Restore the current rows of an earlier commit, by a new commit; what happened since stays.
@@ -259,6 +265,7 @@ class Dataset:
         """
         from trueline.dataset.append.revert import revert_rows
 
+        self._join_transactions()
         with self._writing:
             return self._awaited(revert_rows(self.name, self._present, to, clock=self._workspace.clock))
 

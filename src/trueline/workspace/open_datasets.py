@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -25,6 +26,7 @@ from trueline.workspace.transfer.origin import forget_origin, forget_unfinished,
 
 if TYPE_CHECKING:
     from trueline.chain.instant import Instant
+    from trueline.identity.dataset_id import DatasetId
     from trueline.identity.multihash import Multihash
     from trueline.workspace.workspace import Workspace
 
@@ -49,6 +51,8 @@ class OpenDatasets:
         self._tags = Tags(place)
         self._lock = threading.RLock()
         self._pid = os.getpid()
+        # Of the transactions that code is in: what it appends to joins them.
+        self._joins: ContextVar[tuple[Callable[[DatasetId], None], ...]] = ContextVar("joins", default=())
 
     def __iter__(self) -> Iterator[str]:
         return iter([entry.name for entry in self._catalogue.entries()])

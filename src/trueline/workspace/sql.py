@@ -47,7 +47,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
     read = _read_at(workspace, tables, at)
     views = {table.name: _view(workspace, table, read) for table in tables}
     spark, room = engine(), workspace._spark.first
-    note = "read at one snapshot" if isinstance(read, WorkspaceSnapshot) else ""
+    note = f"read at one snapshot: {read.shown_cut}" if isinstance(read, WorkspaceSnapshot) else ""
     origins: dict[str, Origin] = {
         name: origin for name, view in views.items() for origin in view.origins.values()
     }

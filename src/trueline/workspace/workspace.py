@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from trueline.dataset.commit import Commit
     from trueline.run import Observer
     from trueline.view import Schema, View
+    from trueline.workspace.cuts.transaction import Transaction
     from trueline.workspace.derive.folder_plan import FolderPlan
     from trueline.workspace.gc import Swept
     from trueline.workspace.lineage import LineageGraph
@@ -300,6 +301,27 @@ class Workspace(OpenDatasets):
         self._tags.remove(name)
 
     # --- filling ------------------------------------------------------------------------
+
+    def transaction(self, *names: str, seconds: float = 300.0) -> Transaction:
+        """Append to several datasets so that whatever is computed from them shows all of it or none.
+
+        No cut falls between the appends that are made inside of `with ws.transaction():`, in this process or
+        another; `names` are held from the beginning, others from the first append to them. Each append is a
+        commit of its own, and stays if a later one fails. A transaction whose process died holds cuts back
+        for so many `seconds`; then they go on, and the first that may show a part of it says so.
+
+        >>> import tempfile, trueline as tl
+        >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+        ...     orders, lines = ws.create("orders"), ws.create("lines")
+        ...     with ws.transaction():
+        ...         commit = orders.append([{"id": 1}])
+        ...         commit = lines.append([{"order": 1, "what": "tea"}])
+        ...     ws.snapshot("orders", "lines").cut
+        {'orders': 0, 'lines': 0}
+        """
+        from trueline.workspace.cuts.transaction import transaction
+
+        return transaction(self, *names, seconds=seconds)
 
     def pull(
         self,

@@ -14,11 +14,13 @@ import pytest
 import trueline as tl
 from tests.architecture import ROOT
 from tests.chain.histories import dataset_id
-from tests.workspace.cuts.lake import Lake, Watched, offsets
+from tests.workspace.cuts.lake import SECOND, Lake, Watched, offsets
+from trueline.chain import Instant
 from trueline.errors import CorruptionError, InputError, OutcomeUnknown
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.transaction import IntentState, transaction
 from trueline.workspace.locations import place_of
+from trueline.workspace.snapshot import histories
 
 pytestmark = pytest.mark.contract("cut:P2")
 
@@ -526,3 +528,93 @@ def test_a_transaction_takes_the_roots_of_what_is_named(tmp_path):
         ds = ws.create("debits")
         with transaction(ws, "debits") as held:
             assert set(CutLog.of(ws).intents.read()[held.id].roots) == {ds.id}
+
+
+# --- of a workspace -----------------------------------------------------------------------
+
+
+def test_appends_join_the_transaction_they_are_made_in(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws, tl.open(tmp_path / "other", create=True) as elsewhere:
+        orders, lines, stock = (ws.create(name) for name in ("orders", "lines", "stock"))
+        log = CutLog.of(ws)
+        everything = [orders.id, lines.id, stock.id]
+        with ws.transaction("orders") as entered:
+            elsewhere.create("orders").append([{"id": 1}])
+            orders.append([{"id": 1}])
+            assert log.record(everything).number == 0
+            lines.append([{"order": 1}])
+            assert log.record(everything).number == 0
+            assert log.intents.read()[entered.id].roots.keys() == {orders.id, lines.id}
+        stock.append([{"n": 1}])
+        assert log.record([orders.id]).positions.keys() == {orders.id, lines.id}
+        with pytest.raises(InputError, match="is closed"):
+            entered.join(stock.id)
+        orders.append([{"id": 2}])
+        assert log.intents.read() == {}, "what is appended later joins nothing"
+
+
+def test_a_snapshot_of_roots_shows_a_transaction_as_a_whole_or_not_at_all(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws, tl.open(tmp_path / "ws") as other:
+        orders, lines = ws.create("orders"), ws.create("lines")
+        seen = []
+
+        def look():
+            with other.snapshot("orders", "lines") as snap:
+                seen.append((*snap.cut.values(), *(snap[name].count() for name in snap)))
+
+        for number in range(3):
+            with ws.transaction("orders"):
+                look()
+                orders.append([{"id": number}])
+                look()
+                lines.append([{"order": number}, {"order": number}])
+                look()
+            look()
+            CutLog.of(ws).record([orders.id])
+            look()
+        expected = [(None, None, 0, 0), (0, 1, 1, 2), (1, 3, 2, 4), (2, 5, 3, 6)]
+        assert seen == [at for n in range(3) for at in [*[expected[n]] * 3, *[expected[n + 1]] * 2]]
+
+
+@pytest.mark.parametrize("when", range(6))
+def test_a_transaction_between_two_looks_of_a_snapshot_is_not_shown_in_part(tmp_path, monkeypatch, when):
+    """Somebody begins and ends a transaction, and records a cut, while heads are looked at."""
+    with tl.open(tmp_path / "ws", create=True) as ws, tl.open(tmp_path / "ws") as other:
+        orders, lines = ws.create("orders"), ws.create("lines")
+        steps = iter(range(100))
+        seen = histories._seen
+
+        def looking(dataset, moment):
+            if next(steps) == when:
+                with ws.transaction():
+                    orders.append([{"id": 1}])
+                    lines.append([{"order": 1}])
+                CutLog.of(ws).record([orders.id, lines.id])
+            return seen(dataset, moment)
+
+        monkeypatch.setattr(histories, "_seen", looking)
+        with other.snapshot("orders", "lines") as snap:
+            assert set(snap.cut.values()) in ({None}, {0})
+
+
+def test_one_that_expired_no_longer_holds_snapshots_and_is_named_by_the_pull(tmp_path, spark):
+    with tl.open(tmp_path / "ws", create=True, spark=spark) as ws:
+        orders, lines = ws.create("orders"), ws.create("lines")
+        orders.append([{"id": 0}])
+        lines.append([{"order": 0}])
+        ws.derive("joined", "select o.id, l.order from orders o join lines l on o.id = l.order")
+        ws.pull()
+        held = ws.transaction("orders", "lines")
+        held.__enter__()
+        held._stop.set()  # its process died
+        orders.append([{"id": 1}])
+        assert ws.snapshot("orders", "lines").cut == {"orders": 0, "lines": 0}
+        assert ws.pull()["joined"].told == "up to date"
+        ws.clock = lambda: Instant(Instant.now() + 301 * SECOND)
+        assert ws.snapshot("orders", "lines").cut == {"orders": 1, "lines": 0}
+        done = ws.pull()["joined"]
+        assert done.broken == (held.id,)
+        assert f"cut 2 may show a part of transactions that did not finish: {held.id[:8]}" in done.told
+        assert done.to_dict()["broken"] == [held.id]
+        with pytest.raises(OutcomeUnknown, match="has expired"):
+            held.__exit__(None, None, None)

@@ -90,6 +90,8 @@ class Local:
         last = derived_checkpoint(dataset.chain.store, tail.data) if tail.data is not None else None
         if last is not None and last.at_rest and last.origin == origin:
             return
+        if last is not None and is_beyond(last.origin.roots, roots):
+            return  # somebody else has brought it further
         rows = {
             alias: each.view(positions[each.id].block).to_arrow().to_pylist() if each.id in positions else []
             for alias, each in inputs.items()
@@ -102,3 +104,8 @@ class Local:
             commit_result(
                 name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=InlineTasks()
             )
+
+
+def is_beyond(there: Mapping[Any, Any], cut: Mapping[Any, Any]) -> bool:
+    """Say whether a dataset has read more of a root than a cut has."""
+    return any(root in cut and (at.offset or 0) > (cut[root].offset or 0) for root, at in there.items())

@@ -6,6 +6,9 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from bench import agreement
+from bench.run import Run
+from bench.scale import TINY
 from tests.cli.conftest import run  # noqa: F401 (a fixture)
 from tests.workspace.derive.following import follow_all
 from trueline.errors import DatasetNotFound, NoCommonCut
@@ -88,3 +91,15 @@ def test_queries_frames_and_commands_read_where_datasets_agree(ws, spark, run): 
     assert done.json["rows"] == [{"total": 0}]
     with pytest.raises(NoCommonCut):
         ws.snapshot(*QUERIES, cut=3)
+
+
+@pytest.mark.contract("cut:P7", "cut:P13")
+def test_the_bank_shows_no_money_out_of_nothing_while_it_is_updated(tmp_path, spark, monkeypatch):
+    """100,000 transfers, tables that are pulled one by one, a dashboard that reads all the time."""
+    monkeypatch.setitem(agreement.ROWS, "tiny", 100_000)
+    monkeypatch.setitem(agreement.COMMITS, "tiny", 3)
+    wrong, _ = agreement.bank(Run(TINY, tmp_path))
+    assert wrong.ours.data["torn"] == 0
+    assert wrong.ours.data["readings"] >= agreement.READINGS["tiny"]
+    assert wrong.peer.data["naive"] > 0, "the newest of each have to disagree at times, or nothing was shown"
+    assert wrong.met

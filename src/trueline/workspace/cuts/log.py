@@ -31,8 +31,9 @@ from trueline.chain.instant import Instant
 from trueline.chain.store.folders import MAX_SMALL_BYTES
 from trueline.errors import InputError, OutcomeUnknown, RetryError, StoreError, TruelineError
 from trueline.identity.dataset_id import DatasetId
+from trueline.workspace.cuts.copies import Groups, agreeing_positions
 from trueline.workspace.cuts.cut import Cut, fold_cuts, unfold_cuts
-from trueline.workspace.cuts.roots import ChainOf, RootHead, Roots, heads_of, positions_of
+from trueline.workspace.cuts.roots import ChainOf, RootHead, Roots, heads_of
 from trueline.workspace.cuts.transaction import Intent, IntentDocument, Intents, IntentState
 from trueline.workspace.locations import cuts_damaged
 from trueline.workspace.small_objects import SmallObjects
@@ -193,16 +194,17 @@ class CutLog:
 
     # --- recording --------------------------------------------------------------------
 
-    def record(self, roots: Iterable[DatasetId]) -> Cut:
+    def record(self, roots: Iterable[DatasetId], groups: Groups = ()) -> Cut:
         """Return a cut with these roots where they are now; a new number is given only if one has moved.
 
         The heads of these roots are read, and of those that a transaction joins to them; all others keep
         their positions. Roots that an open transaction has joined are taken where they were before it.
+        Copies of derived datasets that are in one of the `groups` are taken where they agree.
         """
         wanted = frozenset(roots)
         for _ in range(_ATTEMPTS):
             try:
-                found = self._attempt(wanted)
+                found = self._attempt(wanted, groups)
             except RetryError as error:
                 if error.code != WENT_BACK:
                     raise
@@ -215,20 +217,20 @@ class CutLog:
             code="CutsBusy",
         )
 
-    def preview(self, roots: Iterable[DatasetId]) -> Cut:
+    def preview(self, roots: Iterable[DatasetId], groups: Groups = ()) -> Cut:
         """Return the cut that `record` would return now; nothing is recorded, so its number is a guess."""
         last, intents = self.newest(), self.intents.read()
         heads = heads_of(self._chain_of, _joined(frozenset(roots), intents))
-        plan = CutPlan.of(last, heads, intents, intents)
+        plan = CutPlan.of(last, heads, intents, intents, groups)
         return plan.cut(self._clock()) if plan.moves else last
 
-    def _attempt(self, wanted: frozenset[DatasetId]) -> Cut | None:
+    def _attempt(self, wanted: frozenset[DatasetId], groups: Groups) -> Cut | None:
         """Record a cut; None if somebody else was faster, so that everything begins again."""
         # The order is what keeps cuts from going back: the number, then intents, heads, intents again.
         last = self.newest()
         before = self.intents.settled(named=last.broken)
         heads = heads_of(self._chain_of, _joined(wanted, before))
-        plan = CutPlan.of(last, heads, before, self.intents.read())
+        plan = CutPlan.of(last, heads, before, self.intents.read(), groups)
         if not plan.moves:
             if last.number > self._durable:
                 self._objects.settle(_CUT)
@@ -348,7 +350,14 @@ class CutPlan:
     ended: tuple[Intent, ...]
 
     @classmethod
-    def of(cls, last: Cut, heads: Mapping[DatasetId, RootHead], before: Intents, after: Intents) -> CutPlan:
+    def of(
+        cls,
+        last: Cut,
+        heads: Mapping[DatasetId, RootHead],
+        before: Intents,
+        after: Intents,
+        groups: Groups = (),
+    ) -> CutPlan:
         """Plan from what was found: the intents before and after the heads were read."""
         concerned = [each for each in after.values() if any(root in heads for root in each.roots)]
         free = [e for e in concerned if _has_ended(e) and (was := before.get(e.id)) and _has_ended(was)]
@@ -357,8 +366,11 @@ class CutPlan:
         while torn := [e for e in free if any(root in other.roots for other in holding for root in e.roots)]:
             holding += torn
             free = [each for each in free if each not in torn]
-        positions = positions_of(heads)
+        positions = agreeing_positions(heads, groups)
         for root, head in heads.items():
+            passed, found = head.number_of(last.positions.get(root)), head.number_of(positions[root])
+            if passed is not None and found is not None and found < passed:
+                positions[root] = last[root]  # what a cut has passed it has passed
             held = [each.roots[root] for each in holding if root in each.roots]
             if held:
                 positions[root] = _held(head, last.positions.get(root), held)

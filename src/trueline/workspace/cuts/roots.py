@@ -45,8 +45,19 @@ class RootHead:
     @classmethod
     def of(cls, chain: Chain) -> RootHead:
         """Look at a root: its head is read once."""
-        branch = Branch.of(chain)
+        return cls.on(Branch.of(chain))
+
+    @classmethod
+    def on(cls, branch: Branch) -> RootHead:
+        """Look at a root at the head it was seen at."""
         return cls(branch, next((end for end in branch.data_ends() if _is_readable(branch, end)), None))
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it was computed elsewhere; one that reads inputs at cuts of their own counts as no copy."""
+        tail = self.branch.tail
+        derivation = None if tail is None or tail.transform is None else derivation_at(tail)
+        return tail is not None and tail.transform is not None and not (derivation and own_cuts(derivation))
 
     @property
     def position(self) -> Position | None:
@@ -77,11 +88,7 @@ def _is_readable(branch: Branch, end: IndexEntry) -> bool:
 
 
 def positions_of(heads: Mapping[DatasetId, RootHead]) -> dict[DatasetId, Position | None]:
-    """Return where a cut takes each root: at its newest commit, None where it has no data.
-
-    This is the place for the choice of a consistent vector where several clones of derived datasets share
-    what they were computed from; each is taken by itself so far.
-    """
+    """Return where each root is: at its newest commit, None where it has no data."""
     return {name: head.position for name, head in heads.items()}
 
 

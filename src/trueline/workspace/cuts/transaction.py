@@ -20,6 +20,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -50,6 +51,8 @@ LEASE_SECONDS: Final = 300.0
 _RENEWALS: Final = 5
 
 Clock = Callable[[], Instant]
+# What appends call before they begin: the `join` of each transaction they are made in.
+Joins = ContextVar[tuple[Callable[[DatasetId], None], ...]]
 
 
 class IntentState(StrEnum):
@@ -127,6 +130,13 @@ class IntentDocument:
         ]
         return tuple(sorted(over, key=lambda each: (each.started, each.id)))
 
+    def read_at(self, now: Instant) -> Intents:
+        """Return the intents as they are at a time: those that are over as broken; nothing is changed."""
+        return {
+            name: replace(each, state=IntentState.BROKEN) if each.is_over(now) else each
+            for name, each in self.read().items()
+        }
+
     def settled(self, named: Iterable[str]) -> Intents:
         """Return the intents, those that are over marked as broken, those that a cut `named` forgotten.
 
@@ -195,9 +205,21 @@ def _to_bytes(intents: Intents) -> bytes:
 class Transaction:
     """Appends to several roots that no cut falls between; a context manager.
 
-    `join` a root before the first append to it. What was appended is committed as it comes, and stays when
-    the block of code fails: only cuts wait, and the next one says that it did not finish. It is renewed by a
+    A root is joined before the first append to it: by `join`, or by the append itself if that is made inside
+    of the `with` of a workspace's transaction. What was appended is committed as it comes, and stays when the
+    block of code fails: only cuts wait, and the next one says that it did not finish. It is renewed by a
     thread until it is closed.
+
+    >>> import tempfile, trueline as tl
+    >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
+    ...     orders, lines = ws.create("orders"), ws.create("lines")
+    ...     with ws.transaction("orders") as transaction:
+    ...         transaction.join(lines.id)
+    ...         commit = orders.append([{"id": 1}])
+    ...         commit = lines.append([{"order": 1, "what": "tea"}])
+    ...         transaction.renew()
+    ...     transaction.close()  # it is closed already
+    True
     """
 
     def __init__(
@@ -207,6 +229,7 @@ class Transaction:
         *roots: DatasetId,
         clock: Clock = Instant.now,
         seconds: float = LEASE_SECONDS,
+        joins: Joins | None = None,
     ) -> None:
         if not 0 < seconds <= _MOST_SECONDS:
             raise InputError(
@@ -218,6 +241,7 @@ class Transaction:
         self._clock = clock
         self._seconds = seconds
         self._first = roots
+        self._joins = joins
         self._roots: frozenset[DatasetId] = frozenset()
         self._stop = threading.Event()
         self._renewer: threading.Thread | None = None
@@ -312,9 +336,13 @@ class Transaction:
 
     def __enter__(self) -> Self:
         self.join(*self._first)
+        if self._joins is not None:
+            self._joins.set((*self._joins.get(), self.join))
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if self._joins is not None:
+            self._joins.set(tuple(join for join in self._joins.get() if join != self.join))
         try:
             self.close(failed=error is not None)
         except TruelineError as lost:
@@ -324,20 +352,13 @@ class Transaction:
 
 
 def transaction(workspace: Workspace, *names: str, seconds: float = LEASE_SECONDS) -> Transaction:
-    """Return a transaction over the roots that datasets rest on, which `with` begins; others can `join` it.
-
-    >>> import tempfile, pyarrow as pa, trueline as tl
-    >>> from trueline.workspace.cuts.log import CutLog
-    >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
-    ...     debits, credits = ws.create("debits"), ws.create("credits")
-    ...     log = CutLog.of(ws)
-    ...     with transaction(ws, "debits", "credits"):
-    ...         commit = debits.append(pa.table({"amount": [-5]}))
-    ...         between = len(log.record([debits.id, credits.id]))
-    ...         commit = credits.append(pa.table({"amount": [5]}))
-    ...     between, len(log.record([debits.id]))
-    (0, 2)
-    """
+    """Return a transaction over the roots that datasets rest on, which `with` begins; appends join it."""
     roots = Roots(workspace)
-    objects, clock = workspace._location.cuts(), workspace.clock or Instant.now
-    return Transaction(objects, roots.chain_of, *roots.under(*names), clock=clock, seconds=seconds)
+    return Transaction(
+        workspace._location.cuts(),
+        roots.chain_of,
+        *(roots.under(*names) if names else ()),
+        clock=workspace.clock or Instant.now,
+        seconds=seconds,
+        joins=workspace._joins,
+    )

@@ -29,7 +29,7 @@ from trueline.workspace.plan.stages import (
     PullPlan,
     Stage,
 )
-from trueline.workspace.pull.derived import DerivedPull, in_phases, roots_of, stops_to
+from trueline.workspace.pull.derived import DerivedPull, groups_of, in_phases, roots_of, stops_to
 from trueline.workspace.pull.pull import report_of
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def plan(workspace: Workspace, names: Sequence[str]) -> PullPlan:
     stages: dict[str, Stage] = {}
     cuts, phases = [], in_phases(known, sorted(wanted))
     for phase in phases:
-        cut = log.preview(known[name].dataset.id for name in roots_of(known, phase))
+        roots = [known[name].dataset.id for name in roots_of(known, phase)]
+        cut = log.preview(roots, groups_of(known, phase))
         cuts.append(cut)
         stops = stops_to(log, known, phase, cut)
         for name in phase:
@@ -147,8 +148,9 @@ def apply(workspace: Workspace, plan: PullPlan, *, workers: int = 8) -> PullRepo
         roots = {name: known[name].dataset.id for name in roots_of(known, phase)}
         # What is computed in an earlier phase has moved, since the plan says so.
         fixed = {name: root for name, root in roots.items() if not known[name].is_computed}
-        _check_cut(cut, log.preview(roots.values()), fixed)
-        recorded = log.record(roots.values())
+        groups = groups_of(known, phase)
+        _check_cut(cut, log.preview(roots.values(), groups), fixed)
+        recorded = log.record(roots.values(), groups)
         _check_cut(cut, recorded, fixed)
         able = [name for name in phase if not _waits(known, name, done)]
         stops = stops_to(log, known, able, recorded)

@@ -19,6 +19,7 @@ from trueline.chain.instant import Instant
 from trueline.console.items import Item
 from trueline.dataset.commit import Commit
 from trueline.errors import CheckFailed, OutcomeUnknown, RetryError, StoreError
+from trueline.identity.dataset_id import DatasetId
 from trueline.kernel.tasks import failure
 from trueline.run import Step
 from trueline.run.attempt import Attempt, Outcome
@@ -61,6 +62,12 @@ def roots_of(known: Dependencies, names: Sequence[str]) -> frozenset[str]:
         if each not in known[name].own_cuts
         for root in known.roots(each)
     )
+
+
+def groups_of(known: Dependencies, names: Sequence[str]) -> list[frozenset[DatasetId]]:
+    """Return the roots that each of some datasets reads together."""
+    under = (roots_of(known, [name]) for name in names)
+    return [frozenset(known[root].dataset.id for root in roots) for roots in under]
 
 
 def stops_to(log: CutLog, known: Dependencies, names: Sequence[str], target: Cut) -> dict[str, list[Cut]]:
@@ -109,7 +116,7 @@ def pull_derived(
         able = [name for name in phase if not blocked[name]]
         if able:
             roots = (known[name].dataset.id for name in roots_of(known, able))
-            cut = log.record(roots)
+            cut = log.record(roots, groups_of(known, able))
             stops = stops_to(log, known, able, cut)
             done += DerivedPull(workspace, known, log, stops, workers, clock, full_refresh).run()
     return done
@@ -140,7 +147,10 @@ class DerivedPull:
 
     def run(self) -> list[Pulled]:
         """Bring all of them there; one that fails stops those that rest on it, and no others (derive:V20)."""
-        self.done = {name: Pulled(name, cut=stops[-1].number) for name, stops in self.stops.items()}
+        self.done = {
+            name: Pulled(name, cut=stops[-1].number, broken=stops[-1].broken)
+            for name, stops in self.stops.items()
+        }
         sorter = TopologicalSorter(self._graph())
         sorter.prepare()
         posted: SimpleQueue[tuple[Attempt, Outcome | BaseException]] = SimpleQueue()

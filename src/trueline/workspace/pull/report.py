@@ -19,7 +19,8 @@ class Pulled:
     `duplicates` are files with the bytes of another that this pull read, which they name.
     `bad_files` are those that were left out since they cannot be read, each with the reason.
     A derived dataset was brought to a `cut`, or `waits_for` what could not be; `differed` says whether it
-    was not what its definition gives, if that was asked.
+    was not what its definition gives, if that was asked. `broken` are transactions of which that cut may show
+    a part: they expired or failed half-way.
     """
 
     dataset: str
@@ -34,6 +35,7 @@ class Pulled:
     cut: int | None = None
     waits_for: tuple[str, ...] = ()
     differed: bool | None = None
+    broken: tuple[str, ...] = ()
 
     @property
     def is_derived(self) -> bool:
@@ -67,6 +69,9 @@ class Pulled:
         if self.differed is not None:
             parts.append("differed from its definition" if self.differed else "equals its definition")
         parts += [why.problem for why in (self.error, self.refused) if why is not None]
+        if self.broken:
+            which = ", ".join(name[:8] for name in self.broken)
+            parts.append(f"cut {self.cut:,} may show a part of transactions that did not finish: {which}")
         if self.waits_for:
             parts.append(f"waits for {', '.join(self.waits_for)}")
         nothing = "no source" if self.source is None else "nothing new"
@@ -87,6 +92,7 @@ class Pulled:
             "cut": self.cut,
             "waits_for": list(self.waits_for),
             "differed": self.differed,
+            "broken": list(self.broken),
             "error": _plain(self.error),
             "refused": _plain(self.refused),
         }

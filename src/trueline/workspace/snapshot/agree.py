@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trueline.chain.branch import WENT_BACK
 from trueline.chain.head_state import Position
+from trueline.chain.instant import Instant
 from trueline.errors import CannotCompare, Diverged, InputError, NoCommonCut, RetryError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.cuts.cut import Cut
-from trueline.workspace.cuts.log import CutLog
-from trueline.workspace.cuts.roots import Roots
+from trueline.workspace.cuts.log import CutLog, CutPlan
+from trueline.workspace.cuts.roots import RootHead, Roots
 from trueline.workspace.snapshot.histories import ChainHistory, Histories, look, with_absent
 from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search
 from trueline.workspace.snapshot.snapshot import gone
 
 if TYPE_CHECKING:
-    from trueline.chain.instant import Instant
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
@@ -35,6 +35,7 @@ class Agreement:
     histories: Histories
     everything: Mapping[DatasetId, History[DatasetId]]
     search: Search[DatasetId]
+    bounds: Mapping[DatasetId, int]
 
     @property
     def roots(self) -> list[DatasetId]:
@@ -122,10 +123,40 @@ def _found(
     histories = look(Roots(workspace), asked, moment)
     if cut is not None:
         return _at_cut(workspace, asked, histories, cut)
-    found = _searched(asked, histories, {})
+    bounds: dict[DatasetId, int] = {}
+    if moment is None and sum(not histories[name].inputs for name in asked) > 1:
+        histories, bounds = _between_transactions(workspace, asked)
+    found = _searched(asked, histories, bounds)
     if (refusal := _refusal(found)) is not None:
         raise refusal
     return found
+
+
+def _between_transactions(
+    workspace: Workspace, asked: Mapping[DatasetId, Dataset]
+) -> tuple[Histories, dict[DatasetId, int]]:
+    """Look at datasets, and hold roots that are read by themselves where no transaction is shown in part.
+
+    As cuts are recorded (cut:P2): intents are read before and after the heads, and a cut that was recorded
+    meanwhile, which may have passed a transaction, makes all of it begin again.
+    """
+    log, clock = CutLog.of(workspace), workspace.clock or Instant.now
+    for _ in range(_ATTEMPTS):
+        last = log.newest()
+        before = log.intents.read_at(clock())
+        histories = look(Roots(workspace), asked)
+        after = log.intents.read_at(clock())
+        if log.newest().number == last.number:
+            break
+    else:
+        raise RetryError("cuts are recorded all the time", code=WENT_BACK)
+    roots = {name: histories[name].branch for name in asked if not histories[name].inputs}
+    if not before and not after:
+        return histories, {}
+    heads = {name: RootHead.on(branch) for name, branch in roots.items()}
+    held = CutPlan.of(last, heads, before, after).positions
+    numbers = {name: head.number_of(held[name]) for name, head in heads.items()}
+    return histories, {name: number for name, number in numbers.items() if number is not None}
 
 
 def _searched(
@@ -134,7 +165,7 @@ def _searched(
     everything = with_absent(histories)
     search = Search(everything)
     search.run(dict.fromkeys(asked) | dict(bounds))
-    return Agreement(asked, histories, everything, search)
+    return Agreement(asked, histories, everything, search, bounds)
 
 
 # --- at a cut -----------------------------------------------------------------------------
@@ -256,7 +287,11 @@ def _never_there(found: Agreement, wanted: Mapping[DatasetId, int], cut: Any) ->
 
 def _refusal(found: Agreement) -> InputError | None:
     """Say why datasets agree nowhere, None if they do; those that have nothing to show do."""
-    lost = [name for name in found.asked if found.number(name) == NOTHING and not _is_empty(found, name)]
+    lost = [
+        name
+        for name in found.asked
+        if found.number(name) == NOTHING and not _is_empty(found, name) and found.bounds.get(name) != NOTHING
+    ]
     if not lost:
         return None
     for name, history in found.histories.items():

@@ -50,6 +50,12 @@ class WorkspaceSnapshot:
         """The last offset of each root, by name: `ws.snapshot(…, cut=snap.cut)` is the same again."""
         return {name: at.offset for name, at in self.origin.items()}
 
+    @property
+    def shown_cut(self) -> str:
+        """The cut as people write it: `cut="transfers=41,fx=none"` is the same again, in the shell too."""
+        offsets = ((name, "none" if at is None else at) for name, at in self.cut.items())
+        return ",".join(f"{name}={at}" for name, at in offsets)
+
     @cached_property
     def at(self) -> dict[str, Commit]:
         """The commit each dataset is read at, by name."""

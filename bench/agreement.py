@@ -1,0 +1,251 @@
+"""Tables that agree: a bank read while it is updated, when writes are visible, what recording cuts costs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+import trueline as tl
+from bench.machine import lacks_bytes
+from bench.run import Run
+from bench.table import Row, Value, duration
+from bench.timing import Samples, settle, timed
+from trueline.chain.store.file import FileStore
+from trueline.workspace.cuts.log import CutLog
+
+ROWS: Final = {"tiny": 3_000, "quick": 1_000_000, "normal": 10_000_000, "full": 10_000_000}
+READINGS: Final = {"tiny": 20, "quick": 1_000, "normal": 1_000, "full": 1_000}
+COMMITS: Final = {"tiny": 2, "quick": 10, "normal": 10, "full": 10}
+ACCOUNTS: Final = 10
+BYTES_OF_A_ROW: Final = 40
+VIEWS: Final = {"tiny": (1, 2), "quick": (1, 5, 20), "normal": (1, 5, 20), "full": (1, 5, 20)}
+ROOTS: Final = {"tiny": (5, 20), "quick": (5, 500), "normal": (5, 500), "full": (5, 500)}
+ROUNDS: Final = {"tiny": 2, "quick": 5, "normal": 10, "full": 10}
+FEW: Final = 5
+BESIDE: Final = 1.5
+BANK: Final = {
+    "credits": "select receiver as account, sum(amount) as credit from transfers group by receiver",
+    "debits": "select sender as account, sum(amount) as debit from transfers group by sender",
+    "balances": "select coalesce(c.account, d.account) as account, "
+    "coalesce(credit, 0) - coalesce(debit, 0) as amount "
+    "from credits c full outer join debits d on c.account = d.account",
+    "total": "select 1 as id, sum(amount) as amount from balances",
+}
+
+
+def transfers(start: int, count: int) -> pa.Table:
+    """Return transfers in order, each to the next account (data B of streaming-consistency)."""
+    ids = np.arange(start, start + count)
+    sender = ids % ACCOUNTS
+    columns = {"id": ids, "sender": sender, "receiver": (sender + 1) % ACCOUNTS}
+    return pa.table({**columns, "amount": np.ones(count, np.int64)})
+
+
+# --- the bank -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Dashboard:
+    """Reads the bank again and again while others update it: the newest of each table, and a snapshot."""
+
+    place: Path
+    readings: int = 0
+    naive: int = 0
+    torn: int = 0
+    taken: list[float] = field(default_factory=list)
+    is_over: threading.Event = field(default_factory=threading.Event)
+
+    def run(self) -> None:
+        with tl.open(self.place) as workspace:
+            while not self.is_over.is_set():
+                self.read(workspace)
+
+    def read(self, workspace: tl.Workspace) -> None:
+        newest = {name: workspace[name].view() for name in BANK}
+        self.naive += _is_wrong(newest)
+        start = perf_counter()
+        with workspace.snapshot(*BANK) as snap:
+            self.taken.append(perf_counter() - start)
+            count = (snap.cut["transfers"] or 0) + 1
+            self.torn += _is_wrong({name: snap[name] for name in BANK}, count)
+        self.readings += 1
+
+
+def _is_wrong(views: dict[str, Any], count: int | None = None) -> bool:
+    """Say whether tables show money that is not there, or not the transfers that their cut has."""
+    found = {name: view.to_arrow().to_pylist() for name, view in views.items()}
+    credit = {row["account"]: row["credit"] for row in found["credits"]}
+    debit = {row["account"]: row["debit"] for row in found["debits"]}
+    balances = {row["account"]: row["amount"] for row in found["balances"]}
+    expected = {name: credit.get(name, 0) - debit.get(name, 0) for name in credit | debit}
+    money = sum(credit.values())
+    is_whole = money == sum(debit.values()) and count in (None, money)
+    return not is_whole or balances != expected or [row["amount"] for row in found["total"]] != [0]
+
+
+def bank(run: Run) -> Iterator[Row]:
+    rows, least = ROWS[run.scale.name], READINGS[run.scale.name]
+    size = rows // COMMITS[run.scale.name]
+    if missing := lacks_bytes(run.folder, 3 * rows * BYTES_OF_A_ROW):
+        yield Row("bank", f"{rows:,} transfers", note=f"bank was not measured: {missing}")
+        return
+    place = run.folder / "bank"
+    with tl.open(place, create=True) as workspace:
+        dataset = workspace.create("transfers")
+        dataset.append(transfers(0, size))
+        for name, query in BANK.items():
+            workspace.derive(name, query, key="id" if name == "total" else "account")
+        with run.doing("computing the first commit"):
+            workspace.pull()
+        dashboard = Dashboard(place)
+        reader = threading.Thread(target=dashboard.run)
+        reader.start()
+        start, number = perf_counter(), size
+        try:
+            # So many readings while something is under way, beyond the rows if need be.
+            while number < rows or dashboard.readings < least:
+                count = size if number < rows else ACCOUNTS
+                dataset.append(transfers(number, count))
+                number += count
+                for name in BANK:
+                    workspace.pull(name)
+        finally:
+            dashboard.is_over.set()
+            reader.join()
+        seconds = perf_counter() - start
+    yield Row(
+        "bank",
+        f"{number:,} transfers in {seconds:.0f} s, {dashboard.readings:,} readings meanwhile: wrong totals",
+        Value(f"{dashboard.torn:,} by snapshots", {"torn": dashboard.torn, "readings": dashboard.readings}),
+        Value(f"{dashboard.naive:,} by the newest of each", {"naive": dashboard.naive}),
+        goal="0, beside more",
+        met=dashboard.torn == 0 and dashboard.naive > 0,
+    )
+    yield Row(
+        "bank", "a snapshot of four tables, while they are updated", duration(Samples(tuple(dashboard.taken)))
+    )
+
+
+# --- when a write is visible ------------------------------------------------------------------------
+
+
+def visible(run: Run) -> Iterator[Row]:
+    counts = VIEWS[run.scale.name]
+    with tl.open(run.folder / "visible", create=True) as workspace:
+        dataset = workspace.create("transfers")
+        dataset.append(transfers(0, 1_000))
+        names = [f"view{number}" for number in range(max(counts))]
+        for number, name in enumerate(names):
+            workspace.derive(
+                name,
+                f"select sender, sum(amount + {number}) as n from transfers group by sender",
+                key="sender",
+            )
+        with run.doing(f"computing {len(names)} views"):
+            workspace.pull()
+        start = 1_000
+        for count in counts:
+            pulls, waits = [], []
+            for _ in range(ROUNDS[run.scale.name] + 1):
+                commit = dataset.append(transfers(start, 100))
+                start += 100
+                pulled: list[float] = []
+                puller = threading.Thread(target=_pull, args=(workspace, names[:count], pulled))
+                puller.start()
+                waits.append(timed(lambda c=commit, n=count: c.wait(*names[:n]).close()))  # type: ignore[misc]
+                puller.join()
+                pulls += pulled
+            yield _latency(count, Samples(tuple(waits[1:])), Samples(tuple(pulls[1:])))
+
+
+def _pull(workspace: tl.Workspace, names: list[str], taken: list[float]) -> None:
+    taken.append(timed(lambda: workspace.pull(*names)))
+
+
+def _latency(count: int, waits: Samples, pulls: Samples) -> Row:
+    ratio = waits.median / pulls.median
+    what = f"from append to visible in {count} view{'s' * (count != 1)}, beside the pull itself"
+    return Row("visible", what, duration(waits), duration(pulls), ratio, f"≤ {BESIDE}", ratio <= BESIDE)
+
+
+# --- recording cuts ---------------------------------------------------------------------------------
+
+
+def cuts(run: Run) -> Iterator[Row]:
+    few, many = ROOTS[run.scale.name]
+    with _roots(run, few) as small, _roots(run, many) as large:
+        settle()
+        actions: dict[str, Callable[[], float]] = {
+            "few": small.record,
+            "of many": lambda: large.record(FEW),
+            "many": lambda: large.record(many),
+        }
+        heads = {name: _heads(action) for name, action in actions.items()}
+        rounds = range(2 * ROUNDS[run.scale.name])
+        found = [{name: action() for name, action in actions.items()} for _ in rounds]
+    taken = {name: Samples(tuple(each[name] for each in found)) for name in actions}
+    yield _recorded(f"{FEW} roots of {many:,}", heads["of many"], taken["of many"], taken["few"], few)
+    yield _recorded(f"{many:,} roots, all of them", heads["many"], taken["many"], taken["few"], few)
+
+
+def _recorded(what: str, heads: int, ours: Samples, beside: Samples, few: int) -> Row:
+    return Row(
+        "cuts",
+        f"record a cut of {what} ({heads:,} heads read)",
+        duration(ours),
+        duration(beside, f"{few} of {few}: "),
+        ours.median / beside.median,
+        note="cuts: one of the roots has moved; a pull records one cut, whatever it computes.",
+    )
+
+
+@dataclass
+class _Roots:
+    workspace: tl.Workspace
+    names: list[str]
+    moved: int = 0
+
+    def record(self, count: int = FEW) -> float:
+        """Return how long it takes after one of them has moved: without that nothing is put."""
+        self.moved += 1
+        self.workspace["root0"].append(transfers(self.moved, 1))
+        roots = [self.workspace[name].id for name in self.names[:count]]
+        log = CutLog.of(self.workspace)
+        return timed(lambda: log.record(roots))
+
+
+@contextmanager
+def _roots(run: Run, count: int) -> Iterator[_Roots]:
+    place = run.folder / f"roots-{count}"
+    with tl.open(place, create=True) as workspace:
+        workspace.config.set("storage.durable", False)
+        names = [f"root{number}" for number in range(count)]
+        with run.doing(f"writing {count:,} roots"):
+            for name in names:
+                workspace.create(name).append(transfers(0, 10))
+    with tl.open(place) as workspace:
+        yield _Roots(workspace, names)
+
+
+def _heads(action: Callable[[], object]) -> int:
+    """How many heads an action reads, each counted once: that of the append before it is among them."""
+    asked, head = [], FileStore.head
+
+    def counting(store: FileStore, ref: str = "head") -> Any:
+        asked.append(store)
+        return head(store, ref)
+
+    FileStore.head = counting  # type: ignore[method-assign]
+    try:
+        action()
+    finally:
+        FileStore.head = head  # type: ignore[method-assign]
+    return len(set(map(id, asked)))
