@@ -26,6 +26,12 @@ def test_the_story_is_true(run, tmp_path, spark):
     assert prepared["visits"]["thrown"] > 0, "one file changes under the hands of a later step"
     assert prepared["visits-in-turn"] == {"done": 12, "ahead": 0, "thrown": 0}
     assert (tmp_path / "kept" / "prepared" / "visits.svg").exists()
+    assert facts["derived"] == {
+        "planned": {"credits": "keyed", "debits": "keyed", "balances": "keyed"},
+        "balances": {"anna": 90.0, "bert": 55.25, "cleo": 0.1},
+        "replayed": 6,
+        "forged": {"shown": 1_000_000.0, "hashes": True, "replay": ["not_reproducible"]},
+    }
     assert facts["simulated"] == {"naive": [2], "aligned": True}
     assert facts["verified"] is True
     assert (facts["killed before"], facts["killed after"]) == ("old", "new")
@@ -50,6 +56,7 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch, sp
         "Keys",
         "Views",
         "Two engines",
+        "Derived datasets",
         "Agreement",
         "Two writers at once",
         "Proof",
@@ -59,6 +66,7 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch, sp
         assert f"\n{chapter}\n" in done.out
     assert "WRONG" not in done.out
     assert "corrupt: block" in done.out
+    assert "balance: 1000000.0}, replayed insert" in done.out
     assert list(tmp_path.glob("trueline-demo-*")) == []
 
 

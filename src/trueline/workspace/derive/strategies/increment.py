@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,10 @@ import pyarrow.compute as pc
 from trueline.chain.checkpoint import DerivedCheckpoint
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.store.store import head_moved
-from trueline.dataset.advance import Advance
+from trueline.dataset.advance import Advance, commit_change
+from trueline.dataset.append.incoming import Incoming
+from trueline.dataset.append.merge import Terms
+from trueline.dataset.commit import Commit
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import Derivation
 from trueline.dataset.remove.record import removals_of
@@ -57,9 +60,16 @@ class DriverBytes:
         return table
 
 
+Recorded = TypeVar("Recorded")
+
+
 @dataclass(frozen=True, slots=True)
-class DerivedTransaction:
-    """A derived dataset that is to take its inputs at some positions."""
+class DerivedTransaction(Generic[Recorded]):
+    """A derived dataset that is to take its inputs at some positions.
+
+    `record` is what becomes of the rows that an increment loses and gains: a commit, or in a replay what one
+    would hold.
+    """
 
     workspace: Workspace
     dataset: Dataset
@@ -67,6 +77,7 @@ class DerivedTransaction:
     inputs: Mapping[str, Dataset]
     tail: Tail
     advance: Advance
+    record: Callable[[DerivedTransaction[Recorded], Incoming, Advance, Terms], Recorded]
     carried: DriverBytes = field(default_factory=DriverBytes)
 
     @property
@@ -83,6 +94,23 @@ class DerivedTransaction:
     def leaving(self, **left: Any) -> Advance:
         """Return the advance with something more to leave for the next."""
         return replace(self.advance, left=replace(self.advance.left, **left))
+
+
+def committed(
+    transaction: DerivedTransaction[Commit], change: Incoming, advance: Advance, terms: Terms
+) -> Commit:
+    """Record a change in the chain of the dataset."""
+    dataset = transaction.dataset
+    return commit_change(
+        dataset.name,
+        dataset.chain,
+        transaction.tail,
+        transaction.derivation,
+        change,
+        advance=advance,
+        scratch=terms.scratch,
+        tasks=terms.tasks,
+    )
 
 
 def only_grows(dataset: Dataset, positions: Mapping[DatasetId, Position]) -> bool:
@@ -114,7 +142,7 @@ class Delta:
         return [(sign, side) for sign, side in ((-1, self.gone), (1, self.came)) if side]
 
 
-def delta_of(transaction: DerivedTransaction, session: Callable[[], Any]) -> Delta:
+def delta_of(transaction: DerivedTransaction[Any], session: Callable[[], Any]) -> Delta:
     """Return the net change of all inputs from what the newest block has taken to the new positions."""
     gone: dict[str, Any] = {}
     came: dict[str, Any] = {}
@@ -147,7 +175,7 @@ def _refuse_removed(dataset: Dataset, before: Multihash) -> None:
         raise Impossible("records_removed")
 
 
-def _block(transaction: DerivedTransaction, dataset: Dataset) -> Any:
+def _block(transaction: DerivedTransaction[Any], dataset: Dataset) -> Any:
     at = transaction.advance.positions.get(dataset.id)
     return None if at is None else at.block
 
@@ -182,7 +210,7 @@ def _on_spark(view: View, op: str, session: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def increment_session(transaction: DerivedTransaction) -> Iterator[Callable[[], Any]]:
+def increment_session(transaction: DerivedTransaction[Any]) -> Iterator[Callable[[], Any]]:
     """Give what opens a session for canonical queries over deltas, when it is first asked for one."""
     with ExitStack() as stack:
         opened: list[Any] = []
