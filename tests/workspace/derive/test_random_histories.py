@@ -1,0 +1,106 @@
+"""Random tables, histories, queries and pulls: rows are those of a run from scratch, and of DuckDB."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from datetime import datetime
+from decimal import Decimal
+
+import duckdb
+import pytest
+
+import trueline as tl
+from tests.workspace.derive.following import follow_all
+from tests.workspace.derive.random_schemas import RandomTable
+
+# Of each merge strategy one: append, ledger, snapshot, upsert, changelog.
+SEEDS = [2, 3, 5, 23, 27]
+
+
+@pytest.mark.contract("derive:V1")
+@pytest.mark.contract("derive:V2")
+@pytest.mark.parametrize("seed", SEEDS)
+def test_rows_are_those_of_a_run_from_scratch_and_of_another_engine(spark_workspace, seed):
+    check(spark_workspace, random.Random(seed), seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_rows_are_those_of_a_run_from_scratch_for_longer(spark, tmp_path, soak_minutes):
+    end, seed = time.monotonic() + soak_minutes * 60, random.randrange(2**31)
+    while time.monotonic() < end:
+        with tl.open(tmp_path / str(seed), create=True, spark=spark) as workspace:
+            check(workspace, random.Random(seed), seed, queries=6, pulls=8)
+        seed += 1
+
+
+def check(workspace, random_, seed, *, queries=3, pulls=3):
+    """Pull some of the queries after some commits; compare all of them with both others at the end."""
+    table = RandomTable(random_)
+    dataset = table.create(workspace)
+    asked = table.queries(queries)
+    for name, query in asked.items():
+        workspace.derive(name, query.sql, key=query.key)
+    for at in range(pulls):
+        # At first there may be no rows at all.
+        for _ in range(random_.randint(at > 0, 2)):
+            table.next_commit(dataset)
+        some = [name for name in asked if random_.random() < 0.6]
+        if some:
+            follow_all(workspace, some)
+    follow_all(workspace, list(asked))
+    report = workspace.verify(*asked, replay="head")
+    assert report.problems == (), (seed, table, asked)
+    assert report.replayed == len(asked)
+    database = duckdb.connect()
+    database.execute("set timezone = 'UTC'")
+    database.register("t", dataset.view().to_arrow())
+    for name, query in asked.items():
+        if query.duckdb:
+            ours = workspace[name].view().to_arrow().to_pylist()
+            theirs = database.sql(query.sql).to_arrow_table().to_pylist()
+            assert differs(ours, theirs) is None, (seed, table, query.sql, differs(ours, theirs))
+
+
+def differs(ours, theirs):
+    """Return the first two rows that are not near each other, None if there are none."""
+    if len(ours) != len(theirs):
+        return len(ours), len(theirs)
+    one, other = (
+        sorted((tuple(map(plain, row.values())) for row in rows), key=rough) for rows in (ours, theirs)
+    )
+    for left, right in zip(one, other, strict=True):
+        if not all(map(near, left, right)):
+            return left, right
+    return None
+
+
+def plain(value):
+    """Numbers are doubles, and there is one zero and one NaN."""
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return value.isoformat() if isinstance(value, datetime) else value
+    return value if isinstance(value, int) and abs(value) > 1 << 53 else float(value) + 0.0
+
+
+def rough(row):
+    """What rows are sorted by: numbers to six digits."""
+    return [f"{value:.5e}" if isinstance(value, float) else repr(value) for value in row]
+
+
+def near(left, right):
+    if isinstance(left, float) and isinstance(right, float):
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9) or (
+            math.isnan(left) and math.isnan(right)
+        )
+    return left == right
+
+
+def test_two_rows_that_differ_are_seen():
+    assert differs([{"a": 1.0, "b": None}], [{"a": 1.0 + 1e-12, "b": None}]) is None
+    assert differs([{"a": -0.0}, {"a": math.nan}], [{"a": math.nan}, {"a": 0.0}]) is None
+    assert differs([{"a": 1.0}], [{"a": 1.0 + 1e-6}]) is not None
+    assert differs([{"a": None}], [{"a": 0.0}]) is not None
+    assert differs([{"a": 1 << 60}], [{"a": (1 << 60) + 1}]) is not None
+    assert differs([{"a": 1}], []) is not None
