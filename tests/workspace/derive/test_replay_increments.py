@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
 import shutil
 import subprocess
 import sys
-from dataclasses import replace
+import threading
+from decimal import Decimal
 
 import pytest
 
@@ -16,13 +18,13 @@ import trueline as tl
 from tests.architecture import ROOT
 from tests.forging import forge, forget, with_value
 from tests.workspace.derive.following import follow_all
-from tests.workspace.derive.histories import QUERIES, begin, next_commit, rows
+from tests.workspace.derive.histories import QUERIES, begin, next_commit
 from tests.workspace.derive.replaying_elsewhere import SPARKS
 from trueline import console
 from trueline.chain.checkpoint import derived_checkpoint
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
-from trueline.workspace.derive import replay_commit
+from trueline.workspace.derive import replay, replay_commit
 from trueline.workspace.derive.strategies import increment, keyed, stateless
 
 # Sums of doubles, a bag, what is only recomputed (ties are broken, so that there is one answer).
@@ -35,7 +37,7 @@ def pulled(workspace, merge, names, seed, pulls=PULLS):
     """A random history, and each dataset pulled after every commit of it."""
     random_ = random.Random(seed)
     dataset = begin(workspace, merge)
-    dataset.append(rows(random_, list(range(12))))
+    next_commit(random_, dataset)
     for name in names:
         text, key = QUERIES.get(name, (RANKED, "id"))
         workspace.derive(name, text, key=key)
@@ -98,6 +100,26 @@ def test_all_commits_but_the_first_are_replayed_by_the_increment(ws, evaluated):
     assert ws.verify("sums", "bag", replay=True).problems == ()
 
 
+def test_intervals_are_replayed_side_by_side_each_from_a_whole_result(ws, evaluated, monkeypatch):
+    monkeypatch.setattr(replay, "_COMMITS_OF_AN_INTERVAL", 1)
+    inside, both = [], threading.Barrier(2, timeout=60)
+    real = replay._replay_part
+
+    def together(workspace, part, tally):
+        both.wait()
+        inside.append(len(part.found))
+        real(workspace, part, tally)
+
+    monkeypatch.setattr(replay, "_replay_part", together)
+    report = ws.verify("sums", replay=True, workers=2)
+    assert (report.problems, report.replayed) == ((), PULLS)
+    assert sorted(inside) == [2, 3]
+    evaluated.clear()
+    one, last = ends(ws["sums"])[1], ends(ws["sums"])[3]
+    monkeypatch.undo()
+    assert ws["sums"].verify(after=one, upto=last, replay=True).replayed == 2
+
+
 @pytest.mark.contract("derive:V4")
 @pytest.mark.contract("derive:V23")
 @pytest.mark.jvm
@@ -145,11 +167,11 @@ def test_a_mistake_that_replay_would_make_too_is_found_by_the_definition(ws, mon
 
     for room in (keyed, stateless):
         monkeypatch.setattr(room, "delta_of", forgetting)
-    random_ = random.Random(9)
-    for _ in range(4):
-        ws["t"].append(rows(random_, [1000 + random_.randrange(4) for _ in range(1)]))
-        there = ws["t"].view().to_arrow().slice(0, 2).to_pylist()
-        ws["t"].append([{**row, "op": 1} for row in there])
+    row = {"k": "a", "x": 0.1, "i": 1, "d": Decimal("1.25")}
+    ws["t"].append([{**row, "id": number, "op": 0} for number in range(500, 505)])
+    follow_all(ws, ["sums"])
+    for number in range(500, 503):
+        ws["t"].append([{**row, "id": number, "op": 1}])
         follow_all(ws, ["sums"])
     after = ends(sums)[before - 1]
     evaluated.clear()
@@ -165,7 +187,8 @@ def test_a_watermark_that_the_inputs_do_not_give_is_found(ws):
     tail = sums.chain.tail()
     block = sums.chain.block(tail.head)
     said = Instant.parse("2031-01-01T00:00:00Z")
-    block = replace(block, event=replace(block.event, new_watermark=said))
+    event = dataclasses.replace(block.event, new_watermark=said)
+    block = dataclasses.replace(block, event=event)
     name = sums.chain.store.put(Folder.BLOCKS, block.to_bytes())
     sums.chain.store.move_head(name, expected=tail.head)
     forget(sums.chain)
