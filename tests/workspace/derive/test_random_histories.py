@@ -9,10 +9,12 @@ from datetime import datetime
 from decimal import Decimal
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 import trueline as tl
 from tests.workspace.derive.following import follow_all
+from tests.workspace.derive.queries import QUERIES, tables
 from tests.workspace.derive.random_schemas import RandomTable
 
 # Of each merge strategy one: append, ledger, snapshot, upsert, changelog.
@@ -62,6 +64,47 @@ def check(workspace, random_, seed, *, queries=3, pulls=3):
             ours = workspace[name].view().to_arrow().to_pylist()
             theirs = database.sql(query.sql).to_arrow_table().to_pylist()
             assert differs(ours, theirs) is None, (seed, table, query.sql, differs(ours, theirs))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_the_library_of_queries_follows_its_tables(spark, tmp_path, soak_minutes):
+    end, seed = time.monotonic() + soak_minutes * 60, random.randrange(2**31)
+    while time.monotonic() < end:
+        random_ = random.Random(seed)
+        known = [query for query in QUERIES if query.kind in ("canonical", "opaque")]
+        with tl.open(tmp_path / str(seed), create=True, spark=spark) as workspace:
+            check_library(workspace, random_, random_.sample(known, 3), seed)
+        seed += 1
+
+
+def check_library(workspace, random_, queries, seed):
+    """Bring the tables of the library in by commits, some rows wrong at first; pull in between."""
+    final = tables()
+    workspace.create("t", schema=final["t"].schema, merge=tl.merge.upsert("id"))
+    workspace.create("u", schema=final["u"].schema).append(final["u"])
+    names = {f"q{at}": query for at, query in enumerate(queries)}
+    for name, query in names.items():
+        workspace.derive(name, query.sql)
+    rows = final["t"].to_pylist()
+    for _ in range(3):
+        some = random_.sample(rows, 40)
+        wrong = [{**row, "y": 7.5, "k": 3, "l": [9]} for row in some[:10]]
+        workspace["t"].append(pa.Table.from_pylist([*wrong, *some[10:]], final["t"].schema))
+        follow_all(workspace, [name for name in names if random_.random() < 0.7] or list(names))
+    workspace["t"].append(final["t"])
+    follow_all(workspace, list(names))
+    report = workspace.verify(*names, replay="head")
+    assert report.problems == (), (seed, queries)
+    database = duckdb.connect()
+    database.execute("set timezone = 'UTC'")
+    for name, table in final.items():
+        database.register(name, table)
+    for name, query in names.items():
+        if query.duckdb:
+            theirs = database.sql(query.sql if query.duckdb is True else query.duckdb).to_arrow_table()
+            ours = workspace[name].view().to_arrow().to_pylist()
+            assert differs(ours, theirs.to_pylist()) is None, (seed, query.name)
 
 
 def differs(ours, theirs):

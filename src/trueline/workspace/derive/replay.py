@@ -233,9 +233,8 @@ def _replay_part(workspace: Workspace, part: ReplayPart, tally: _Tally) -> None:
                 return
             goes_on = transaction is not last and len(part.found) >= _WORTH_INCREMENTS
             tally.add(dataset, transaction, replaying.problems(transaction, goes_on=goes_on))
-        if not replaying.by_increment or tally.stopped or replaying.are_right(last):
-            return
+        replaying.settle()
         # Increments that agree with each other do not agree with the definition: which was the first?
-        for transaction in list(replaying.by_increment):
+        for transaction in replaying.suspect:
             if not tally.stopped:
                 tally.set(dataset, transaction, replaying.problems(transaction, whole=True))

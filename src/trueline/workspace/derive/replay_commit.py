@@ -80,8 +80,8 @@ class _Again:
 class Replaying:
     """A derived dataset and its inputs, each as a dataset of its own with a store beside that of the other.
 
-    `left` is what the last increment leaves for the next, None where that has to begin anew; `by_increment`
-    are the commits since that were replayed so.
+    `left` is what the last increment leaves for the next, None where that has to begin anew. `by_increment`
+    are the commits replayed so that no whole result has confirmed yet, `suspect` those that one contradicts.
     """
 
     workspace: Workspace
@@ -90,6 +90,7 @@ class Replaying:
     inputs: Mapping[DatasetId, Dataset]
     left: DerivedCheckpoint | None = None
     by_increment: list[DerivedCommit] = field(default_factory=list)
+    suspect: list[DerivedCommit] = field(default_factory=list)
 
     @classmethod
     @contextmanager
@@ -123,9 +124,14 @@ class Replaying:
         """Compare the current rows after a commit with the whole result."""
         return self._found(commit, self._current_problems)
 
-    def are_right(self, commit: DerivedCommit) -> bool:
-        """Say whether the current rows after a commit are those of the whole result."""
-        return not self._found(commit, self._current_problems, rows_only=True)
+    def settle(self) -> None:
+        """Compare the rows after the commits that were replayed by the increment with the whole result.
+
+        Increments could be wrong in the same way as when the dataset was pulled.
+        """
+        done, self.by_increment = self.by_increment, []
+        if done and self._found(done[-1], self._current_problems, rows_only=True):
+            self.suspect += done
 
     def _found(
         self, commit: DerivedCommit, rows: Callable[[_Again], list[Problem]], *, rows_only: bool = False
@@ -181,6 +187,8 @@ class Replaying:
         if not whole and self._agrees_by_increment(again):
             self.by_increment.append(again.commit)
             return []
+        # A whole result may correct what was wrong before it, so that it confirms nothing.
+        self.settle()
         return self._whole_problems(again, goes_on=goes_on)
 
     def _agrees_by_increment(self, again: _Again) -> bool:
@@ -215,7 +223,7 @@ class Replaying:
                 time, terms = commit.end.system_time, Terms(scratch, tasks)
                 made = made_again(before, again.tail, order, time, terms)
                 if goes_on:
-                    self.left, self.by_increment = kept_after(given, session, scratch), []
+                    self.left = kept_after(given, session, scratch)
         except InputError as error:
             if error.code == "OtherFunction":
                 raise
