@@ -22,6 +22,7 @@ from trueline.chain.checkpoint import derived_checkpoint
 from trueline.chain.events import ExecuteTransform
 from trueline.chain.head_state import Position
 from trueline.dataset.read import current
+from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.derive import follow, rest, strategies
 from trueline.workspace.derive.strategies import keyed
 
@@ -106,7 +107,9 @@ def test_heads_that_are_read_instead_of_a_cut(bank, monkeypatch):
         return found
 
     monkeypatch.setattr(follow, "positions_at", heads)
-    follow_all(bank, ["rich"])
+    # Balances have been at this cut, and are further now.
+    cut = CutLog.of(bank).cut(CutLog.of(bank).newest().number - 1)
+    assert follow.follow_to(bank, bank["rich"], cut).rows
     monkeypatch.undo()
     report = bank["rich"].verify(replay=True)
     assert replay_kinds(bank["rich"]) == {"not_reproducible"}
