@@ -230,6 +230,20 @@ def run_sql(session: Any, text: str) -> Any:
     return result_of(session, {}, text)
 
 
+def side_of(session: Any, text: str, rows: Mapping[str, Any], delta: Delta) -> Any:
+    """Return the frame of a query over one side of a change, by whose names the other side is read next."""
+    from trueline.spark.increments import local_frame, local_table, resolves_late
+
+    name_tables(session, rows, delta.empty)
+    frame = run_sql(session, text)
+    if len(delta.sides) < 2 or not resolves_late(session):
+        return frame
+    # Its names would mean the other side by the time it is used: what it gives now is kept.
+    if not delta.is_local:
+        raise Impossible("connect")
+    return local_frame(session, local_table(frame, label="following the inputs"), frame.schema)
+
+
 def name_tables(session: Any, rows: Mapping[str, Any], empty: Mapping[str, pa.Schema]) -> None:
     """Let the names of the inputs mean some rows, and nothing where there are none."""
     from trueline.spark.increments import local_frame

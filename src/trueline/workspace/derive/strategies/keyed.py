@@ -40,8 +40,8 @@ from trueline.workspace.derive.strategies.increment import (
     Recorded,
     delta_of,
     increment_session,
-    name_tables,
     run_sql,
+    side_of,
 )
 from trueline.workspace.derive.strategies.stateless import commit_rows
 
@@ -146,8 +146,7 @@ def _partials(
 
     frames = []
     for sign, rows in delta.sides:
-        name_tables(session, rows, delta.empty)
-        frames.append((sign, run_sql(session, made.partial)))
+        frames.append((sign, side_of(session, made.partial, rows, delta)))
     frame = one_after_another(frames, SIGN)
     if delta.is_local:
         rows = local_table(frame.coalesce(1), label="accumulating what changed")

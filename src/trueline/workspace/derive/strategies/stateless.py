@@ -19,8 +19,7 @@ from trueline.workspace.derive.strategies.increment import (
     Recorded,
     delta_of,
     increment_session,
-    name_tables,
-    run_sql,
+    side_of,
 )
 
 _LABEL: Final = "following the inputs"
@@ -50,8 +49,7 @@ def _signed(transaction: DerivedTransaction[Any], session: Any, delta: Delta) ->
     *_, text = transaction.derivation.canonical
     frames = []
     for sign, rows in delta.sides:
-        name_tables(session, rows, delta.empty)
-        frames.append((1 if sign < 0 else 0, run_sql(session, text)))
+        frames.append((1 if sign < 0 else 0, side_of(session, text, rows, delta)))
     found = one_after_another(frames, transaction.tail.vocab.op)
     return found.coalesce(1) if delta.is_local else found
 
