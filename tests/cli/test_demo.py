@@ -26,6 +26,16 @@ def test_the_story_is_true(run, tmp_path, spark):
     assert prepared["visits"]["thrown"] > 0, "one file changes under the hands of a later step"
     assert prepared["visits-in-turn"] == {"done": 12, "ahead": 0, "thrown": 0}
     assert (tmp_path / "kept" / "prepared" / "visits.svg").exists()
+    assert facts["derived"] == {
+        "planned": {
+            "credits": "keyed",
+            "debits": "keyed",
+            "balances": facts["derived"]["planned"]["balances"],
+        },
+        "balances": {"anna": 90.0, "bert": 55.25, "cleo": 0.1},
+        "replayed": 6,
+        "forged": {"shown": 1_000_000.0, "hashes": True, "replay": ["not_reproducible"]},
+    }
     assert facts["simulated"] == {"naive": [2], "aligned": True}
     assert facts["bank"] == {"readings": 4, "naive wrong": 1, "snapshots wrong": 0}
     assert facts["verified"] is True
@@ -51,6 +61,7 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch, sp
         "Keys",
         "Views",
         "Two engines",
+        "Derived datasets",
         "Agreement",
         "Tables that agree",
         "Two writers at once",
@@ -61,6 +72,7 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch, sp
         assert f"\n{chapter}\n" in done.out
     assert "WRONG" not in done.out
     assert "corrupt: block" in done.out
+    assert "balance: 1000000.0}, replayed insert" in done.out
     assert list(tmp_path.glob("trueline-demo-*")) == []
 
 

@@ -84,6 +84,7 @@ class Story:
         self.keys()
         self.views(sales)
         self.engines(sales)
+        self.derivation()
         self.agreement()
         self.bank()
         self.race(sales)
@@ -199,8 +200,7 @@ class Story:
         try:
             there = _all_of(view.on_spark())
         except EnvironmentMissing as missing:
-            self.console.say(f"  left out, as there is no Spark here: {missing.problem}", "faint")
-            self.console.say(f"  {missing.remedy}", "faint")
+            self._left_out(missing)
             self.facts["engines"] = None
             return
         here = _all_of(view)
@@ -209,6 +209,26 @@ class Story:
         which = "the same" if there == here else "OTHER"
         self.console.say(f"  on Spark: {which} rows, ids and order", "good" if there == here else "bad")
         self.facts["engines"] = {"rows": len(here), "same": there == here}
+
+    def _left_out(self, missing: EnvironmentMissing) -> None:
+        self.console.say(f"  left out, as there is no Spark here: {missing.problem}", "faint")
+        self.console.say(f"  {missing.remedy}", "faint")
+
+    def derivation(self) -> None:
+        """Datasets that follow others by increments, proven by replay."""
+        from trueline.cli.demo_deriving import derive_and_replay
+
+        self.chapter(
+            "Derived datasets",
+            "Credits, debits and balances are computed from transfers by SQL, and follow them. Each commit\n"
+            "records what it was computed from, so that anybody can compute it again.",
+        )
+        folder = Path(self.workspace.location).parent / "bank"
+        try:
+            self.facts["derived"] = derive_and_replay(self.console, folder)
+        except EnvironmentMissing as missing:
+            self._left_out(missing)
+            self.facts["derived"] = None
 
     def agreement(self) -> None:
         """A counter that breaks under one schedule, and one that no schedule breaks."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -23,6 +24,15 @@ from trueline.errors import InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
 from trueline.kernel.key_encoding import MergeKey
 from trueline.view.origin import Origin
+
+
+class ChainOfEvents(Chain):
+    """A chain whose state is made from its events, whatever state its checkpoints name.
+
+    State is a cache: whoever changed rows may have changed it to match.
+    """
+
+    state_at: Callable[[Standing], State | None]
 
 
 @dataclass(frozen=True)
@@ -122,6 +132,8 @@ class Standing:
 
         State is a cache: a reader that finds it gone computes the rows from the events.
         """
+        if isinstance(self.chain, ChainOfEvents):
+            return self.chain.state_at(self)
         if self.tail.checkpoint is None:
             return None
         store = self.chain.store

@@ -23,6 +23,8 @@ _PINNED = {**SQL_SETTINGS, "spark.sql.runSQLOnFiles": "false"}
 _functions: dict[str, frozenset[str]] = {}
 _IDENTITY: Final = re.compile(r'"id":\d+,')
 _NUMBERED: Final = re.compile(r"#\d+L?")
+# Spark names what it computes once by a counter of its own, which goes on from query to query.
+_COMMON: Final = re.compile(r"_common_expr_\d+")
 
 
 def prepare(session: SparkSession) -> None:
@@ -58,7 +60,7 @@ def same_meaning(session: SparkSession, one: str, other: str) -> bool:
 def _told(plan: Any) -> str:
     """Return a plan as text, its expressions numbered from the first; a cross join is an inner one."""
     numbers: dict[str, str] = {}
-    text = str(plan.toJSON()).replace("plans.Cross$", "plans.Inner$")
+    text = _COMMON.sub("_common_expr", str(plan.toJSON()).replace("plans.Cross$", "plans.Inner$"))
     return _IDENTITY.sub(lambda found: numbers.setdefault(found.group(), f'"id":{len(numbers)},'), text)
 
 
@@ -72,6 +74,7 @@ def _explained(session: SparkSession, query: str) -> str:
         session.sql(query).explain(mode="extended")
     plan = shown.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical")[0]
     numbers: dict[str, str] = {}
+    plan = _COMMON.sub("_common_expr", plan)
     return _NUMBERED.sub(lambda found: numbers.setdefault(found.group(), f"#{len(numbers)}"), plan)
 
 

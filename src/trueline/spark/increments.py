@@ -37,6 +37,11 @@ def local_table(frame: DataFrame, *, label: str) -> pa.Table:
     return found.cast(schema)
 
 
+def resolves_late(session: SparkSession) -> bool:
+    """Say whether the tables of a query are looked up whenever its frame is used: behind Connect they are."""
+    return engine_of(session).is_connect
+
+
 def one_after_another(frames: Sequence[tuple[int, DataFrame]], name: str) -> DataFrame:
     """Return the rows of frames with the number of each in a column."""
     from pyspark.sql import functions as f

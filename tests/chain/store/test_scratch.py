@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 import threading
 from pathlib import Path
 
 import pytest
 
 from trueline.chain.store.file import FileStore
+from trueline.chain.store.memory import MemoryStore
+from trueline.chain.store.overlay import overlay
 from trueline.chain.store.store import Folder, Store
 from trueline.errors import BadName, RefCASFailed
 
@@ -33,6 +36,29 @@ def test_two_works_do_not_see_each_other(store: Store) -> None:
             with scratch.create("same") as file:
                 file.write(text)
         assert (one.open("same").read(), two.open("same").read()) == (b"1", b"2")
+
+
+def test_what_is_written_beside_a_store_is_where_its_scratch_is_and_goes(store: Store) -> None:
+    known = store.put(Folder.DATA, b"rows")
+    store.sync()
+    with overlay(store) as beside:
+        new = beside.put(Folder.DATA, b"more")
+        beside.sync()
+        # Whoever opens it elsewhere sees the same: tasks do.
+        for seen in (beside, pickle.loads(pickle.dumps(beside)) if _travels(store) else beside):
+            assert seen.get(Folder.DATA, new) == b"more"
+            assert seen.get(Folder.DATA, known) == b"rows"
+        assert isinstance(beside.own, type(store)) or not _travels(store)
+        assert beside.own.location.startswith(store.location) or not _travels(store)
+        assert store.size(Folder.DATA, new) is None
+        assert [each.hash for each in store.list(Folder.DATA)] == [known]
+    assert list(beside.own.list(Folder.DATA)) == []
+    assert store.get(Folder.DATA, known) == b"rows"
+
+
+def _travels(store: Store) -> bool:
+    """Whether other processes can open it."""
+    return not isinstance(store, MemoryStore)
 
 
 @pytest.mark.parametrize("name", ["", "..", "../up", "a/b", ".hidden", "x" * 300, "a\0b"])

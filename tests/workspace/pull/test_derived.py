@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.workspace.derive.computed_here import by_hand, computing, counted, define_by_hand
+from trueline import console
 from trueline.cli.app import run
 from trueline.errors import NoCommonCut, PullError
 from trueline.run import current
@@ -50,6 +51,16 @@ def test_datasets_run_beside_each_other_and_nobody_waits_for_a_slow_stranger(ban
 
     with computing(result):
         assert [each.dataset for each in bank.pull(workers=3)] == ["credits", "debits", "slow", "balances"]
+
+
+def test_progress_names_each_dataset_and_counts_those_that_are_there(bank, monkeypatch):
+    described = []
+    monkeypatch.setattr(console.CapturedProgress, "describe", lambda _, text: described.append(text))
+    with computing(counted), console.use(console.CapturedConsole()) as seen:
+        bank.pull(workers=1)
+    (work,) = [each for each in seen.work if each.label == "derive"]
+    assert (work.total, work.done, work.closed) == (4, 4, True)
+    assert sorted(described) == ["balances", "credits", "debits", "slow"]
 
 
 @pytest.mark.contract("derive:V20")

@@ -444,6 +444,10 @@ class ObjectStore:
             raise StoreError(f"{key} is not in {self.location}", remedy="start the work again", path=key)
         return meta["size"]
 
+    def scratch_store(self, place: ObjectScratch) -> ObjectStore:
+        below = place.prefix.removeprefix(self._prefix).strip("/")
+        return _reopen(f"{self.location}/{below}", self._lease_seconds, self._options)
+
     def clear_scratch(self, prefix: str) -> None:
         import obstore
         from obstore.exceptions import BaseError

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import BinaryIO
 
 from trueline.chain.store.file import FileStore
-from trueline.chain.store.scratch import Scratch
+from trueline.chain.store.object import ObjectStore
+from trueline.chain.store.scratch import ObjectScratch, Scratch
 from trueline.chain.store.store import Folder, ObjectWriter, Store, Stored
 from trueline.errors import StoreError
 from trueline.identity.multihash import Multihash
@@ -116,18 +117,19 @@ class Overlay:
 
 @contextmanager
 def overlay(base: Store) -> Iterator[Overlay]:
-    """Open an overlay whose files go when it is closed: in the scratch of the store, or in a local folder."""
-    with base.scratch() as scratch:
-        if scratch.folder is not None:
+    """Open an overlay whose files go when it is closed: where the scratch of the store is.
+
+    So whoever sees the store sees them too, tasks on other machines among them. What is kept in the memory of
+    this process has them in a local folder.
+    """
+    with base.scratch() as scratch, ExitStack() as stack:
+        own: Store
+        if isinstance(base, ObjectStore) and isinstance(scratch, ObjectScratch):
+            own = base.scratch_store(scratch)
+        elif scratch.folder is not None:
             own = FileStore(scratch.folder / "beside", durable=False)
-            try:
-                yield Overlay(base, own)
-            finally:
-                own.close()
-            return
-    with tempfile.TemporaryDirectory(prefix="trueline-") as folder:
-        own = FileStore(folder, durable=False)
-        try:
-            yield Overlay(base, own)
-        finally:
-            own.close()
+        else:
+            place = stack.enter_context(tempfile.TemporaryDirectory(prefix="trueline-"))
+            own = FileStore(place, durable=False)
+        stack.callback(own.close)
+        yield Overlay(base, own)

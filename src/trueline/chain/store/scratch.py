@@ -129,20 +129,20 @@ class ObjectScratch(KnownByKey):
     def __init__(self, store: ScratchObjects, prefix: str) -> None:
         super().__init__()
         self._store = store
-        self._prefix = prefix
+        self.prefix = prefix
 
     def create(self, name: str) -> BinaryIO:
-        put, key = self._store.put_scratch, f"{self._prefix}/{_checked(name)}"
+        put, key = self._store.put_scratch, f"{self.prefix}/{_checked(name)}"
         return cast("BinaryIO", _Spooled(lambda file: put(key, file)))
 
     def open(self, name: str) -> BinaryIO:
-        key = f"{self._prefix}/{_checked(name)}"
+        key = f"{self.prefix}/{_checked(name)}"
         size = self._store.scratch_size(key)
         reader = RangeReader(lambda start, length: self._store.get_scratch(key, start, length), size)
         return io.BufferedReader(reader, 1 << 20)
 
     def clear(self) -> None:
-        self._store.clear_scratch(self._prefix)
+        self._store.clear_scratch(self.prefix)
 
 
 class ScratchObjects(Protocol):

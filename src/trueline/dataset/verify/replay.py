@@ -19,7 +19,7 @@ from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder, Store
 from trueline.dataset.append.append import Order, Prepared, prepare
 from trueline.dataset.append.merge import Terms
-from trueline.dataset.dataset_at import Standing
+from trueline.dataset.dataset_at import ChainOfEvents, Standing
 from trueline.dataset.derivation import derivation_at
 from trueline.dataset.merge.result import Op
 from trueline.dataset.read.changes import OPERATIONS
@@ -115,39 +115,45 @@ class FromEvents:
     made here goes to the store of the chain, which is one beside the dataset's own.
     """
 
-    def __init__(self, chain: Chain) -> None:
+    def __init__(self, chain: ChainOfEvents) -> None:
         self._chain = chain
-        self._known: tuple[Tail, State] | None = None
+        self._known: tuple[Standing, State] | None = None
+        chain.state_at = self._kept_at
 
     def standing(self, name: str, block: Multihash) -> Standing:
-        """Return the dataset at a block, with a state of its own."""
-        tail = self.tail_at(block)
-        return Standing(name, self._chain, tail, tail.position)
-
-    def tail_at(self, block: Multihash) -> Tail:
-        """Return the tail at a block; the checkpoint it names lists a state made from the events."""
+        """Return the dataset at a block; the checkpoint it names lists a state made from the events."""
         tail = self._chain.tail_at(block)
-        standing = Standing("", self._chain, tail, tail.position)
+        standing = Standing(name, self._chain, tail, tail.position)
         if tail.data is None or not standing.is_keyed:
-            return tail
+            return standing
+        made = with_state(self._chain.store, tail, self.state_at(standing))
+        return Standing(name, self._chain, made, tail.position)
+
+    def state_at(self, standing: Standing) -> State:
+        """Return the state at a position; the next one, if it is later, goes on from there."""
         before = self._before(standing)
         state = before[1] if before else State.open(self._chain.store, None, encoding=_encoding(standing))
-        first = before[0].next_offset if before else 0
+        first = before[0].last_offset + 1 if before else 0
         if first <= standing.last_offset:
-            state = state.compact_if_needed().apply_parts(list(_changed(standing, first)))
-        # Tasks find only what has its name.
-        self._chain.store.sync()
-        self._known = tail, state
-        return with_state(self._chain.store, tail, state)
+            state = state.compact_if_needed()
+            # One part at a time: all of them may be more than memory holds.
+            state = state.apply_parts([state.write_part(part) for part in _changed(standing, first)])
+            # Tasks find only what has its name.
+            self._chain.store.sync()
+        self._known = standing, state
+        return state
 
-    def _before(self, standing: Standing) -> tuple[Tail, State] | None:
+    def _kept_at(self, standing: Standing) -> State | None:
+        state = self.state_at(standing)
+        return state if state.generations else None
+
+    def _before(self, standing: Standing) -> tuple[Standing, State] | None:
         """Return an earlier position from which the state can go on: columns and key are the same."""
         if self._known is None:
             return None
-        tail, _ = self._known
-        older = Standing("", self._chain, tail, tail.position)
+        older, _ = self._known
         same = older.schema == standing.schema and older.merge_key == standing.merge_key
-        return self._known if same and tail.next_offset <= standing.tail.next_offset else None
+        return self._known if same and older.last_offset <= standing.last_offset else None
 
 
 def _encoding(standing: Standing) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from trueline.workspace.derive.evaluate import engine_versions
 from trueline.workspace.derive.redefine import refuse_replaced
 from trueline.workspace.derive.rest import Origins, left_at
 from trueline.workspace.derive.strategies import advance_by, computed
-from trueline.workspace.derive.strategies.increment import DerivedTransaction
+from trueline.workspace.derive.strategies.increment import DerivedTransaction, committed
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -113,11 +113,11 @@ def positions_at(origins: Origins, node: DatasetNode) -> dict[DatasetId, Positio
     for name in origins.known.inputs(node.name):
         read = origins.known[name]
         assert read.id is not None
-        found[read.id] = origins.position(node, read) or _before_data(read.dataset)
+        found[read.id] = origins.position(node, read) or before_data(read.dataset)
     return found
 
 
-def _before_data(dataset: Dataset) -> Position:
+def before_data(dataset: Dataset) -> Position:
     """Return where a root is that a cut does not have: at the commit before its first record."""
     chain = dataset.chain
     first = next(chain.slices(0, 0), None)
@@ -167,29 +167,36 @@ class Evaluation:
 
     def _transaction(
         self, left: DerivedCheckpoint, clock: Callable[[], Instant] | None = None
-    ) -> DerivedTransaction:
+    ) -> DerivedTransaction[Commit]:
         columns = columns_of(self.workspace, {**self.roots, **self.taken})
         advance = Advance(self.taken, left, self.watermark, clock, columns)
         return DerivedTransaction(
-            self.workspace, self.dataset, self.derivation, self.inputs, self.tail, advance
+            self.workspace, self.dataset, self.derivation, self.inputs, self.tail, advance, committed
         )
 
     @property
     def watermark(self) -> Instant | None:
-        """max(before, min over the inputs of their watermark at the block taken) (derive:V12).
+        """The watermark after it."""
+        return watermark_after(self.tail.watermark, self.inputs.values(), self.taken)
 
-        An input without an event time does not hold it back; one that has none yet does.
-        """
-        before, marks = self.tail.watermark, []
-        for dataset in self.inputs.values():
-            at = dataset.chain.tail_at(self.taken[dataset.id].block)
-            if at.vocab.event_time_column is None and at.watermark is None:
-                continue
-            if at.watermark is None:
-                return before
-            marks.append(at.watermark)
-        found = min(marks) if marks else None
-        return before if found is None or (before is not None and before > found) else found
+
+def watermark_after(
+    before: Instant | None, inputs: Iterable[Dataset], taken: Mapping[DatasetId, Position]
+) -> Instant | None:
+    """Return max(before, min over the inputs of their watermark at the block taken) (derive:V12).
+
+    An input without an event time does not hold it back; one that has none yet does.
+    """
+    marks = []
+    for dataset in inputs:
+        at = dataset.chain.tail_at(taken[dataset.id].block)
+        if at.vocab.event_time_column is None and at.watermark is None:
+            continue
+        if at.watermark is None:
+            return before
+        marks.append(at.watermark)
+    found = min(marks) if marks else None
+    return before if found is None or (before is not None and before > found) else found
 
 
 def refresh(

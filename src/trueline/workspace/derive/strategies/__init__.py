@@ -68,7 +68,7 @@ class Advanced:
     driver_bytes: int = 0
 
 
-def advance_by(transaction: DerivedTransaction) -> Advanced:
+def advance_by(transaction: DerivedTransaction[Commit]) -> Advanced:
     """Bring a dataset to the positions of a transaction by the strategy of its definition.
 
     Where an increment is not possible (the first time, or without its state) all is computed; the reason
@@ -106,7 +106,7 @@ def _remediable(error: TruelineError) -> str | None:
     return "wide_numbers" if ESCAPED in str(error) else None
 
 
-def _increment(transaction: DerivedTransaction, strategy: str) -> Commit:
+def _increment(transaction: DerivedTransaction[Commit], strategy: str) -> Commit:
     left = _left(transaction)
     if left is None:
         raise Impossible("first")
@@ -116,14 +116,14 @@ def _increment(transaction: DerivedTransaction, strategy: str) -> Commit:
     return follow_keyed(transaction, left) if strategy == KEYED else follow_stateless(transaction)
 
 
-def _left(transaction: DerivedTransaction) -> DerivedCheckpoint | None:
+def _left(transaction: DerivedTransaction[Any]) -> DerivedCheckpoint | None:
     event = transaction.tail.data
     if not isinstance(event, ExecuteTransform):
         return None
     return derived_checkpoint(transaction.dataset.chain.store, event)
 
 
-def recomputed(transaction: DerivedTransaction) -> Commit:
+def recomputed(transaction: DerivedTransaction[Commit]) -> Commit:
     """Compute the whole result and record what it changes; what the strategy keeps is made again."""
     dataset, derivation = transaction.dataset, transaction.derivation
     with computed(transaction) as (session, result, scratch, tasks):
@@ -143,7 +143,7 @@ def recomputed(transaction: DerivedTransaction) -> Commit:
 
 
 @contextmanager
-def computed(transaction: DerivedTransaction) -> Iterator[tuple[QuerySession, Incoming, Scratch, Tasks]]:
+def computed(transaction: DerivedTransaction[Any]) -> Iterator[tuple[QuerySession, Incoming, Scratch, Tasks]]:
     """Compute the whole result; it is there while the context is open."""
     workspace, dataset, derivation = transaction.workspace, transaction.dataset, transaction.derivation
     views = views_at(derivation, transaction.inputs, transaction.advance.positions)
@@ -155,10 +155,21 @@ def computed(transaction: DerivedTransaction) -> Iterator[tuple[QuerySession, In
         yield session, result, scratch, tasks
 
 
-def _kept(transaction: DerivedTransaction, session: Any, scratch: Scratch) -> dict[str, Any]:
+def _kept(transaction: DerivedTransaction[Any], session: Any, scratch: Scratch) -> dict[str, Any]:
     """Make the accumulators again; without them the next increment is computed as a whole too."""
     try:
         name, files = built(transaction, session, scratch)
     except Impossible:
         return {}
     return {"state": files, "more": {**transaction.advance.left.more, KEPT: name}}
+
+
+def kept_after(
+    transaction: DerivedTransaction[Any], session: QuerySession, scratch: Scratch
+) -> DerivedCheckpoint | None:
+    """Return what the next increment goes on from after a whole result; None where it cannot."""
+    left = transaction.advance.left
+    if transaction.derivation.strategy == STATELESS:
+        return left
+    kept = _kept(transaction, session.session, scratch) if transaction.derivation.strategy == KEYED else {}
+    return replace(left, **kept) if kept else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +13,10 @@ import pyarrow.compute as pc
 from trueline.chain.checkpoint import DerivedCheckpoint
 from trueline.chain.head_state import Tail
 from trueline.chain.store.store import head_moved
-from trueline.dataset.advance import Advance
+from trueline.dataset.advance import Advance, commit_change
+from trueline.dataset.append.incoming import Incoming
+from trueline.dataset.append.merge import Terms
+from trueline.dataset.commit import Commit
 from trueline.dataset.derivation import Derivation
 from trueline.dataset.remove.record import removals_of
 from trueline.identity.multihash import Multihash
@@ -55,9 +58,16 @@ class DriverBytes:
         return table
 
 
+Recorded = TypeVar("Recorded")
+
+
 @dataclass(frozen=True, slots=True)
-class DerivedTransaction:
-    """A derived dataset that is to take its inputs at some positions."""
+class DerivedTransaction(Generic[Recorded]):
+    """A derived dataset that is to take its inputs at some positions.
+
+    `record` is what becomes of the rows that an increment loses and gains: a commit, or in a replay what one
+    would hold.
+    """
 
     workspace: Workspace
     dataset: Dataset
@@ -65,6 +75,7 @@ class DerivedTransaction:
     inputs: Mapping[str, Dataset]
     tail: Tail
     advance: Advance
+    record: Callable[[DerivedTransaction[Recorded], Incoming, Advance, Terms], Recorded]
     carried: DriverBytes = field(default_factory=DriverBytes)
 
     @property
@@ -91,6 +102,23 @@ class DerivedTransaction:
         return replace(self.advance, left=replace(self.advance.left, **left))
 
 
+def committed(
+    transaction: DerivedTransaction[Commit], change: Incoming, advance: Advance, terms: Terms
+) -> Commit:
+    """Record a change in the chain of the dataset."""
+    dataset = transaction.dataset
+    return commit_change(
+        dataset.name,
+        dataset.chain,
+        transaction.tail,
+        transaction.derivation,
+        change,
+        advance=advance,
+        scratch=terms.scratch,
+        tasks=terms.tasks,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Delta:
     """The rows that the inputs of a query lost and gained, by the names it uses; None for none.
@@ -113,7 +141,7 @@ class Delta:
         return [(sign, side) for sign, side in ((-1, self.gone), (1, self.came)) if side]
 
 
-def delta_of(transaction: DerivedTransaction, session: Callable[[], Any]) -> Delta:
+def delta_of(transaction: DerivedTransaction[Any], session: Callable[[], Any]) -> Delta:
     """Return the net change of all inputs from what the newest block has taken to the new positions."""
     gone: dict[str, Any] = {}
     came: dict[str, Any] = {}
@@ -149,7 +177,7 @@ def _refuse_removed(dataset: Dataset, before: Multihash) -> None:
         raise Impossible("records_removed")
 
 
-def _block(transaction: DerivedTransaction, dataset: Dataset) -> Any:
+def _block(transaction: DerivedTransaction[Any], dataset: Dataset) -> Any:
     at = transaction.advance.positions.get(dataset.id)
     return None if at is None else at.block
 
@@ -184,7 +212,7 @@ def _on_spark(view: View, op: str, session: Any) -> tuple[Any, Any]:
 
 
 @contextmanager
-def increment_session(transaction: DerivedTransaction) -> Iterator[Callable[[], Any]]:
+def increment_session(transaction: DerivedTransaction[Any]) -> Iterator[Callable[[], Any]]:
     """Give what opens a session for canonical queries over deltas, when it is first asked for one."""
     with ExitStack() as stack:
         opened: list[Any] = []
@@ -202,6 +230,20 @@ def run_sql(session: Any, text: str) -> Any:
     from trueline.spark.canonical import result_of
 
     return result_of(session, {}, text)
+
+
+def side_of(session: Any, text: str, rows: Mapping[str, Any], delta: Delta) -> Any:
+    """Return the frame of a query over one side of a change, by whose names the other side is read next."""
+    from trueline.spark.increments import local_frame, local_table, resolves_late
+
+    name_tables(session, rows, delta.empty)
+    frame = run_sql(session, text)
+    if len(delta.sides) < 2 or not resolves_late(session):
+        return frame
+    # Its names would mean the other side by the time it is used: what it gives now is kept.
+    if not delta.is_local:
+        raise Impossible("connect")
+    return local_frame(session, local_table(frame, label="following the inputs"), frame.schema)
 
 
 def name_tables(session: Any, rows: Mapping[str, Any], empty: Mapping[str, pa.Schema]) -> None:

@@ -18,7 +18,6 @@ from trueline.chain.checkpoint import CheckpointFile, DerivedCheckpoint, StateFi
 from trueline.dataset.append.append import in_this_process
 from trueline.dataset.append.merge import Terms, merge_into
 from trueline.dataset.append.pieces import IncomingPiece
-from trueline.dataset.commit import Commit
 from trueline.dataset.state import State
 from trueline.errors import CorruptionError, InputError, ObjectMissing, TruelineError
 from trueline.kernel.key_encoding import KeyEncoding, encode_keys
@@ -38,10 +37,11 @@ from trueline.workspace.derive.strategies.increment import (
     Delta,
     DerivedTransaction,
     Impossible,
+    Recorded,
     delta_of,
     increment_session,
-    name_tables,
     run_sql,
+    side_of,
 )
 from trueline.workspace.derive.strategies.stateless import commit_rows
 
@@ -58,13 +58,13 @@ KEPT: Final = "aggregates"
 _OP: Final = "op"
 
 
-def accumulation_of(transaction: DerivedTransaction) -> Accumulation:
+def accumulation_of(transaction: DerivedTransaction[Any]) -> Accumulation:
     """Return the accumulators of a definition."""
     *_, text = transaction.derivation.canonical
     return accumulation(parsed(text), append_only=transaction.append_only)
 
 
-def state_name(transaction: DerivedTransaction) -> str:
+def state_name(transaction: DerivedTransaction[Any]) -> str:
     """Name the state: where inputs only grow it keeps less."""
     return f"aggregates-{LAYOUT}{'-grows' if transaction.append_only else ''}"
 
@@ -107,7 +107,7 @@ def _types(made: Accumulation, schema: Any) -> dict[str, str]:
     return {name: schema[name].dataType.simpleString() for name in made.sums}
 
 
-def follow_keyed(transaction: DerivedTransaction, left: DerivedCheckpoint) -> Commit:
+def follow_keyed(transaction: DerivedTransaction[Recorded], left: DerivedCheckpoint) -> Recorded:
     """Record what the change of the inputs makes of the groups that it touches."""
     name = state_name(transaction)
     if left.more.get(KEPT) != name:
@@ -139,13 +139,14 @@ class _Partials:
     schema: Any
 
 
-def _partials(transaction: DerivedTransaction, session: Any, made: Accumulation, delta: Delta) -> _Partials:
+def _partials(
+    transaction: DerivedTransaction[Any], session: Any, made: Accumulation, delta: Delta
+) -> _Partials:
     from trueline.spark.increments import local_table, one_after_another
 
     frames = []
     for sign, rows in delta.sides:
-        name_tables(session, rows, delta.empty)
-        frames.append((sign, run_sql(session, made.partial)))
+        frames.append((sign, side_of(session, made.partial, rows, delta)))
     frame = one_after_another(frames, SIGN)
     if delta.is_local:
         rows = local_table(frame.coalesce(1), label="accumulating what changed")
@@ -169,7 +170,7 @@ def check_accumulators(made: Accumulation, schema: pa.Schema) -> None:
 
 
 def _touched(
-    transaction: DerivedTransaction, made: Accumulation, partials: _Partials, state: State
+    transaction: DerivedTransaction[Any], made: Accumulation, partials: _Partials, state: State
 ) -> pa.Table:
     """Return what is kept of the groups that are touched."""
     columns = list(made.kept)
@@ -180,7 +181,11 @@ def _touched(
 
 
 def _finished(
-    transaction: DerivedTransaction, session: Any, made: Accumulation, partials: _Partials, touched: pa.Table
+    transaction: DerivedTransaction[Any],
+    session: Any,
+    made: Accumulation,
+    partials: _Partials,
+    touched: pa.Table,
 ) -> pa.Table:
     """Add partial accumulators to those that are kept, and evaluate the results before and after."""
     from trueline.spark.increments import columns_of, local_frame, local_table, with_whole_numbers
@@ -210,7 +215,9 @@ def _change(made: Accumulation, found: pa.Table, op: str) -> pa.Table:
     return pa.Table.from_arrays([*arrays, ops], names=[*made.columns, op])
 
 
-def _updated(transaction: DerivedTransaction, made: Accumulation, state: State, found: pa.Table) -> State:
+def _updated(
+    transaction: DerivedTransaction[Any], made: Accumulation, state: State, found: pa.Table
+) -> State:
     """Return the state with the accumulators after the change."""
     after = found.filter(pc.equal(found[VERSION], 1)).select(list(made.kept))
     counts = np.asarray(after[ROWS].combine_chunks()) if after.num_rows else np.zeros(0, np.int64)
@@ -266,7 +273,7 @@ def _schema(frame: Any) -> pa.Schema:
 
 
 def built(
-    transaction: DerivedTransaction, session: Any, scratch: Scratch
+    transaction: DerivedTransaction[Any], session: Any, scratch: Scratch
 ) -> tuple[str, tuple[StateFile, ...]]:
     """Make the accumulators of all rows of the inputs, tables of the session; return their files."""
     made = accumulation_of(transaction)

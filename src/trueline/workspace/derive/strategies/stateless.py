@@ -6,26 +6,26 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from trueline.dataset.advance import commit_change, with_copies
+from trueline.dataset.advance import with_copies
 from trueline.dataset.append.append import in_this_process
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.append.incoming import from_table, nothing
-from trueline.dataset.commit import Commit
+from trueline.dataset.append.merge import Terms
 from trueline.dataset.derivation import KeyKind
 from trueline.workspace.derive.strategies.increment import (
     Delta,
     DerivedTransaction,
     Impossible,
+    Recorded,
     delta_of,
     increment_session,
-    name_tables,
-    run_sql,
+    side_of,
 )
 
 _LABEL: Final = "following the inputs"
 
 
-def follow_stateless(transaction: DerivedTransaction) -> Commit:
+def follow_stateless(transaction: DerivedTransaction[Recorded]) -> Recorded:
     """Record what the rows that were lost and gained make of the result."""
     with increment_session(transaction) as session:
         delta = delta_of(transaction, session)
@@ -42,20 +42,19 @@ def follow_stateless(transaction: DerivedTransaction) -> Commit:
         return _commit_frame(transaction, frame)
 
 
-def _signed(transaction: DerivedTransaction, session: Any, delta: Delta) -> Any:
+def _signed(transaction: DerivedTransaction[Any], session: Any, delta: Delta) -> Any:
     """Return the rows of the result that go, then those that come; `op` says which they are."""
     from trueline.spark.increments import one_after_another
 
     *_, text = transaction.derivation.canonical
     frames = []
     for sign, rows in delta.sides:
-        name_tables(session, rows, delta.empty)
-        frames.append((1 if sign < 0 else 0, run_sql(session, text)))
+        frames.append((1 if sign < 0 else 0, side_of(session, text, rows, delta)))
     found = one_after_another(frames, transaction.tail.vocab.op)
     return found.coalesce(1) if delta.is_local else found
 
 
-def commit_rows(transaction: DerivedTransaction, change: pa.Table | None, **left: Any) -> Commit:
+def commit_rows(transaction: DerivedTransaction[Recorded], change: pa.Table | None, **left: Any) -> Recorded:
     """Commit rows of this process that go and come."""
     dataset, tail = transaction.dataset, transaction.tail
     if change is None or not change.num_rows:
@@ -65,31 +64,14 @@ def commit_rows(transaction: DerivedTransaction, change: pa.Table | None, **left
             change = with_copies(dataset.chain, tail, transaction.derivation, change, tail.vocab.op)
         rows = from_table(change, tail, with_op=True)
     with dataset.chain.store.scratch() as scratch:
-        return commit_change(
-            dataset.name,
-            dataset.chain,
-            tail,
-            transaction.derivation,
-            rows,
-            advance=transaction.leaving(**left),
-            scratch=scratch,
-            tasks=in_this_process(),
-        )
+        terms = Terms(scratch, in_this_process())
+        return transaction.record(transaction, rows, transaction.leaving(**left), terms)
 
 
-def _commit_frame(transaction: DerivedTransaction, frame: Any) -> Commit:
+def _commit_frame(transaction: DerivedTransaction[Recorded], frame: Any) -> Recorded:
     """Commit rows that are many: tasks write and merge them."""
     dataset, tail = transaction.dataset, transaction.tail
     tasks = transaction.workspace._spark.tasks_for(frame)
     with dataset.chain.store.scratch() as scratch:
         rows = take_frame(frame, tail, scratch, tasks, with_op=True)
-        return commit_change(
-            dataset.name,
-            dataset.chain,
-            tail,
-            transaction.derivation,
-            rows,
-            advance=transaction.advance,
-            scratch=scratch,
-            tasks=tasks,
-        )
+        return transaction.record(transaction, rows, transaction.advance, Terms(scratch, tasks))
