@@ -247,7 +247,8 @@ def empty(run: Run) -> Iterator[Row]:
             found.append(follow(workspace, "some"))
         size = [path.stat().st_size for path in place.rglob("*") if path.is_file()]
         start = perf_counter()
-        assert workspace["some"].verify().ok
+        # `replay` is a scenario of its own: here it would compute each of the commits again.
+        assert workspace["some"].verify(replay=False).ok
         verified = perf_counter() - start
     part = max(1, count // 10)
     first, last = Samples(tuple(found[part : 2 * part])), Samples(tuple(found[-part:]))
