@@ -65,6 +65,8 @@ SCENARIOS: dict[str, Scenario] = {
     "derive-tiny": derive.tiny,
     "derive-empty": derive.empty,
     "derive-stateless": derive.stateless,
+    "derive-rewrites": derive.rewrites,
+    "replay": derive.replay,
 }
 RESULTS = Path(__file__).parent / "results"
 

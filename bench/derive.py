@@ -13,7 +13,7 @@ import pyarrow as pa
 import trueline as tl
 from bench.machine import lacks_bytes
 from bench.run import Run
-from bench.table import Row, Value, duration
+from bench.table import Row, Value, duration, rate
 from bench.timing import Samples, settle, timed
 from trueline.workspace.derive.define import DerivationRequest, derive
 
@@ -30,10 +30,15 @@ ROUNDS: Final = {"tiny": 1, "quick": 2, "normal": 3, "full": 3}
 INCREMENTS: Final = {"tiny": 6, "quick": 60, "normal": 1_000, "full": 1_000}
 EMPTY: Final = {"tiny": 30, "quick": 1_000, "normal": 10_000, "full": 100_000}
 WITH_ROWS: Final = 12
+# Updates between which the state is written anew now and then; commits that are replayed.
+UPDATES: Final = {"tiny": 6, "quick": 40, "normal": 100, "full": 100}
+UPDATE_ROWS: Final = {"tiny": 100, "quick": 10_000, "normal": 10_000, "full": 10_000}
+REPLAYED: Final = {"tiny": 3, "quick": 6, "normal": 12, "full": 24}
+REPLAYED_ROWS: Final = {"tiny": 300, "quick": 50_000, "normal": 200_000, "full": 1_000_000}
 STATELESS: Final = {"tiny": 3_000, "quick": 1_000_000, "normal": 4_000_000, "full": 10_000_000}
 CHUNK: Final = 1 << 20
 BYTES_OF_A_ROW: Final = 60
-FLAT, OWN, PLAIN, LAST = 1.3, 10.0, 7.0, 1.2
+FLAT, OWN, PLAIN, LAST, JOBS = 1.3, 10.0, 7.0, 1.2, 2
 TOTALS: Final = "select k, sum(x) as total, avg(x) as mean, count(*) as n from rows group by k"
 # The same rows by a query that can only be recomputed.
 AGAIN: Final = f"select q.k, q.total, q.mean, q.n from ({TOTALS}) as q"
@@ -145,15 +150,80 @@ def tiny(run: Run) -> Iterator[Row]:
         derive(workspace, DerivationRequest("totals", TOTALS, key="k"))
         follow(workspace, "totals")
         found = []
+        before = jobs(dataset)
         for number in range(count):
             dataset.append(rows(100, 500, number + 1))
             found.append(follow(workspace, "totals"))
+        each = (jobs(dataset) - before) / count
     part = max(1, count // 10)
     # Those before warm up.
     first, last = Samples(tuple(found[part : 2 * part])), Samples(tuple(found[-part:]))
     ratio = last.median / first.median
     what = f"increment {count:,} of 100 rows, beside the first"
     yield Row("derive-tiny", what, duration(last), duration(first), ratio, f"≤ {LAST}", ratio <= LAST)
+    counted = Value(f"{each:.1f} jobs", {"jobs": each})
+    yield Row("derive-tiny", "Spark jobs of an increment", counted, goal=f"≤ {JOBS}", met=each <= JOBS)
+
+
+def jobs(dataset: tl.Dataset) -> int:
+    """Return the number of the newest job of Spark."""
+    tracker = dataset.view().to_spark().sparkSession.sparkContext.statusTracker()
+    return max(tracker.getJobIdsForGroup(), default=-1)
+
+
+def rewrites(run: Run) -> Iterator[Row]:
+    """What updates take on average, those that write the state anew among them."""
+    name = run.scale.name
+    count, size, keys = UPDATES[name], UPDATE_ROWS[name], KEYS[name]
+    place = run.folder / "derive-rewrites"
+    with tl.open(place, create=True) as workspace:
+        dataset = workspace.create("rows")
+        dataset.append(rows(4 * keys, keys, 0))
+        derive(workspace, DerivationRequest("totals", TOTALS, key="k"))
+        follow(workspace, "totals")
+        found, written = [], 0
+        for number in range(count + 1):
+            dataset.append(rows(size, max(keys // 20, 1), number + 1))
+            there = _sizes(place)
+            found.append(follow(workspace, "totals"))
+            written += sum(each for path, each in _sizes(place).items() if path not in there)
+    taken = Samples(tuple(found[1:]))
+    mean = sum(taken.seconds) / taken.count
+    longest = f"the longest took {max(taken.seconds):.2f} s"
+    note = f"derive-rewrites: {longest}, each wrote {written // (count + 1):,} bytes"
+    what = f"{count} updates of 5 % of {keys:,} keys: the average beside the median"
+    yield Row("derive-rewrites", what, one("", mean), duration(taken), mean / taken.median, note=note)
+
+
+def _sizes(place: Path) -> dict[Path, int]:
+    return {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
+
+
+def replay(run: Run) -> Iterator[Row]:
+    """Every commit computed again, beside the pulls that made them."""
+    name = run.scale.name
+    count, size = REPLAYED[name], REPLAYED_ROWS[name]
+    queries = {"followed by the increment": TOTALS, "recomputed": AGAIN, "row by row": SOME}
+    with tl.open(run.folder / "replay", create=True) as workspace:
+        dataset = workspace.create("rows", merge=tl.merge.append())
+        pulled = dict.fromkeys(queries, 0.0)
+        for number in range(count):
+            dataset.append(rows(size, KEYS[name], number))
+            for place, (what, text) in enumerate(queries.items()):
+                if not number:
+                    key = None if what == "row by row" else "k"
+                    derive(workspace, DerivationRequest(f"d{place}", text, key=key))
+                pulled[what] += follow(workspace, f"d{place}")
+        for place, what in enumerate(queries):
+            start = perf_counter()
+            report = workspace.verify(f"d{place}", replay=True)
+            seconds = perf_counter() - start
+            assert report.ok, report.problems
+            assert report.replayed == count
+            many = count * size
+            ours, theirs = rate(many / seconds, "rows"), rate(many / pulled[what], "rows")
+            ratio = seconds / pulled[what]
+            yield Row("replay", f"{count} commits of {size:,} rows, {what}", ours, theirs, ratio)
 
 
 def empty(run: Run) -> Iterator[Row]:
@@ -177,7 +247,8 @@ def empty(run: Run) -> Iterator[Row]:
             found.append(follow(workspace, "some"))
         size = [path.stat().st_size for path in place.rglob("*") if path.is_file()]
         start = perf_counter()
-        assert workspace["some"].verify().ok
+        # `replay` is a scenario of its own: here it would compute each of the commits again.
+        assert workspace["some"].verify(replay=False).ok
         verified = perf_counter() - start
     part = max(1, count // 10)
     first, last = Samples(tuple(found[part : 2 * part])), Samples(tuple(found[-part:]))

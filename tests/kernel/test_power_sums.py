@@ -12,7 +12,15 @@ import pytest
 from trueline import types as t
 from trueline.kernel.aggregates import Spans
 from trueline.kernel.moments import deviation, variance
-from trueline.kernel.power_sums import ESCAPED, KINDS, from_limbs, from_values, limb_count, limbs_of
+from trueline.kernel.power_sums import (
+    ESCAPED,
+    KINDS,
+    from_limbs,
+    from_values,
+    limb_count,
+    limbs_of,
+    sums_from_limbs,
+)
 
 
 def numbers(seed, ordinary):
@@ -98,3 +106,29 @@ def test_numbers_without_room_are_noticed():
     x = np.array([1.0, 1e300])
     with pytest.raises(OverflowError, match=ESCAPED):
         added("var_pop", x, x)
+
+
+@pytest.mark.parametrize("width", [5, 66])
+def test_many_sums_at_once_equal_each_by_itself(width):
+    random = np.random.default_rng(11)
+    many = 2_000
+    limbs = np.where(
+        random.random((many, width)) < 0.6, 0, random.integers(-(1 << 40), 1 << 40, (many, width))
+    )
+    count = random.integers(0, 3, many)
+    one = np.where(random.random(many) < 0.2, random.choice([1, 1 << 32, 3 + (2 << 32)], many), 0)
+    two = np.where(random.random(many) < 0.2, 2, 0)
+    found, none = sums_from_limbs(count, one, two, limbs)
+    rows = zip(count.tolist(), one.tolist(), two.tolist(), limbs.tolist(), strict=True)
+    alone = [from_limbs("sum", *row) for row in rows]
+    assert none.tolist() == [each is None for each in alone]
+    wanted = np.array([math.nan if each is None else each for each in alone])
+    assert np.where(none, math.nan, found).tobytes() == np.where(np.isnan(wanted), math.nan, wanted).tobytes()
+
+
+def test_one_of_many_sums_without_room_is_noticed_unless_it_is_not_a_number():
+    escaped, limbs = np.array([0, 1 << 32]), np.zeros((2, 5), np.int64)
+    with pytest.raises(OverflowError, match=ESCAPED):
+        sums_from_limbs(np.array([1, 1]), np.array([0, 0]), escaped, limbs)
+    found, _ = sums_from_limbs(np.array([1, 2]), np.array([0, 1]), escaped, limbs)
+    assert math.isnan(found[1])

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from trueline.kernel.limbs import BITS, MASK, Numbers, Whole
+from trueline.kernel.limbs import BITS, MASK, Flags, Numbers, Whole, rounded, with_infinities
 from trueline.kernel.moments import quotient, root
 
 # Of some numbers: that one is NaN or infinite.
@@ -199,6 +199,22 @@ def from_limbs(
     product_low, product_many = PRODUCT
     found = [_whole(rest[at * product_many : (at + 1) * product_many]) for at in range(len(products))]
     return PowerSums(count, flags, totals, BITS * low, found, BITS * product_low).finished(kind)
+
+
+def sums_from_limbs(count: Whole, one: Whole, two: Whole, limbs: Whole) -> tuple[Numbers, Flags]:
+    """Return many sums at once, and which of them are null; each row of `limbs` has those of one sum.
+
+    >>> sums_from_limbs(*np.array([[2, 0], [0, 0], [0, 0]]), np.array([[0, 0, 0, 3, 0], [0, 0, 0, 0, 0]]))
+    (array([3., 0.]), array([False,  True]))
+    """
+    none = count == 0
+    nan, up = one & MASK != 0, one >> BITS != 0
+    down, escaped = two & MASK != 0, two >> BITS != 0
+    if (escaped & ~(nan | up | down | none)).any():
+        raise OverflowError(ESCAPED)
+    low, _ = FAST if limbs.shape[1] == FAST[1] else WIDE
+    found = rounded(np.ascontiguousarray(limbs.T), BITS * low)
+    return with_infinities(found, nan, up, down), none
 
 
 def _counted_flags(one: int, two: int) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trueline.kernel.power_sums import from_limbs, from_values, limbs_of
+from trueline.kernel.power_sums import from_limbs, from_values, limbs_of, sums_from_limbs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,8 +39,18 @@ def _limbs_of(kind: pa.Array, x: pa.Array, y: pa.Array) -> pa.Array:
 
 
 def _from_limbs(kind: pa.Array, count: pa.Array, one: pa.Array, two: pa.Array, limbs: pa.Array) -> pa.Array:
+    if len(kind) and kind[0].as_py() == "sum":
+        return _sums(count, one, two, limbs)
     columns = (each.to_pylist() for each in (kind, count, one, two, limbs))
     return pa.array((from_limbs(*row) for row in zip(*columns, strict=True)), pa.float64())
+
+
+def _sums(count: pa.Array, one: pa.Array, two: pa.Array, limbs: pa.Array) -> pa.Array:
+    """Finish sums, all at once: they may be as many as there are groups."""
+    numbers = (np.asarray(pc.fill_null(each, 0)) for each in (count, one, two, limbs.flatten()))
+    counts, first, second, flat = numbers
+    found, none = sums_from_limbs(counts, first, second, flat.reshape(len(counts), -1))
+    return pa.array(found, mask=none)
 
 
 def _from_values(kind: pa.Array, rows: pa.Array) -> pa.Array:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import re
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -52,6 +52,8 @@ class SparkRoom:
         self._launched = launched
         self.sql_settings: Mapping[str, str] = SQL_SETTINGS
         self._made: list[SparkSession] = []
+        # Sessions that are ready for canonical queries, and lent to nobody now.
+        self._idle: list[SparkSession] = []
         self.session: SparkSession = self.new_session()
         self.engine: SessionAdapter = engine_of(self.session)
 
@@ -89,6 +91,31 @@ class SparkRoom:
         if is_ours and self.engine.is_connect:
             _release(session)
 
+    @contextmanager
+    def lent(self) -> Iterator[SparkSession]:
+        """Lend a session that is ready for canonical queries; whoever makes tables in it drops them.
+
+        To make one takes longer than a small query, so that it is lent again, unless something failed in it.
+        A Connect server ends sessions that rest: there each is a new one.
+        """
+        from trueline.spark.canonical import prepare
+
+        with _lock:
+            found = self._idle.pop() if self._idle else None
+        session = self.new_session() if found is None else found
+        is_whole = False
+        try:
+            if found is None:
+                prepare(session)
+            yield session
+            is_whole = not self.is_connect
+        finally:
+            if is_whole:
+                with _lock:
+                    self._idle.append(session)
+            else:
+                self.release(session)
+
     def is_in(self, session: SparkSession) -> bool:
         """Say whether a session is in the same Spark, so that work of one can read what the other wrote."""
         if session is self.given or session in self._made:
@@ -123,7 +150,7 @@ class SparkRoom:
         with _lock:
             if _Process.room is self:
                 _Process.room = None
-            made, self._made = self._made, []
+            made, self._made, self._idle = self._made, [], []
             if self.engine.is_connect:
                 for session in made:
                     _release(session)

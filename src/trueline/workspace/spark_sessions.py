@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from trueline.credentials import masked
@@ -35,6 +36,9 @@ class Room(Protocol):
 
     def release(self, session: Any) -> None:
         """Give a session back."""
+
+    def lent(self) -> AbstractContextManager[Any]:
+        """Lend a session that is ready for canonical queries; whoever makes tables in it drops them."""
 
     def is_in(self, session: Any) -> bool:
         """Say whether a session is in the same Spark."""

@@ -273,3 +273,23 @@ def test_first_and_last_go_by_the_offset_of_an_input_that_only_grows(spark_works
     ):
         with pytest.raises(tl.errors.IrreproducibleQuery, match="order in which rows arrive"):
             spark_workspace.derive("other", text)
+
+
+def test_a_session_is_lent_again_without_tables_and_not_after_a_failure(spark_workspace):
+    data = spark_workspace.create("t")
+    data.append(pa.table({"k": ["a"], "x": [0.5]}))
+    derive(spark_workspace, DerivationRequest("sums", "select k, sum(x) s from t group by k", key="k"))
+    for number in range(2):
+        follow_all(spark_workspace, ["sums"])
+        data.append(pa.table({"k": ["a", "b"], "x": [0.1, float(number)]}))
+        follow_all(spark_workspace, ["sums"])
+    room = spark_workspace._spark.first
+    with room.lent() as first:
+        assert [table for table in first.catalog.listTables() if table.isTemporary] == []
+        with room.lent() as beside:
+            assert beside is not first
+    with pytest.raises(ZeroDivisionError), room.lent() as again:
+        assert again is first
+        raise ZeroDivisionError
+    with room.lent() as other:
+        assert other is beside

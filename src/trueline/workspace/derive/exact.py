@@ -28,29 +28,40 @@ LIMBS_OF: Final = "tl_limbs_of"
 FROM_LIMBS: Final = "tl_from_limbs"
 FROM_VALUES: Final = "tl_from_values"
 
-# The number if it is in range (2^-96 to 2^63), else 0; its whole part, and what is left.
-_KEPT: Final = (
-    "CASE WHEN abs(x) BETWEEN 1.262177448353619E-29D AND 9.223372036854775E18D THEN x"
-    " WHEN x IS NOT NULL THEN 0D END"
-)
-_WHOLE: Final = f"CAST({_KEPT} AS BIGINT)"
-_REST: Final = f"({_KEPT} - {_WHOLE})"
-# The limbs, the lowest first.
-_LIMBS: Final = (
-    f"CAST(({_REST} * 79228162514264337593543950336D) % 4294967296D AS BIGINT)",
-    f"CAST(({_REST} * 18446744073709551616D) % 4294967296D AS BIGINT)",
-    f"CAST({_REST} * 4294967296D AS BIGINT)",
-    f"{_WHOLE} & 4294967295L",
-    f"shiftright({_WHOLE}, 32)",
-)
+# Where the whole numbers of 64 bits end: 2^63.
+_END: Final = "9.223372036854775808E18D"
+# What a limb of a fraction has in it, times 2^32.
+_LIMB: Final = "4294967296D"
+_WHOLE: Final = f"floor(rint(CASE WHEN abs(x) < {_END} THEN x ELSE 0D END))"
+
+
+def _below(rest: str, limbs: int) -> tuple[list[str], str]:
+    """Return the next limbs of what is left of a number, the lowest first, and what they leave.
+
+    To round to the nearest whole number and to take that away is exact. `%` would need no second copy of
+    what it is applied to, which Spark computes once, and takes Java longer than all the rest.
+    """
+    found: list[str] = []
+    for _ in range(limbs):
+        scaled = f"({rest} * {_LIMB})"
+        found.insert(0, f"floor(rint({scaled}))")
+        rest = f"({scaled} - rint({scaled}))"
+    return found, rest
+
+
+_FRACTION, _LEFT = _below("nanvl(x - rint(x), 0D)", 3)
+# The limbs, the lowest first. Of numbers out of range they lack something, which is noticed.
+_LIMBS: Final = (*_FRACTION, f"{_WHOLE} & 4294967295L", f"shiftright({_WHOLE}, 32)")
 # How many numbers are not finite or out of range: two counts in each, NaN and 2^32 times infinity; negative
 # infinity and 2^32 times what escapes.
 _STRANGE: Final = (
-    "CASE WHEN isnan(x) THEN 1L WHEN x = double('Infinity') THEN 4294967296L ELSE 0L END",
     (
-        "CASE WHEN x = double('-Infinity') THEN 1L WHEN abs(x) < double('Infinity') AND x <> 0D AND ("
-        "NOT abs(x) BETWEEN 1.262177448353619E-29D AND 9.223372036854775E18D"
-        f" OR ({_REST} * 79228162514264337593543950336D) % 1D <> 0D) THEN 4294967296L ELSE 0L END"
+        "CASE WHEN abs(x) < double('Infinity') THEN 0L WHEN isnan(x) THEN 1L"
+        " WHEN x > 0D THEN 4294967296L ELSE 0L END"
+    ),
+    (
+        f"CASE WHEN {_LEFT} = 0D AND abs(x) < {_END} THEN 0L WHEN x = double('-Infinity') THEN 1L"
+        " WHEN abs(x) < double('Infinity') THEN 4294967296L ELSE 0L END"
     ),
 )
 

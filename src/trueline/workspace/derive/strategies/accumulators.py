@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Final
 
 from sqlglot import exp, parse_one
@@ -69,6 +70,23 @@ class _Kept:
 
     def value(self, part: exp.Expr) -> exp.Expr:
         return exp.column(self.values.setdefault(part.sql("spark"), f"v{len(self.values)}"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Groups:
+    """The expressions that rows are grouped by, each with the name of its value."""
+
+    names: Mapping[str, str]
+    kinds: frozenset[type[exp.Expr]]
+
+    @classmethod
+    def of(cls, groups: Sequence[exp.Expr]) -> _Groups:
+        names = {group.sql("spark"): f"k{at}" for at, group in enumerate(groups)}
+        return cls(names, frozenset(type(group) for group in groups))
+
+    def name(self, node: exp.Expr) -> str | None:
+        # To write a part as text takes long, and sums have many parts.
+        return self.names.get(node.sql("spark")) if type(node) in self.kinds else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +189,12 @@ def parsed(text: str) -> exp.Expr:
     return parse_one(text, read="spark").transform(named)
 
 
+@lru_cache(maxsize=256)
+def accumulation_of_text(text: str, *, append_only: bool) -> Accumulation:
+    """Take a canonical query apart; every increment of a dataset asks for the same."""
+    return accumulation(parsed(text), append_only=append_only)
+
+
 def accumulation(query: exp.Expr, *, append_only: bool) -> Accumulation:
     """Take an aggregate query apart; with inputs that only grow, extremes need no values."""
     query = query.copy()
@@ -179,7 +203,7 @@ def accumulation(query: exp.Expr, *, append_only: bool) -> Accumulation:
     if not isinstance(query, exp.Select):
         raise NotIncremental("operator")
     groups = _groups(query)
-    keys = {group.sql("spark"): f"k{at}" for at, group in enumerate(groups)}
+    keys = _Groups.of(groups)
     kept = _Kept(append_only)
     results = [_finished(column.unalias(), keys, kept).sql("spark") for column in query.expressions]
     having = query.args.get("having")
@@ -187,7 +211,7 @@ def accumulation(query: exp.Expr, *, append_only: bool) -> Accumulation:
     names = tuple(column.alias_or_name for column in query.expressions)
     return Accumulation(
         _partial(query, groups, kept),
-        tuple(keys.values()),
+        tuple(keys.names.values()),
         dict(kept.sums.values()),
         tuple(kept.values.values()),
         names,
@@ -218,14 +242,14 @@ def _unique(parts: Sequence[exp.Expr]) -> list[exp.Expr]:
     return list({part.sql("spark"): part for part in parts}.values())
 
 
-def _finished(part: exp.Expr, keys: Mapping[str, str], kept: _Kept, *, guarded: bool = True) -> exp.Expr:
+def _finished(part: exp.Expr, keys: _Groups, kept: _Kept, *, guarded: bool = True) -> exp.Expr:
     """Return an expression with groups and accumulators in the place of columns and aggregates.
 
     A sum of no numbers is null; `guarded` says that it must be here, where others would take 0 for it.
     """
 
     def replaced(node: exp.Expr) -> exp.Expr:
-        if (name := keys.get(node.sql("spark"))) is not None:
+        if (name := keys.name(node)) is not None:
             return exp.column(name)
         if isinstance(node, exp.Window):
             raise NotIncremental("window")
@@ -241,7 +265,7 @@ def _finished(part: exp.Expr, keys: Mapping[str, str], kept: _Kept, *, guarded: 
             raise NotIncremental("ungrouped")
         return node
 
-    return part.copy().transform(replaced)
+    return part.transform(replaced)
 
 
 def _accumulated(call: exp.Expr, where: exp.Expr | None, kept: _Kept, guarded: bool) -> exp.Expr:

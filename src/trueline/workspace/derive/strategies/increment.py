@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -21,8 +21,8 @@ from trueline.dataset.derivation import Derivation
 from trueline.dataset.remove.record import removals_of
 from trueline.identity.multihash import Multihash
 from trueline.view.engine import engine
-from trueline.workspace.derive.evaluate import query_session
 from trueline.workspace.derive.input_tables import InputTable, TableKind, tables_of
+from trueline.workspace.derive.strategies.accumulators import PARTS
 
 if TYPE_CHECKING:
     from trueline.view.view import View
@@ -219,10 +219,21 @@ def increment_session(transaction: DerivedTransaction[Any]) -> Iterator[Callable
 
         def session() -> Any:
             if not opened:
-                opened.append(stack.enter_context(query_session(transaction.workspace, {})).session)
+                opened.append(stack.enter_context(transaction.workspace._spark.first.lent()))
             return opened[0]
 
         yield session
+        for each in opened:
+            _forget_tables(each, [*(table.name for table in tables_of(transaction.derivation)), PARTS])
+
+
+def _forget_tables(session: Any, names: Sequence[str]) -> None:
+    """Leave a session without tables: the next who is lent it must not find them, nor their rows last."""
+    from trueline.spark.errors import translated
+
+    with translated():
+        for name in names:
+            session.catalog.dropTempView(name)
 
 
 def run_sql(session: Any, text: str) -> Any:

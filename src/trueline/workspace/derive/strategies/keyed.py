@@ -30,6 +30,7 @@ from trueline.workspace.derive.strategies.accumulators import (
     Accumulation,
     NotIncremental,
     accumulation,
+    accumulation_of_text,
     parsed,
 )
 from trueline.workspace.derive.strategies.increment import (
@@ -61,7 +62,7 @@ _OP: Final = "op"
 def accumulation_of(transaction: DerivedTransaction[Any]) -> Accumulation:
     """Return the accumulators of a definition."""
     *_, text = transaction.derivation.canonical
-    return accumulation(parsed(text), append_only=transaction.append_only)
+    return accumulation_of_text(text, append_only=transaction.append_only)
 
 
 def state_name(transaction: DerivedTransaction[Any]) -> str:
