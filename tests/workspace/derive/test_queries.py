@@ -170,7 +170,7 @@ def test_a_plain_sum_that_was_left_is_found_in_the_plan(library, monkeypatch):
     from trueline.workspace.derive import judge
     from trueline.workspace.derive.canonical import CanonicalQuery
 
-    monkeypatch.setattr(judge, "canonical", lambda query, types: CanonicalQuery(judge.written(query), ()))
+    monkeypatch.setattr(judge, "canonical", lambda query, *_: CanonicalQuery(judge.written(query), ()))
     for text in ("select k, sum(y) as s from t group by k", "select avg(y * 2) as a from t"):
         with pytest.raises(TruelineError, match="floating-point numbers is left"):
             judge.judged(session, text, KEYS)
