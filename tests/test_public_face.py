@@ -77,7 +77,7 @@ EXCEPTIONS = {
 WORKSPACE = {
     *("clock", "clone", "close", "config", "create", "create_from_manifest", "datasets", "delete", "gc"),
     *("derive", "derive_folder", "lineage", "location", "plan", "snapshot"),
-    *("pull", "sql", "tag", "tags", "trusted_sql", "untag", "verify"),
+    *("pull", "sql", "tag", "tags", "transaction", "trusted_sql", "untag", "verify"),
 }
 DATASET = {
     *("accept_head", "append", "blocks", "chain", "changes", "columns", "commit", "confirm_source", "diff"),
