@@ -27,11 +27,7 @@ def test_the_story_is_true(run, tmp_path, spark):
     assert prepared["visits-in-turn"] == {"done": 12, "ahead": 0, "thrown": 0}
     assert (tmp_path / "kept" / "prepared" / "visits.svg").exists()
     assert facts["derived"] == {
-        "planned": {
-            "credits": "keyed",
-            "debits": "keyed",
-            "balances": facts["derived"]["planned"]["balances"],
-        },
+        "planned": dict.fromkeys(("credits", "debits", "balances"), "keyed"),
         "balances": {"anna": 90.0, "bert": 55.25, "cleo": 0.1},
         "replayed": 6,
         "forged": {"shown": 1_000_000.0, "hashes": True, "replay": ["not_reproducible"]},
