@@ -249,7 +249,7 @@ class Story:
             "is debited. Tables are pulled one by one, a dashboard reads them after each: the newest\n"
             "of each shows money appear, a snapshot never does.",
         )
-        self.facts["bank"] = read_bank(self.console, Path(self.workspace.location).parent / "bank")
+        self.facts["bank"] = read_bank(self.console, Path(self.workspace.location).parent / "dashboard")
 
     def race(self, sales: Dataset) -> None:
         """Two writers plan from the same head; both commit, one after the other."""

@@ -215,6 +215,10 @@ def _too_old(dataset: Dataset) -> tuple[str, ...]:
     try:
         if dataset._tail.attachments is None:
             return ()
+        from trueline.dataset.derivation import checks_at
+
+        if all(check.kind != "max_age" for check in checks_at(dataset._tail)):
+            return ()
         from trueline.workspace.derive.freshness import broken_ages
 
         return tuple(map(str, broken_ages(dataset)))
