@@ -346,6 +346,25 @@ def check_frames_and_streams_are_written_by_the_data_source(user, room):
         assert mirror.commit().idempotency_key == "spark/q/0"
 
 
+def check_a_derived_dataset_is_defined_followed_and_replayed(user, room):
+    with tl.open(Path(tempfile.mkdtemp()) / "ws", create=True, spark=user) as ws:
+        transfers = ws.create("transfers", merge=tl.merge.upsert("id"))
+        transfers.append([{"id": 1, "account": "a", "amount": 0.1}, {"id": 2, "account": "b", "amount": 2.0}])
+        balances = ws.derive(
+            "balances", "select account, sum(amount) as s from transfers group by account", key="account"
+        )
+        ws.pull()
+        transfers.append([{"id": 3, "account": "a", "amount": 0.2}, {"id": 2, "account": "c", "amount": 2.0}])
+        (done,) = ws.pull()
+        decided = derivation_at(balances.chain.tail())
+        assert (decided.strategy, done.commits[0].strategy) == ("keyed", "keyed"), decided.reason
+        found = balances.view().to_arrow().to_pylist()
+        assert found == [{"account": "a", "s": 0.30000000000000004}, {"account": "c", "s": 2.0}], found
+        report = ws.verify(replay=True)
+        assert report.ok, report.problems
+        assert report.replayed == 2
+
+
 def check_a_room_can_be_left(user, room):
     """Last: nothing else works in this room after it."""
     room.stop()
@@ -384,25 +403,6 @@ def rooms(kind: str) -> tuple[object, SparkRoom]:
 
     user = SparkSession.builder.remote("local[2]").config(map=LOCAL).getOrCreate()
     return user, adopt(user)
-
-
-def check_a_derived_dataset_is_defined_followed_and_replayed(user, room):
-    with tl.open(Path(tempfile.mkdtemp()) / "ws", create=True, spark=user) as ws:
-        transfers = ws.create("transfers", merge=tl.merge.upsert("id"))
-        transfers.append([{"id": 1, "account": "a", "amount": 0.1}, {"id": 2, "account": "b", "amount": 2.0}])
-        balances = ws.derive(
-            "balances", "select account, sum(amount) as s from transfers group by account", key="account"
-        )
-        ws.pull()
-        transfers.append([{"id": 3, "account": "a", "amount": 0.2}, {"id": 2, "account": "c", "amount": 2.0}])
-        (done,) = ws.pull()
-        decided = derivation_at(balances.chain.tail())
-        assert (decided.strategy, done.commits[0].strategy) == ("keyed", "keyed"), decided.reason
-        found = balances.view().to_arrow().to_pylist()
-        assert found == [{"account": "a", "s": 0.30000000000000004}, {"account": "c", "s": 2.0}], found
-        report = ws.verify(replay=True)
-        assert report.ok, report.problems
-        assert report.replayed == 2
 
 
 def main(kind: str) -> dict[str, str]:
