@@ -158,8 +158,9 @@ def oracle(strategy, width, batches):
         else:
             # The last of a key counts; a snapshot takes away what it lacks.
             last = {key: None if op == 1 else row for key, row, op in zip(keys, rows, ops, strict=True)}
-            after = {key: row and held(current.get(key), row) for key, row in last.items()}
-            current = after if strategy == "snapshot" else current | after
+            # In a whole dump a null is what the column holds, in an upsert an event time that was not given.
+            upserted = {key: row and held(current.get(key), row) for key, row in last.items()}
+            current = last if strategy == "snapshot" else current | upserted
         current = {key: row for key, row in current.items() if row is not None}
     return current
 
