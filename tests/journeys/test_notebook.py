@@ -43,9 +43,7 @@ events  30
 commits  2
 head  …
 updated  … UTC
-watermark  –
 merge  upsert('id')
-description  –
 # %%
 birds.view()
 ---
