@@ -164,7 +164,8 @@ def test_state_that_was_to_be_made_again_and_was_not(spark_workspace, monkeypatc
     monkeypatch.setattr(follow, "advance_by", noted)
     with monkeypatch.context() as patch:
         patch.setattr(strategies, "_increment", impossible)
-        patch.setattr(strategies, "_kept", lambda *_: {"state": files, "more": {keyed.KEPT: f"aggregates-{keyed.LAYOUT}"}})
+        said = {"state": files, "more": {keyed.KEPT: f"aggregates-{keyed.LAYOUT}"}}
+        patch.setattr(strategies, "_kept", lambda *_: said)
         dataset.append(rows(random_, [1, 2, 3, 4, 5, 6]))
         follow_all(ws, ["sums"])
     dataset.append(rows(random_, [1, 2, 3, 4, 5, 6]))
