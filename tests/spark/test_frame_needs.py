@@ -18,6 +18,12 @@ TRIES = 20
 
 
 @pytest.fixture(autouse=True)
+def folders_of_nobody_else(monkeypatch, tmp_path):
+    """Other processes make such folders too, where temporary files are."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+@pytest.fixture(autouse=True)
 def nothing_is_sent_along(monkeypatch):
     monkeypatch.setattr(dispatch, "_SENT_ALONG", 0)
 
