@@ -17,7 +17,8 @@ from trueline.chain.events import (
 from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.sources import SqlQueryStep
-from trueline.dataset.derivation import PATH, Derivation, FunctionOf, KeyKind, derivation_at
+from trueline.dataset.definition import PATH
+from trueline.dataset.derivation import Derivation, FunctionOf, KeyKind, derivation_at
 from trueline.errors import InputError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash

@@ -32,14 +32,13 @@ from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
 from trueline.check import DatasetCheck
 from trueline.dataset.commit import linked
-from trueline.dataset.definition import addendum_at
+from trueline.dataset.definition import PATH, addendum_at
 from trueline.errors import InputError, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import KeyEquality
 
 # The version that a SetTransform of ours names: that of the canonical query.
 CANONICAL: Final = "1"
-PATH: Final = "trueline.json"
 # The module of a function, as it was when the dataset was defined.
 SOURCE_PATH: Final = "trueline.function.py"
 FORMAT: Final = "trueline/derivation"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from trueline.chain.events import SetAttachments, SetInfo, SetTransform, SetVocab, TransformInput
 from trueline.check import DatasetCheck, checked
-from trueline.dataset.derivation import PATH as DOCUMENT
+from trueline.dataset.definition import PATH as DOCUMENT
 from trueline.dataset.derivation import Derivation
 from trueline.errors import InputError, ManifestError
 from trueline.flow import NonDet
