@@ -127,6 +127,26 @@ class Events:
                 found.append(str(Path(store.location, *file.place)))
         return found
 
+    def most_values(self, name: str, most: int) -> int | None:
+        """Return what the different values of a column of whole numbers cannot be more than, without nulls.
+
+        None where the footers of the slices do not say, or there are more slices than `most`.
+        """
+        field, offset = self.standing.schema.field(name), self.standing.vocab.offset
+        if pa.types.is_boolean(field.type):
+            return 2
+        if step_of(field.type) is None or pa.types.is_unsigned_integer(field.type):
+            return None
+        entries = list(islice(self.entries(self.first, self.standing.last_offset), most + 1))
+        if len(entries) > most:
+            return None
+        ranges = [self.file(entry).times(field, offset) for entry in entries]
+        lows = [each[0] for each in ranges if each is not None and each[0] is not None]
+        highs = [each[1] for each in ranges if each is not None and each[1] is not None]
+        if None in ranges:
+            return None
+        return max(highs) - min(lows) + 1 if lows else 0
+
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the records in order, leaving out slices and groups of rows that the bounds rule out."""
         for _, batch in self.read(columns, bounds):

@@ -32,6 +32,7 @@ from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
 from trueline.spark.lowering.lowered import Lowered, Step, order_of, types_of
+from trueline.spark.lowering.partial_groups import grouped_by_tasks
 from trueline.spark.lowering.rows import column
 from trueline.view.execute.group_by import Grouping, ToGroup, made_columns
 from trueline.view.plan.aggregates import AggregateCall
@@ -78,6 +79,9 @@ def _in_parts(node: GroupBy, want: Want, target: LoweringTarget) -> Lowered | No
     is_first = any(call.kind.make is first for call in _calls(node, want))
     # Which zero, and which NaN, a key is shown as is for its first row to say.
     needs_order = want.ids or is_first or any(kind in t.FLOATS for kind in kinds)
+    by_tasks = grouped_by_tasks(node, want, target, ordered=target.ordered or needs_order)
+    if by_tasks is not None:
+        return by_tasks
     (below,) = node.wants(want)
     found = (target.in_order if needs_order else target).lower(node.below, below)
     is_ordered = target.ordered or needs_order

@@ -141,8 +141,9 @@ def _sort(node: Sort | Shuffle) -> str:
 def _group_by(node: GroupBy) -> str:
     if is_in_parts(node, Want(tuple(range(len(node.schema))))):
         return (
-            "Spark's aggregation makes exact parts of groups, which the code of this process puts together; "
-            "of sorted rows a shuffle brings those of equal keys to one task instead, in their order"
+            "tasks that read a dataset combine its rows to exact parts of groups where keys are few whole "
+            "numbers, else Spark's aggregation does; the code of this process puts parts together; of sorted "
+            "rows a shuffle brings those of equal keys to one task instead, in their order"
         )
     if not node.by:
         return "all rows meet in one task, in their order"

@@ -164,16 +164,21 @@ class PartialGroups:
 
     def of_rows(self, chunk: Chunk, start: int) -> Chunk:
         """Return the groups of consecutive rows."""
+        places = np.arange(chunk.rows, dtype=np.uint64) + np.uint64(start)
+        return self.of_placed_rows(Chunk(chunk.rows, (*chunk.arrays, pa.array(places)), chunk.ids))
+
+    def of_placed_rows(self, chunk: Chunk) -> Chunk:
+        """Return the groups of rows whose positions are their last column, in this order."""
         keys = [chunk.arrays[place] for place in self.work.key]
         found, count = codes(keys, chunk.rows, nulls=True)
         firsts = first_rows(found)
-        columns = [key.take(pa.array(firsts)) for key in keys]
+        first = pa.array(firsts)
+        columns = [key.take(first) for key in keys]
         for partial, place in self._made:
             values = None if place is None else chunk.arrays[place]
             columns += partial.of(values, found, count).to_arrow()
-        positions = pa.array(firsts.astype(np.uint64) + np.uint64(start))
         ids = chunk.ids[firsts] if self.work.ids and chunk.ids is not None else None
-        return Chunk(count, (*columns, positions), ids)
+        return Chunk(count, (*columns, chunk.arrays[-1].take(first)), ids)
 
     def of_parts(self, chunk: Chunk) -> Chunk:
         """Return the groups of parts."""
