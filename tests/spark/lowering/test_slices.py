@@ -19,6 +19,7 @@ from trueline.limits import DEFAULT
 from trueline.spark.lowering import slices
 from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.dispatch import LoweringTarget
+from trueline.spark.lowering.layout import IDS
 from trueline.spark.lowering.slices import read_by_spark
 from trueline.view.plan.node import Want
 
@@ -262,3 +263,33 @@ def test_a_path_is_taken_as_it_is(tmp_path, spark):
         assert "FileScan" in plan_of(view, spark)
         assert difference(in_process(view), on_spark(view, spark), view) == ""
         assert sorted(made.view().to_spark(spark).toArrow()["n"].to_pylist()) == [1, 2, 3]
+
+
+PLACES = ["i", "x", "s", "n"]
+
+
+@pytest.mark.contract("exchange:E1")
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
+def test_ids_that_are_places_are_moved_once_and_are_those_of_this_process(dataset, spark, how):
+    left = dataset.view().select(*PLACES)
+    right = left.filter("n < 40") if how == "anti" else left
+    right = right.select("i", "n").rename(m="n")
+    joined = left.filter("n < 60").join(right, on="i", how=how)
+    plain = left.join(dataset.view().select("n", "b"), on="n", how=how)
+    grouped = plain.group_by("s").agg(c="count(*)", t="sum(x)", f="first(n)")
+    for view in (joined, plain, plain.select("s", "n"), grouped, plain.sort("x"), plain.shuffle(3)):
+        assert difference(in_process(view), on_spark(view, spark), view) == ""
+    if how in ("inner", "left", "right", "full"):
+        found = LoweringTarget(spark).lower(plain.node, everything(plain))
+        assert found.makes_ids_late
+        assert not set(found.base.columns) & set(IDS)
+
+
+@pytest.mark.contract("exchange:E1")
+def test_a_sort_moves_places_instead_of_ids(dataset, spark):
+    view = dataset.view().select(*PLACES).sort("x", "s")
+    found = LoweringTarget(spark).lower(view.node, everything(view))
+    assert found.makes_ids_late
+    assert not set(found.base.columns) & set(IDS)
+    for each in (view, view.select("n"), view.group_by("i").agg(f="first(s)"), view.limit(20)):
+        assert difference(in_process(each), on_spark(each, spark), each) == ""

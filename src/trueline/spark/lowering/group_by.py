@@ -144,7 +144,8 @@ class GroupsInParts:
         rows = found.unfinished
         order = rows.layout.order if self.position is not None else ()
         types = [*self.kinds, *(kind for part in parts for kind in part.types)]
-        given = Layout(tuple(types), want.ids, order)
+        # Ids that are made of places late are those of the first rows then.
+        given = Layout(tuple(types), want.ids and rows.layout.ids, order)
         grouped = self._aggregated(rows, keys, parts, given)
         made = tuple(self._made(parts))
         windows = any(part.window for part in parts)

@@ -104,7 +104,7 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
         places = [left_want.columns.index(node.line[index][0] or 0) for index in want.columns]
         names = [*(f"l_c{place}" for place in places), *_rest(left, "l", ids=want.ids)]
         kept = _selected(frame, [column(name) for name in names], layout)
-        return replace(kept, cuts=left.cuts, most=left.most)
+        return replace(kept, cuts=left.cuts, most=left.most, ids_are_places=left.ids_are_places)
     values = []
     for index in want.columns:
         mine_at, theirs_at = node.line[index]
@@ -120,9 +120,11 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
     flags = [f.when(column("l_there").isNull(), 1).otherwise(0).cast("bigint")] if last else []
     names = [*_order(left, "l"), *_order(right, "r")]
     found = [*flags, *(column(name) for name in names)]
-    if not want.ids:
+    by_places = left.ids_are_places and right.ids_are_places
+    if by_places or not want.ids:
         made = _selected(frame, [*values, *found], Layout(types, False, order))
-        return replace(made, cuts=cuts, most=most)
+        made = replace(made, cuts=cuts, most=most)
+        return made.with_ids_of_places(sides=2) if want.ids else made
     pairs = Layout(types, True, (*order, _NUMBER, _NUMBER))
     # All ones are the id of a partner that is not there.
     words = [f.coalesce(column(name), f.lit(-1).cast("bigint")) for name in (*_ids("l"), *_ids("r"))]

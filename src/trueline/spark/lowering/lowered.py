@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial, reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -95,6 +95,18 @@ class Lowered:
         named = [column.alias(name) for column, name in zip(columns, layout.names, strict=True)]
         cuts = self.cuts if layout.order == self.layout.order else None
         return Lowered(self.frame.select(*named), layout, (), layout, cuts=cuts, most=self.most)
+
+    def with_ids_of_places(self, sides: int) -> Lowered:
+        """Return rows without ids with those that their last columns of order are, made as late as can be."""
+        layout = replace(self.layout, ids=True)
+        step = partial(IdsOfPlaces, sides=sides)
+        return Lowered(self.base, self.layout, (step,), layout, cuts=self.cuts, most=self.most, late=True)
+
+    @property
+    def makes_ids_late(self) -> bool:
+        """Whether all that is still to be done is making ids, however many columns there are."""
+        made = tuple(step.func if isinstance(step, partial) else step for step in self.steps)
+        return self.late and made in ((CombinedIds,), (IdsOfPlaces,))
 
     @property
     def in_order(self) -> list[Column]:
@@ -240,6 +252,37 @@ class CombinedIds:
             assert chunk.ids is not None
             low, high = (np.asarray(words).view(np.uint64) for words in chunk.arrays[-2:])
             yield Chunk(chunk.rows, chunk.arrays[:-2], chunk.ids.combine(RowIds(low, high)))
+
+
+@dataclass(frozen=True, eq=False)
+class IdsOfPlaces:
+    """A piece whose rows get their ids from their last columns of order: the places of one row, or of two.
+
+    Where an id is the place of its row, it need not be moved beside it. A null is the place of a partner that
+    is not there.
+    """
+
+    below: Piece
+    sides: int
+
+    @property
+    def rows(self) -> int | None:
+        """Those of the piece."""
+        return self.below.rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows with their ids."""
+        for chunk in self.below.chunks():
+            ids = reduce(RowIds.combine, map(_ids_of_places, chunk.arrays[-self.sides :]))
+            yield Chunk(chunk.rows, chunk.arrays, ids)
+
+
+def _ids_of_places(places: pa.Array) -> RowIds:
+    low = np.asarray(places.fill_null(-1)).view(np.uint64)
+    high = np.zeros(len(low), np.uint64)
+    if places.null_count:
+        high[np.asarray(places.is_null())] = ~np.uint64(0)
+    return RowIds(low, high)
 
 
 def types_of(schema: Any, columns: Sequence[int]) -> tuple[t.Type, ...]:

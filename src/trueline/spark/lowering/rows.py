@@ -16,7 +16,7 @@ import pyarrow as pa
 from trueline.kernel.chunk import Piece
 from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
-from trueline.spark.lowering.lowered import CombinedIds, CountedPiece, Lowered, Step, types_of, with_order
+from trueline.spark.lowering.lowered import CountedPiece, Lowered, Step, types_of, with_order
 from trueline.view.execute.concat import ConcatPiece
 from trueline.view.execute.explode import ExplodePiece
 from trueline.view.execute.filter import FilterPiece
@@ -91,7 +91,7 @@ def columns_of(found: Lowered, places: Sequence[int], layout: Layout) -> Lowered
 
     The layout has the order that the rows have, or none.
     """
-    if found.late and found.steps == (CombinedIds,):
+    if found.makes_ids_late:
         # Ids wait for the end, however many columns there are.
         rows = found.unfinished
         given = replace(rows.layout, types=layout.types)

@@ -29,7 +29,10 @@ def _sort(node: Sort, want: Want, target: LoweringTarget) -> Lowered:
     (below,) = node.wants(want)
     plain = Layout(types_of(node.schema, want.columns), want.ids, ())
     rows = target.lower(node.below, below)
-    return replace(_by_key(node, below, rows, plain), cuts=KeyCuts(node, below, rows, target))
+    by_places = want.ids and rows.ids_are_places
+    made = _by_key(node, below, rows, replace(plain, ids=plain.ids and not by_places))
+    made = replace(made, cuts=KeyCuts(node, below, rows, target))
+    return made.with_ids_of_places(sides=1) if by_places else made
 
 
 def _by_key(node: Sort, below: Want, found: Lowered, plain: Layout) -> Lowered:
