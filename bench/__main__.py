@@ -62,6 +62,7 @@ SCENARIOS: dict[str, Scenario] = {
     "flows": flows.run,
     "files-spark": files_spark.run,
     "derive-keyed": derive.keyed,
+    "derive-sums": derive.sums,
     "derive-tiny": derive.tiny,
     "derive-empty": derive.empty,
     "derive-stateless": derive.stateless,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Final
@@ -14,8 +15,10 @@ import trueline as tl
 from bench.machine import lacks_bytes
 from bench.run import Run
 from bench.table import Row, Value, duration, rate
-from bench.timing import Samples, settle, timed
+from bench.timing import Samples, alternate, settle, timed
+from trueline.dataset.derivation import derivation_at
 from trueline.workspace.derive.define import DerivationRequest, derive
+from trueline.workspace.derive.evaluate import query_session
 
 # Rows of history; a delta of so many rows; keys in all, of which 5 % or all are touched.
 HISTORY: Final = {
@@ -38,7 +41,7 @@ REPLAYED_ROWS: Final = {"tiny": 300, "quick": 50_000, "normal": 200_000, "full":
 STATELESS: Final = {"tiny": 3_000, "quick": 1_000_000, "normal": 4_000_000, "full": 10_000_000}
 CHUNK: Final = 1 << 20
 BYTES_OF_A_ROW: Final = 60
-FLAT, OWN, PLAIN, LAST, JOBS = 1.3, 10.0, 7.0, 1.2, 2
+FLAT, OWN, PLAIN, LAST, JOBS, SUMS = 1.3, 10.0, 7.0, 1.2, 2, 1.5
 TOTALS: Final = "select k, sum(x) as total, avg(x) as mean, count(*) as n from rows group by k"
 # The same rows by a query that can only be recomputed.
 AGAIN: Final = f"select q.k, q.total, q.mean, q.n from ({TOTALS}) as q"
@@ -137,6 +140,34 @@ def plain(dataset: tl.Dataset, place: Path) -> float:
     target = str(place / "plain.parquet")
     made = frame.sparkSession.sql(TOTALS)
     return min(timed(lambda: made.write.mode("overwrite").parquet(target)) for _ in range(2))
+
+
+# --- exact sums -----------------------------------------------------------------------------------
+
+
+def sums(run: Run) -> Iterator[Row]:
+    """What it costs that sums are exact: the canonical query beside the one that was written."""
+    size = STATELESS[run.scale.name]
+    text = "select k, sum(x) as total from rows group by k"
+    for groups in (1_000, KEYS[run.scale.name]):
+        with tl.open(run.folder / f"derive-sums-{groups}", create=True) as workspace:
+            with run.doing(f"writing {size:,} rows"):
+                dataset = history(workspace, size, groups)
+                derive(workspace, DerivationRequest("totals", text, key="k"))
+            found = derivation_at(workspace["totals"].chain.tail())
+            assert found is not None
+            with query_session(workspace, {"rows": dataset.view()}) as session:
+                frames = {"exact": session.result(found), "plain": session.session.sql(text)}
+                actions = {name: partial(_computed, frame) for name, frame in frames.items()}
+                taken = alternate(actions, ROUNDS[run.scale.name], warmup=1)
+        ratio = taken["exact"].median / taken["plain"].median
+        what = f"exact sums of {size:,} doubles in {groups:,} groups, beside sum(double)"
+        ours, theirs = duration(taken["exact"]), duration(taken["plain"])
+        yield Row("derive-sums", what, ours, theirs, ratio, f"≤ {SUMS}×", ratio <= SUMS)
+
+
+def _computed(frame: Any) -> None:
+    frame.write.format("noop").mode("overwrite").save()
 
 
 # --- many small ones ------------------------------------------------------------------------------
