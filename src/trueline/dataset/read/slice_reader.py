@@ -309,13 +309,14 @@ class Slices:
     @property
     def row_count(self) -> int | None:
         """Offsets are dense, so it is known, unless some of what is left of a slice is cut off."""
-        first, last = self._span
+        first, last = self.offsets
         if first > self.files[0].first or last < self.files[-1].last:
             return last - first + 1 if all(file.hole is None for file in self.files) else None
         return sum(file.rows for file in self.files)
 
     @property
-    def _span(self) -> tuple[int, int]:
+    def offsets(self) -> tuple[int, int]:
+        """The first and the last offset that are read."""
         return self.span or (self.files[0].first, self.files[-1].last)
 
     @property
@@ -326,7 +327,7 @@ class Slices:
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the records in order."""
         schema = pa.schema([self.schema.field(name) for name in columns])
-        first, last = self._span
+        first, last = self.offsets
         for file in self.files:
             yield from file.read(schema, self.offset, first=first, last=last, bounds=bounds)
 

@@ -30,6 +30,7 @@ from trueline.spark.lowering.dispatch import LoweringTarget, is_read_by_tasks
 from trueline.spark.lowering.exchange import ranges
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, TaskWork
+from trueline.spark.lowering.ordered_join import join_in_order
 from trueline.spark.lowering.rows import column, columns_of
 from trueline.spark.lowering.scan import StoredPiece
 from trueline.spark.results import unreadable
@@ -72,7 +73,9 @@ class ToDeliver:
 
 def _lowered(node: Node, want: Want, target: LoweringTarget) -> Lowered:
     """Return a node whose order is wanted: what nothing moves is in order already where tasks read it."""
-    return target.read(node, want) if is_read_by_tasks(node) else target.lower(node, want)
+    if is_read_by_tasks(node):
+        return target.read(node, want)
+    return join_in_order(node, want, target) or target.lower(node, want)
 
 
 def in_order(found: Lowered, target: LoweringTarget) -> Lowered:

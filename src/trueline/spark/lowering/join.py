@@ -8,7 +8,7 @@ them there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from itertools import chain
@@ -74,15 +74,20 @@ def _join(node: Join, want: Want, target: LoweringTarget) -> Lowered:
 # --- by equal keys --------------------------------------------------------------------------
 
 
-def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side | None) -> Lowered:
+def matched(
+    node: Join, left: tuple[Lowered, Sequence[int]], right: tuple[Lowered, Sequence[int]], small: Side | None
+) -> DataFrame:
+    """Return the rows of two sides with equal keys under the names of both, which begin with `l_` and `r_`.
+
+    Of each side its columns are said by their places in its schema.
+    """
     from pyspark.sql import functions as f
 
-    left_want, right_want = node.wants(want)
-    mine, theirs = _renamed(left, "l"), _renamed(right, "r")
+    mine, theirs = _renamed(left[0], "l"), _renamed(right[0], "r")
     keys = []
     for number, (x, y) in enumerate(node.on):
         kind = node.left.schema[x].type
-        pair = f"l_c{left_want.columns.index(x)}", f"r_c{right_want.columns.index(y)}"
+        pair = f"l_c{left[1].index(x)}", f"r_c{right[1].index(y)}"
         if kind in t.FLOATS:
             # Columns of their own: the values are shown as they are. Others are compared as they are.
             one, other = (equal_key(column(name), kind) for name in pair)
@@ -95,9 +100,15 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
     mine = f.broadcast(mine) if small == "left" else by_shuffle(mine) if small is None else mine
     theirs = f.broadcast(theirs) if small == "right" else by_shuffle(theirs) if small is None else theirs
     if keys:
-        frame = mine.join(theirs, reduce(lambda a, b: a & b, keys), _HOW.get(node.how, node.how))
-    else:
-        frame = mine.crossJoin(theirs)
+        return mine.join(theirs, reduce(lambda a, b: a & b, keys), _HOW.get(node.how, node.how))
+    return mine.crossJoin(theirs)
+
+
+def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side | None) -> Lowered:
+    from pyspark.sql import functions as f
+
+    left_want, right_want = node.wants(want)
+    frame = matched(node, (left, left_want.columns), (right, right_want.columns), small)
     types = types_of(node.schema, want.columns)
     if node.keeps_left:
         layout = Layout(types, want.ids, left.layout.order)
@@ -115,7 +126,7 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
     order = (*last, *left.layout.order, *right.layout.order)
     known = [each.most for each in (left, right) if each.most is not None]
     # A guess: as many as the larger side has.
-    most = max(known) if len(known) == 2 and keys else None
+    most = max(known) if len(known) == 2 and node.on else None
     cuts = _cuts(node, left, right)
     flags = [f.when(column("l_there").isNull(), 1).otherwise(0).cast("bigint")] if last else []
     names = [*_order(left, "l"), *_order(right, "r")]

@@ -46,7 +46,7 @@ _OPTIONS: Final = {
 def read_by_spark(session: SparkSession, node: Node, want: Want) -> Lowered | None:
     """Return rows of slices as Spark reads them; None where it would not read what tasks do."""
     layout = Layout(types_of(node.schema, want.columns), want.ids, ())
-    scan, columns, bounds = _source_of(node, want)
+    scan, columns, bounds = source_of(node, want)
     if scan is None or engine_of(session).is_connect or not all(map(_is_as_stored, layout.types)):
         return None
     events: Events = scan.source  # type: ignore[assignment]
@@ -87,7 +87,7 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _source_of(node: Node, want: Want) -> tuple[SourceScan | None, Sequence[int], Mapping[int, Interval]]:
+def source_of(node: Node, want: Want) -> tuple[SourceScan | None, Sequence[int], Mapping[int, Interval]]:
     """Return the dataset whose columns a node is, with what is wanted of it; None if it is anything else."""
     columns, bounds = want.columns, want.bounds
     while isinstance(node, Select):
