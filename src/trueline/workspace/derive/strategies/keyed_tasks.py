@@ -37,7 +37,7 @@ from trueline.workspace.derive.strategies.groups import (
     update_of,
 )
 from trueline.workspace.derive.strategies.increment import DerivedTransaction, Impossible, run_sql
-from trueline.workspace.derive.strategies.spooled import WriteRows
+from trueline.workspace.derive.strategies.spooled import WriteScratchRows
 
 if TYPE_CHECKING:
     from trueline.chain.store.scratch import Scratch
@@ -120,7 +120,7 @@ class WriteGroups:
     schema: pa.Schema
     kept: pa.Schema | None
     op: str
-    rows: WritePartition | WriteRows
+    rows: WritePartition | WriteScratchRows
 
     def __call__(
         self, partition: int, batches: Iterator[pa.RecordBatch]
@@ -173,7 +173,7 @@ def finished_in_tasks(
     tail, is_bag = transaction.tail, transaction.derivation.identity is KeyKind.BAG
     change = change_of(made, found.empty_table(), tail.vocab.op).schema
     typed, with_op, ignored = typed_frame(change, tail, with_op=True)
-    rows = WriteRows(scratch, change) if is_bag else WritePartition(scratch, change, typed, with_op)
+    rows = WriteScratchRows(scratch, change) if is_bag else WritePartition(scratch, change, typed, with_op)
     kept = state.schema if state.generations else None
     written = write_pieces(
         finished, WriteGroups(made, scratch, found, kept, tail.vocab.op, rows), label=_LABEL

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _FOLLOWING: Final = "following the inputs"
 
 
-class Piece(Protocol):
+class ScratchRows(Protocol):
     """Rows in their order, in a file."""
 
     @property
@@ -64,7 +64,7 @@ def spooled(frame: Any, scratch: Scratch, label: str) -> list[SpooledRows]:
     return [SpooledRows(piece.rows, piece.size, piece.place, found.schema) for piece in found.pieces]
 
 
-def read_within(pieces: Sequence[Piece], schema: pa.Schema, most: int) -> pa.Table | None:
+def read_within(pieces: Sequence[ScratchRows], schema: pa.Schema, most: int) -> pa.Table | None:
     """Read all rows here; None as soon as they have more than so many bytes."""
     tables, size = [schema.empty_table()], 0
     for piece in pieces:
@@ -80,7 +80,7 @@ def read_within(pieces: Sequence[Piece], schema: pa.Schema, most: int) -> pa.Tab
 class SpooledParts:
     """Files whose rows are a frame again: each is read by a task."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[ScratchRows, ...]
 
     def tables(self, number: int) -> Iterator[pa.Table]:
         """Yield the rows of a file."""
@@ -104,7 +104,7 @@ def side_of(session: Any, text: str, rows: Mapping[str, Any], delta: Delta, scra
 
 
 @dataclass(frozen=True, slots=True)
-class WriteRows:
+class WriteScratchRows:
     """Writes the rows of a partition to scratch as they are."""
 
     scratch: Scratch

@@ -16,18 +16,24 @@ from trueline.workspace.derive.strategies.bags import numbered_in_tasks
 from trueline.workspace.derive.strategies.increment import (
     Delta,
     DerivedTransaction,
+    DriverBytes,
     Recorded,
     delta_of,
     increment_session,
 )
-from trueline.workspace.derive.strategies.spooled import WriteRows, side_of
+from trueline.workspace.derive.strategies.spooled import (
+    WriteScratchRows,
+    read_within,
+    side_of,
+    spooled,
+)
 
 if TYPE_CHECKING:
     from trueline.chain.store.scratch import Scratch
     from trueline.dataset.append.incoming import Incoming
 
 _LABEL: Final = "following the inputs"
-# A query may make more of rows: so many times as many bytes are expected to come of them.
+# A query may make more of rows: what comes of more than this part of the room is looked at in a file first.
 _GROWTH: Final = 7
 
 
@@ -38,13 +44,21 @@ def follow_stateless(transaction: DerivedTransaction[Recorded]) -> Recorded:
         if not delta.sides:
             return commit_rows(transaction, None)
         frame = _signed(transaction, session(), delta, scratch)
-        carried = transaction.carried
-        if delta.is_local and _GROWTH * carried.size <= carried.room:
-            from trueline.spark.increments import local_table
-
-            rows = carried.add(local_table(frame.coalesce(1), label=_LABEL))
-            return commit_rows(transaction, rows)
+        if delta.is_local and (rows := _few_rows(transaction.carried, frame, scratch)) is not None:
+            return commit_rows(transaction, transaction.carried.add(rows))
         return _commit_frame(transaction, frame, scratch)
+
+
+def _few_rows(carried: DriverBytes, frame: Any, scratch: Scratch) -> pa.Table | None:
+    """Bring what a small change makes of the result to this process; None if that is not small."""
+    from trueline.spark.increments import local_table
+    from trueline.spark.types import arrow_schema_of
+
+    if _GROWTH * carried.size <= carried.room:
+        return local_table(frame.coalesce(1), label=_LABEL)
+    if scratch.folder is None:
+        return None
+    return read_within(spooled(frame, scratch, _LABEL), arrow_schema_of(frame.schema), carried.room)
 
 
 def _signed(transaction: DerivedTransaction[Any], session: Any, delta: Delta, scratch: Scratch) -> Any:
@@ -92,6 +106,6 @@ def _bag(transaction: DerivedTransaction[Any], frame: Any, terms: Terms) -> Inco
     from trueline.spark.types import arrow_schema_of
 
     schema = arrow_schema_of(frame.schema)
-    written = write_pieces(frame, WriteRows(terms.scratch, schema), label=_LABEL)
+    written = write_pieces(frame, WriteScratchRows(terms.scratch, schema), label=_LABEL)
     pieces = [piece for piece in written if piece.rows]
     return numbered_in_tasks(transaction, pieces, schema, terms) if pieces else nothing(transaction.tail)
