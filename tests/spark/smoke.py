@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import trueline as tl
 from tests.spark import deeds
@@ -35,6 +36,7 @@ from trueline.spark.run_executor import Spark
 from trueline.spark.session import SparkRoom, adopt, start
 from trueline.spark.settings import SQL_SETTINGS, Settings
 from trueline.spark.source import register
+from trueline.workspace.derive.strategies import increment
 
 LOCAL = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
 
@@ -363,6 +365,27 @@ def check_a_derived_dataset_is_defined_followed_and_replayed(user, room):
         report = ws.verify(replay=True)
         assert report.ok, report.problems
         assert report.replayed == 2
+
+
+def check_a_change_that_is_large_is_followed_by_tasks(user, room):
+    with (
+        tl.open(Path(tempfile.mkdtemp()) / "ws", create=True, spark=user) as ws,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        transfers = ws.create("transfers", merge=tl.merge.upsert("id"))
+        transfers.append([{"id": 1, "account": "a", "amount": 0.1}, {"id": 2, "account": "b", "amount": 2.0}])
+        balances = ws.derive("balances", "select account, sum(amount) as s from transfers group by account")
+        bag = ws.derive("bag", "select account from transfers")
+        ws.pull()
+        # Rows go and come, and nothing is small enough for this process.
+        patch.setattr(increment, "DRIVER_BYTES", 1)
+        transfers.append([{"id": 3, "account": "a", "amount": 0.2}, {"id": 2, "account": "a", "amount": 2.0}])
+        used = {each.dataset: each.commits[0].strategy for each in ws.pull()}
+        assert used == {"balances": "keyed", "bag": "stateless"}, used
+        assert balances.view().to_arrow().to_pylist() == [{"account": "a", "s": 2.3}]
+        assert bag.view().to_arrow().to_pylist() == [{"account": "a"}] * 3
+        report = ws.verify(replay=True)
+        assert report.ok, report.problems
 
 
 def check_a_room_can_be_left(user, room):

@@ -185,14 +185,50 @@ def _violated(name: str, derivation: Derivation, error: InputError) -> InputErro
 # --- rows that nothing identifies ---------------------------------------------------------------
 
 
-def with_copies(chain: Chain, tail: Tail, derivation: Derivation, change: pa.Table, op: str) -> pa.Table:
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """Rows that nothing identifies but their values and a number in the column `copy`.
+
+    `current` finds which keys are there, in a column of encoded keys; None where no row is.
+    """
+
+    key: tuple[str, ...]
+    copy: pa.Field
+    op: str
+    current: Callable[[pa.BinaryArray], pa.Table] | None
+
+    @classmethod
+    def of(
+        cls, tail: Tail, derivation: Derivation, current: Callable[[pa.BinaryArray], pa.Table] | None
+    ) -> Bag:
+        """Describe the rows of a derived dataset."""
+        assert tail.schema is not None
+        copy = to_arrow(DataSchema(fields_of(tail.schema))).field(COPY)
+        return cls(tuple(derivation.key), copy, tail.vocab.op, None if tail.last_offset is None else current)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of values."""
+        return self.key[:-1]
+
+    def schema(self, change: pa.Schema) -> pa.Schema:
+        """Return the columns of a change whose copies are numbered."""
+        others = [field for field in change if field.name != self.op]
+        return pa.schema([*others, self.copy, pa.field(self.op, pa.int32())])
+
+
+def with_copies(chain: Chain, tail: Tail, derivation: Derivation, change: pa.Table) -> pa.Table:
+    """Number the rows of a bag that are lost and gained since a tail."""
+    rows = CurrentRows(Standing("", chain, tail, tail.position), ())
+    return numbered_copies(Bag.of(tail, derivation, lambda keys: rows.lookup(keys, ())), change)
+
+
+def numbered_copies(bag: Bag, change: pa.Table) -> pa.Table:
     """Number the rows of a bag that are lost and gained, so that those there have the numbers 1, 2, 3 …
 
-    Rows that are lost and gained again are left out.
+    Rows that are lost and gained again are left out. All changes of equal rows have to be there.
     """
-    assert tail.schema is not None
-    columns = derivation.key[:-1]
-    copy = to_arrow(DataSchema(fields_of(tail.schema))).field(COPY)
+    columns, copy, op = bag.columns, bag.copy, bag.op
     keys = encode_keys(change, columns, encoding=KeyEncoding.GROUP)
     signs = np.where(np.asarray(as_array(change[op])) == Op.RETRACT, -1, 1)
     coded = keys.dictionary_encode()
@@ -201,7 +237,7 @@ def with_copies(chain: Chain, tail: Tail, derivation: Derivation, change: pa.Tab
     net = np.bincount(codes, weights=signs, minlength=len(coded.dictionary)).astype(np.int64)
     rows = change.select([name for name in change.column_names if name != op]).take(pa.array(firsts))
     rows, net = rows.filter(pa.array(net != 0)), net[net != 0]
-    counts = _copies(chain, tail, derivation, rows, copy)
+    counts = _copies(bag, rows)
     if (counts + net < 0).any():
         raise InputError(
             "rows that are to go are not there",
@@ -218,22 +254,19 @@ def with_copies(chain: Chain, tail: Tail, derivation: Derivation, change: pa.Tab
     return made.append_column(op, pa.array(gone, pa.int32()))
 
 
-def _copies(
-    chain: Chain, tail: Tail, derivation: Derivation, rows: pa.Table, copy: pa.Field
-) -> npt.NDArray[np.int64]:
+def _copies(bag: Bag, rows: pa.Table) -> npt.NDArray[np.int64]:
     """Say how many copies of rows there are: found by asking for single numbers, twice as high each time."""
     low = np.zeros(rows.num_rows, np.int64)
     high = low + 1
-    if tail.last_offset is None or not rows.num_rows:
+    if bag.current is None or not rows.num_rows:
         return low
-    current = CurrentRows(Standing("", chain, tail, tail.position), ())
     growing = np.ones(rows.num_rows, dtype=bool)
     while (open_ := np.flatnonzero(growing | (high - low > 1))).size:
         asked = np.where(growing, high, (low + high) // 2)[open_]
-        some = rows.take(pa.array(open_)).append_column(copy, pa.array(asked).cast(copy.type))
-        keys = encode_keys(some, derivation.key, encoding=KeyEncoding.GROUP)
+        some = rows.take(pa.array(open_)).append_column(bag.copy, pa.array(asked).cast(bag.copy.type))
+        keys = encode_keys(some, bag.key, encoding=KeyEncoding.GROUP)
         order = sorting(keys)
-        found = current.lookup(keys if order is None else keys.take(pa.array(order)), ())
+        found = bag.current(keys if order is None else keys.take(pa.array(order)))
         _, there = find(as_array(found[KEY]), keys)
         low[open_[there]] = asked[there]
         high[open_[~there]] = asked[~there]

@@ -61,7 +61,7 @@ def sort_run(
     """Write rows sorted by key and `_rank` as one run; rows without a key are refused."""
     if RANK not in table.column_names or table.schema.field(RANK).type != pa.int64():
         raise InputError(f"rows without {RANK!r} cannot be sorted", remedy="number the rows of the source")
-    orders = key.followed_by(RANK).encode(table)
+    orders = key.encode_ranked(table, RANK)
     order = sorting(orders)
     if order is not None:
         orders, table = orders.take(pa.array(order)), table.combine_chunks().take(pa.array(order))

@@ -1,21 +1,24 @@
-"""What increments ask of Spark: small tables of this process as frames and back, rows with a sign."""
+"""What increments ask of Spark: small tables of this process as frames and back, files that tasks read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 import pyarrow as pa
 
 from trueline.spark.engines import engine_of
-from trueline.spark.errors import translated
+from trueline.spark.errors import carrying, lasting_nonce, translated
 from trueline.spark.jobs import run
+from trueline.spark.packing import pack, unpack
 from trueline.spark.types import arrow_schema_of, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
+
+_ROWS_OF_A_BATCH: Final = 1 << 14
 
 
 def local_frame(session: SparkSession, table: pa.Table, schema: StructType | None = None) -> DataFrame:
@@ -62,3 +65,36 @@ def columns_of(schema: StructType, names: Sequence[str]) -> StructType:
     from pyspark.sql.types import StructType
 
     return StructType([schema[name] for name in names])
+
+
+class Parts(Protocol):
+    """Rows that tasks read, a part at a time."""
+
+    def tables(self, number: int) -> Iterator[pa.Table]:
+        """Yield the rows of a part."""
+
+
+def frame_of_parts(
+    session: SparkSession, parts: Parts, count: int, schema: StructType, *, label: str
+) -> DataFrame:
+    """Return the rows of parts as a frame, each read by a task whenever the frame is used."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    with translated():
+        work = _ReadParts(pack(parts), to_arrow_schema(schema, timezone="UTC"), label, lasting_nonce())
+        return session.range(0, count, 1, max(1, count)).mapInArrow(work, schema)
+
+
+class _ReadParts:
+    """What one task does: reads the parts whose numbers it is given."""
+
+    def __init__(self, parts: bytes, schema: pa.Schema, label: str, nonce: str) -> None:
+        self.parts, self.schema, self.label, self.nonce = parts, schema, label, nonce
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with carrying(self.nonce, self.label):
+            parts: Parts = unpack(self.parts)
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    for table in parts.tables(number):
+                        yield from table.cast(self.schema).to_batches(max_chunksize=_ROWS_OF_A_BATCH)

@@ -43,6 +43,7 @@ class SpooledPiece:
     tail: Tail
     with_op: bool = False
     new: NewColumns = "error"
+    size: int = 0
 
     def read(self, start: int, stop: int) -> Iterator[pa.Table]:
         """Read the rows [start, stop), a row group at a time."""
@@ -111,7 +112,7 @@ def take_frame(
     else:
         spooled = spool(frame, scratch.folder)
         pieces = tuple(
-            SpooledPiece(piece.rows, piece.place, spooled.schema, typed, with_op, new)
+            SpooledPiece(piece.rows, piece.place, spooled.schema, typed, with_op, new, piece.size)
             for piece in spooled.pieces
         )
         # Without such a column there is nothing to look for, and a job for each partition is not free.

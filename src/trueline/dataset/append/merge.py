@@ -19,7 +19,7 @@ from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.append.lacking import empty_snapshot, lacking
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import in_key_order, merged_ranges, sorted_runs
-from trueline.dataset.append.pieces import FEW_ROWS, IncomingPiece, RowRange
+from trueline.dataset.append.pieces import FEW_BYTES, FEW_ROWS, IncomingPiece, RowRange
 from trueline.dataset.append.source_order import in_source_order
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import key_equality_at
@@ -136,7 +136,7 @@ def merge_into(
     rows = sum(piece.rows for piece in pieces)
     if _is_here(pieces) and not isinstance(means.tasks, InlineTasks):
         means = replace(means, tasks=InlineTasks())
-    if rows <= (ROWS_AT_ONCE if isinstance(means.tasks, InlineTasks) else FEW_ROWS):
+    if _are_few(rows, sum(map(_size, pieces)), means.tasks):
         outcome = _at_once(meeting, pieces, 0, means.tasks)
     else:
         parts = 1 if rows <= ROWS_AT_ONCE else -(-rows // means.rows_of_a_run)
@@ -171,15 +171,27 @@ def _merge(strategy: Keyed, incoming: Incoming, state: State, tail: Tail, means:
     partial = lacking(strategy, incoming, tail)
     meeting = Meeting(strategy, incoming.vocab, incoming.columns, state, key_equality_at(tail), partial)
     # A snapshot is compared with all current rows.
-    rows = incoming.rows + (_rows_of(state) if isinstance(strategy, Snapshot) else 0)
+    rows, size = incoming.rows, sum(map(_size, incoming.pieces))
+    if isinstance(strategy, Snapshot):
+        rows, size = rows + _rows_of(state), size + state.size
     if _is_here(incoming.pieces) and not isinstance(means.tasks, InlineTasks):
         # Rows in this process are not sent to others.
         means = replace(means, tasks=InlineTasks())
-    if rows <= (ROWS_AT_ONCE if isinstance(means.tasks, InlineTasks) else FEW_ROWS):
+    if _are_few(rows, size, means.tasks):
         return _at_once(meeting, incoming.pieces, tail.next_offset, means.tasks)
     # What could be merged at once is one range, so that the state is the same whichever way it is merged.
     parts = 1 if rows <= ROWS_AT_ONCE else -(-rows // means.rows_of_a_run)
     return _in_ranges(meeting, incoming.pieces, tail.next_offset, parts, means)
+
+
+def _are_few(rows: int, size: int, tasks: Tasks) -> bool:
+    """Say whether rows are merged in this process at once, where others could do it too."""
+    return rows <= ROWS_AT_ONCE if isinstance(tasks, InlineTasks) else rows <= FEW_ROWS and size <= FEW_BYTES
+
+
+def _size(piece: IncomingPiece) -> int:
+    """Return the bytes of a piece, as far as they are known."""
+    return getattr(piece, "size", 0)
 
 
 def _rows_of(state: State) -> int:

@@ -20,13 +20,15 @@ ROWS_OF_A_BATCH: Final = 1 << 16
 BYTES_OF_A_BATCH: Final = 64 << 20
 # Fewer rows are looked at in this process, wherever they are: a Spark job takes longer to begin.
 FEW_ROWS: Final = 1 << 16
+# Unless they have more bytes than this.
+FEW_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class IncomingPiece:
     """Rows in source order, typed as the dataset stores them; held in memory or in a scratch file.
 
-    `ends` says how many rows there are up to the end of each batch of the file.
+    `ends` says how many rows there are up to the end of each batch of the file, `size` how many bytes.
     """
 
     rows: int
@@ -34,6 +36,7 @@ class IncomingPiece:
     scratch: Scratch | None = None
     name: str = ""
     ends: tuple[int, ...] = ()
+    size: int = 0
 
     @classmethod
     def of(cls, table: pa.Table) -> IncomingPiece:
@@ -71,7 +74,7 @@ class BatchWriter:
         self._waiting: list[pa.Table] = []
         self._count, self._size = 0, 0
         self._ends: list[int] = []
-        self.rows = 0
+        self.rows = self.size = 0
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +86,7 @@ class BatchWriter:
     def write(self, rows: pa.Table) -> None:
         """Take rows; they reach the file in full batches."""
         self.rows += rows.num_rows
+        self.size += rows.nbytes
         self._count += rows.num_rows
         self._size += rows.nbytes
         self._waiting.append(rows)
@@ -117,7 +121,7 @@ class PieceWriter(BatchWriter):
 
     def finish(self) -> IncomingPiece:
         """Close the file and return the piece."""
-        return IncomingPiece(self.rows, None, self._scratch, self._name, self.close())
+        return IncomingPiece(self.rows, None, self._scratch, self._name, self.close(), self.size)
 
 
 @dataclass(frozen=True, slots=True)

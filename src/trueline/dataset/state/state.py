@@ -44,6 +44,8 @@ class State:
     >>> state.lookup(keys[1:], ["people"]).column("people").to_pylist()
     [1]
 
+    >>> state.lookup_within(keys, 1_000).num_rows, state.lookup_within(keys, 10)
+    (2, None)
     >>> [file.size for file in state.files] == [state.size], state.schema.names
     (True, ['city', 'people'])
     >>> [batch.num_rows for batch in state.scan(["people"])], state.splitters(2), state.due
@@ -137,6 +139,18 @@ class State:
 
         Groups of rows whose range holds none of the keys are not read.
         """
+        return self._lookup(keys, columns, _Room())
+
+    def lookup_within(
+        self, keys: pa.BinaryArray, most: int, columns: Sequence[str] | None = None
+    ) -> pa.Table | None:
+        """Return what `lookup` does; None as soon as that has more than so many bytes."""
+        try:
+            return self._lookup(keys, columns, _Room(most))
+        except _RoomIsFull:
+            return None
+
+    def _lookup(self, keys: pa.BinaryArray, columns: Sequence[str] | None, room: _Room) -> pa.Table:
         wanted = self._wanted(columns)
         keys = as_array(keys)
         if keys.null_count:
@@ -151,7 +165,7 @@ class State:
         newest_first = [
             [self._readers[info.hash] for info in generation] for generation in reversed(self.generations)
         ]
-        return found_rows(newest_first, keys, wanted)
+        return found_rows(newest_first, keys, wanted, room)
 
     def splitters(self, parts: int) -> list[bytes]:
         """Return keys that cut the base into about equal ranges, for work that is done range by range."""
@@ -397,8 +411,26 @@ READERS: Final = 2
 _Hit = tuple[int, Bools, pa.Table]
 
 
+class _RoomIsFull(Exception):
+    """Rows have more bytes than there is room for."""
+
+
+class _Room:
+    """How many bytes rows may have together, any number if nothing is said."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self._left = most
+
+    def take(self, rows: pa.Table) -> None:
+        """Make room for rows."""
+        if self._left is not None:
+            self._left -= rows.nbytes
+            if self._left < 0:
+                raise _RoomIsFull
+
+
 def found_rows(
-    newest_first: Sequence[Sequence[SegmentReader]], keys: pa.BinaryArray, wanted: pa.Schema
+    newest_first: Sequence[Sequence[SegmentReader]], keys: pa.BinaryArray, wanted: pa.Schema, room: _Room
 ) -> pa.Table:
     """Return the rows of sorted, unique keys; each is looked for, newest first, until it is found."""
     schema = pa.schema([pa.field(KEY, pa.binary()), pa.field(GONE, pa.bool_()), *wanted])
@@ -407,7 +439,7 @@ def found_rows(
         if not len(keys):
             break
         seen = np.zeros(len(keys), dtype=bool)
-        for start, hit, rows in _in_generation(generation, keys, schema):
+        for start, hit, rows in _in_generation(generation, keys, schema, room):
             seen[start : start + len(hit)] |= hit
             pieces.append(rows)
         keys = keys.filter(pa.array(~seen))
@@ -418,19 +450,23 @@ def found_rows(
 
 
 def _in_generation(
-    generation: Sequence[SegmentReader], keys: pa.BinaryArray, schema: pa.Schema
+    generation: Sequence[SegmentReader], keys: pa.BinaryArray, schema: pa.Schema, room: _Room
 ) -> Iterator[_Hit]:
     """Search segments, side by side if they have many groups; none waits for the end of a segment."""
     work = [(reader, groups) for reader in generation if (groups := reader.groups_with(keys))]
     if sum(len(groups) for _, groups in work) < 2 * READERS:
-        return chain.from_iterable(_in_groups(reader, groups, keys, schema) for reader, groups in work)
+        return chain.from_iterable(_in_groups(reader, groups, keys, schema, room) for reader, groups in work)
     shares = [(reader, groups[number::READERS]) for reader, groups in work for number in range(READERS)]
     with ThreadPoolExecutor(READERS) as pool:
-        return chain(*pool.map(lambda share: _in_groups(share[0], share[1], keys, schema), shares))
+        return chain(*pool.map(lambda share: _in_groups(share[0], share[1], keys, schema, room), shares))
 
 
 def _in_groups(
-    reader: SegmentReader, groups: Sequence[tuple[int, int, int]], keys: pa.BinaryArray, schema: pa.Schema
+    reader: SegmentReader,
+    groups: Sequence[tuple[int, int, int]],
+    keys: pa.BinaryArray,
+    schema: pa.Schema,
+    room: _Room,
 ) -> list[_Hit]:
     """Search groups: first the keys alone, then the columns of those that have some."""
     found: list[_Hit] = []
@@ -445,5 +481,6 @@ def _in_groups(
                 continue
             rows = read(number, columns).take(pa.array(places[hit]))
             rows = rows.add_column(0, KEY, here.filter(pa.array(hit)))
+            room.take(rows)
             found.append((start, hit, unified(rows, schema)))
     return found

@@ -120,7 +120,8 @@ class Accumulation:
     def finish(self, types: Mapping[str, str]) -> str:
         """Return the query over `PARTS`: for each version and group what is kept, and the result if any.
 
-        `types` are those of the accumulators as Spark names them.
+        `types` are those of the accumulators and values as Spark names them. Kept values are in the order of
+        values, unless maps are among them, which have none: so the same state is kept whoever adds up.
         """
         group = [VERSION, *self.keys]
         added = [f"sum({SIGN} * {ROWS}) AS {ROWS}"]
@@ -133,7 +134,7 @@ class Accumulation:
         steps = [f"tl_added AS (SELECT {by}, {', '.join(added)} FROM {PARTS} GROUP BY {by})"]
         source = "tl_added"
         if self.values:
-            steps += self._over_values(by)
+            steps += self._over_values(by, is_ordered="map<" not in types[VALUES])
             same = " AND ".join(f"tl_added.{name} <=> tl_computed.{name}" for name in group)
             made = ", ".join(f"tl_computed.{name}" for name in (VALUES, *self._computed))
             steps.append(
@@ -151,7 +152,7 @@ class Accumulation:
         shown = ", ".join([VERSION, *self.kept, f"{result} AS {RESULT}"])
         return f"WITH {', '.join(steps)} SELECT {shown} FROM {source}"
 
-    def _over_values(self, by: str) -> list[str]:
+    def _over_values(self, by: str, *, is_ordered: bool) -> list[str]:
         names = ", ".join(self.values)
         each = ", ".join(f"'{name}', {name}" for name in (*self.values, _COUNT))
         counted = (
@@ -169,9 +170,10 @@ class Accumulation:
             again = f" LATERAL VIEW OUTER explode(sequence(1L, {_COUNT})) tl_copies AS copy"
             once += " AND copy = 1L"
         made = ", ".join(f"{text} AS {name}" for name, text in self._computed.items())
+        kept = f"collect_list(named_struct({each})) FILTER (WHERE {once})"
+        kept = f"sort_array({kept})" if is_ordered else kept
         computed = (
-            f"tl_computed AS (SELECT {by}, collect_list(named_struct({each})) FILTER (WHERE {once})"
-            f" AS {VALUES}, {made} FROM {found}{again} GROUP BY {by})"
+            f"tl_computed AS (SELECT {by}, {kept} AS {VALUES}, {made} FROM {found}{again} GROUP BY {by})"
         )
         return [counted, computed]
 

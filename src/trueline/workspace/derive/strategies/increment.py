@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
-# Deltas and touched state up to this are handled in this process; they are counted (derive:V26).
+# Deltas and touched state up to this are handled in this process, and counted; more in tasks (derive:V26).
 DRIVER_BYTES: Final = 64 << 20
 # More events than these are not read here: it is sooner known than how many bytes they have.
 DRIVER_EVENTS: Final = 1 << 18
@@ -50,11 +50,14 @@ class DriverBytes:
 
     size: int = 0
 
+    @property
+    def room(self) -> int:
+        """How many more may go through it."""
+        return max(0, DRIVER_BYTES - self.size)
+
     def add(self, table: pa.Table) -> pa.Table:
-        """Count a table; more than `DRIVER_BYTES` in all is not possible here."""
+        """Count a table."""
         self.size += table.nbytes
-        if self.size > DRIVER_BYTES:
-            raise Impossible("too_large")
         return table
 
 
@@ -187,7 +190,8 @@ def _read(view: View, carried: DriverBytes) -> pa.Table | None:
     pieces, size = [view.schema.to_arrow().empty_table()], 0
     for batch in view.batches(list(view.columns)):
         size += batch.nbytes
-        if size > DRIVER_BYTES // 2:
+        # What is computed from them needs room, too.
+        if size > carried.room // 2:
             return None
         pieces.append(pa.Table.from_batches([batch]).cast(pieces[0].schema))
     return carried.add(pa.concat_tables(pieces))
@@ -241,20 +245,6 @@ def run_sql(session: Any, text: str) -> Any:
     from trueline.spark.canonical import result_of
 
     return result_of(session, {}, text)
-
-
-def side_of(session: Any, text: str, rows: Mapping[str, Any], delta: Delta) -> Any:
-    """Return the frame of a query over one side of a change, by whose names the other side is read next."""
-    from trueline.spark.increments import local_frame, local_table, resolves_late
-
-    name_tables(session, rows, delta.empty)
-    frame = run_sql(session, text)
-    if len(delta.sides) < 2 or not resolves_late(session):
-        return frame
-    # Its names would mean the other side by the time it is used: what it gives now is kept.
-    if not delta.is_local:
-        raise Impossible("connect")
-    return local_frame(session, local_table(frame, label="following the inputs"), frame.schema)
 
 
 def name_tables(session: Any, rows: Mapping[str, Any], empty: Mapping[str, pa.Schema]) -> None:

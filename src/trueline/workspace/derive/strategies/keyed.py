@@ -6,13 +6,12 @@ the same groups and evaluates the canonical expressions over both.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from trueline.chain.checkpoint import CheckpointFile, DerivedCheckpoint, StateFile
 from trueline.dataset.append.append import in_this_process
@@ -24,7 +23,6 @@ from trueline.kernel.key_encoding import KeyEncoding, encode_keys
 from trueline.workspace.derive.strategies.accumulators import (
     PARTS,
     RESULT,
-    ROWS,
     SIGN,
     VERSION,
     Accumulation,
@@ -33,8 +31,8 @@ from trueline.workspace.derive.strategies.accumulators import (
     accumulation_of_text,
     parsed,
 )
+from trueline.workspace.derive.strategies.groups import Partials, change_of, disagrees, types_of, update_of
 from trueline.workspace.derive.strategies.increment import (
-    DRIVER_BYTES,
     Delta,
     DerivedTransaction,
     Impossible,
@@ -42,21 +40,20 @@ from trueline.workspace.derive.strategies.increment import (
     delta_of,
     increment_session,
     run_sql,
-    side_of,
 )
-from trueline.workspace.derive.strategies.stateless import commit_rows
+from trueline.workspace.derive.strategies.keyed_tasks import finished_in_tasks
+from trueline.workspace.derive.strategies.spooled import read_within, side_of, spooled
+from trueline.workspace.derive.strategies.stateless import commit_rows, rows_of_change
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from trueline.chain.store.folders import Inside
     from trueline.chain.store.scratch import Scratch
 
 # How accumulators are laid out; state of another layout is not used.
 LAYOUT: Final = 2
 # In what a checkpoint says: which state of accumulators it has, if only an empty one.
 KEPT: Final = "aggregates"
-_OP: Final = "op"
+# What is read here is sent to Spark and comes back, so that so much of the room is for it.
+_PARTS_OF_ROOM: Final = 3
 
 
 def accumulation_of(transaction: DerivedTransaction[Any]) -> Accumulation:
@@ -91,7 +88,7 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
             rows = rows.append_column(name, pa.array([], pa.int32()))
         schema = with_whole_numbers(frame.schema, SIGN, VERSION)
         local_frame(session, rows, schema).createOrReplaceTempView(PARTS)
-        found = run_sql(session, made.finish(_types(made, schema))).schema[RESULT].dataType
+        found = run_sql(session, made.finish(types_of(made, schema))).schema[RESULT].dataType
     except Impossible as problem:
         return problem.code
     except NotIncremental as problem:
@@ -104,10 +101,6 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
     return "" if [field.dataType for field in found.fields] == kinds else "opaque"
 
 
-def _types(made: Accumulation, schema: Any) -> dict[str, str]:
-    return {name: schema[name].dataType.simpleString() for name in made.sums}
-
-
 def follow_keyed(transaction: DerivedTransaction[Recorded], left: DerivedCheckpoint) -> Recorded:
     """Record what the change of the inputs makes of the groups that it touches."""
     name = state_name(transaction)
@@ -116,50 +109,71 @@ def follow_keyed(transaction: DerivedTransaction[Recorded], left: DerivedCheckpo
     made = accumulation_of(transaction)
     store = transaction.dataset.chain.store
     kept: dict[str, Any] = {"more": {**transaction.advance.left.more, KEPT: name}}
-    try:
-        state = State.open(store, CheckpointFile(left.state), name, encoding=KeyEncoding.GROUP)
-        with increment_session(transaction) as session:
-            delta = delta_of(transaction, session)
+    with increment_session(transaction) as opened, store.scratch() as scratch:
+        with _needing_state():
+            state = State.open(store, CheckpointFile(left.state), name, encoding=KeyEncoding.GROUP)
+            delta = delta_of(transaction, opened)
             if not delta.sides:
                 return commit_rows(transaction, None, state=state.files, **kept)
-            partials = _partials(transaction, session(), made, delta)
-            touched = _touched(transaction, made, partials, state)
-            found = _finished(transaction, session(), made, partials, touched)
-        after = _updated(transaction, made, state, found)
+            session = opened()
+            partials = _partials(transaction, session, made, delta, scratch)
+            touched = _touched(transaction, partials, state)
+            if touched is None:
+                terms = Terms(scratch, transaction.workspace._spark.tasks_for(session.range(0)))
+                after, rows = finished_in_tasks(transaction, session, partials, state, terms)
+            else:
+                terms = Terms(scratch, in_this_process())
+                found = _finished(transaction, session, partials, touched)
+                after = _updated(made, state, found, terms)
+        if touched is not None:
+            rows = rows_of_change(transaction, change_of(made, found, transaction.tail.vocab.op))
+        return transaction.record(transaction, rows, transaction.leaving(state=after.files, **kept), terms)
+
+
+@contextmanager
+def _needing_state() -> Iterator[None]:
+    """Say of state that is gone or damaged that it has to be made again."""
+    try:
+        yield
     except (ObjectMissing, CorruptionError) as error:
         raise Impossible("state_missing") from error
-    change = _change(made, found, transaction.tail.vocab.op)
-    return commit_rows(transaction, change, state=after.files, **kept)
-
-
-@dataclass(frozen=True, slots=True)
-class _Partials:
-    """Accumulators of rows that came and, with the sign −1, of rows that went, as Spark types them."""
-
-    rows: pa.Table
-    schema: Any
 
 
 def _partials(
-    transaction: DerivedTransaction[Any], session: Any, made: Accumulation, delta: Delta
-) -> _Partials:
+    transaction: DerivedTransaction[Any], session: Any, made: Accumulation, delta: Delta, scratch: Scratch
+) -> Partials:
+    """Make accumulators of what came and went, here if they are few."""
     from trueline.spark.increments import local_table, one_after_another
 
     frames = []
     for sign, rows in delta.sides:
-        frames.append((sign, side_of(session, made.partial, rows, delta)))
+        frames.append((sign, side_of(session, made.partial, rows, delta, scratch)))
     frame = one_after_another(frames, SIGN)
-    if delta.is_local:
-        rows = local_table(frame.coalesce(1), label="accumulating what changed")
-    else:
-        with transaction.dataset.chain.store.scratch() as scratch:
-            pieces = spooled(frame, scratch, "accumulating what changed")
-            if sum(piece.size for piece in pieces) > DRIVER_BYTES:
-                raise Impossible("too_large")
-            tables = [table for piece in pieces for table in piece.read(0, piece.rows)]
-            rows = pa.concat_tables(tables) if tables else _schema(frame).empty_table()
-    check_accumulators(made, rows.schema)
-    return _Partials(transaction.carried.add(rows), frame.schema)
+    schema, carried = _schema(frame), transaction.carried
+    check_accumulators(made, schema)
+    if delta.is_local and _most_bytes(delta, schema) <= carried.room:
+        found = local_table(frame.coalesce(1), label="accumulating what changed")
+        return Partials(made, frame.schema, carried.add(found))
+    pieces = spooled(frame, scratch, "accumulating what changed")
+    few = read_within(pieces, schema, carried.room // _PARTS_OF_ROOM)
+    return Partials(made, frame.schema, None if few is None else carried.add(few), tuple(pieces))
+
+
+def _most_bytes(delta: Delta, schema: pa.Schema) -> int:
+    """Return about how many bytes the accumulators of a change have if every row is a group of its own."""
+    tables = [rows for _, side in delta.sides for rows in side.values()]
+    width = sum(_width(field.type) for field in schema)
+    return sum(table.num_rows * width + table.nbytes for table in tables)
+
+
+def _width(kind: pa.DataType) -> int:
+    """Return the bytes of a value, or of a list of one; of text, what says where it ends."""
+    if pa.types.is_nested(kind):
+        return 4 + sum(_width(kind.field(at).type) for at in range(kind.num_fields))
+    try:
+        return -(-int(kind.bit_width) // 8)
+    except ValueError:
+        return 4
 
 
 def check_accumulators(made: Accumulation, schema: pa.Schema) -> None:
@@ -170,28 +184,29 @@ def check_accumulators(made: Accumulation, schema: pa.Schema) -> None:
             raise Impossible("inexact")
 
 
-def _touched(
-    transaction: DerivedTransaction[Any], made: Accumulation, partials: _Partials, state: State
-) -> pa.Table:
-    """Return what is kept of the groups that are touched."""
-    columns = list(made.kept)
+def _touched(transaction: DerivedTransaction[Any], partials: Partials, state: State) -> pa.Table | None:
+    """Return what is kept of the groups that are touched; None where this process has no room for it."""
+    if partials.rows is None:
+        return None
+    columns = list(partials.made.kept)
     if not state.generations:
         return partials.rows.select(columns).slice(0, 0)
-    keys = encode_keys(partials.rows, made.keys, encoding=KeyEncoding.GROUP)
-    return transaction.carried.add(state.lookup(keys.unique(), columns).select(columns))
+    # It goes through here once more on its way to Spark, and comes back twice: before and after the change.
+    room = (transaction.carried.room - partials.rows.nbytes) // _PARTS_OF_ROOM
+    keys = encode_keys(partials.rows, partials.made.keys, encoding=KeyEncoding.GROUP)
+    found = state.lookup_within(keys.unique(), room, columns)
+    return None if found is None else transaction.carried.add(found.select(columns))
 
 
 def _finished(
-    transaction: DerivedTransaction[Any],
-    session: Any,
-    made: Accumulation,
-    partials: _Partials,
-    touched: pa.Table,
+    transaction: DerivedTransaction[Any], session: Any, partials: Partials, touched: pa.Table
 ) -> pa.Table:
     """Add partial accumulators to those that are kept, and evaluate the results before and after."""
     from trueline.spark.increments import columns_of, local_frame, local_table, with_whole_numbers
 
+    made = partials.made
     columns = [*made.kept, SIGN]
+    assert partials.rows is not None
     old = touched.append_column(SIGN, pa.array(np.ones(touched.num_rows, np.int32)))
     new = partials.rows.select(columns)
     old = old.cast(new.schema)
@@ -199,72 +214,19 @@ def _finished(
     parts = pa.concat_tables([old, old, new]).append_column(VERSION, pa.array(np.concatenate(versions)))
     schema = with_whole_numbers(columns_of(partials.schema, columns), VERSION)
     local_frame(session, parts, schema).createOrReplaceTempView(PARTS)
-    frame = run_sql(session, made.finish(_types(made, partials.schema)))
+    frame = run_sql(session, made.finish(types_of(made, partials.schema)))
     return transaction.carried.add(local_table(frame, label="finishing groups"))
 
 
-def _change(made: Accumulation, found: pa.Table, op: str) -> pa.Table:
-    """Return the rows of the result that go (those before) and come (those after)."""
-    there = found.filter(pc.is_valid(found[RESULT])).combine_chunks()
-    result = there[RESULT].combine_chunks() if there.num_rows else found.schema.field(RESULT).type
-    if isinstance(result, pa.DataType):
-        arrays = [pa.array([], result.field(at).type) for at in range(result.num_fields)]
-    else:
-        result = result.chunk(0) if isinstance(result, pa.ChunkedArray) else result
-        arrays = result.flatten()
-    ops = pa.array(1 - np.asarray(there[VERSION].combine_chunks(), np.int32), pa.int32())
-    return pa.Table.from_arrays([*arrays, ops], names=[*made.columns, op])
-
-
-def _updated(
-    transaction: DerivedTransaction[Any], made: Accumulation, state: State, found: pa.Table
-) -> State:
+def _updated(made: Accumulation, state: State, found: pa.Table, terms: Terms) -> State:
     """Return the state with the accumulators after the change."""
-    after = found.filter(pc.equal(found[VERSION], 1)).select(list(made.kept))
-    counts = np.asarray(after[ROWS].combine_chunks()) if after.num_rows else np.zeros(0, np.int64)
-    if (counts < 0).any():
+    after = update_of(made, found, state.schema if state.generations else None)
+    if disagrees(after):
         raise Impossible("state_disagrees")
-    if state.generations:
-        after = after.cast(pa.schema([state.schema.field(name) for name in after.column_names]))
-    gone = np.zeros(len(counts), bool) if made.is_global else counts == 0
-    after = after.append_column(_OP, pa.array(gone.astype(np.int32)))
-    with transaction.dataset.chain.store.scratch() as scratch:
-        pieces = [IncomingPiece.of(after)]
-        return merge_into(state, made.keys, after.schema, pieces, Terms(scratch, in_this_process()))
+    return merge_into(state, made.keys, after.schema, [IncomingPiece.of(after)], terms)
 
 
 # --- from the beginning ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class SpooledRows:
-    """Accumulators in a file of scratch."""
-
-    rows: int
-    size: int
-    place: Inside
-    schema: pa.Schema
-
-    def read(self, start: int, stop: int) -> Iterator[pa.Table]:
-        """Read the rows [start, stop), a row group at a time."""
-        with self.place.open() as opened, pq.ParquetFile(opened) as file:
-            first = 0
-            for number in range(file.num_row_groups):
-                count = file.metadata.row_group(number).num_rows
-                begin, end = max(start - first, 0), min(stop - first, count)
-                if begin < end:
-                    yield file.read_row_group(number).slice(begin, end - begin).cast(self.schema)
-                first += count
-
-
-def spooled(frame: Any, scratch: Scratch, label: str) -> list[SpooledRows]:
-    """Write a frame to scratch; where that is not a folder, its rows are not many or it is not possible."""
-    from trueline.spark.frames import spool
-
-    if scratch.folder is None:
-        raise Impossible("no_folder")
-    found = spool(frame, scratch.folder, label=label)
-    return [SpooledRows(piece.rows, piece.size, piece.place, found.schema) for piece in found.pieces]
 
 
 def _schema(frame: Any) -> pa.Schema:
