@@ -13,7 +13,7 @@ import pytest
 from tests.workspace.derive.computed_here import by_hand, computing, counted, define_by_hand
 from trueline import console
 from trueline.cli.app import run
-from trueline.errors import NoCommonCut, PullError
+from trueline.errors import NoCommonCut, PullError, QueryError
 from trueline.run import current
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import Dependencies
@@ -83,6 +83,39 @@ def test_what_fails_stops_its_readers_alone(bank):
     assert bank["balances"].chain.tail().data is None
     with computing(counted):
         assert [each.rows for each in bank.pull("balances")] == [0, 1, 1]
+
+
+def _unreadable(_):
+    raise QueryError("the value 'x' of the type STRING cannot be cast", remedy="correct it")
+
+
+def _failing(_):
+    raise ZeroDivisionError("in a function")
+
+
+@pytest.mark.contract("derive:V8")
+@pytest.mark.parametrize(
+    "bad",
+    [_unreadable, _failing, lambda rows: pa.concat_tables([rows, rows])],
+    ids=["query", "function", "key"],
+)
+def test_rows_that_were_corrected_fail_no_stop_on_the_way(bank, bad):
+    def result(name, inputs):
+        rows = counted(name, inputs)
+        return bad(rows) if name == "debits" and rows["total"].to_pylist() == [2.0] else rows
+
+    with computing(result):
+        bank.pull()
+        bank["transfers"].append(ROW)
+        # Another dataset rests there, so that the next pull stops there.
+        bank.pull("credits")
+        with pytest.raises(PullError):
+            bank.pull("debits")
+        bank["transfers"].append(ROW)
+        assert bank.pull("debits")["debits"].error is None
+        bank.pull()
+    assert bank["debits"].view().to_arrow()["total"].to_pylist() == [3.0]
+    assert bank.snapshot("credits", "debits", "balances").cut == {"transfers": 2}
 
 
 @pytest.mark.contract("cut:P4")

@@ -18,7 +18,7 @@ from trueline import console
 from trueline.chain.instant import Instant
 from trueline.console.items import Item
 from trueline.dataset.commit import Commit
-from trueline.errors import CheckFailed, OutcomeUnknown, RetryError, StoreError
+from trueline.errors import InputError, OutcomeUnknown, StoreError, TaskFailed
 from trueline.identity.dataset_id import DatasetId
 from trueline.kernel.tasks import failure
 from trueline.run import Step
@@ -210,8 +210,8 @@ class DerivedPull:
     def _bring(self, node: GraphNode, cut: Cut) -> tuple[Commit | None, bool | None]:
         """Do one transaction, in a worker.
 
-        A stop on the way is passed over where an input has not made it, and where rows break a check there
-        that may have been corrected since (derive:V8).
+        A stop on the way is passed over where an input has not made it, and where rows there, which may have
+        been corrected since, break a check, a key or the query (derive:V8).
         """
         name, place = node
         is_last = place == len(self.stops[name]) - 1
@@ -219,12 +219,8 @@ class DerivedPull:
         go_on()
         try:
             made = follow_to(self.workspace, dataset, cut, known=self.known, clock=self.clock)
-        except RetryError as error:
-            if error.code != NOT_AT_REST or is_last:
-                raise
-            return None, None
-        except CheckFailed:
-            if is_last:
+        except Exception as error:
+            if is_last or not _may_be_corrected(error):
                 raise
             return None, None
         if not (self.full_refresh and is_last):
@@ -268,6 +264,12 @@ class DerivedPull:
 
     def _is_stopped(self, name: str) -> bool:
         return self.done[name].error is not None or bool(self.done[name].waits_for)
+
+
+def _may_be_corrected(error: Exception) -> bool:
+    """Say whether a later cut may not have an error: it comes of rows, or of an input that is not there."""
+    found = failure(error, label="pull", index=0)
+    return isinstance(found, InputError | TaskFailed) or found.code == NOT_AT_REST
 
 
 class _Watched(console.Console):
