@@ -85,6 +85,32 @@ def test_what_fails_stops_its_readers_alone(bank):
         assert [each.rows for each in bank.pull("balances")] == [0, 1, 1]
 
 
+@pytest.mark.contract("derive:V1")
+@pytest.mark.contract("derive:V26")
+def test_a_report_says_how_a_dataset_was_computed_and_why_as_a_whole(ws):
+    source = ws.create("transfers")
+    for _ in range(3):
+        source.append(ROW)
+    how = {"strategy": "stateless", "reason": ""}
+    define_by_hand(ws, "rows", "select account, total from transfers", ["transfers"], columns=COLUMNS, **how)
+    derived(ws, whole=["transfers"])
+    with computing(counted):
+        first = ws.pull()
+        source.drop_data(upto=0, reason="asked to")
+        stage = ws.plan("rows")["rows"]
+        assert (stage.state, stage.strategy, stage.reason) == ("behind", "recompute", "records_removed")
+        report = ws.pull()
+    assert (first["rows"].strategy, first["rows"].reason) == ("recompute", "first")
+    assert "as a whole" not in first["rows"].told
+    found = report["rows"]
+    assert (found.strategy, found.reason, found.driver_bytes) == ("recompute", "records_removed", 0)
+    assert "computed as a whole (records_removed)" in found.told
+    assert found.to_dict()["reason"] == "records_removed"
+    # Of what is always recomputed the plan says why.
+    assert (report["whole"].strategy, report["whole"].reason) == ("recompute", "")
+    assert ws["rows"].view().to_arrow()["total"].to_pylist() == [2.0]
+
+
 def _unreadable(_):
     raise QueryError("the value 'x' of the type STRING cannot be cast", remedy="correct it")
 
