@@ -81,7 +81,7 @@ class Derivation:
     `reason`, a stable code, why not by the increment. `nondet` are inputs read at a cut of their own, by the
     names they have here, with the reason. `replaces` is the dataset that had the name before; with
     `from_here` rows that were there before this definition stay as they are. `file` is the file of SQL that
-    says all this, with the name of its folder.
+    says all this, with the name of its folder. `version` is that of the canonical queries.
     """
 
     queries: tuple[SqlQueryStep, ...]
@@ -101,6 +101,7 @@ class Derivation:
     replaces: str | None = None
     from_here: bool = False
     file: str | None = None
+    version: str = field(default_factory=lambda: CANONICAL)
 
     def over(self, inputs: tuple[TransformInput, ...]) -> Derivation:
         """Return the definition with its inputs."""
@@ -116,7 +117,7 @@ class Derivation:
         """The event that says how rows are computed."""
         return SetTransform(
             inputs=self.inputs,
-            transform=TransformSql(engine=ENGINE, version=CANONICAL, queries=self.queries),
+            transform=TransformSql(engine=ENGINE, version=self.version, queries=self.queries),
         )
 
     @property
@@ -268,7 +269,7 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
             remedy="restore the dataset from a copy",
             code="BadDerivation",
         )
-    if said.get("version") != VERSION or event.transform.version != CANONICAL:
+    if said.get("version") != VERSION or not _is_known(event.transform.version):
         version = said.get("version"), event.transform.version
         raise UnsupportedVersion(
             f"a derivation of version {version} is not known here", remedy="upgrade trueline"
@@ -302,7 +303,13 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         replaces=said.get("replaces"),
         from_here=said.get("from_here") is True,
         file=said.get("file"),
+        version=str(event.transform.version),
     )
+
+
+def _is_known(version: str | None) -> bool:
+    """Say whether canonical queries are of this version or an earlier one: those can be read and replayed."""
+    return version is not None and version in map(str, range(1, int(CANONICAL) + 1))
 
 
 def checks_at(tail: Tail) -> tuple[DatasetCheck, ...]:

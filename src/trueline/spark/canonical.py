@@ -140,6 +140,13 @@ def numbered(frame: DataFrame, name: str) -> DataFrame:
     return frame.withColumn(name, f.row_number().over(Window.partitionBy(*columns).orderBy(columns[0])))
 
 
+def differing_rows(one: DataFrame, other: DataFrame, most: int = 3) -> list[dict[str, Any]]:
+    """Return the first rows that one of two frames has and the other has not, or not as often."""
+    with translated():
+        found = [*one.exceptAll(other).limit(most).collect(), *other.exceptAll(one).limit(most).collect()]
+    return [row.asDict() for row in found]
+
+
 # By application: what its Java says of itself takes a job to ask.
 _JAVA: dict[str, tuple[str, str]] = {}
 _ASK_JAVA: Final = """select java_method('java.lang.System', 'getProperty', 'java.version'),

@@ -8,9 +8,18 @@ import shutil
 import pytest
 
 from tests.faults import DEADLY, DURABLE, WatchedFiles, failing, killed_at, watching
-from tests.workspace.derive.recorded import at_noon, recording, replaying
-from tests.workspace.derive.test_pull import DERIVED, define, transfers
+from tests.workspace.derive.recorded import (
+    at_noon,
+    of_one_version,
+    recording,
+    recording_increments,
+    replaying,
+    replaying_increments,
+)
+from tests.workspace.derive.test_pull import define, transfers
+from trueline.chain.checkpoint import derived_checkpoint
 from trueline.errors import OutcomeUnknown, PullError, RetryError
+from trueline.workspace.derive.strategies import keyed
 
 pytestmark = pytest.mark.contract("derive:V21")
 
@@ -26,11 +35,13 @@ def logical(ws):
 
 
 def contents(ws):
-    return {name: ws[name].view().to_arrow().to_pylist() for name in DERIVED}
+    return {ds.name: ds.view().to_arrow().to_pylist() for ds in ws.datasets() if ds.kind == "derived"}
 
 
 class Diamond:
     """A workspace before a pull, the results of it, and what it leaves if nothing goes wrong."""
+
+    recording, replaying = staticmethod(recording), staticmethod(replaying)
 
     def __init__(self, folder, spark, *, stops):
         self.template, self.results = folder / "template", folder / "results"
@@ -38,21 +49,25 @@ class Diamond:
         self.stops = stops
         with at_noon(self.template, create=True, spark=spark) as ws:
             transfers(ws, (1, "a", 5.0), (2, "b", -2.0))
-            define(ws)
-            if stops:
-                ws.pull()
-                transfers(ws, (3, "a", -1.0))
-                ws.pull("credits")
-                transfers(ws, (4, "b", 9.0), (1, "a", 6.0))
+            self.begin(ws)
         self.folder = folder
-        with at_noon(self.copy("recorded"), spark=spark) as ws, recording(self.results):
+        with at_noon(self.copy("recorded"), spark=spark) as ws, self.recording(self.results):
             ws.pull(workers=1)
             computed = logical(ws)
-        with at_noon(self.copy("undisturbed")) as ws, replaying(self.results):
+        with at_noon(self.copy("undisturbed")) as ws, self.replaying(self.results):
             self.transactions = sum(len(each.commits) for each in ws.pull(workers=1))
             self.history, self.contents = history(ws), contents(ws)
             self.lengths = {name: len(blocks) for name, blocks in self.history.items()}
             assert logical(ws) == computed
+
+    def begin(self, ws):
+        """Do what comes before the pull."""
+        define(ws)
+        if self.stops:
+            ws.pull()
+            transfers(ws, (3, "a", -1.0))
+            ws.pull("credits")
+            transfers(ws, (4, "b", 9.0), (1, "a", 6.0))
 
     def copy(self, name):
         shutil.copytree(self.template, self.folder / name)
@@ -60,7 +75,7 @@ class Diamond:
 
     def check(self, place):
         """The next pull finishes it: nothing twice, nothing lost."""
-        with at_noon(place) as ws, replaying(self.results):
+        with at_noon(place) as ws, self.replaying(self.results):
             ws.pull()
             assert contents(ws) == self.contents
             found = history(ws)
@@ -73,7 +88,7 @@ class Diamond:
         """Do the pull in a copy, where an operation fails; say whether there was one of that number."""
         place = self.copy(f"failed-{number}")
         files = failing(number, errno.ENOSPC, only=DURABLE)
-        with watching(files), at_noon(place) as ws, replaying(self.results):
+        with watching(files), at_noon(place) as ws, self.replaying(self.results):
             try:
                 ws.pull(workers=1)
             except (PullError, RetryError, OutcomeUnknown):
@@ -82,6 +97,18 @@ class Diamond:
             self.check(place)
         shutil.rmtree(place)
         return files.failed
+
+
+class Increment(Diamond):
+    """One dataset before a pull by the increment, which merges accumulators and adds a generation of them."""
+
+    recording, replaying = staticmethod(recording_increments), staticmethod(replaying_increments)
+
+    def begin(self, ws):
+        define(ws, "credits")
+        with of_one_version():
+            ws.pull()
+        transfers(ws, (1, "a", 6.0), (3, "c", 1.0))
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +139,21 @@ def test_a_process_is_killed_at_one_operation_of_each_kind(diamond):
             diamond.check(place)
             with at_noon(place) as ws:
                 assert ws.verify().ok
+
+
+@pytest.mark.contract("derive:V17")
+def test_every_durable_operation_of_an_increment_fails_once(tmp_path, spark):
+    found = Increment(tmp_path, spark, stops=False)
+    assert found.transactions == 1
+    assert {row["account"]: row["total"] for row in found.contents["credits"]} == {"a": 6.0, "c": 1.0}
+    with at_noon(tmp_path / "undisturbed") as ws:
+        left = derived_checkpoint(ws["credits"].chain.store, ws["credits"].chain.tail().data)
+    kept = [file for file in left.state if file.notes["state"] == left.more[keyed.KEPT]]
+    assert len({file.notes["generation"] for file in kept}) == 2
+    number = 1
+    while found.fails_at(number):
+        number += 1
+    assert number > 15
 
 
 @pytest.mark.soak

@@ -58,6 +58,14 @@ def test_what_cannot_be_computed_again_is_refused(ws):
     assert ws["places"].chain.tail().data is None
 
 
+@pytest.mark.contract("derive:V4")
+def test_equal_numbers_of_a_function_have_one_form(ws):
+    made = ws.derive("zeros", fn=f"{PATH}:zeros", inputs=["transfers"], key="id")
+    follow_all(ws, ["zeros"])
+    shown = {str(row) for row in made.view().select("zero", "l", "s").to_arrow().to_pylist()}
+    assert shown == {"{'zero': 0.0, 'l': [0.0], 's': {'z': 0.0}}"}
+
+
 def test_a_function_that_somebody_else_named_does_not_run(ws, tmp_path, monkeypatch):
     """A copy of a dataset names code: neither the recorded text nor a module of that name may run unasked."""
     ran = tmp_path / "ran"

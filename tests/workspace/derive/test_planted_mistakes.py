@@ -109,7 +109,7 @@ def test_heads_that_are_read_instead_of_a_cut(bank, monkeypatch):
     monkeypatch.setattr(follow, "positions_at", heads)
     # Balances have been at this cut, and are further now.
     cut = CutLog.of(bank).cut(CutLog.of(bank).newest().number - 1)
-    assert follow.follow_to(bank, bank["rich"], cut).rows
+    assert follow.follow_to(bank, bank["rich"], cut).commit.rows
     monkeypatch.undo()
     report = bank["rich"].verify(replay=True)
     assert replay_kinds(bank["rich"]) == {"not_reproducible"}

@@ -207,14 +207,14 @@ def test_of_two_pullers_one_computes_and_the_other_finds_it_done(bank, spark, tm
     commit = strategies.commit_result
     with tl.open(tmp_path / "ws", spark=spark) as other:
         cut = CutLog.of(bank).record([bank["transfers"].id])
-        assert follow.follow_to(other, other["credits"], cut).rows == 1
+        assert follow.follow_to(other, other["credits"], cut).commit.rows == 1
         assert follow.follow_to(bank, bank["credits"], cut) is None
         # One that takes no turns is faster.
         known = follow.Dependencies.of(other)
 
         def overtaken(*args, **more):
             monkeypatch.setattr(strategies, "commit_result", commit)
-            assert follow._followed(other, other["debits"], follow.Origins(known, cut), None).rows == 1
+            assert follow._followed(other, other["debits"], follow.Origins(known, cut), None).commit.rows == 1
             return commit(*args, **more)
 
         monkeypatch.setattr(strategies, "commit_result", overtaken)

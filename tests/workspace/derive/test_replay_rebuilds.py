@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.forging import forge, forget, with_value
 from tests.workspace.derive.following import follow_all
 from trueline.chain.checkpoint import is_ours
 from trueline.chain.store.store import Folder
@@ -42,3 +43,43 @@ def test_each_commit_is_replayed_with_the_definition_that_was_in_force(spark_wor
                     store.delete(Folder.CHECKPOINTS, each.hash)
         report = other["sums"].verify(replay=True)
         assert (report.problems, report.replayed) == ((), 4)
+
+
+@pytest.mark.contract("derive:V15")
+@pytest.mark.contract("derive:V23")
+@pytest.mark.contract("derive:V24")
+def test_rows_that_stay_are_replayed_as_they_were_made(spark_workspace):
+    ws = spark_workspace
+    log = ws.create("log")
+    log.append(pa.table({"n": [1, 2]}))
+    made = ws.derive("doubled", "select n, n * 2 as m from log", key="n")
+    follow_all(ws, ["doubled"])
+    text = "select n, n * 3 as m from log where n > 3"
+    ws.derive("doubled", text, key="n", on_change="from_here")
+    for more in ([3, 4], [5, 6]):
+        log.append(pa.table({"n": more}))
+        follow_all(ws, ["doubled"])
+    # While it is in force, and in a copy that is forged then.
+    report = ws.verify("doubled", replay=True)
+    assert (report.problems, report.replayed) == ((), 3)
+    head = ws.verify("doubled", replay="head")
+    assert (head.problems, head.replayed) == ((), 0)
+    assert any("rows from before its definition stay" in each for each in head.not_checked)
+    honest = made.head
+    middle = [commit.block for commit in made.log() if commit.inputs][1]
+    forge(made.chain, middle, with_value("m", 0, 1_000))
+    assert ws.verify("doubled", replay=False).ok
+    (problem,) = ws.verify("doubled", replay=True).problems
+    assert (str(problem.kind), "m: 1000" in problem.message) == ("not_reproducible", True)
+    made.chain.store.move_head(honest, expected=made.head)
+    forget(made.chain)
+
+    # And after the rows were made anew.
+    ws.derive("doubled", text, key="n", on_change="rebuild")
+    follow_all(ws, ["doubled"])
+    report = ws.verify("doubled", replay=True)
+    assert (report.problems, report.replayed) == ((), 4)
+    assert ws.verify("doubled", replay="head").replayed == 1
+    forge(made.chain, middle, with_value("m", 0, 1_000))
+    found = ws.verify("doubled", replay=True).problems
+    assert "m: 1000" in found[0].message

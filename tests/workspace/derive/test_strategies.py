@@ -105,7 +105,7 @@ def test_increments_record_what_recomputing_would_for_longer(spark, tmp_path, mo
             tl.open(tmp_path / str(seed), create=True, spark=spark) as workspace,
             monkeypatch.context() as patch,
         ):
-            check(workspace, patch, merge, random_.sample(names, 2), random_, pulls=8)
+            check(workspace, patch, merge, random_.sample(names, 2), seed=seed, pulls=8)
         seed += 1
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.workspace.derive.computed_here import by_hand, computing, counted, define_by_hand
 from trueline import console
 from trueline.cli.app import run
-from trueline.errors import NoCommonCut, PullError
+from trueline.errors import NoCommonCut, PullError, QueryError
 from trueline.run import current
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import Dependencies
@@ -83,6 +83,65 @@ def test_what_fails_stops_its_readers_alone(bank):
     assert bank["balances"].chain.tail().data is None
     with computing(counted):
         assert [each.rows for each in bank.pull("balances")] == [0, 1, 1]
+
+
+@pytest.mark.contract("derive:V1")
+@pytest.mark.contract("derive:V26")
+def test_a_report_says_how_a_dataset_was_computed_and_why_as_a_whole(ws):
+    source = ws.create("transfers")
+    for _ in range(3):
+        source.append(ROW)
+    how = {"strategy": "stateless", "reason": ""}
+    define_by_hand(ws, "rows", "select account, total from transfers", ["transfers"], columns=COLUMNS, **how)
+    derived(ws, whole=["transfers"])
+    with computing(counted):
+        first = ws.pull()
+        source.drop_data(upto=0, reason="asked to")
+        stage = ws.plan("rows")["rows"]
+        assert (stage.state, stage.strategy, stage.reason) == ("behind", "recompute", "records_removed")
+        report = ws.pull()
+    assert (first["rows"].strategy, first["rows"].reason) == ("recompute", "first")
+    assert "as a whole" not in first["rows"].told
+    found = report["rows"]
+    assert (found.strategy, found.reason, found.driver_bytes) == ("recompute", "records_removed", 0)
+    assert "computed as a whole (records_removed)" in found.told
+    assert found.to_dict()["reason"] == "records_removed"
+    # Of what is always recomputed the plan says why.
+    assert (report["whole"].strategy, report["whole"].reason) == ("recompute", "")
+    assert ws["rows"].view().to_arrow()["total"].to_pylist() == [2.0]
+
+
+def _unreadable(_):
+    raise QueryError("the value 'x' of the type STRING cannot be cast", remedy="correct it")
+
+
+def _failing(_):
+    raise ZeroDivisionError("in a function")
+
+
+@pytest.mark.contract("derive:V8")
+@pytest.mark.parametrize(
+    "bad",
+    [_unreadable, _failing, lambda rows: pa.concat_tables([rows, rows])],
+    ids=["query", "function", "key"],
+)
+def test_rows_that_were_corrected_fail_no_stop_on_the_way(bank, bad):
+    def result(name, inputs):
+        rows = counted(name, inputs)
+        return bad(rows) if name == "debits" and rows["total"].to_pylist() == [2.0] else rows
+
+    with computing(result):
+        bank.pull()
+        bank["transfers"].append(ROW)
+        # Another dataset rests there, so that the next pull stops there.
+        bank.pull("credits")
+        with pytest.raises(PullError):
+            bank.pull("debits")
+        bank["transfers"].append(ROW)
+        assert bank.pull("debits")["debits"].error is None
+        bank.pull()
+    assert bank["debits"].view().to_arrow()["total"].to_pylist() == [3.0]
+    assert bank.snapshot("credits", "debits", "balances").cut == {"transfers": 2}
 
 
 @pytest.mark.contract("cut:P4")

@@ -7,11 +7,20 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
-from trueline.chain.schema import hidden
+from trueline.chain.datatypes import DataSchema
+from trueline.chain.schema import fields_of, hidden
 from trueline.check import checked
 from trueline.dataset.append.intake import whole_schema
 from trueline.dataset.definition import vocabulary
-from trueline.dataset.derivation import COPY, Derivation, FunctionOf, KeyKind, derivation_at, described
+from trueline.dataset.derivation import (
+    CANONICAL,
+    COPY,
+    Derivation,
+    FunctionOf,
+    KeyKind,
+    derivation_at,
+    described,
+)
 from trueline.errors import InputError, SchemaError
 from trueline.flow import nondet
 from trueline.workspace.creation import CreationPlan, make
@@ -41,7 +50,6 @@ from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import check_query, tokens
 
 if TYPE_CHECKING:
-    from trueline.chain.datatypes import DataSchema
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
@@ -73,15 +81,39 @@ def derived_again(workspace: Workspace, dataset: Dataset) -> Dataset:
     """Define a dataset again as it was written, from those who now have the names of its inputs."""
     there = derivation_at(dataset._tail)
     assert there is not None
-    names, replaced = workspace._names_by_id(), replacements(workspace)
+    names = {**workspace._names_by_id(), **replacements(workspace)}
+    return derive(workspace, _request_again(dataset, there, steps_of(there), names))
+
+
+def defined_again(workspace: Workspace, dataset: Dataset) -> tuple[Derivation, DataSchema]:
+    """Return a definition in canonical queries of this version, and its columns; nothing else changes.
+
+    What stars stand for is as it was recorded. A function has no queries.
+    """
+    there, tail = derivation_at(dataset._tail), dataset._tail
+    assert there is not None
+    assert tail.schema is not None
+    if there.function is not None:
+        return replace(there, version=CANONICAL), DataSchema(fields_of(tail.schema))
+    steps = [(step.alias or "", step.query) for step in there.queries]
+    request = _request_again(dataset, there, steps, workspace._names_by_id())
+    derivation, schema = defined(workspace, request, inputs_of(workspace, request))
+    return replace(
+        derivation, written=there.written, replaces=there.replaces, from_here=there.from_here
+    ), schema
+
+
+def _request_again(
+    dataset: Dataset, there: Derivation, sql: str | list[tuple[str, str]], names: Mapping[str, str]
+) -> DerivationRequest:
+    """Return what asks for a definition again, its inputs by the names that their ids have."""
     given: dict[str, Any] = {}
     for each in there.inputs:
-        ref, alias = each.dataset_ref, each.alias or ""
-        name = replaced.get(ref) or names.get(ref, ref)
+        alias, name = each.alias or "", names.get(each.dataset_ref, each.dataset_ref)
         given[alias] = (name, nondet(there.nondet[alias])) if alias in there.nondet else name
-    request = DerivationRequest(
+    return DerivationRequest(
         dataset.name,
-        None if there.function is not None else steps_of(there),
+        None if there.function is not None else sql,
         given,
         there.key if there.identity is KeyKind.DECLARED else None,
         there.event_time,
@@ -92,7 +124,6 @@ def derived_again(workspace: Workspace, dataset: Dataset) -> Dataset:
         on_change=OnChange.REBUILD,
         file=there.file,
     )
-    return derive(workspace, request)
 
 
 def _allowing(workspace: Workspace, dataset: Dataset, function: FunctionOf | None) -> Dataset:

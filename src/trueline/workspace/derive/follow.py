@@ -14,17 +14,18 @@ from trueline.chain.sources import ENGINE
 from trueline.dataset.advance import Advance
 from trueline.dataset.append.append import Order, prepare
 from trueline.dataset.commit import Commit, linked
-from trueline.dataset.derivation import Derivation, derivation_at
+from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
 from trueline.errors import ChainError, InputError, InputReset, RefCASFailed, RetryError
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import Snapshot
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.checks import columns_of
+from trueline.workspace.derive.define import defined_again
 from trueline.workspace.derive.evaluate import engine_versions
-from trueline.workspace.derive.redefine import refuse_replaced
+from trueline.workspace.derive.redefine import events_of_version, refuse_replaced
 from trueline.workspace.derive.rest import Origins, left_at
-from trueline.workspace.derive.strategies import advance_by, computed
+from trueline.workspace.derive.strategies import Advanced, advance_by, computed
 from trueline.workspace.derive.strategies.increment import DerivedTransaction, committed
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def follow_to(
     *,
     known: Dependencies | None = None,
     clock: Callable[[], Instant] | None = None,
-) -> Commit | None:
+) -> Advanced | None:
     """Bring one dataset to a cut at which its inputs are; None if it is there already, or was passed it.
 
     `known` is how the datasets of the workspace rest on each other, if somebody has looked. Others that would
@@ -60,8 +61,8 @@ def follow_to(
     found = known if known is not None else Dependencies.of(workspace)
     with dataset._writing, dataset.chain.store.turn():
         for _ in range(_ATTEMPTS):
-            found = _as_defined(workspace, found, dataset)
             try:
+                found = _as_defined(workspace, found, dataset)
                 return _followed(workspace, dataset, Origins(found, cut), clock or workspace.clock)
             except RefCASFailed:
                 continue  # somebody who takes no turns; perhaps it is there now
@@ -74,7 +75,13 @@ def follow_to(
 
 
 def _as_defined(workspace: Workspace, known: Dependencies, dataset: Dataset) -> Dependencies:
-    """Look at the datasets again if one was defined anew since, or is not known."""
+    """Look at the datasets again if one was defined anew since, or is not known.
+
+    A definition whose canonical queries are of an earlier version is recorded again, and computed anew.
+    """
+    derivation = derivation_at(dataset._tail)
+    if derivation is not None and derivation.version != CANONICAL:
+        _record_version(workspace, dataset)
     defined = dataset.chain.newest(SetTransform)
     node = known.nodes.get(dataset.name)
     if node is not None and defined is not None and node.definition == defined.hash:
@@ -82,9 +89,16 @@ def _as_defined(workspace: Workspace, known: Dependencies, dataset: Dataset) -> 
     return Dependencies.of(workspace)
 
 
+def _record_version(workspace: Workspace, dataset: Dataset) -> None:
+    events = events_of_version(dataset, *defined_again(workspace, dataset))
+    tail = dataset._tail
+    now = (workspace.clock or Instant.now)()
+    dataset.chain.append(*linked(tail, events, Instant(max(now, tail.system_time + 1))))
+
+
 def _followed(
     workspace: Workspace, dataset: Dataset, origins: Origins, clock: Callable[[], Instant] | None
-) -> Commit | None:
+) -> Advanced | None:
     """Compute one transaction and commit it; None if there is nothing to do."""
     node = origins.known[dataset.name]
     tail = dataset.chain.tail()
@@ -146,13 +160,13 @@ class Evaluation:
     taken: Mapping[DatasetId, Position]
     roots: Mapping[DatasetId, Position]
 
-    def commit(self, origin: DerivedOrigin, clock: Callable[[], Instant] | None) -> Commit:
+    def commit(self, origin: DerivedOrigin, clock: Callable[[], Instant] | None) -> Advanced:
         """Evaluate, and record what that changes."""
         versions = engine_versions(self.workspace)
         left = DerivedCheckpoint(origin, True, origin.definitions[self.dataset.id], ENGINE, versions)
         transaction = self._transaction(left, clock)
         try:
-            return advance_by(transaction).commit
+            return advance_by(transaction)
         except ChainError:
             transaction.check_head()
             raise
@@ -201,7 +215,7 @@ def watermark_after(
 
 def refresh(
     workspace: Workspace, dataset: Dataset, *, clock: Callable[[], Instant] | None = None
-) -> Commit | None:
+) -> Advanced | None:
     """Compute a dataset again where it is, and record what differs; None if nothing does (derive:V29).
 
     Records over inputs that did not move need a definition before them (chain:R9), so that it is recorded

@@ -199,7 +199,17 @@ def _called(session: QuerySession, derivation: Derivation, frames: dict[str, Any
             code="BadFunction",
             path=function.path,
         )
-    return made
+    return _in_one_form(made)
+
+
+def _in_one_form(frame: Any) -> Any:
+    """Return a result in which equal numbers have one form, as those of queries have (derive:V4)."""
+    from trueline.spark.errors import translated
+    from trueline.workspace.derive.judge import in_one_form
+
+    types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    with translated():
+        return frame.selectExpr(*in_one_form(types))
 
 
 def check_partitionings(session: QuerySession, derivation: Derivation) -> None:
@@ -207,13 +217,14 @@ def check_partitionings(session: QuerySession, derivation: Derivation) -> None:
 
     The first pull of a dataset does it: a result that depends on how rows were cut cannot be proven.
     """
+    from trueline.spark.canonical import differing_rows
+
     tables = {name: session.session.table(f"`{name}`") for name in session.tables}
     one, other = (
         _called(session, derivation, {name: frame.repartition(parts) for name, frame in tables.items()})
         for parts in (1, 5)
     )
-    shown = [row.asDict() for row in one.exceptAll(other).limit(3).collect()]
-    shown += [row.asDict() for row in other.exceptAll(one).limit(3).collect()]
+    shown = differing_rows(one, other)
     if shown:
         assert derivation.function is not None
         key = {name: shown[0].get(name) for name in derivation.key}

@@ -258,13 +258,22 @@ def _opaque(text: str, types: Mapping[str, str], plan: PlanPart | None, reason: 
             code="Opaque",
             reason=reason,
         )
+    shown = ", ".join(in_one_form(types))
+    run = f"SELECT {shown} FROM ({text})"  # noqa: S608 (it was checked, and is the user's own)
+    return Judged(text, run, (*types, COPY), KeyKind.BAG, reason)
+
+
+def in_one_form(types: Mapping[str, str]) -> list[str]:
+    """Return what selects columns of these types so that equal numbers have one form (derive:V4)."""
     shown = []
     for name, kind in types.items():
         quoted = f"`{name.replace('`', '``')}`"
-        made = PartType(kind).normalised(_column(name))
+        try:
+            made = PartType(kind).normalised(_column(name))
+        except NotCanonical as problem:
+            raise _refused(problem) from None
         shown.append(quoted if made is None else f"{written(made)} AS {quoted}")
-    run = f"SELECT {', '.join(shown)} FROM ({text})"  # noqa: S608 (it was checked, and is the user's own)
-    return Judged(text, run, (*types, COPY), KeyKind.BAG, reason)
+    return shown
 
 
 def _column(name: str) -> exp.Expr:

@@ -105,6 +105,13 @@ def _events(dataset: Dataset, there: Derivation, asked: Derivation, schema: Data
         yield SetDataSchema(schema=after)
 
 
+def events_of_version(dataset: Dataset, asked: Derivation, schema: DataSchema) -> list[Event]:
+    """Return what records a definition in the canonical queries of another version."""
+    there = derivation_at(dataset._tail)
+    assert there is not None
+    return list(_events(dataset, there, asked, schema))
+
+
 def append_definition(
     workspace: Workspace, dataset: Dataset, derivation: Derivation, schema: SetDataSchema | None
 ) -> None:

@@ -17,7 +17,7 @@ from trueline.dataset.derivation import derivation_at
 from trueline.dataset.remove.record import removals_of
 from trueline.dataset.verify.replay import DerivedCommit, derived_commits
 from trueline.identity.multihash import Multihash
-from trueline.workspace.derive.replay_commit import Replaying, follows_by_increment
+from trueline.workspace.derive.replay_commit import Replaying, follows_by_increment, keeps_rows
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -110,7 +110,10 @@ def replay_datasets(
         if why is not None:
             report += VerificationReport(not_checked=(f"replay of {dataset.name}: {why}",) if why else ())
             continue
-        parts += _parts(dataset, mode, after, upto, workers)
+        found = list(derived_commits(dataset.chain, after, dataset.head if upto is None else upto))
+        found, why = _replayable(workspace, dataset, found, mode)
+        report += VerificationReport(not_checked=(f"replay of {dataset.name}: {why}",) if why else ())
+        parts += _parts(dataset, found, mode, workers)
     if not parts:
         return report
     estimate = sum((part.estimate for part in parts), ReplayEstimate())
@@ -118,13 +121,49 @@ def replay_datasets(
     return report + _replay_parts(workspace, parts, progress, workers)
 
 
-def _parts(
-    dataset: Dataset, mode: Replay, after: Multihash | None, upto: Multihash | None, workers: int
-) -> Iterator[ReplayPart]:
-    found = list(derived_commits(dataset.chain, after, dataset.head if upto is None else upto))
+def _replayable(
+    workspace: Workspace, dataset: Dataset, found: list[DerivedCommit], mode: Replay
+) -> tuple[list[DerivedCommit], str]:
+    """Return the commits that can be replayed, and why others cannot, or nothing.
+
+    What a commit took before records of an input were removed is not there any more; one that took the
+    removal too was made from what is left.
+    """
+    found = found[-1:] if mode == HEAD else found
+    names, able = set[str](), list[DerivedCommit]()
+    inputs = _lost_records(workspace, dataset)
+    for commit in found:
+        before = [each.name for each in inputs if _took_before_removal(each, commit)]
+        names.update(before)
+        able += [] if before else [commit]
+    if names:
+        many = f"{len(found) - len(able):,} of its commits were" if able else "it was"
+        return able, f"{many} computed before records were removed from {', '.join(sorted(names))}"
+    if mode == HEAD and any(keeps_rows(dataset.chain, dataset.chain.tail_at(each.before)) for each in able):
+        return [], "rows from before its definition stay; replay=True replays its commits one by one"
+    return able, ""
+
+
+def _lost_records(workspace: Workspace, dataset: Dataset) -> list[Dataset]:
+    """Return the inputs that records were removed from."""
+    tail, names = dataset.chain.tail(), workspace._names_by_id()
+    assert tail is not None
+    assert tail.transform is not None
+    inputs = (workspace[names[each.dataset_ref]] for each in tail.transform.inputs)
+    return [each for each in inputs if removals_of(each.chain)]
+
+
+def _took_before_removal(source: Dataset, commit: DerivedCommit) -> bool:
+    """Say whether a commit took an input before its newest removal; of a block that is cut off, no."""
+    at = commit.positions.get(source.id)
+    taken = None if at is None else source.chain.sequence_of(at.block)
+    return taken is not None and taken < removals_of(source.chain).all[-1].sequence_number
+
+
+def _parts(dataset: Dataset, found: list[DerivedCommit], mode: Replay, workers: int) -> Iterator[ReplayPart]:
     if mode == HEAD:
         if found:
-            yield ReplayPart(dataset, tuple(found[-1:]), head_only=True)
+            yield ReplayPart(dataset, tuple(found), head_only=True)
         return
     most = max(_COMMITS_OF_AN_INTERVAL, -(-len(found) // workers))
     for start in range(0, len(found), most):
@@ -208,18 +247,12 @@ def _not_replayed(workspace: Workspace, dataset: Dataset) -> str | None:
         return ""
     if not tail.transform.transform.is_ours:
         return f"it was derived by {tail.transform.transform.engine}"
-    derivation = derivation_at(tail)
-    if derivation is not None and derivation.from_here:
-        return "its definition applies from one of its commits on, and what was there before stays"
     names = workspace._names_by_id()
     missing = [each for each in tail.transform.inputs if each.dataset_ref not in names]
     if missing:
         shown = ", ".join(each.alias or each.dataset_ref for each in missing)
         return f"its inputs are not in this workspace: {shown}"
-    for name in (dataset.name, *(names[each.dataset_ref] for each in tail.transform.inputs)):
-        if removals_of(workspace[name].chain):
-            return f"records were removed from {name}"
-    return None
+    return f"records were removed from {dataset.name}" if removals_of(dataset.chain) else None
 
 
 def _replay_part(workspace: Workspace, part: ReplayPart, tally: _Tally) -> None:

@@ -40,6 +40,7 @@ from trueline.merge import NetChange, Snapshot
 from trueline.workspace.derive.checks import columns_of
 from trueline.workspace.derive.evaluate import engine_versions
 from trueline.workspace.derive.follow import before_data, watermark_after
+from trueline.workspace.derive.rest import left_at
 from trueline.workspace.derive.strategies import computed, kept_after
 from trueline.workspace.derive.strategies.classify import KEYED, STATELESS
 from trueline.workspace.derive.strategies.increment import DerivedTransaction, Impossible
@@ -58,6 +59,12 @@ _WRONG: Final = "compare with a copy of the dataset; rebuild it from its inputs 
 def follows_by_increment(derivation: Derivation) -> bool:
     """Say whether commits of a definition are replayed by the increment, all but the first."""
     return derivation.strategy in (STATELESS, KEYED)
+
+
+def keeps_rows(chain: Chain, tail: Tail) -> bool:
+    """Say whether the next commit at a tail leaves the rows of earlier definitions as they are."""
+    derivation = derivation_at(tail)
+    return derivation is not None and derivation.from_here and left_at(chain, tail) is not None
 
 
 _Made = tuple[Prepared, DerivedCheckpoint]
@@ -184,6 +191,9 @@ class Replaying:
     # --- rows -------------------------------------------------------------------------------------
 
     def _commit_problems(self, again: _Again, *, goes_on: bool, whole: bool) -> list[Problem]:
+        if keeps_rows(self.chain, again.tail):
+            self.settle()
+            return self._from_here_problems(again)
         if not whole and self._agrees_by_increment(again):
             self.by_increment.append(again.commit)
             return []
@@ -208,6 +218,20 @@ class Replaying:
             self.left = None
             return False
         return not self._differing(again.commit, made)
+
+    def _from_here_problems(self, again: _Again) -> list[Problem]:
+        """Replay a commit before which rows of an earlier definition stay: by the increment, as it was."""
+        self.left = None
+        commit, here = again.commit, engine_versions(self.workspace)
+        before = self.own.standing(self.dataset.name, commit.before)
+        try:
+            made, _ = follow_stateless(self._transaction(again, before, before.tail, _nothing_left(commit)))
+        except (Impossible, InputError) as error:
+            what = f"its definition cannot be evaluated again over what was new: {error}"
+            return [_wrong(commit, what, again.left, here)]
+        rows = self._differing(commit, made)
+        what = "the commit does not record what the definition gives over what was new in the inputs"
+        return [_wrong(commit, what, again.left, here, rows)] if rows else []
 
     def _whole_problems(self, again: _Again, *, goes_on: bool, head: bool = False) -> list[Problem]:
         """Evaluate the definition; with `head` the rows are compared with those after the commit."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from trueline.chain.checkpoint import DerivedCheckpoint
-from trueline.chain.head_state import Position
+from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
+from trueline.dataset.derivation import CANONICAL
 from trueline.errors import InputError, StalePlan
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.cut import Cut
@@ -18,6 +19,8 @@ from trueline.workspace.derive.follow import check_inputs
 from trueline.workspace.derive.freshness import lacking
 from trueline.workspace.derive.redefine import in_force
 from trueline.workspace.derive.rest import Origins, left_at
+from trueline.workspace.derive.strategies.classify import RECOMPUTE
+from trueline.workspace.derive.strategies.increment import removed_since
 from trueline.workspace.plan.stages import (
     BEHIND,
     CURRENT,
@@ -78,8 +81,10 @@ class _Planning:
             return replace(refused, definition=node.definition)
         left = left_at(node.dataset.chain, tail)
         inputs = tuple(self._news(node, each) for each in known.inputs(name))
+        if strategy != RECOMPUTE and self._lost_records(node, tail):
+            strategy, reason = RECOMPUTE, "records_removed"
         state = self._state(node, left, inputs)
-        full = strategy == "recompute" or left is None
+        full = strategy == RECOMPUTE or left is None
         read = [(each.upto + 1 if each.upto is not None else 0) if full else each.records for each in inputs]
         return Stage(
             name,
@@ -94,13 +99,25 @@ class _Planning:
             definition=node.definition,
         )
 
+    def _lost_records(self, node: DatasetNode, tail: Tail) -> bool:
+        """Say whether records of an input were removed since it was taken: no increment says which."""
+        datasets = (self.origins.known[name].dataset for name in node.inputs.values())
+        taken = ((each, tail.taken.get(each.id)) for each in datasets)
+        return any(
+            at is not None and at.last_block is not None and removed_since(each, at.last_block)
+            for each, at in taken
+        )
+
     def _state(self, node: DatasetNode, left: DerivedCheckpoint | None, inputs: Sequence[InputNews]) -> str:
         if left is None:
             return NEW
         origin = self.origins.of(node.name)
         if left.origin.roots != origin.roots or any(each.records is None for each in inputs):
             return BEHIND
-        return CURRENT if left.at_rest and left.origin == origin else REDEFINED
+        assert node.derivation is not None
+        # Canonical queries of an earlier version are recorded again first.
+        same = node.derivation.version == CANONICAL and left.origin == origin
+        return CURRENT if left.at_rest and same else REDEFINED
 
     def _news(self, reader: DatasetNode, name: str) -> InputNews:
         """Say what is new in an input, at the cut; of one that moves itself that is not known yet."""

@@ -15,10 +15,10 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from trueline import console
+from trueline.chain.events import SetTransform
 from trueline.chain.instant import Instant
 from trueline.console.items import Item
-from trueline.dataset.commit import Commit
-from trueline.errors import CheckFailed, OutcomeUnknown, RetryError, StoreError
+from trueline.errors import InputError, OutcomeUnknown, StoreError, TaskFailed
 from trueline.identity.dataset_id import DatasetId
 from trueline.kernel.tasks import failure
 from trueline.run import Step
@@ -26,9 +26,11 @@ from trueline.run.attempt import Attempt, Outcome
 from trueline.run.executors import Threads
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
-from trueline.workspace.dependencies import Dependencies
+from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.follow import follow_to, refresh
 from trueline.workspace.derive.rest import NOT_AT_REST, RootOrder, left_at, newest_cut_at
+from trueline.workspace.derive.strategies import Advanced
+from trueline.workspace.derive.strategies.classify import RECOMPUTE
 from trueline.workspace.pull.report import Pulled
 from trueline.workspace.pull.scheduler import go_on
 from trueline.workspace.pull.stops import NOWHERE, plan_stops, related
@@ -201,17 +203,17 @@ class DerivedPull:
         with console.use(_Watched(told, alone=len(self.stops) == 1)):
             context = copy_context()
 
-        def bring(node: GraphNode, cut: Cut) -> tuple[Commit | None, bool | None]:
+        def bring(node: GraphNode, cut: Cut) -> tuple[Advanced | None, bool | None]:
             bar.describe(node[0])
             return context.copy().run(self._bring, node, cut)
 
         return Step(map=bring, name="derive", eager=False)
 
-    def _bring(self, node: GraphNode, cut: Cut) -> tuple[Commit | None, bool | None]:
+    def _bring(self, node: GraphNode, cut: Cut) -> tuple[Advanced | None, bool | None]:
         """Do one transaction, in a worker.
 
-        A stop on the way is passed over where an input has not made it, and where rows break a check there
-        that may have been corrected since (derive:V8).
+        A stop on the way is passed over where an input has not made it, and where rows there, which may have
+        been corrected since, break a check, a key or the query (derive:V8).
         """
         name, place = node
         is_last = place == len(self.stops[name]) - 1
@@ -219,17 +221,13 @@ class DerivedPull:
         go_on()
         try:
             made = follow_to(self.workspace, dataset, cut, known=self.known, clock=self.clock)
-        except RetryError as error:
-            if error.code != NOT_AT_REST or is_last:
-                raise
-            return None, None
-        except CheckFailed:
-            if is_last:
+        except Exception as error:
+            if is_last or not _may_be_corrected(error):
                 raise
             return None, None
         if not (self.full_refresh and is_last):
             return made, None
-        if made is not None and made.blocks and self.known[name].derivation.strategy == "recompute":  # type: ignore[union-attr]
+        if made is not None and made.commit.blocks and self._strategy(name) == RECOMPUTE:
             return made, False  # it was computed from scratch just now
         again = refresh(self.workspace, dataset, clock=self.clock)
         return again or made, again is not None
@@ -249,9 +247,10 @@ class DerivedPull:
             return
         assert isinstance(outcome, Outcome)
         made, differed = outcome.changed[0][1]
-        commits = (*before.commits, made) if made is not None else before.commits
-        self.done[name] = replace(before, commits=commits, differed=differed)
-        if differed:
+        self.done[name] = replace(before, differed=differed)
+        if made is not None:
+            self.done[name] = self._with(self.done[name], made)
+        if differed or _is_defined_again(self.known[name]):
             # Its definition was recorded again, so that what rests on it follows.
             self.known = Dependencies.of(self.workspace)
         dataset = self.known[name].id
@@ -259,6 +258,20 @@ class DerivedPull:
         # A hint for who waits, after the head: heads decide, so that a lost one costs a little time.
         with suppress(StoreError, OutcomeUnknown):
             self.log.put_reached(self.stops[name][place].number, dataset)
+
+    def _with(self, before: Pulled, made: Advanced) -> Pulled:
+        """Note a commit, how it was computed, and why as a whole where its strategy is another."""
+        return replace(
+            before,
+            commits=(*before.commits, made.commit),
+            strategy=made.strategy,
+            reason="" if self._strategy(before.dataset) == RECOMPUTE else made.reason,
+            driver_bytes=before.driver_bytes + made.driver_bytes,
+        )
+
+    def _strategy(self, name: str) -> str:
+        derivation = self.known[name].derivation
+        return RECOMPUTE if derivation is None else derivation.strategy
 
     def _stop_readers(self, name: str) -> None:
         for reader in self.known.downstream(name):
@@ -268,6 +281,17 @@ class DerivedPull:
 
     def _is_stopped(self, name: str) -> bool:
         return self.done[name].error is not None or bool(self.done[name].waits_for)
+
+
+def _is_defined_again(node: DatasetNode) -> bool:
+    defined = node.dataset.chain.newest(SetTransform)
+    return defined is not None and defined.hash != node.definition
+
+
+def _may_be_corrected(error: Exception) -> bool:
+    """Say whether a later cut may not have an error: it comes of rows, or of an input that is not there."""
+    found = failure(error, label="pull", index=0)
+    return isinstance(found, InputError | TaskFailed) or found.code == NOT_AT_REST
 
 
 class _Watched(console.Console):

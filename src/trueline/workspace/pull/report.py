@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from trueline.dataset.commit import Commit, same_bytes
 from trueline.errors import TruelineError
+
+# Nobody wonders why all is computed then.
+_AS_EXPECTED: Final = ("", "first", "redefined")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +23,9 @@ class Pulled:
     `bad_files` are those that were left out since they cannot be read, each with the reason.
     A derived dataset was brought to a `cut`, or `waits_for` what could not be; `differed` says whether it
     was not what its definition gives, if that was asked. `broken` are transactions of which that cut may show
-    a part: they expired or failed half-way.
+    a part: they expired or failed half-way. `strategy` is the one it was computed by in the end, `reason` a
+    code that says why as a whole where its definition can follow by the increment; `driver_bytes` counts the
+    bytes of changes and state that passed this process.
     """
 
     dataset: str
@@ -36,6 +41,9 @@ class Pulled:
     waits_for: tuple[str, ...] = ()
     differed: bool | None = None
     broken: tuple[str, ...] = ()
+    strategy: str = ""
+    reason: str = ""
+    driver_bytes: int = 0
 
     @property
     def is_derived(self) -> bool:
@@ -66,6 +74,8 @@ class Pulled:
             parts.append(
                 f"{count:,} bad file{'s' * (count != 1)} left out ({', '.join(self.bad_files)[:200]})"
             )
+        if self.reason not in _AS_EXPECTED:
+            parts.append(f"computed as a whole ({self.reason})")
         if self.differed is not None:
             parts.append("differed from its definition" if self.differed else "equals its definition")
         parts += [why.problem for why in (self.error, self.refused) if why is not None]
@@ -93,6 +103,9 @@ class Pulled:
             "waits_for": list(self.waits_for),
             "differed": self.differed,
             "broken": list(self.broken),
+            "strategy": self.strategy,
+            "reason": self.reason,
+            "driver_bytes": self.driver_bytes,
             "error": _plain(self.error),
             "refused": _plain(self.refused),
         }

@@ -154,6 +154,9 @@ def delta_of(transaction: DerivedTransaction[Any], session: Callable[[], Any]) -
         after = transaction.advance.positions.get(dataset.id)
         taken = transaction.tail.taken.get(dataset.id)
         last = None if taken is None else taken.last_offset
+        # A removal has no rows: the input is at another block then, and at the same offset.
+        if taken is not None and taken.last_block is not None and removed_since(dataset, taken.last_block):
+            raise Impossible("records_removed")
         if after is None or after.offset is None or last == after.offset:
             continue
         if table.kind is TableKind.OFFSETS and not table.only_grows(dataset, after):
@@ -161,7 +164,6 @@ def delta_of(transaction: DerivedTransaction[Any], session: Callable[[], Any]) -
         if taken is None or taken.last_block is None or last is None:
             view, events = table.view(dataset, after.block), after.offset + 1
         else:
-            _refuse_removed(dataset, taken.last_block)
             view, events = table.change(dataset, taken.last_block, after.block), after.offset - last
         # Of events the operation is one of their columns.
         op = "" if table.kind is TableKind.EVENTS else dataset.chain.tail_at(after.block).vocab.op
@@ -173,11 +175,10 @@ def delta_of(transaction: DerivedTransaction[Any], session: Callable[[], Any]) -
     return Delta(gone, came, empty)
 
 
-def _refuse_removed(dataset: Dataset, before: Multihash) -> None:
-    """Refuse an increment over an input that lost records since: no event says which rows went."""
+def removed_since(dataset: Dataset, before: Multihash) -> bool:
+    """Say whether an input lost records since a block: no event says which rows went."""
     removed = removals_of(dataset.chain).all
-    if removed and removed[-1].sequence_number > dataset.chain.tail_at(before).sequence_number:
-        raise Impossible("records_removed")
+    return bool(removed) and removed[-1].sequence_number > dataset.chain.tail_at(before).sequence_number
 
 
 def _block(transaction: DerivedTransaction[Any], dataset: Dataset) -> Any:
