@@ -45,6 +45,13 @@ def rows(view):
         ("select * from `a-b.c` -- sales", ["a-b.c"]),
         ("select * from date", ["date"]),
         ("values (1)", []),
+        ("select 1 as sales", []),
+        ("select sum(date) as sales, `date` from other as date join `a-b.c`", ["a-b.c"]),
+        ("with sales as (select * from date) select * from sales", ["date"]),
+        ("with sales as (select * from sales) select date from sales", ["sales"]),
+        ("select sales from (select 1 as sales) |> join date on true", ["date"]),
+        ("with t as (table sales) select * from t", ["sales"]),
+        ("select of sqlglot nothing (from sales", ["sales"]),
         ("select * from `unknown@ab12`", ["unknown@ab12"]),
     ],
 )

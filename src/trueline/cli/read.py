@@ -166,6 +166,8 @@ def snapshot(
             if len(found.groups) > 1:
                 groups = "; ".join(", ".join(group) for group in found.groups)
                 shown.say(f"these share nothing with each other: {groups}", "faint")
+            if found.own_cuts:
+                shown.say(found.shown_own_cuts, "faint")
 
         here.console.answer(found.to_dict(), render)
         found.close()

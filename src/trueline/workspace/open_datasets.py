@@ -47,6 +47,8 @@ class OpenDatasets:
         self.clock: Callable[[], Instant] | None = None
         # By folder: a dataset that was renamed is the same one.
         self._open: dict[str, Dataset] = {}
+        # The ids of datasets that are known to be roots, which they stay: to know them again takes no read.
+        self._known_roots: set[str] = set()
         self._catalogue = Catalogue(place, self._look)
         self._tags = Tags(place)
         self._lock = threading.RLock()

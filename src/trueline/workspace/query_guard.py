@@ -291,20 +291,33 @@ def unknown_tables(text: str, tables: Collection[str]) -> list[str]:
     >>> unknown_tables("with t as (select 1) select * from t join sals", ["sales"])
     ['sals']
     """
+    known = {name.lower() for name in tables}
+    return [name for name in _parsed_tables(text) or () if name.lower() not in known]
+
+
+def tables_named(text: str) -> frozenset[str] | None:
+    """Return the tables of a query in lower case, without its own parts; None if that cannot be said here.
+
+    >>> tables_named("with t as (select 1) select total from t join sales"), tables_named("table sales")
+    (frozenset({'sales'}), None)
+    """
+    # `TABLE name` is a query of its own that sqlglot takes for a column.
+    if any(token.kind == "word" and token.name == "table" for token in tokens(text)):
+        return None
+    found = _parsed_tables(text)
+    return None if found is None else frozenset(map(str.lower, found))
+
+
+def _parsed_tables(text: str) -> list[str] | None:
     from sqlglot import exp, parse
 
-    known = {name.lower() for name in tables}
     try:
-        found = [
-            node
-            for each in parse(text, read="spark")
-            if each is not None
-            for node in each.find_all(exp.Table)
-        ]
+        parsed = [each for each in parse(text, read="spark") if each is not None]
     except Exception:  # noqa: BLE001 (the parser that counts says what is wrong)
-        return []
+        return None
+    found = (node for each in parsed for node in each.find_all(exp.Table))
     plain = (node for node in found if len(node.parts) == 1 and isinstance(node.this, exp.Identifier))
-    return [node.name for node in plain if node.name.lower() not in known | own_names(node)]
+    return [node.name for node in plain if node.name.lower() not in own_names(node)]
 
 
 def _check_table_words(text: str) -> None:

@@ -17,7 +17,7 @@ from trueline.view.origin import Origin
 from trueline.view.plan.sources import Memory
 from trueline.view.view import View
 from trueline.workspace.names import is_name
-from trueline.workspace.query_guard import NOT_A_DATASET, place_of_name, refused, unknown_tables
+from trueline.workspace.query_guard import NOT_A_DATASET, place_of_name, refused, tables_named, unknown_tables
 from trueline.workspace.snapshot.find import read_together
 from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot
 
@@ -117,22 +117,21 @@ def _view(workspace: Workspace, table: QueryTable, at: Any) -> View:
 def tables_of(text: str, datasets: list[str]) -> Iterator[QueryTable]:
     """Find the datasets a query refers to: by name, or in back-ticks as `name@commit`.
 
-    A word that is a dataset's name counts wherever it is; a table that is
-    not used costs a look at its head, nothing more.
+    A column may be called as a dataset is: only tables count, and every word where tables cannot be told.
 
-    >>> [table.name for table in tables_of("select * from sales join `x@ab12` using (k)", ["sales", "x"])]
+    >>> [table.name for table in tables_of("select x from sales join `x@ab12` using (k)", ["sales", "x"])]
     ['sales', 'x@ab12']
     """
     by_name = {name.lower(): name for name in datasets} | {name: name for name in datasets}
-    seen: set[str] = set()
-    for word in _words(text):
+    words = list(dict.fromkeys(_words(text)))
+    tables = tables_named(text)
+    for word in words if tables is None else [word for word in words if word.lower() in tables]:
         name, _, at = word.partition("@")
         dataset = by_name.get(name) or by_name.get(name.lower())
-        if word in seen or (not at and "@" in word) or not is_name(name):
+        if (not at and "@" in word) or not is_name(name):
             continue
         if dataset is None and not at:
             continue
-        seen.add(word)
         yield QueryTable(word, dataset or name, at or None)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 
+from tests.workspace.derive.computed_here import computing
 from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin, derived_checkpoint
 from trueline.chain.events import ExecuteTransform, SetTransform, TransformInput
 from trueline.chain.head_state import next_block
@@ -58,6 +60,17 @@ class Local:
         self.functions[name] = function
         chain = self.workspace[name].chain
         chain.append(next_block(chain.tail(), chain.tail().transform))
+
+    @contextmanager
+    def computing(self) -> Iterator[None]:
+        """Let the functions compute what real pulls record, with all their stops."""
+
+        def result(name: str, inputs: Mapping[str, pa.Table]) -> pa.Table:
+            rows = {alias: table.to_pylist() for alias, table in inputs.items()}
+            return pa.Table.from_pylist(self.functions[name](**rows), schema=self.schemas[name])
+
+        with computing(result):
+            yield
 
     def record(self, *names: str) -> Cut:
         """Record a cut of the roots of datasets."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -23,7 +22,7 @@ from trueline.errors import (
     NothingShared,
     WaitTimeout,
 )
-from trueline.workspace.snapshot import histories, lease
+from trueline.workspace.snapshot import histories
 from trueline.workspace.snapshot.agree import agree
 
 
@@ -264,53 +263,6 @@ def test_earlier_rows_and_changes_make_later_rows_for_all_datasets(bank):
         earlier.changes("credits", since=later)
     with pytest.raises(DatasetNotFound, match="not in this snapshot"):
         later["transfers"]
-
-
-@pytest.mark.contract("cut:P17")
-def test_an_open_snapshot_is_spared_by_gc_and_a_closed_one_is_not(bank):
-    ws = bank.workspace
-    first = bank.transfer(3)
-    second = bank.transfer(3)
-    store = ws["transfers"].chain.store
-    with ws.snapshot("transfers") as snap:
-        assert snap.at["transfers"] == second
-        ws["transfers"].chain.reset(first.block)
-        with tl.open(ws.location) as other:
-            other.gc(older_than=0)
-        assert store.size(Folder.BLOCKS, second.block) is not None
-        assert snap["transfers"].count() == 6, "what a reset cut off is still read"
-        assert ws["transfers"].view().count() == 3
-    ws.gc(older_than=0)
-    assert store.size(Folder.BLOCKS, second.block) is None
-    other = ws.snapshot("transfers", at="head")
-    with pytest.raises(CutGone, match="a reset has cut it off"):
-        replace(other, positions=snap.positions)["transfers"]
-
-
-def test_leases_of_processes_that_died_expire(bank, monkeypatch):
-    ws = bank.workspace
-    first = bank.transfer(3)
-    second = bank.transfer(3)
-    snap = ws.snapshot("transfers")
-    ws["transfers"].chain.reset(first.block)
-    now = Instant.now()
-    monkeypatch.setattr(lease, "Instant", Later)
-    Later.time = Instant(now + 50 * 60 * 10**9)
-    assert snap["transfers"].count() == 6, "reading renews it"
-    Later.time = Instant(now + 100 * 60 * 10**9)
-    ws.gc(older_than=0)
-    assert snap["transfers"].count() == 6
-    Later.time = Instant(now + 200 * 60 * 10**9)
-    ws.gc(older_than=0)
-    assert ws["transfers"].chain.store.size(Folder.BLOCKS, second.block) is None
-
-
-class Later(Instant):
-    time = Instant(0)
-
-    @classmethod
-    def now(cls):
-        return cls.time
 
 
 @pytest.mark.contract("cut:P4")

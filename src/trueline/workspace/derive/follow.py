@@ -105,7 +105,7 @@ def _followed(
     assert tail is not None
     derivation = derivation_at(tail)
     assert derivation is not None
-    refuse_replaced(workspace, dataset.name, derivation)
+    refuse_replaced(workspace, origins.known, dataset.name, derivation)
     check_inputs(origins.known, node, tail)
     origin = origins.of(dataset.name)
     left = left_at(dataset.chain, tail)

@@ -262,20 +262,26 @@ def replacements(workspace: Workspace) -> dict[str, str]:
     return found
 
 
+def _replaced(workspace: Workspace, known: Dependencies) -> dict[str, str]:
+    """Return the same of datasets that were looked at."""
+    found = {}
+    for node in known.nodes.values():
+        replaces = None if node.derivation is None else node.derivation.replaces
+        if replaces is not None and node.id is not None and holds_key(workspace._location, node.id):
+            found[replaces] = node.name
+    return found
+
+
 def in_force(workspace: Workspace, known: Dependencies) -> list[str]:
     """Return the names of all datasets but those that lost their name to a new chain."""
-    derivations = (node.derivation for node in known.nodes.values())
-    if not any(each is not None and each.replaces is not None for each in derivations):
-        return list(known.nodes)
-    replaced = replacements(workspace)
+    replaced = _replaced(workspace, known)
     return [name for name, node in known.nodes.items() if str(node.id) not in replaced]
 
 
-def refuse_replaced(workspace: Workspace, name: str, derivation: Derivation) -> None:
+def refuse_replaced(workspace: Workspace, known: Dependencies, name: str, derivation: Derivation) -> None:
     """Refuse to follow an input that has lost its name to a new chain (derive:V16)."""
-    replaced: Mapping[str, str] = {}
+    replaced = _replaced(workspace, known)
     for each in derivation.inputs:
-        replaced = replaced or replacements(workspace)
         if (new := replaced.get(each.dataset_ref)) is not None:
             raise InputError(
                 f"dataset {name!r} is computed from {each.dataset_ref}, which was replaced:"

@@ -16,6 +16,7 @@ from trueline.errors import InputError, NothingShared, RetryError
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
+from trueline.workspace.dependencies import Dependencies
 from trueline.workspace.snapshot.agree import Agreement, agree
 from trueline.workspace.snapshot.lease import SnapshotLease
 from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot, cut_off
@@ -152,13 +153,16 @@ def _bring_to_target(workspace: Workspace, datasets: Sequence[Dataset]) -> None:
 
     That is the newest cut; where roots are named too, one with all that they hold now.
     """
-    from trueline.workspace.pull.derived import bring_to
+    from trueline.workspace.pull.derived import bring_to, groups_of
 
     log, names = CutLog.of(workspace), [dataset.name for dataset in datasets]
     roots = Roots(workspace).under(*names)
     cut = log.newest()
     if any(dataset.id in roots for dataset in datasets) or any(root not in cut for root in roots):
-        cut = log.record(roots)
+        known = Dependencies.of(workspace)
+        rest_on = {each for name in names for each in (name, *known.upstream(name))}
+        computed = [name for name in sorted(rest_on) if known[name].is_computed]
+        cut = log.record(roots, groups_of(known, computed))
     bring_to(workspace, names, cut)
 
 

@@ -4,17 +4,20 @@ A lease is a small object beside the datasets, in the place of the log of cuts:
 
     pinned/3f…    {"positions": {"did:odf:fed01…": "f1620…"}, "expires": "2026-11-13T10:00:00Z"}
 
-It is removed when the snapshot is closed or forgotten. One whose process died is passed over once it has
-expired, and removed by the next `gc`.
+It is removed when the snapshot is closed or forgotten. Until then one thread of the process renews it,
+however long nobody asks the snapshot for anything. One whose process died is passed over once it has expired,
+and removed by the next `gc`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from trueline.chain.instant import Instant
@@ -25,6 +28,8 @@ from trueline.workspace.small_objects import SmallObjects
 _FOLDER: Final = "pinned"
 _SECONDS: Final = 3600
 _SECOND: Final = 1_000_000_000
+# So often is looked which of them have half of their time behind them.
+_PAUSE: Final = _SECONDS / 6
 
 
 @dataclass(slots=True)
@@ -35,18 +40,20 @@ class SnapshotLease:
     positions: Mapping[str, Multihash]
     name: str
     expires: Instant
+    is_released: bool = False
 
     @classmethod
     def take(cls, objects: SmallObjects, positions: Mapping[str, Multihash]) -> SnapshotLease:
         """Take a lease; a place that nobody can write to needs none, for nobody can remove anything."""
         lease = cls(objects, positions, f"{_FOLDER}/{secrets.token_hex(16)}", Instant(0))
         lease.renew()
+        KEEPER.keep(lease)
         return lease
 
     def renew(self) -> None:
         """Hold on to it if half of its time has passed."""
         now = Instant.now()
-        if self.expires - now > _SECONDS * _SECOND // 2:
+        if self.is_released or self.expires - now > _SECONDS * _SECOND // 2:
             return
         expires = Instant(now + _SECONDS * _SECOND)
         document = {
@@ -56,11 +63,60 @@ class SnapshotLease:
         with suppress(StoreError, OutcomeUnknown):
             self.objects.put(self.name, json.dumps(document, sort_keys=True).encode() + b"\n")
             self.expires = expires
+        if self.is_released:
+            self.release()  # meanwhile
 
     def release(self) -> None:
         """Give it back."""
+        self.is_released = True
+        KEEPER.leases.pop(self.name, None)
         with suppress(TruelineError, OSError):
             self.objects.remove(self.name)
+
+
+@dataclass
+class LeaseKeeper:
+    """The one thread that renews the leases of a process; it ends when there are none.
+
+    Python may release a forgotten one at any moment, in any thread: that takes no lock.
+    """
+
+    pause: float = _PAUSE
+    leases: dict[str, SnapshotLease] = field(default_factory=dict)
+    _thread: threading.Thread | None = None
+    _process: int = field(default_factory=os.getpid)
+    _changing: threading.RLock = field(default_factory=threading.RLock)
+
+    def keep(self, lease: SnapshotLease) -> None:
+        """Renew a lease until it is released."""
+        if self._process != os.getpid():
+            # A forked child has no threads of its parent, which keeps its own leases.
+            self._process, self._changing = os.getpid(), threading.RLock()
+            self._thread = None
+            self.leases.clear()
+        with self._changing:
+            self.leases[lease.name] = lease
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._keeping, name="trueline-lease", daemon=True)
+                self._thread.start()
+
+    def _keeping(self) -> None:
+        pausing = threading.Event()
+        while True:
+            pausing.wait(self.pause)
+            held: list[SnapshotLease] = []
+            with suppress(RuntimeError):  # one was released as they were listed: the next look is soon enough
+                held = list(self.leases.values())
+            for lease in held:
+                with suppress(TruelineError, OSError):  # a store that does not answer now may do so in time
+                    lease.renew()
+            with self._changing:
+                if not self.leases:
+                    self._thread = None
+                    return
+
+
+KEEPER: Final = LeaseKeeper()
 
 
 def pinned(objects: SmallObjects, dataset_id: str) -> list[Multihash]:

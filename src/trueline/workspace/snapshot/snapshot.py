@@ -15,6 +15,7 @@ from trueline.dataset.commit import Commit, commit_at
 from trueline.dataset.duration import seconds
 from trueline.errors import CutGone, DatasetNotFound, InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
+from trueline.workspace.dependencies import node_of
 from trueline.workspace.snapshot.lease import SnapshotLease
 
 if TYPE_CHECKING:
@@ -60,6 +61,23 @@ class WorkspaceSnapshot:
     def at(self) -> dict[str, Commit]:
         """The commit each dataset is read at, by name."""
         return {name: self._commit(name) for name in self.datasets}
+
+    @cached_property
+    def own_cuts(self) -> dict[str, dict[str, str]]:
+        """The roots that are such since they read inputs at cuts of their own: each input with the reason."""
+        known = (name for name in self.origin if name in self.workspace)
+        found = {name: node_of(self.workspace[name]).own_cuts for name in known}
+        return {name: dict(reasons) for name, reasons in found.items() if reasons}
+
+    @property
+    def shown_own_cuts(self) -> str:
+        """The same in a line for people, empty if there are none (cut:P16)."""
+        lines = (
+            f"{name} reads {each} at a cut of its own: {why}"
+            for name, reasons in self.own_cuts.items()
+            for each, why in reasons.items()
+        )
+        return "; ".join(lines)
 
     def _commit(self, name: str) -> Commit:
         return commit_at(name, self._chain(name)[1], self.positions[name].block)
@@ -150,6 +168,7 @@ class WorkspaceSnapshot:
                 for name, at in self.positions.items()
             },
             "groups": [list(group) for group in self.groups],
+            "own_cuts": self.own_cuts,
         }
 
     def __str__(self) -> str:
@@ -171,7 +190,8 @@ class WorkspaceSnapshot:
             for name, at in ((name, self.positions[name]) for name in group)
         ]
         columns = ("dataset", "commit", "last offset", "newer commits", "group")
-        return html_table(f"Snapshot at {roots or 'no records'}", columns, rows)
+        own = f"; {self.shown_own_cuts}" if self.own_cuts else ""
+        return html_table(f"Snapshot at {roots or 'no records'}{own}", columns, rows)
 
     # --- held -------------------------------------------------------------------------
 

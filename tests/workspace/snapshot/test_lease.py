@@ -1,0 +1,99 @@
+"""Open snapshots hold what they read against `gc`, for as long as their process lives."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+import trueline as tl
+from trueline.chain.instant import Instant
+from trueline.chain.store.store import Folder
+from trueline.errors import CutGone
+from trueline.workspace.snapshot import lease
+
+
+@pytest.mark.contract("cut:P17")
+def test_an_open_snapshot_is_spared_by_gc_and_a_closed_one_is_not(bank):
+    ws = bank.workspace
+    first = bank.transfer(3)
+    second = bank.transfer(3)
+    store = ws["transfers"].chain.store
+    with ws.snapshot("transfers") as snap:
+        assert snap.at["transfers"] == second
+        ws["transfers"].chain.reset(first.block)
+        with tl.open(ws.location) as other:
+            other.gc(older_than=0)
+        assert store.size(Folder.BLOCKS, second.block) is not None
+        assert snap["transfers"].count() == 6, "what a reset cut off is still read"
+        assert ws["transfers"].view().count() == 3
+    ws.gc(older_than=0)
+    assert store.size(Folder.BLOCKS, second.block) is None
+    other = ws.snapshot("transfers", at="head")
+    with pytest.raises(CutGone, match="a reset has cut it off"):
+        replace(other, positions=snap.positions)["transfers"]
+
+
+def test_leases_of_processes_that_died_expire(bank, monkeypatch):
+    ws = bank.workspace
+    first = bank.transfer(3)
+    second = bank.transfer(3)
+    snap = ws.snapshot("transfers")
+    ws["transfers"].chain.reset(first.block)
+    now = Instant.now()
+    monkeypatch.setattr(lease, "Instant", Later)
+    Later.time = Instant(now + 50 * 60 * 10**9)
+    assert snap["transfers"].count() == 6, "reading renews it"
+    Later.time = Instant(now + 100 * 60 * 10**9)
+    ws.gc(older_than=0)
+    assert snap["transfers"].count() == 6
+    Later.time = Instant(now + 200 * 60 * 10**9)
+    ws.gc(older_than=0)
+    assert ws["transfers"].chain.store.size(Folder.BLOCKS, second.block) is None
+
+
+def test_an_open_snapshot_that_nobody_asks_for_anything_is_held(bank, monkeypatch):
+    ws, now = bank.workspace, Instant.now()
+    keeper = lease.LeaseKeeper(pause=0.001)
+    Later.time = now
+    monkeypatch.setattr(lease, "Instant", Later)
+    monkeypatch.setattr(lease, "KEEPER", keeper)
+    first, second = bank.transfer(3), bank.transfer(3)
+    snap = ws.snapshot("transfers")
+    ws["transfers"].chain.reset(first.block)
+    renewed = threading.Event()
+    snap.lease.objects = Telling(snap.lease.objects, renewed)
+    Later.time = Instant(now + 50 * 60 * 10**9)
+    assert renewed.wait(60)
+    Later.time = Instant(now + 100 * 60 * 10**9)
+    ws.gc(older_than=0)
+    assert ws["transfers"].chain.store.size(Folder.BLOCKS, second.block) is not None
+    thread = keeper._thread
+    snap.close()
+    thread.join(60)
+    assert keeper._thread is None, "it ends with the last of them"
+    ws.gc(older_than=0)
+    assert ws["transfers"].chain.store.size(Folder.BLOCKS, second.block) is None
+
+
+class Telling:
+    """Small objects that tell when one was put."""
+
+    def __init__(self, objects, told):
+        self._objects, self._told = objects, told
+
+    def put(self, name, data):
+        self._objects.put(name, data)
+        self._told.set()
+
+    def __getattr__(self, name):
+        return getattr(self._objects, name)
+
+
+class Later(Instant):
+    time = Instant(0)
+
+    @classmethod
+    def now(cls):
+        return cls.time
