@@ -4,6 +4,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
+# What Python compiles is kept: the tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help setup demo test quick bench soak lint docs contracts clean
 
 PYTHON ?= python3
