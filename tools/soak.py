@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LOWERING = "tests/spark/lowering"
+# The rooms with tests that look at a sample of their cases in `make test`.
+SAMPLED = ("attacks", "chain", "dataset", "flow", "readers", "run", "spark", "testing", "view", "workspace")
 HELD, FAILED, NONE = "held", "failed", "no tests"
 _NO_TESTS = 5
 
@@ -43,6 +45,7 @@ def parts() -> list[Part]:
         Part("properties", ("-m", "soak or hypothesis", f"--ignore={LOWERING}"), is_random=True),
         Part("chains of views on Spark", ("-m", "soak", f"{LOWERING}/test_chains.py"), is_random=True),
     ]
+    found += [Part(f"all cases, {room}", ("-m", "sampled", f"tests/{room}")) for room in SAMPLED]
     for each in product((1, 3, 20), ("adaptive", "fixed"), (10, 10_000)):
         settings = "{}p-{}-{}r".format(*each)
         chosen = ("-m", "soak", f"{LOWERING}/test_equal.py", "-k", settings)
