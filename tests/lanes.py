@@ -1,4 +1,4 @@
-"""`python -m tests.lanes`: the suite as three processes side by side.
+"""`python -m tests.lanes`: the suite as three processes side by side, and types and contracts beside them.
 
 One has all that uses the one Spark of the suite, one begins with what starts a Spark of its own; what needs
 no JVM is dealt out, file by file, to that one and the third as they come to it, so that the cores are busy to
@@ -8,6 +8,7 @@ the end. Also the pytest plugin for it: `pytest --lane spark`, `--lane jvms`, `-
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,6 +24,10 @@ from tests.spark.jvms import make
 
 LANES = ("spark", "jvms", "rest")
 PROCESSES = (("jvms", "rest"), ("rest",), ("spark",))
+# What shares one Spark takes longest, and cannot be dealt out: on fewer cores than there are processes, what
+# needs no Spark waits for it.
+PATIENT = ("nice", "-n", "5")
+CHECKS = ("-m mypy", "-m tests.contracts --check")
 # Tests wait for the disk a fifth of their time. In memory, where there is plenty, they do not: what is synced
 # and when is counted by the tests that are about it.
 IN_MEMORY = Path("/dev/shm")
@@ -93,9 +98,17 @@ def main(words: list[str]) -> int:
         dealt.mkdir()
         command = [sys.executable, "-m", "pytest", f"--dealt={dealt}", *words]
         *behind, shown = (
-            [*command, f"--basetemp={made}/{lanes[0]}", *(f"--lane={lane}" for lane in lanes)]
+            [
+                *(PATIENT if lanes == ("rest",) and shutil.which(PATIENT[0]) else ()),
+                *command,
+                f"--basetemp={made}/{lanes[0]}",
+                *(f"--lane={lane}" for lane in lanes),
+            ]
             for lanes in PROCESSES
         )
+        if not words:
+            python = shlex.quote(sys.executable)
+            behind.insert(0, ["sh", "-c", " && ".join(f"{python} {check}" for check in CHECKS)])
         archive = make()
         told = [stack.enter_context(tempfile.TemporaryFile()) for _ in behind]
         running = [

@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.contract("view:C74")
 @pytest.mark.timeout(300)
-def test_rows_and_ids_do_not_depend_on_cores(folder, spark):
+def test_rows_and_ids_do_not_depend_on_cores_and_a_master_is_given_as_text(folder, spark):
     environment = os.environ | {"PYTHONPATH": PATHS}
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.views_story", "local[1]", str(folder)],

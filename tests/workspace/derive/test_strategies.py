@@ -87,7 +87,7 @@ class Followed:
     ids=lambda given: str(given) if not isinstance(given, list) else "",
 )
 def test_increments_record_what_recomputing_would(spark_workspace, monkeypatch, merge, names):
-    check(spark_workspace, monkeypatch, merge, names, seed=str(merge))
+    check(spark_workspace, monkeypatch, merge, names, seed=str(merge), pulls=2)
 
 
 @pytest.mark.soak
@@ -105,11 +105,11 @@ def test_increments_record_what_recomputing_would_for_longer(spark, tmp_path, mo
             tl.open(tmp_path / str(seed), create=True, spark=spark) as workspace,
             monkeypatch.context() as patch,
         ):
-            check(workspace, patch, merge, random_.sample(names, 2), random_, pulls=8)
+            check(workspace, patch, merge, random_.sample(names, 2), seed=seed, pulls=8)
         seed += 1
 
 
-def check(workspace, monkeypatch, merge, names, *, seed, pulls=3):
+def check(workspace, monkeypatch, merge, names, *, seed, pulls):
     """Follow a random history by the increment, and compare after every pull."""
     random_ = random.Random(seed)
     dataset = begin(workspace, merge)
