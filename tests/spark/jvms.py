@@ -31,13 +31,11 @@ def archive() -> Path:
 
 @cache
 def options() -> str:
-    """Return the options of JVMs that are started now; without an archive they start all the same."""
+    """Return the options of JVMs; those before there is an archive, and of another Java, go without it."""
     try:
-        made = archive()
+        return f"{QUICK} -XX:SharedArchiveFile={archive()} -Xlog:cds=off"
     except Exception:  # noqa: BLE001 (where there is no Java, no JVM is started)
         return QUICK
-    # A Java that is not the one it was made by says nothing of it, and goes without.
-    return f"{QUICK} -XX:SharedArchiveFile={made} -Xlog:cds=off" if made.exists() else QUICK
 
 
 def main() -> None:
@@ -46,6 +44,9 @@ def main() -> None:
     if made.exists():
         return
     made.parent.mkdir(parents=True, exist_ok=True)
+    # What was not finished before is of no use.
+    for left in made.parent.glob(f"{made.stem}.[0-9]*"):
+        left.unlink(missing_ok=True)
     mine = made.with_suffix(f".{os.getpid()}")
     os.environ["SPARK_SUBMIT_OPTS"] = f"{QUICK} -XX:ArchiveClassesAtExit={mine}"
     from pyspark import SparkContext
