@@ -4,7 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help setup demo test quick bench soak lint docs contracts clean
+# What Python compiles is kept: the tests start hundreds of processes.
+unexport PYTHONDONTWRITEBYTECODE
+.PHONY: help setup demo test quick bench soak lint style docs contracts clean
 
 PYTHON ?= python3
 MINUTES ?= 5
@@ -34,17 +36,18 @@ demo: setup ## tell the story in a minute, on data made up for it
 	@$(BIN)/trueline demo
 
 test: setup ## lint, contracts and all tests: what a change must pass
-	@$(MAKE) --no-print-directory lint
-	@$(BIN)/python -m tests.contracts --check
+	@$(MAKE) --no-print-directory style
 	@$(BIN)/python -m tests.lanes
 
 quick: setup ## lint, architecture and the tests of the rooms a change touches: make quick [SINCE=main]
 	@$(BIN)/python tools/quick.py $(SINCE)
 
-lint: setup ## style and types
+lint: style ## style and types
+	@$(BIN)/mypy
+
+style: setup
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/mypy
 
 contracts: setup ## which numbered contracts have tests; fails on gaps in what is done
 	@$(BIN)/python -m tests.contracts

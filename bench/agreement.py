@@ -22,7 +22,7 @@ from trueline.chain.store.file import FileStore
 from trueline.workspace.cuts.log import CutLog
 
 ROWS: Final = {"tiny": 3_000, "quick": 1_000_000, "normal": 10_000_000, "full": 10_000_000}
-READINGS: Final = {"tiny": 20, "quick": 1_000, "normal": 1_000, "full": 1_000}
+READINGS: Final = {"tiny": 4, "quick": 1_000, "normal": 1_000, "full": 1_000}
 COMMITS: Final = {"tiny": 2, "quick": 10, "normal": 10, "full": 10}
 ACCOUNTS: Final = 10
 BYTES_OF_A_ROW: Final = 40

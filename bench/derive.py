@@ -30,13 +30,13 @@ HISTORY: Final = {
 DELTA: Final = {"tiny": 500, "quick": 100_000, "normal": 500_000, "full": 500_000}
 KEYS: Final = {"tiny": 1_000, "quick": 100_000, "normal": 100_000, "full": 100_000}
 ROUNDS: Final = {"tiny": 1, "quick": 2, "normal": 3, "full": 3}
-INCREMENTS: Final = {"tiny": 6, "quick": 60, "normal": 1_000, "full": 1_000}
-EMPTY: Final = {"tiny": 30, "quick": 1_000, "normal": 10_000, "full": 100_000}
+INCREMENTS: Final = {"tiny": 2, "quick": 60, "normal": 1_000, "full": 1_000}
+EMPTY: Final = {"tiny": 5, "quick": 1_000, "normal": 10_000, "full": 100_000}
 WITH_ROWS: Final = 12
 # Updates between which the state is written anew now and then; commits that are replayed.
-UPDATES: Final = {"tiny": 6, "quick": 40, "normal": 100, "full": 100}
+UPDATES: Final = {"tiny": 2, "quick": 40, "normal": 100, "full": 100}
 UPDATE_ROWS: Final = {"tiny": 100, "quick": 10_000, "normal": 10_000, "full": 10_000}
-REPLAYED: Final = {"tiny": 3, "quick": 6, "normal": 12, "full": 24}
+REPLAYED: Final = {"tiny": 2, "quick": 6, "normal": 12, "full": 24}
 REPLAYED_ROWS: Final = {"tiny": 300, "quick": 50_000, "normal": 200_000, "full": 1_000_000}
 STATELESS: Final = {"tiny": 3_000, "quick": 1_000_000, "normal": 4_000_000, "full": 10_000_000}
 CHUNK: Final = 1 << 20

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -156,6 +157,13 @@ def source_files() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    """Return what a file of the package says, parsed once for all tests."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
 def import_graph(*, everything: bool = False, types: bool = False) -> dict[str, set[str]]:
     """Return which module of ours imports which as it is loaded.
 
@@ -165,7 +173,7 @@ def import_graph(*, everything: bool = False, types: bool = False) -> dict[str, 
     files = {module_name(path): path for path in source_files()}
     graph: dict[str, set[str]] = {}
     for module, path in files.items():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         nodes = ast.walk(tree) if everything else _at_load(tree, types=types)
         found = {name for node in nodes for name in _modules(node, module, files, path.name == "__init__.py")}
         graph[module] = found - {module}

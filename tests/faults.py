@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.architecture import ROOT
+from tests.examples import some
 from trueline.chain.store.files import Files
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ DURABLE = CAN_BE_FULL | {"unlink", "remove_folder", "touch"}
 DEADLY = OPERATIONS - {"open_folder", "open", "read", "size", "modified", "entries"}
 # How many copies are made at a time.
 _BATCH = 40
+# No operation has this number: what is killed at it is done, and says how many there are.
+_NEVER = 0
 
 _STATUS = {"refused": 403, "busy": 503, "full": 507}
 
@@ -203,25 +206,36 @@ def server_fault(server: SmallS3, fault: ServerFaults) -> Iterator[ServerFaults]
 
 
 def killed(
-    deed: str, template: Path, copies: Path, what: str, torn: str, *, beside: Sequence[Path] = ()
+    deed: str,
+    template: Path,
+    copies: Path,
+    what: str,
+    torn: str,
+    *,
+    beside: Sequence[Path] = (),
+    most: int = 1 << 20,
+    at_least: int = 1,
 ) -> list[Path]:
     """Run a deed (`module:name`) in copies of a folder, killed at operation 1, 2, … until one is not.
 
-    Returns the copies in which it was killed, in that order; `beside` is copied once, next to them.
+    Returns the copies in which it was killed, in that order; `beside` is copied once, next to them. Where
+    operations are more than `most`, some are taken from the whole of them, in `make soak` all.
     """
     copies.mkdir()
     for each in beside:
         shutil.copytree(each, copies / each.name)
+    shutil.copytree(template, copies / str(_NEVER))
+    count = int(_run(deed, copies, what, [_NEVER], torn)[str(_NEVER)])
+    assert count >= at_least, f"it has {count} operations"
     found: list[Path] = []
-    for first in range(1, 1 << 20, _BATCH):
-        numbers = range(first, first + _BATCH)
-        for number in numbers:
+    numbers = some(range(1, count + 1), most)
+    for first in range(0, len(numbers), _BATCH):
+        now = numbers[first : first + _BATCH]
+        for number in now:
             shutil.copytree(template, copies / str(number))
-        said = _run(deed, copies, what, numbers, torn)
+        said = _run(deed, copies, what, now, torn)
         assert "failed" not in said.values(), said
-        found += [copies / str(number) for number in numbers if said[str(number)] == "killed"]
-        if "done" in said.values():
-            break
+        found += [copies / str(number) for number in now if said[str(number)] == "killed"]
     return found
 
 
@@ -261,8 +275,13 @@ def main() -> None:
                 files.forget()
                 files.before = killing(at, torn=torn == "torn").before
                 act()
+                if at == _NEVER:
+                    count = sum(files.counts[name] for name in DEADLY)
+                    os.write(sys.stdout.fileno(), f"{at} {count}\n".encode())
                 os._exit(0)
         _, status = os.waitpid(child, 0)
+        if at == _NEVER and status == 0:
+            continue
         how = "killed" if os.WIFSIGNALED(status) else "done" if status == 0 else "failed"
         sys.stdout.write(f"{at} {how}\n")
         sys.stdout.flush()

@@ -1,25 +1,33 @@
-"""`python -m tests.lanes`: the suite as three processes side by side, one of them with all that needs a JVM.
+"""`python -m tests.lanes`: the suite as three processes side by side, and types and contracts beside them.
 
-Also the pytest plugin that deals the tests out: `pytest --lane spark`, `--lane first`, `--lane second`, and
-`--lane rest` for all that needs no JVM.
+One has all that uses the one Spark of the suite, one begins with what starts a Spark of its own; what needs
+no JVM is dealt out, file by file, to that one and the third as they come to it, so that the cores are busy to
+the end. Also the pytest plugin for it: `pytest --lane spark`, `--lane jvms`, `--lane rest`, or several.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-LANES = ("spark", "first", "second")
-# The folders from here on, by name, are the second half of what needs no JVM.
-SECOND_FROM = "tests/kernel"
+from tests.spark.jvms import make
+
+LANES = ("spark", "jvms", "rest")
+PROCESSES = (("jvms", "rest"), ("rest",), ("spark",))
+# What shares one Spark takes longest, and cannot be dealt out: on fewer cores than there are processes, what
+# needs no Spark waits for it.
+PATIENT = ("nice", "-n", "5")
+CHECKS = ("-m mypy", "-m tests.contracts --check")
 # Tests wait for the disk a fifth of their time. In memory, where there is plenty, they do not: what is synced
 # and when is counted by the tests that are about it.
 IN_MEMORY = Path("/dev/shm")
@@ -29,35 +37,79 @@ ENOUGH = 8 << 30
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--lane",
-        choices=(*LANES, "rest"),
-        help="only what needs Spark, or one half of the others, or all of them",
+        action="append",
+        choices=LANES,
+        help="only what uses the Spark of the suite, or starts its own, or needs none; may be repeated",
+    )
+    parser.addoption(
+        "--dealt", metavar="FOLDER", help="of what needs no JVM only files that no other process has taken"
     )
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if lane := config.getoption("--lane"):
-        wanted = ("first", "second") if lane == "rest" else (lane,)
+    if wanted := config.getoption("--lane"):
         left_out = [item for item in items if lane_of(item) not in wanted]
-        items[:] = [item for item in items if lane_of(item) in wanted]
+        # In the order of the lanes: those of the last may be taken by others meanwhile.
+        items[:] = sorted((item for item in items if lane_of(item) in wanted), key=_lane_number)
         config.hook.pytest_deselected(items=left_out)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> bool | None:
+    folder = item.config.getoption("--dealt")
+    if folder is None or lane_of(item) != "rest" or _is_ours(Path(folder), item.path):
+        return None
+    return True
+
+
 def lane_of(item: pytest.Item) -> str:
-    """Say where it runs: what uses the one Spark of the suite, or starts another, takes turns."""
-    if "spark_room" in getattr(item, "fixturenames", ()) or item.get_closest_marker("jvm"):
-        return "spark"
-    return "first" if str(item.path) < str(item.config.rootpath / SECOND_FROM) else "second"
+    """Say where it runs: what uses the one Spark of the suite takes turns, and what starts others does."""
+    if item.get_closest_marker("jvm"):
+        return "jvms"
+    return "spark" if "spark_room" in getattr(item, "fixturenames", ()) else "rest"
+
+
+def _lane_number(item: pytest.Item) -> int:
+    return LANES.index(lane_of(item))
+
+
+@cache
+def _is_ours(folder: Path, path: Path) -> bool:
+    """Say whether this process has the file, or takes it now: whoever makes its mark first."""
+    mark = folder / str(path).replace(os.sep, "+")
+    me = str(os.getpid())
+    try:
+        with mark.open("x") as file:
+            file.write(me)
+        return True
+    except FileExistsError:
+        return mark.read_text() == me
 
 
 def main(words: list[str]) -> int:
-    """Show one lane as it goes, the others when all are done."""
+    """Show one process as it goes, the others when all are done."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Without it every process compiles every module again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     with ExitStack() as stack:
         made = stack.enter_context(tempfile.TemporaryDirectory(dir=folder(), ignore_cleanup_errors=True))
-        command = [sys.executable, "-m", "pytest"]
+        dealt = Path(made, "dealt")
+        dealt.mkdir()
+        command = [sys.executable, "-m", "pytest", f"--dealt={dealt}", *words]
         *behind, shown = (
-            [*command, f"--basetemp={made}/{lane}", "--lane", lane, *(words or paths(lane))] for lane in LANES
+            [
+                *(PATIENT if lanes == ("rest",) and shutil.which(PATIENT[0]) else ()),
+                *command,
+                f"--basetemp={made}/{lanes[0]}",
+                *(f"--lane={lane}" for lane in lanes),
+            ]
+            for lanes in PROCESSES
         )
+        if not words:
+            python = shlex.quote(sys.executable)
+            behind.insert(0, ["sh", "-c", " && ".join(f"{python} {check}" for check in CHECKS)])
+        archive = make()
         told = [stack.enter_context(tempfile.TemporaryFile()) for _ in behind]
         running = [
             subprocess.Popen(lane, stdout=file, stderr=subprocess.STDOUT)
@@ -66,6 +118,8 @@ def main(words: list[str]) -> int:
         try:
             codes = [subprocess.run(shown, check=False).returncode, *(lane.wait() for lane in running)]
         finally:
+            archive.terminate()
+            archive.wait()
             for lane, file in zip(running, told, strict=True):
                 lane.terminate()
                 lane.wait()
@@ -74,21 +128,6 @@ def main(words: list[str]) -> int:
                 sys.stdout.buffer.write(file.read())
                 sys.stdout.flush()
     return next(filter(None, codes), 0)
-
-
-def paths(lane: str) -> list[str]:
-    """Return what a lane has to look through for its tests, as far as that is known by name."""
-    entries = sorted(f"tests/{each.name}" for each in Path("tests").iterdir() if _has_tests(each))
-    match lane:
-        case "first":
-            return ["src", *(each for each in entries if each < SECOND_FROM)]
-        case "second":
-            return [each for each in entries if each >= SECOND_FROM]
-    return ["tests"]
-
-
-def _has_tests(path: Path) -> bool:
-    return path.name != "__pycache__" if path.is_dir() else path.name.startswith("test_")
 
 
 def folder() -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import inspect
 import os
 import re
 import shlex
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -18,10 +18,10 @@ import pytest
 from tests.architecture import ROOT
 from tools import reference
 from trueline import errors
+from trueline.cli import main
 
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-RUN = "import sys; from trueline.cli import main; sys.exit(main())"
 
 
 def blocks(page: Path) -> list[tuple[str, str, int]]:
@@ -63,7 +63,21 @@ def differs(shown: list[str], output: str) -> str | None:
     return left[0] if left and not anywhere else None
 
 
-def run_console(text: str, folder: Path) -> Path:
+@pytest.fixture
+def typed(capsys, monkeypatch):
+    """Run a command line in this process; returns its code, what it said and its errors."""
+    monkeypatch.delenv("TRUELINE_WORKSPACE", raising=False)
+
+    def call(*words: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main(words)
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return call
+
+
+def run_console(text: str, folder: Path, typed) -> Path:
     """Run the `$` lines of a console block; returns the folder it ends in."""
     commands = re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]
     for command in commands:
@@ -73,24 +87,23 @@ def run_console(text: str, folder: Path) -> Path:
             folder = folder / words[1]
             continue
         assert words[0] == "trueline", f"only trueline and cd are run here: {line}"
-        done = subprocess.run(
-            [sys.executable, "-c", RUN, *words[1:]], cwd=folder, capture_output=True, text=True, timeout=120
-        )
-        assert done.returncode == 0, f"$ {line}\n{done.stdout}{done.stderr}"
-        missing = differs([s for s in shown if s.strip()], done.stdout)
-        assert missing is None, f"$ {line}: {missing!r} is not what is next in\n{done.stdout}"
+        with contextlib.chdir(folder):
+            code, out, err = typed(*words[1:])
+        assert code == 0, f"$ {line}\n{out}{err}"
+        missing = differs([s for s in shown if s.strip()], out)
+        assert missing is None, f"$ {line}: {missing!r} is not what is next in\n{out}"
     return folder
 
 
-@pytest.mark.jvm  # some pages start a Spark
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_example_runs(page, tmp_path, monkeypatch, capsys):
+@pytest.mark.usefixtures("spark")
+def test_every_example_runs(page, tmp_path, monkeypatch, capsys, typed):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "__main__"}
     folder = tmp_path
     for language, text, line in blocks(page):
         if language == "console":
-            folder = run_console(text, folder)
+            folder = run_console(text, folder, typed)
         elif ">>>" in text:
             example = doctest.DocTestParser().get_doctest(text, names, page.name, str(page), line)
             assert doctest.DocTestRunner().run(example, clear_globs=False).failed == 0, (
@@ -157,11 +170,11 @@ def test_the_index_leads_to_every_page_itself():
 ELSEWHERE = {"run": "seeing-runs.md", "flow": "simulator.md", "demo": "reference/cli.md"}
 
 
-def test_every_command_has_an_example():
+def test_every_command_has_an_example(typed):
     consoles = [text for language, text, _ in blocks(ROOT / "docs/reference/cli.md") if language == "console"]
     shown = set(re.findall(r"^\$ trueline (?:-C \S+ )?([\w-]+)", "\n".join(consoles), re.MULTILINE))
-    helped = subprocess.run([sys.executable, "-c", RUN, "--help"], capture_output=True, text=True, check=True)
-    commands = set(re.findall(r"^  ([a-z-]+)  +\S", helped.stdout.partition("Commands:")[2], re.MULTILINE))
+    _, helped, _ = typed("--help")
+    commands = set(re.findall(r"^  ([a-z-]+)  +\S", helped.partition("Commands:")[2], re.MULTILINE))
     assert commands - shown == set(ELSEWHERE)
     for command, page in ELSEWHERE.items():
         assert f"trueline {command}" in (ROOT / "docs" / page).read_text(encoding="utf-8")
@@ -238,13 +251,13 @@ def test_names_without_a_sentence_or_an_example_are_found(monkeypatch):
         reference.homes.cache_clear()
 
 
-def test_every_command_in_the_reference_has_a_help_text():
+def test_every_command_in_the_reference_has_a_help_text(typed):
     page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
     commands = re.findall(r"^\| `trueline (\w+)`", page, flags=re.MULTILINE)
     assert {"init", "create", "list", "status", "log", "schema", "verify", "doctor", "gc", "config"} <= set(
         commands
     )
     for command in commands:
-        done = subprocess.run([sys.executable, "-c", RUN, command, "--help"], capture_output=True, text=True)
-        assert done.returncode == 0, f"trueline {command} --help\n{done.stderr}"
-        assert "Usage" in done.stdout
+        code, out, err = typed(command, "--help")
+        assert code == 0, f"trueline {command} --help\n{err}"
+        assert "Usage" in out

@@ -20,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LOWERING = "tests/spark/lowering"
+# The rooms with tests that look at a sample of their cases in `make test`.
+SAMPLED = ("attacks", "dataset", "run", "spark", "workspace")
 HELD, FAILED, NONE = "held", "failed", "no tests"
 _NO_TESTS = 5
 
@@ -43,6 +45,7 @@ def parts() -> list[Part]:
         Part("properties", ("-m", "soak or hypothesis", f"--ignore={LOWERING}"), is_random=True),
         Part("chains of views on Spark", ("-m", "soak", f"{LOWERING}/test_chains.py"), is_random=True),
     ]
+    found += [Part(f"all cases, {room}", ("-m", "sampled", f"tests/{room}")) for room in SAMPLED]
     for each in product((1, 3, 20), ("adaptive", "fixed"), (10, 10_000)):
         settings = "{}p-{}-{}r".format(*each)
         chosen = ("-m", "soak", f"{LOWERING}/test_equal.py", "-k", settings)
@@ -120,7 +123,7 @@ class Soak:
         >>> soak = Soak(0, 7, Path("/nowhere"))
         >>> soak.known = {part.name: HELD for part in parts()[1:]} | {"lost executors": FAILED}
         >>> soak.summary(parts())
-        'soak: seed 7: 14 of 16 parts held; failed: lost executors; 1 not begun: make soak SEED=7'
+        'soak: seed 7: 19 of 21 parts held; failed: lost executors; 1 not begun: make soak SEED=7'
         """
         by = {
             how: [part.name for part in chosen if self.known.get(part.name) == how]

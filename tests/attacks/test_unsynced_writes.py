@@ -16,6 +16,7 @@ import pytest
 import trueline as tl
 from tests.attacks.forgetful_files import Crash, ForgetfulFiles
 from tests.chain.store.ledger import commit, reachable, walk
+from tests.examples import some
 from trueline.chain import index
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.files import Files
@@ -25,10 +26,11 @@ from trueline.errors import TruelineError
 from trueline.view import View
 from trueline.workspace import Dataset, Workspace
 
-pytestmark = pytest.mark.contract("guard:G12")
+pytestmark = [pytest.mark.contract("guard:G12"), pytest.mark.sampled]
 
 SEED = int(os.environ.get("TRUELINE_SEED", "20261116"))
-MOST = 40
+# States of one work that are looked at, from its beginning to its end.
+MOST = 14
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 Rows = list[tuple[int, str]]
 _boots = itertools.count()
@@ -59,7 +61,7 @@ def after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Iter
         crashes = ForgetfulFiles(disk, SEED, how.get("passed_over", is_private)).crashes(work)
         assert any(crash.done for crash in crashes)
         assert len(crashes) > 3
-        for number, crash in enumerate(some(crashes)):
+        for number, crash in enumerate(some(crashes, MOST)):
             monkeypatch.setattr(index, "_boot", lambda: f"boot {next(_boots)}")
             folder = crash.restore(tmp_path / f"crash-{number}")
             try:
@@ -69,14 +71,6 @@ def after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Iter
             shutil.rmtree(folder)
 
     return states
-
-
-def some(crashes: list[Crash]) -> list[Crash]:
-    """Return states from the whole of the work, and the last ones: `make soak` looks at all of them."""
-    if "TRUELINE_SOAK_MINUTES" in os.environ or len(crashes) <= MOST:
-        return crashes
-    step = len(crashes) / MOST
-    return [crashes[int(number * step)] for number in range(MOST)] + [c for c in crashes[-3:] if c.done]
 
 
 After = Callable[..., Iterator[tuple[Crash, Path]]]

@@ -38,21 +38,35 @@ def test_words_that_mean_nothing_are_refused(words, capsys):
     assert capsys.readouterr().err
 
 
-def scenario(name):
-    """Return the name; one scenario starts a Spark of its own."""
-    return pytest.param(name, marks=[pytest.mark.jvm] if name == "views-spark" else [])
+# These work on Spark: that of the suite, except for one, which starts a cluster.
+ON_SPARK = {name for name in SCENARIOS if name.startswith("derive-")} | {"bank", "replay", "visible"}
+CLUSTER = "views-spark"
 
 
-@pytest.mark.parametrize("name", [scenario(name) for name in sorted(SCENARIOS)])
-def test_a_scenario_gives_rows_with_numbers(name, tmp_path, capsys):
-    assert main(["--tiny", "--no-peers", "--results", str(tmp_path), name]) == 0
-    kept = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+def check_scenario(name, folder, capsys):
+    assert main(["--tiny", "--no-peers", "--results", str(folder), name]) == 0
+    kept = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     assert kept["machine"]["scale"] == "tiny"
     assert kept["rows"]
     assert all(row["ours"] or row["ratio"] for row in kept["rows"])
     shown = capsys.readouterr().out
     assert all(row["what"] in shown for row in kept["rows"])
-    assert (tmp_path / "table.md").read_text(encoding="utf-8").count("\n|") > len(kept["rows"])
+    assert (folder / "table.md").read_text(encoding="utf-8").count("\n|") > len(kept["rows"])
+
+
+@pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - ON_SPARK - {CLUSTER}))
+def test_a_scenario_gives_rows_with_numbers(name, tmp_path, capsys):
+    check_scenario(name, tmp_path, capsys)
+
+
+@pytest.mark.parametrize("name", sorted(ON_SPARK))
+def test_a_scenario_on_spark_gives_rows_with_numbers(name, tmp_path, capsys, spark):
+    check_scenario(name, tmp_path, capsys)
+
+
+@pytest.mark.jvm
+def test_a_scenario_on_a_cluster_gives_rows_with_numbers(tmp_path, capsys):
+    check_scenario(CLUSTER, tmp_path, capsys)
 
 
 def test_a_scenario_that_fails_is_said_and_the_others_are_kept(tmp_path, monkeypatch, capsys):

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import pytest
+
 import trueline as tl
 from trueline import console
 from trueline.cli.demo import Story
 from trueline.spark import java, session
 
 
-def test_the_story_is_true(run, tmp_path, spark):
-    done = run("demo", "--json", "--keep", tmp_path / "kept")
+@pytest.fixture
+def stories(monkeypatch):
+    """The stories that are told, with what they found."""
+    told = []
+    init = Story.__init__
+
+    def remembered(story, *arguments):
+        init(story, *arguments)
+        told.append(story)
+
+    monkeypatch.setattr(Story, "__init__", remembered)
+    return told
+
+
+def test_the_story_is_true_and_can_be_read(run, tmp_path, spark, stories):
+    done = run("demo", "--keep", tmp_path / "kept")
     assert done.code == 0, done.err
-    facts = done.json["facts"]
+    (story,) = stories
+    facts = story.facts
     assert facts["commits"] == 4
     assert facts["race"] == [12, 13]
     assert facts["bad"] == {"day": 1, "price": 2}
@@ -43,13 +60,6 @@ def test_the_story_is_true(run, tmp_path, spark):
         assert ws.verify().ok
         assert sales.info.rows == 15
         assert facts["found"][0] in {commit.block for commit in sales.log()}
-    assert run("demo", "--keep", tmp_path / "kept").code == 2
-
-
-def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch, spark):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    done = run("demo")
-    assert done.code == 0, done.err
     for chapter in (
         "Commits",
         "Files",
@@ -69,6 +79,16 @@ def test_the_story_can_be_read_and_leaves_nothing(run, tmp_path, monkeypatch, sp
     assert "WRONG" not in done.out
     assert "corrupt: block" in done.out
     assert "balance: 1000000.0}, replayed insert" in done.out
+    assert run("demo", "--keep", tmp_path / "kept").code == 2
+
+
+def test_as_json_it_is_its_facts_and_it_leaves_nothing(run, tmp_path, monkeypatch, stories):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(Story, "tell", lambda story: story.race(story.commits()))
+    done = run("demo", "--json")
+    assert done.code == 0, done.err
+    assert done.json == {"ok": True, "kept": None, "facts": stories[0].facts}
+    assert done.json["facts"]["race"]
     assert list(tmp_path.glob("trueline-demo-*")) == []
 
 

@@ -113,7 +113,7 @@ True
 """
 
 
-@pytest.mark.jvm
+@pytest.mark.usefixtures("spark")
 def test_read_and_written_by_spark(desk):
     desk.write(
         "sales.csv",

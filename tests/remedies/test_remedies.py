@@ -83,8 +83,11 @@ def test_packages_that_remedies_install_are_known_extras():
 
 
 def of_lane(spark: bool) -> list[pytest.param]:
-    mark = "tests.remedies.stories.spark"
-    return [pytest.param(one, id=one.name) for one in STORIES if (one.tell.__module__ == mark) is spark]
+    return [pytest.param(one, id=one.name) for one in STORIES if needs_spark(one) is spark]
+
+
+def needs_spark(one: Story) -> bool:
+    return one.tell.__module__ == "tests.remedies.stories.spark" or one.name == "tables.workspace"
 
 
 def play(each: Story, scene: Scene) -> None:

@@ -15,6 +15,7 @@ from tests.run.test_schedules import AT_ONCE, SCHEDULES
 @pytest.mark.contract("run:F22")
 @pytest.mark.contract("run:F27")
 @pytest.mark.contract("run:F28")
+@pytest.mark.sampled
 @pytest.mark.parametrize("first", range(0, SCHEDULES, AT_ONCE))
 def test_whatever_order_things_happen_in_the_newest_generations_are_right(first):
     assert [found for seed in range(first, first + AT_ONCE) if (found := wrong_in_model(seed))] == []

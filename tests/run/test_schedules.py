@@ -16,14 +16,15 @@ import sys
 import pytest
 
 from tests.architecture import ROOT
+from tests.examples import is_soak
 from tests.run.schedules import wrong
 from tests.run.sequential import random_run
 from tests.run.watched import Watched
 from trueline.run import Inline, Run
 
 # `make soak` looks at half a million others.
-SCHEDULES = 20_000
-AT_ONCE = 5_000
+SCHEDULES = 20_000 if is_soak() else 5_000
+AT_ONCE = 2_500
 
 
 @pytest.mark.contract("run:F19")
@@ -31,6 +32,7 @@ AT_ONCE = 5_000
 @pytest.mark.contract("run:F26")
 @pytest.mark.contract("run:F27")
 @pytest.mark.contract("run:F28")
+@pytest.mark.sampled
 @pytest.mark.parametrize("first", range(0, SCHEDULES, AT_ONCE))
 def test_every_schedule_gives_what_the_steps_give_one_after_another(first):
     assert [found for seed in range(first, first + AT_ONCE) if (found := wrong(seed))] == []

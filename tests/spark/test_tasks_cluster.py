@@ -12,11 +12,13 @@ import sys
 
 import pytest
 
+from tests.examples import is_soak
 from tests.spark.cluster import PATHS
 from tests.spark.passing import FILES, OPENED, ROWS, WRITTEN
 
-pytestmark = pytest.mark.timeout(600)
-APPENDS = ("files", "view", "steps", "pull")
+pytestmark = [pytest.mark.jvm, pytest.mark.sampled, pytest.mark.timeout(600)]
+# Rows of steps and of a pull come in as those of files: every death costs the start of a JVM.
+APPENDS = ("files", "view", "steps", "pull") if is_soak() else ("files", "view")
 CHAPTERS = (*APPENDS, "verify", "clone_and_push")
 
 

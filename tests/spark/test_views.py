@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import trueline as tl
-from tests.architecture import ROOT
+from tests.spark.cluster import PATHS
 from tests.spark.views_story import digest, evaluated, views, write
 from trueline.view import execute
 
@@ -24,8 +24,8 @@ def folder(tmp_path_factory):
 
 @pytest.mark.contract("view:C74")
 @pytest.mark.timeout(300)
-def test_rows_and_ids_do_not_depend_on_cores(folder, spark):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+def test_rows_and_ids_do_not_depend_on_cores_and_a_master_is_given_as_text(folder, spark):
+    environment = os.environ | {"PYTHONPATH": PATHS}
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.views_story", "local[1]", str(folder)],
         capture_output=True,

@@ -15,7 +15,8 @@ import pytest
 from pyspark.errors import PySparkException
 
 import trueline as tl
-from tests.architecture import ROOT
+from tests.spark import writer_story
+from tests.spark.cluster import PATHS
 from trueline.chain.store.store import Folder
 from trueline.dataset.append.staged import StagedRows
 from trueline.errors import (
@@ -626,56 +627,65 @@ def test_a_complete_result_replaces_a_snapshot_and_nothing_else(session, ws, tmp
 # --- killed and resumed ---------------------------------------------------------------------------
 
 
-def tell(story: str, folder: Path, *kill: str) -> None:
-    """Run a story in a process of its own; with `kill` its Spark has to die there."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
-        "PYSPARK_PYTHON": sys.executable,
-    }
+def died(folder: Path, when: str, number: int) -> None:
+    """Run the story in a process of its own, whose tasks die, and in the end its Spark."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.writer_story", story, str(folder), *kill],
+        [sys.executable, "-m", "tests.spark.writer_story", str(folder), when, str(number)],
         capture_output=True,
         text=True,
         cwd=folder,
-        env=environment,
+        env=os.environ | {"PYTHONPATH": PATHS, "PYSPARK_PYTHON": sys.executable},
         timeout=400,
     )
-    assert (done.stdout.strip() == "done") == (not kill), done.stderr[-3000:]
+    assert done.returncode != 0
+    assert done.stdout == "stumbled\n", done.stderr[-3000:]
 
 
-@pytest.mark.jvm
-def test_attempts_that_staged_their_rows_and_died_add_none(ws, tmp_path):
-    with tl.open(tmp_path / "shop", create=True) as shop:
-        shop.create("copy")
-        tell("stumble", tmp_path)
-        copy = shop["copy"]
-        assert [row["n"] for row in rows(copy)] == list(range(4000))
-        assert commits(copy) == [4000]
-        assert len(objects(copy) - slices(copy)) == 2
-        shop.gc(older_than=0)
-        assert objects(copy) == slices(copy)
-
-
-@pytest.mark.jvm
-def test_a_stream_whose_spark_is_killed_and_started_again_adds_each_row_once(tmp_path):
+@pytest.fixture
+def shop(tmp_path):
+    (tmp_path / "in").mkdir()
     for number in range(4):
-        (tmp_path / "in").mkdir(exist_ok=True)
         path = tmp_path / "in" / f"{number}.json"
         every = range(number * 50, number * 50 + 50)
         path.write_text("".join(f'{{"n": {n}, "word": "w{n}"}}\n' for n in every))
         os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
     with tl.open(tmp_path / "shop", create=True) as shop:
-        copy = shop.create("copy")
-        tell("fill", tmp_path, "before", "1")
-        assert commits(copy) == [50]
-        tell("fill", tmp_path, "after", "2")
-        assert commits(copy) == [50] * 3
-        tell("fill", tmp_path)
-        assert rows(copy) == [{"n": n, "word": f"w{n}"} for n in range(200)]
-        assert commits(copy) == [50] * 4
-        shop.gc(older_than=0)
-        assert objects(copy) == slices(copy)
-        assert shop.verify().ok
+        shop.create("stumbled")
+        shop.create("filled")
+        yield shop
+
+
+def check_filled(shop):
+    filled = shop["filled"]
+    assert rows(filled) == [{"n": n, "word": f"w{n}"} for n in range(200)]
+    assert commits(filled) == [50] * 4
+    shop.gc(older_than=0)
+    assert objects(filled) == slices(filled)
+    assert shop.verify().ok
+
+
+def test_attempts_that_staged_their_rows_and_died_add_none_and_a_stream_goes_on(shop, session, tmp_path):
+    """First tasks of a frame raise and are killed; then Spark is, in the middle of a stream."""
+    died(tmp_path, "after", 2)
+    stumbled, filled = shop["stumbled"], shop["filled"]
+    assert [row["n"] for row in rows(stumbled)] == list(range(4000))
+    assert commits(stumbled) == [4000]
+    assert len(objects(stumbled) - slices(stumbled)) == 2
+    shop.gc(older_than=0)
+    assert objects(stumbled) == slices(stumbled)
+    assert commits(filled) == [50] * 3
+    writer_story.fill(session, tmp_path)
+    check_filled(shop)
+
+
+@pytest.mark.soak
+def test_a_stream_whose_spark_is_killed_again_and_again_adds_each_row_once(shop, session, tmp_path):
+    died(tmp_path, "before", 1)
+    assert commits(shop["filled"]) == [50]
+    died(tmp_path, "after", 2)
+    assert commits(shop["filled"]) == [50] * 3
+    writer_story.fill(session, tmp_path)
+    check_filled(shop)
 
 
 # --- options ------------------------------------------------------------------------------------

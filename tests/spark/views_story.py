@@ -64,12 +64,13 @@ def evaluated(folder: Path, session: Any) -> dict[str, str]:
 
 def main() -> None:
     master, folder = sys.argv[1:]
-    from trueline.spark.session import start
-    from trueline.spark.settings import Settings
-
-    room = start(Settings(master=master, memory="1g", conf={"spark.sql.shuffle.partitions": "3"}))
-    sys.stdout.write(json.dumps(evaluated(Path(folder), room.session)))
-    room.stop()
+    with tl.open(Path(folder, "ws"), spark=master) as workspace:
+        assert "pyspark" not in sys.modules, "nothing is started before it is needed"
+        assert workspace.sql("select count(*) as n from people").to_arrow()["n"].to_pylist() == [20]
+        session = workspace._spark.first.given
+        assert session.sparkContext.master == master
+        session.conf.set("spark.sql.shuffle.partitions", "3")
+        sys.stdout.write(json.dumps(evaluated(Path(folder), session)))
 
 
 if __name__ == "__main__":

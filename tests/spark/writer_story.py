@@ -1,6 +1,7 @@
 """Writes in a process of its own, in which tasks, workers or the whole Spark die in the middle.
 
-`python -m tests.spark.writer_story fill|stumble FOLDER [before|after BATCH]`
+`python -m tests.spark.writer_story FOLDER before|after BATCH`: tasks die while a frame is written; then Spark
+dies before or after the commit of a batch of a stream.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 from trueline.spark.session import start
 from trueline.spark.settings import Settings
@@ -60,29 +62,35 @@ class Source(TruelineSource):
         return self.dying(Target.of(self.given, stream=True), schema, overwrite, self.nonce)
 
 
-def main(story: str, folder: Path, when: str = "", number: str = "-1") -> None:
+def fill(session: Any, folder: Path) -> None:
+    """Fill a dataset from files, by a stream."""
+    reader = session.readStream.schema("n long, word string").option("maxFilesPerTrigger", 1)
+    query = (
+        reader.json(str(folder / "in"))
+        .writeStream.format("trueline")
+        .options(workspace=str(folder / "shop"), dataset="filled", name="fill")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+
+
+def main(folder: Path, when: str, number: str) -> None:
     # Tasks have three attempts.
-    session = start(Settings(master="local[2,3]", memory="1g", conf={"spark.ui.enabled": "false"})).given
+    conf = {"spark.ui.enabled": "false", "spark.sql.shuffle.partitions": "2"}
+    session = start(Settings(master="local[2,3]", memory="1g", conf=conf)).given
     register(session)
     jvm = session.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     dying = type("Dying", (DyingStream,), {"jvm": jvm, "when": when, "number": int(number)})
     session.dataSource.register(type("Story", (Source,), {"dying": dying}))
-    place = {"workspace": str(folder / "shop"), "dataset": "copy"}
-    if story == "stumble":
-        frame = session.range(0, 4000, 1, 4).selectExpr("id as n", "concat('w', id) as word")
-        frame.write.format("trueline").mode("append").options(**place).save()
-    else:
-        reader = session.readStream.schema("n long, word string").option("maxFilesPerTrigger", 1)
-        query = (
-            reader.json(str(folder / "in"))
-            .writeStream.format("trueline")
-            .options(**place, name="fill", checkpointLocation=str(folder / "checkpoint"))
-            .trigger(availableNow=True)
-            .start()
-        )
-        query.awaitTermination()
-    sys.stdout.write("done\n")
+    frame = session.range(0, 4000, 1, 4).selectExpr("id as n", "concat('w', id) as word")
+    writer = frame.write.format("trueline").mode("append").option("dataset", "stumbled")
+    writer.save(str(folder / "shop"))
+    sys.stdout.write("stumbled\n")
+    sys.stdout.flush()
+    fill(session, folder)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]), *sys.argv[3:])
+    main(Path(sys.argv[1]), *sys.argv[2:])

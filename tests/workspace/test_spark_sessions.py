@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -155,20 +153,3 @@ def test_settings_of_spark_are_checked(name, good, bad):
     for value in bad:
         with pytest.raises(ConfigError, match="write it like"):
             Config("format = 1", lambda _, text: kept.append(text)).set(name, value)
-
-
-LOCAL = """
-import sys, trueline as tl
-with tl.open(sys.argv[1], spark="local[1]") as ws:
-    assert "pyspark" not in sys.modules
-    assert ws.sql("select count(*) as n from sales").to_arrow()["n"].to_pylist() == [2]
-    print(ws._spark.first.given.sparkContext.master)
-"""
-
-
-@pytest.mark.jvm
-def test_a_master_may_be_given_as_text(opened, tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", LOCAL, str(tmp_path / "ws")], capture_output=True, text=True, cwd=tmp_path
-    )
-    assert (done.returncode, done.stdout) == (0, "local[1]\n"), done.stderr

@@ -18,7 +18,7 @@ from trueline.view.plan.sources import KnownSchema
 
 # Each with other partitions, with and without adaptive execution, in large and small batches, and with and
 # without small sides of joins that are sent to all tasks.
-SETTINGS = [(1, "true", 10_000, "-1"), (3, "false", 10, "10MB"), (20, "true", 10, "-1")]
+SETTINGS = [(1, "true", 10_000, "-1"), (3, "false", 10, "10MB"), (7, "true", 10, "-1")]
 VIEWS = views()
 
 

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import trueline as tl
+from tests.examples import some
 from tests.workspace.derive.queries import KEYS, QUERIES, tables
 from trueline.dataset.derivation import KeyKind
 from trueline.errors import TruelineError
@@ -64,10 +65,12 @@ def test_keys_are_proven_where_the_query_proves_them(library):
         assert found[name].key_kind is (KeyKind.PROVEN if name == "window over groups" else KeyKind.BAG), name
 
 
+@pytest.mark.sampled
 @pytest.mark.contract("derive:V4")
 def test_results_have_the_same_bits_however_rows_are_cut_and_agree_with_duckdb(library):
     session, found = library
     runs = [query for query in QUERIES if query.kind in ("canonical", "opaque")]
+    cut = some((query.name for query in runs if depends_on_order(found[query.name])), 20)
     frames = {name: session.session.table(name) for name in tables()}
     one, other = {}, {}
     for answers, partitions, adaptive in ((one, 1, "false"), (other, 7, "true")):
@@ -76,7 +79,7 @@ def test_results_have_the_same_bits_however_rows_are_cut_and_agree_with_duckdb(l
         for name, frame in frames.items():
             frame.repartition(partitions).createOrReplaceTempView(name)
         for query in runs:
-            if answers is one or depends_on_order(found[query.name]):
+            if answers is one or query.name in cut:
                 answers[query.name] = answer(session, found[query.name].canonical)
     for query in runs:
         assert bag(one[query.name]) == bag(other.get(query.name, one[query.name])), query.name

@@ -25,7 +25,7 @@ SEEDS = [2, 3, 5, 23, 27]
 @pytest.mark.contract("derive:V2")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_rows_are_those_of_a_run_from_scratch_and_of_another_engine(spark_workspace, seed):
-    check(spark_workspace, random.Random(seed), seed)
+    check(spark_workspace, random.Random(seed), seed, queries=2, pulls=2)
 
 
 @pytest.mark.soak
@@ -38,7 +38,7 @@ def test_rows_are_those_of_a_run_from_scratch_for_longer(spark, tmp_path, soak_m
         seed += 1
 
 
-def check(workspace, random_, seed, *, queries=3, pulls=3):
+def check(workspace, random_, seed, *, queries, pulls):
     """Pull some of the queries after some commits; compare all of them with both others at the end."""
     table = RandomTable(random_)
     dataset = table.create(workspace)

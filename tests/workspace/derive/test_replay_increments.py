@@ -15,8 +15,9 @@ from decimal import Decimal
 import pytest
 
 import trueline as tl
-from tests.architecture import ROOT
+from tests.examples import is_soak
 from tests.forging import forge, forget, with_value
+from tests.spark.cluster import PATHS
 from tests.workspace.derive.following import follow_all
 from tests.workspace.derive.histories import QUERIES, begin, next_commit
 from tests.workspace.derive.replaying_elsewhere import SPARKS
@@ -122,18 +123,19 @@ def test_intervals_are_replayed_side_by_side_each_from_a_whole_result(ws, evalua
 
 @pytest.mark.contract("derive:V4")
 @pytest.mark.contract("derive:V23")
-@pytest.mark.jvm
+@pytest.mark.sampled
 def test_cores_partitions_plans_and_batches_do_not_matter(history):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
+    sparks = list(SPARKS) if is_soak() else ["four cores"]
+    environment = os.environ | {"PYTHONPATH": PATHS}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.workspace.derive.replaying_elsewhere", str(history)],
+        [sys.executable, "-m", "tests.workspace.derive.replaying_elsewhere", str(history), *sparks],
         capture_output=True,
         text=True,
         env=environment,
         timeout=280,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout) == {name: [len(NAMES) * PULLS, []] for name in SPARKS}
+    assert json.loads(done.stdout) == {name: [len(NAMES) * PULLS, []] for name in sparks}
 
 
 def _left(dataset, block):

@@ -87,7 +87,7 @@ class Followed:
     ids=lambda given: str(given) if not isinstance(given, list) else "",
 )
 def test_increments_record_what_recomputing_would(spark_workspace, monkeypatch, merge, names):
-    check(spark_workspace, monkeypatch, merge, names, seed=str(merge))
+    check(spark_workspace, monkeypatch, merge, names, seed=str(merge), pulls=2)
 
 
 @pytest.mark.soak
@@ -109,7 +109,7 @@ def test_increments_record_what_recomputing_would_for_longer(spark, tmp_path, mo
         seed += 1
 
 
-def check(workspace, monkeypatch, merge, names, *, seed, pulls=3):
+def check(workspace, monkeypatch, merge, names, *, seed, pulls):
     """Follow a random history by the increment, and compare after every pull."""
     random_ = random.Random(seed)
     dataset = begin(workspace, merge)
