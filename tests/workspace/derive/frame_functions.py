@@ -25,6 +25,6 @@ def zeros(transfers):
     """Equal numbers in another form wherever rows lie, in columns, lists and structs."""
     from pyspark.sql import functions as f
 
-    zero = f.when(f.spark_partition_id() % 2 == 0, f.lit(0.0)).otherwise(f.lit(-0.0))
+    zero = f.when(f.spark_partition_id() % 2 == 0, f.lit(-0.0)).otherwise(f.lit(0.0))
     of_one = f.struct(zero.alias("z"))
     return transfers.select("id", zero.alias("zero"), f.array(zero).alias("l"), of_one.alias("s"))

@@ -248,35 +248,52 @@ def test_watching_pulls_again_more_rarely_while_nothing_comes(bank):
 
 
 @pytest.mark.contract("cut:P16")
-def test_what_reads_an_input_at_a_cut_of_its_own_is_a_root_of_its_own(bank, monkeypatch):
-    from trueline.workspace import dependencies
-    from trueline.workspace.cuts import roots
-
-    derive(
-        bank,
-        DerivationRequest(
-            "priced",
-            "select t.account, t.amount, c.total from transfers t join credits c on t.account = c.account",
-        ),
+def test_what_reads_an_input_at_a_cut_of_its_own_is_a_root_of_its_own(bank):
+    why = "any recent total will do"
+    bank.derive(
+        "priced",
+        "select t.account, t.amount, c.total from transfers t join credits c on t.account = c.account",
+        inputs={"transfers": "transfers", "credits": tl.nondet(why)},
     )
-    derive(bank, DerivationRequest("last", "select count(*) as n from priced", key="n"))
-
-    def own(derivation):
-        return {"credits": "any recent total will do"} if "join credits" in derivation.written else {}
-
-    monkeypatch.setattr(dependencies, "own_cuts", own)
-    monkeypatch.setattr(roots, "own_cuts", own)
+    bank.derive("last", "select count(*) as n from priced", key="n")
     assert [each.dataset for each in bank.pull("last")] == ["credits", "priced", "last"]
     left = derived_checkpoint(bank["priced"].chain.store, bank["priced"].chain.tail().data)
     assert set(left.origin.roots) == {bank["transfers"].id, bank["credits"].id}
     left = derived_checkpoint(bank["last"].chain.store, bank["last"].chain.tail().data)
     assert set(left.origin.roots) == {bank["priced"].id}
     (edge,) = [edge for edge in bank.lineage("priced").edges if edge.own_cut]
-    assert (edge.input, edge.dataset, edge.own_cut) == ("credits", "priced", "any recent total will do")
+    assert (edge.input, edge.dataset, edge.own_cut) == ("credits", "priced", why)
     transfers(bank, (3, "a", 2.0))
     plan = bank.plan("last")
-    assert plan["priced"].inputs[1].own_cut == "any recent total will do"
+    assert plan["priced"].inputs[1].own_cut == why
     assert [stage.state for stage in plan] == ["behind"] * 3
     bank.pull("last")
     assert [row["n"] for row in bank["last"].view().to_arrow().to_pylist()] == [2]
-    assert not bank.plan("last").moves
+    plan = bank.plan("last")
+    assert not plan.moves
+    # Also of what is up to date: whoever reads the plan should know.
+    assert f"credits: nothing new, at a cut of its own: {why}" in plan.explain()
+    snap = bank.snapshot("last", "credits")
+    assert set(snap.cut) == {"priced", "transfers"}
+    assert snap["last"].to_arrow().to_pylist() == [{"n": 2}]
+    report = bank.verify("priced", "last", replay=True)
+    assert (report.problems, report.replayed >= 4) == ((), True)
+
+
+@pytest.mark.contract("derive:V18")
+def test_a_plan_says_what_is_kept_and_which_columns_a_star_does_not_stand_for(bank):
+    bank.derive("copied", "select t.*, 1 as one from transfers t", key="id")
+    bank.pull("copied", "credits")
+    assert bank.plan("copied")["copied"].not_taken == {}
+    row = {"id": 3, "account": "z", "amount": 1.0, "at": Instant.parse("2026-01-03T00:00:00Z").datetime}
+    bank["transfers"].append([row | {"note": "new"}], new_columns="add")
+    plan = bank.plan("copied", "credits")
+    assert plan["copied"].not_taken == {"transfers": ("note",)}
+    assert "transfers: not in its *, which stands for what was there: note" in plan.explain()
+    count, size = plan["credits"].kept
+    assert (count, size > 0) == (1, True)
+    assert plan["copied"].kept == (0, 0)
+    assert f"keeps 1 row ({size:,} bytes) beside its own" in plan.explain()
+    assert plan.to_dict()["stages"][0]["kept"].keys() == {"rows", "bytes"}
+    bank.pull("copied")
+    assert "note" not in bank["copied"].view().columns

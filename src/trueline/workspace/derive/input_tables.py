@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trueline.dataset.definition import strategy_of
 from trueline.errors import InputError
@@ -121,6 +121,61 @@ def views_at(
         table.name: table.view(inputs[table.alias], positions[inputs[table.alias].id].block)
         for table in tables_of(derivation)
     }
+
+
+# --- what stars stand for -------------------------------------------------------------------------
+
+
+def not_taken(
+    derivation: Derivation, written: Iterable[str], inputs: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Return the columns that inputs, given by their names in queries, have and no star stands for.
+
+    Stars are written out when a dataset is defined; columns that come later are not among them.
+    """
+    starred = {table for text in written if "*" in text for table in starred_tables(text)}
+    if derivation.function is not None or not starred:
+        return {}
+    texts = [*written, *(step.query for step in derivation.queries)]
+    words = {token.name.lower() for text in texts for token in tokens(text)}
+    found = {
+        alias: tuple(name for name in columns if name.lower() not in words)
+        for alias, columns in inputs.items()
+        if alias.lower() in starred
+    }
+    return {alias: names for alias, names in found.items() if names}
+
+
+@lru_cache(maxsize=256)
+def starred_tables(text: str) -> frozenset[str]:
+    """Return the tables whose columns a query selects by a star; none where it cannot be read.
+
+    >>> sorted(starred_tables("select a.*, count(*) as n from t as a join u on a.id = u.id"))
+    ['t']
+    """
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    from trueline.workspace.derive.spark_sql import parsed
+
+    found: set[str] = set()
+    try:
+        selects = list(parsed(with_changes(text)).find_all(exp.Select))
+    except SqlglotError:
+        return frozenset()
+    for select in selects:
+        sources = [select.args.get("from_") or select.args.get("from"), *select.args.get("joins", ())]
+        tables = [each.this for each in sources if each is not None and isinstance(each.this, exp.Table)]
+        for star in filter(_is_star, select.expressions):
+            name = star.table if isinstance(star, exp.Column) else ""
+            found |= {table.name.lower() for table in tables if name in ("", table.alias_or_name)}
+    return frozenset(found)
+
+
+def _is_star(part: Any) -> bool:
+    from sqlglot import exp
+
+    return isinstance(part, exp.Star) or (isinstance(part, exp.Column) and isinstance(part.this, exp.Star))
 
 
 # --- changes('x') ---------------------------------------------------------------------------------

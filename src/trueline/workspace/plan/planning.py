@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from trueline.chain.checkpoint import DerivedCheckpoint
 from trueline.chain.head_state import Position, Tail
 from trueline.chain.instant import Instant
-from trueline.dataset.derivation import CANONICAL
+from trueline.dataset.derivation import CANONICAL, Derivation
 from trueline.errors import InputError, StalePlan
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.cut import Cut
@@ -17,10 +17,13 @@ from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.follow import check_inputs
 from trueline.workspace.derive.freshness import lacking
+from trueline.workspace.derive.input_tables import not_taken
 from trueline.workspace.derive.redefine import in_force
+from trueline.workspace.derive.request import steps_of
 from trueline.workspace.derive.rest import Origins, left_at
 from trueline.workspace.derive.strategies.classify import RECOMPUTE
 from trueline.workspace.derive.strategies.increment import removed_since
+from trueline.workspace.derive.strategies.keyed import KEPT
 from trueline.workspace.plan.stages import (
     BEHIND,
     CURRENT,
@@ -36,6 +39,7 @@ from trueline.workspace.pull.derived import DerivedPull, groups_of, in_phases, r
 from trueline.workspace.pull.pull import report_of
 
 if TYPE_CHECKING:
+    from trueline.workspace.dataset import Dataset
     from trueline.workspace.pull.report import Pulled, PullReport
     from trueline.workspace.workspace import Workspace
 
@@ -97,6 +101,8 @@ class _Planning:
             sum(each or 0 for each in read) * (len(stops) if full else 1) if state != CURRENT else 0,
             head=tail.head,
             definition=node.definition,
+            kept=_kept(left),
+            not_taken=self._not_taken(node, node.derivation),
         )
 
     def _lost_records(self, node: DatasetNode, tail: Tail) -> bool:
@@ -107,6 +113,14 @@ class _Planning:
             at is not None and at.last_block is not None and removed_since(each, at.last_block)
             for each, at in taken
         )
+
+    def _not_taken(self, node: DatasetNode, derivation: Derivation) -> dict[str, tuple[str, ...]]:
+        """Return the columns of inputs, by their names in the workspace, that its stars do not stand for."""
+        steps = steps_of(derivation)
+        written = [steps] if isinstance(steps, str) else [text for _, text in steps]
+        known = {alias: self.origins.known[name].dataset for alias, name in node.inputs.items()}
+        found = not_taken(derivation, written, {alias: _columns(each) for alias, each in known.items()})
+        return {node.inputs[alias]: columns for alias, columns in found.items()}
 
     def _state(self, node: DatasetNode, left: DerivedCheckpoint | None, inputs: Sequence[InputNews]) -> str:
         if left is None:
@@ -139,6 +153,19 @@ class _Planning:
             at = None if known is None else known.position
         upto = None if at is None else at.offset
         return InputNews(name, after, upto, _count(upto) - _count(after), own)
+
+
+def _kept(left: DerivedCheckpoint | None) -> tuple[int, int]:
+    """Return how many rows and bytes are kept for the next increment; of a row, perhaps several versions."""
+    if left is None or KEPT not in left.more:
+        return 0, 0
+    files = [file for file in left.state if file.notes.get("state") == left.more[KEPT]]
+    return sum(file.notes.get("rows", 0) for file in files), sum(file.size for file in files)
+
+
+def _columns(dataset: Dataset) -> Sequence[str]:
+    schema = dataset.schema
+    return () if schema is None else schema.names
 
 
 def _count(offset: int | None) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -70,7 +70,9 @@ class Stage:
 
     `state` is new, behind, redefined (it or what it rests on), current, or refused (`error` says why).
     `stops` are the cuts it is brought to, the last is the target. `estimate` counts the records of inputs
-    that will be read, as far as that is known.
+    that will be read, as far as that is known. `kept` is what it keeps beside its rows to follow by the
+    increment: rows (one for a group), and bytes, with all values that groups were given and how often.
+    `not_taken` are the columns of inputs that came after its definition was written out from a star.
     """
 
     dataset: str
@@ -84,6 +86,8 @@ class Stage:
     error: TruelineError | None = None
     head: Multihash | None = None
     definition: Multihash | None = None
+    kept: tuple[int, int] = (0, 0)
+    not_taken: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def moves(self) -> bool:
@@ -102,6 +106,8 @@ class Stage:
             "stops": list(self.stops),
             "behind": {"commits": self.behind.commits, "seconds": self.behind.seconds},
             "estimate": {"records": self.estimate},
+            "kept": {"rows": self.kept[0], "bytes": self.kept[1]},
+            "not_taken": {name: list(columns) for name, columns in self.not_taken.items()},
             "error": None
             if error is None
             else {"code": error.code, "message": error.problem, "remedy": error.remedy},
@@ -178,14 +184,19 @@ def _explained(stage: Stage) -> Iterator[str]:
     if stage.error is not None:
         yield f"    {stage.error.problem}"
         yield f"      → {stage.error.remedy}"
-    if not stage.moves:
-        return
     for each in stage.inputs:
         own = f", at a cut of its own: {each.own_cut}" if each.own_cut is not None else ""
-        yield f"    {each}{own}"
+        if own or stage.moves:
+            yield f"    {each}{own}"
+    for name, columns in stage.not_taken.items():
+        yield f"    {name}: not in its *, which stands for what was there: {', '.join(columns)}"
+    if not stage.moves:
+        return
     why = f" ({stage.reason})" if stage.reason else ""
     reads = f", reads about {stage.estimate:,} records" if stage.estimate else ""
-    yield f"    {stage.strategy}{why}{reads}"
+    rows, size = stage.kept
+    kept = f", keeps {rows:,} row{'s' * (rows != 1)} ({size:,} bytes) beside its own" if size else ""
+    yield f"    {stage.strategy}{why}{reads}{kept}"
     if len(stage.stops) > 1:
         listed = ", ".join(map(str, stage.stops[:-1]))
         yield f"    stops on the way where others are: cut{'s' * (len(stage.stops) > 2)} {listed}"
