@@ -10,8 +10,11 @@ import threading
 import pyarrow as pa
 import pytest
 
+import trueline as tl
 from tests.workspace.derive.computed_here import by_hand, computing, counted, define_by_hand
 from trueline import console
+from trueline.chain.store.file import FileStore
+from trueline.chain.store.store import Folder
 from trueline.cli.app import run
 from trueline.errors import NoCommonCut, PullError, QueryError
 from trueline.run import current
@@ -142,6 +145,64 @@ def test_rows_that_were_corrected_fail_no_stop_on_the_way(bank, bad):
         bank.pull()
     assert bank["debits"].view().to_arrow()["total"].to_pylist() == [3.0]
     assert bank.snapshot("credits", "debits", "balances").cut == {"transfers": 2}
+
+
+@pytest.mark.contract("cut:P3")
+def test_a_pull_reads_no_heads_of_roots_that_it_has_nothing_to_do_with(bank, monkeypatch):
+    strangers = {bank.create(f"stranger-{number}").chain.store for number in range(9)}
+    strangers.add(bank["rates"].chain.store)
+    looked = []
+    head = FileStore.head
+
+    def watched(store, *args):
+        looked.append(store)
+        return head(store, *args)
+
+    with computing(counted):
+        bank.pull("credits")
+        bank["transfers"].append(ROW)
+        monkeypatch.setattr(FileStore, "head", watched)
+        assert [each.rows for each in bank.pull("credits")] == [2]
+    assert looked
+    assert not [store for store in looked if store in strangers]
+
+
+def damage(dataset):
+    """Lose what the newest transaction of a dataset left."""
+    checkpoint = dataset.chain.tail().data.new_checkpoint
+    dataset.chain.store.delete(Folder.CHECKPOINTS, checkpoint.physical_hash)
+
+
+@pytest.mark.contract("derive:V20")
+def test_a_damaged_dataset_stops_its_readers_alone(bank):
+    with computing(counted):
+        bank.pull()
+        bank["transfers"].append(ROW)
+        damage(bank["debits"])
+        with tl.open(bank.location) as again:
+            assert [each.rows for each in again.pull("credits")] == [2], "nobody stops for it"
+            with pytest.raises(PullError) as e:
+                again.pull()
+    report = e.value.report
+    assert set(report.errors) == {"debits"}
+    assert report["balances"].waits_for == ("debits",)
+
+
+@pytest.mark.contract("derive:V20")
+def test_a_damaged_root_is_reported_once_and_stops_its_readers_alone(bank):
+    with computing(counted):
+        bank.pull()
+        for name in ("transfers", "rates"):
+            bank[name].append(ROW)
+        lost = bank["rates"].chain
+        lost.store.delete(Folder.BLOCKS, lost.tail().head)
+        with tl.open(bank.location) as again, pytest.raises(PullError) as e:
+            again.pull()
+    report = e.value.report
+    assert set(report.errors) == {"rates"}
+    assert [each.dataset for each in report].count("rates") == 1
+    assert report["slow"].waits_for == ("rates",)
+    assert [report[name].rows for name in ("credits", "debits", "balances")] == [2, 2, 0]
 
 
 @pytest.mark.contract("cut:P4")

@@ -7,6 +7,8 @@ import pytest
 import trueline as tl
 from tests.workspace.snapshot.bank import AMOUNTS, VIEWS, Bank, balanced
 from tests.workspace.snapshot.local import Local
+from trueline.chain.store.store import Folder
+from trueline.errors import PullError
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.dependencies import Dependencies
 from trueline.workspace.pull.derived import groups_of, roots_of
@@ -61,6 +63,19 @@ def test_copies_that_are_read_together_are_taken_where_they_agree(banks):
     assert near["balances"].view().to_arrow().to_pylist() == bank.expected(8)["balances"]
 
 
+def test_a_snapshot_that_advances_takes_copies_where_they_agree(banks):
+    bank, here, folder = banks
+    near = here.workspace
+    bank.transfer(2)
+    bank.pull(*VIEWS)
+    send(bank, folder, "credits")
+    near.pull("credits")
+    with here.computing():
+        snap = near.snapshot("credits", "balances", advance=True)
+    assert sum(row["amount"] for row in snap["balances"].to_arrow().to_pylist()) == 0, "money appears"
+    assert snap.at["credits"].block != near["credits"].chain.position.block
+
+
 def test_each_by_itself_would_show_money_that_is_not_there(banks):
     bank, here, folder = banks
     bank.transfer(2)
@@ -104,3 +119,18 @@ def test_a_root_is_held_to_what_a_copy_that_is_read_with_it_was_made_from(banks)
     send(bank, folder, "debits")
     near.pull("debits")
     assert record(near, "both")[near["transfers"].id].offset == 4
+
+
+@pytest.mark.contract("derive:V20")
+def test_a_damaged_copy_is_reported_and_stops_its_readers_alone(banks):
+    _, here, _ = banks
+    near = here.workspace
+    here.derive("owed", ("debits",), lambda debits: debits, AMOUNTS)
+    left = near["credits"].chain.tail().data.new_checkpoint
+    near["credits"].chain.store.delete(Folder.CHECKPOINTS, left.physical_hash)
+    with here.computing(), tl.open(near.location) as again, pytest.raises(PullError) as e:
+        again.pull()
+    report = e.value.report
+    assert set(report.errors) == {"credits"}
+    assert report["balances"].waits_for == ("credits",)
+    assert report["owed"].commit is not None

@@ -20,6 +20,16 @@ def puller(bank, workspace):
     return other
 
 
+def bring(bank, workspace, *, by_pulls):
+    """Bring all to the newest cut: straight there, or by a real pull, with all that it does besides."""
+    other = puller(bank, workspace)
+    if not by_pulls:
+        other.pull(*VIEWS)
+        return
+    with other.computing():
+        workspace.pull(*VIEWS, workers=1)
+
+
 class Reader:
     """Reads snapshots and heads, and holds every snapshot against what its own cut has to give."""
 
@@ -42,7 +52,8 @@ class Reader:
 
 
 @pytest.mark.contract("cut:P13")
-def test_readers_between_any_two_operations_of_a_pull_see_one_state(bank):
+@pytest.mark.parametrize("by_pulls", [False, True])
+def test_readers_between_any_two_operations_of_a_pull_see_one_state(bank, by_pulls):
     bank.transfer(2)
     bank.pull(*VIEWS)
     with tl.open(bank.workspace.location) as quiet:
@@ -58,7 +69,7 @@ def test_readers_between_any_two_operations_of_a_pull_see_one_state(bank):
         bank.transfer(2)
         with watching(files), tl.open(bank.workspace.location) as watched:
             files.before = before
-            puller(bank, watched).pull(*VIEWS)
+            bring(bank, watched, by_pulls=by_pulls)
             files.before = None
         reader.read()
         assert reader.last == 3
@@ -66,7 +77,7 @@ def test_readers_between_any_two_operations_of_a_pull_see_one_state(bank):
         assert reader.torn > 0, "the heads differed meanwhile"
 
 
-def crashes(bank, every):
+def crashes(bank, every, *, by_pulls=False):
     """Break a pull off at one operation after the other, read, and let the next pull finish."""
     bank.transfer(2)
     bank.pull(*VIEWS)
@@ -78,12 +89,12 @@ def crashes(bank, every):
             files = failing(at, errno.EIO, only=DURABLE)
             with watching(files), tl.open(bank.workspace.location) as watched:
                 try:
-                    puller(bank, watched).pull(*VIEWS)
+                    bring(bank, watched, by_pulls=by_pulls)
                 except (TruelineError, OSError):
                     broken += 1
             reader.read()
             with tl.open(bank.workspace.location) as again:
-                puller(bank, again).pull(*VIEWS)
+                bring(bank, again, by_pulls=by_pulls)
             reader.read()
             assert reader.last == bank.made - 1
             if not files.failed:
@@ -96,7 +107,13 @@ def test_a_pull_that_breaks_off_anywhere_is_harmless_to_readers(bank):
     assert crashes(bank, every=9) > 5
 
 
+@pytest.mark.contract("cut:P13")
+def test_a_real_pull_that_breaks_off_anywhere_is_harmless_to_readers(bank):
+    assert crashes(bank, every=13, by_pulls=True) > 5
+
+
 @pytest.mark.soak
 @pytest.mark.contract("cut:P13")
-def test_a_pull_that_breaks_off_at_each_operation_is_harmless_to_readers(bank):
-    assert crashes(bank, every=1) > 50
+@pytest.mark.parametrize("by_pulls", [False, True])
+def test_a_pull_that_breaks_off_at_each_operation_is_harmless_to_readers(bank, by_pulls):
+    assert crashes(bank, every=1, by_pulls=by_pulls) > 50

@@ -157,20 +157,27 @@ def acknowledged(folder, times):
         for number in range(times // COMMITS):
             with tl.open(folder / str(number), create=True) as workspace:
                 workspace.config.set("storage.durable", "false")
-                _acknowledge(Bank(workspace), reader)
+                _acknowledge(Bank(workspace), reader, by_pulls=number % 2 == 0)
         reader.stdin.close()
 
 
-def _acknowledge(bank, reader):
-    for _ in range(COMMITS):
-        commit = bank.transfer(1)
-        puller = threading.Thread(target=lambda: tell(bank, bank.record(*VIEWS), "credits", "debits"))
-        puller.start()
-        commit.wait("credits", "debits", timeout=60)
-        reader.stdin.write(f"{bank.workspace.location}\n")
-        reader.stdin.flush()
-        assert int(reader.stdout.readline()) >= commit.offsets.start
-        puller.join()
+def _acknowledge(bank, reader, *, by_pulls):
+    def pull():
+        if by_pulls:
+            bank.workspace.pull("credits", "debits")
+        else:
+            tell(bank, bank.record(*VIEWS), "credits", "debits")
+
+    with bank.computing():
+        for _ in range(COMMITS):
+            commit = bank.transfer(1)
+            puller = threading.Thread(target=pull)
+            puller.start()
+            commit.wait("credits", "debits", timeout=60)
+            reader.stdin.write(f"{bank.workspace.location}\n")
+            reader.stdin.flush()
+            assert int(reader.stdout.readline()) >= commit.offsets.start
+            puller.join()
 
 
 @pytest.mark.contract("cut:P9")

@@ -18,7 +18,13 @@ from trueline import console
 from trueline.chain.events import SetTransform
 from trueline.chain.instant import Instant
 from trueline.console.items import Item
-from trueline.errors import InputError, OutcomeUnknown, StoreError, TaskFailed
+from trueline.errors import (
+    CorruptionError,
+    InputError,
+    OutcomeUnknown,
+    StoreError,
+    TaskFailed,
+)
 from trueline.identity.dataset_id import DatasetId
 from trueline.kernel.tasks import failure
 from trueline.run import Step
@@ -26,6 +32,7 @@ from trueline.run.attempt import Attempt, Outcome
 from trueline.run.executors import Threads
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.cuts.roots import RootHead
 from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.follow import follow_to, refresh
 from trueline.workspace.derive.rest import NOT_AT_REST, RootOrder, left_at, newest_cut_at
@@ -88,7 +95,16 @@ def stops_to(log: CutLog, known: Dependencies, names: Sequence[str], target: Cut
 
 
 def _rests_at(log: CutLog, known: Dependencies, name: str, order: RootOrder, target: Cut) -> int:
-    """Return the newest cut at which a dataset is at rest, as its newest transaction says."""
+    """Return the newest cut at which a dataset is at rest, as its newest transaction says.
+
+    Of one that is damaged nobody can say, and nobody stops for it (derive:V20).
+    """
+    with suppress(CorruptionError, InputError):
+        return _newest_rest(log, known, name, order, target)
+    return NOWHERE
+
+
+def _newest_rest(log: CutLog, known: Dependencies, name: str, order: RootOrder, target: Cut) -> int:
     chain = known[name].dataset.chain
     tail = chain.tail()
     left = left_at(chain, tail) if tail is not None else None
@@ -108,20 +124,53 @@ def pull_derived(
     clock: Callable[[], Instant] | None = None,
     full_refresh: bool = False,
 ) -> list[Pulled]:
-    """Record a cut of what datasets rest on and bring them exactly there; what fails is in the answer."""
+    """Record a cut of what datasets rest on and bring them exactly there; what fails is in the answer.
+
+    So are roots that cannot be looked at: what rests on them waits, others go on (derive:V20).
+    """
     done: list[Pulled] = []
     log = CutLog.of(workspace)
     for phase in in_phases(known, names):
-        failed = {each.dataset for each in done if each.error is not None or each.waits_for}
-        blocked = {name: sorted(failed & known.upstream(name)) for name in phase}
-        done += [Pulled(name, cut=0, waits_for=tuple(why)) for name, why in blocked.items() if why]
-        able = [name for name in phase if not blocked[name]]
-        if able:
-            roots = (known[name].dataset.id for name in roots_of(known, able))
-            cut = log.record(roots, groups_of(known, able))
+        able, cut = _begun(log, known, phase, done)
+        if cut is not None:
             stops = stops_to(log, known, able, cut)
             done += DerivedPull(workspace, known, log, stops, workers, clock, full_refresh).run()
     return done
+
+
+def _begun(
+    log: CutLog, known: Dependencies, phase: Sequence[str], done: list[Pulled]
+) -> tuple[Sequence[str], Cut | None]:
+    """Record the cut of those datasets that can be brought there; `done` gets what stops the others."""
+    able = phase
+    while able:
+        failed = {each.dataset for each in done if each.error is not None or each.waits_for}
+        blocked = {name: sorted(failed & known.upstream(name)) for name in able}
+        done += [Pulled(name, cut=0, waits_for=tuple(why)) for name, why in blocked.items() if why]
+        able = [name for name in able if not blocked[name]]
+        roots = sorted(roots_of(known, able))
+        try:
+            return able, log.record([known[root].dataset.id for root in roots], groups_of(known, able))
+        except (CorruptionError, InputError):
+            damaged = _damaged(known, roots)
+            if not damaged:
+                raise
+            done += damaged
+    return able, None
+
+
+def _damaged(known: Dependencies, roots: Sequence[str]) -> list[Pulled]:
+    """Return the roots that cannot be looked at, each with the reason."""
+    found: list[Pulled] = []
+    for name in roots:
+        try:
+            RootHead.of(known[name].dataset.chain)
+            error = known[name].problem
+        except (CorruptionError, InputError) as caught:
+            error = caught
+        if error is not None:
+            found.append(Pulled(name, error=error))
+    return found
 
 
 def bring_to(workspace: Workspace, names: Sequence[str], cut: Cut) -> None:

@@ -90,7 +90,7 @@ def pull(
     shown = [each for each in done if _is_shown(each, chosen if names else ())]
     pulled = [_without_inputs(each, known) for each in shown]
     # A clone may have brought a new definition, and whoever waits for nobody is as it was.
-    pulled += pull_derived(
+    derived = pull_derived(
         workspace,
         known,
         [name for name in known.in_order(wanted) if known[name].is_computed],
@@ -98,7 +98,7 @@ def pull(
         clock=lambda: moment,
         full_refresh=full_refresh,
     )
-    return report_of(pulled)
+    return report_of(_merged(pulled, derived))
 
 
 def report_of(pulled: Sequence[Pulled]) -> PullReport:
@@ -107,6 +107,17 @@ def report_of(pulled: Sequence[Pulled]) -> PullReport:
     if report.errors:
         raise _not_all(report)
     return report
+
+
+def _merged(pulled: Sequence[Pulled], derived: Sequence[Pulled]) -> list[Pulled]:
+    """Join what was done for sources and for derived datasets; among these are roots that are damaged."""
+    damaged = {each.dataset: each for each in derived if not each.is_derived}
+    first = [
+        replace(each, error=each.error or damaged[each.dataset].error) if each.dataset in damaged else each
+        for each in pulled
+    ]
+    known = {each.dataset for each in first}
+    return first + [each for each in derived if each.dataset not in known]
 
 
 def _is_shown(each: Pulled, named: Sequence[str]) -> bool:

@@ -53,7 +53,7 @@ class SnapshotLease:
     def renew(self) -> None:
         """Hold on to it if half of its time has passed."""
         now = Instant.now()
-        if self.is_released or self.expires - now > _SECONDS * _SECOND // 2:
+        if not self.is_held() or self.expires - now > _SECONDS * _SECOND // 2:
             return
         expires = Instant(now + _SECONDS * _SECOND)
         document = {
@@ -63,8 +63,12 @@ class SnapshotLease:
         with suppress(StoreError, OutcomeUnknown):
             self.objects.put(self.name, json.dumps(document, sort_keys=True).encode() + b"\n")
             self.expires = expires
-        if self.is_released:
-            self.release()  # meanwhile
+        if not self.is_held():
+            self.release()  # it was given back meanwhile
+
+    def is_held(self) -> bool:
+        """Say whether it was not given back."""
+        return not self.is_released
 
     def release(self) -> None:
         """Give it back."""
