@@ -80,8 +80,8 @@ class Derivation:
     `written` is the text before stars were expanded; `strategy` says how the dataset follows its inputs and
     `reason`, a stable code, why not by the increment. `nondet` are inputs read at a cut of their own, by the
     names they have here, with the reason. `replaces` is the dataset that had the name before; with
-    `from_here` rows that were there before this definition stay as they are. `file` is the file of SQL that
-    says all this, with the name of its folder.
+    `from_here` rows that were there before this definition stay as they are. `file` is the file that says
+    all this, with the name of its folder, and `folder` what tells that folder from others of this name.
     """
 
     queries: tuple[SqlQueryStep, ...]
@@ -101,6 +101,7 @@ class Derivation:
     replaces: str | None = None
     from_here: bool = False
     file: str | None = None
+    folder: str | None = None
 
     def over(self, inputs: tuple[TransformInput, ...]) -> Derivation:
         """Return the definition with its inputs."""
@@ -137,6 +138,7 @@ class Derivation:
             "replaces": self.replaces,
             "from_here": self.from_here,
             "file": self.file,
+            "folder": self.folder,
         }
         said = {name: value for name, value in said.items() if value}
         return Extra.of({**said, "format": FORMAT, "version": VERSION}).entries
@@ -302,6 +304,7 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         replaces=said.get("replaces"),
         from_here=said.get("from_here") is True,
         file=said.get("file"),
+        folder=said.get("folder"),
     )
 
 
