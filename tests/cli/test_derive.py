@@ -9,7 +9,8 @@ import pytest
 
 import trueline as tl
 from tests.workspace.derive.by_hand import define
-from trueline.cli.derive import _defined
+from tests.workspace.derive.computed_here import define_by_hand
+from trueline.cli.derive import _defined, _said
 from trueline.console import CapturedConsole
 
 
@@ -72,6 +73,25 @@ def test_a_head_is_moved_back_only_with_a_yes(run, shop):
     with tl.open(shop) as ws:
         assert ws["sales"].view().to_arrow().to_pylist() == [{"id": 1, "n": 5}]
         assert ws.verify().ok
+
+
+def test_a_file_says_the_strategy_unless_an_option_does(tmp_path):
+    path = tmp_path / "x.sql"
+    path.write_text("-- key: id\n-- strategy: incremental\nselect id from sales\n")
+    assert _said(str(path), "x", {})["strategy"] == "incremental"
+    assert _said(str(path), "x", {"strategy": "auto"})["strategy"] == "auto"
+
+
+def test_what_is_of_another_folder_stays_and_that_is_said(run, shop, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    with tl.open(shop) as ws:
+        more = {"columns": {"id": pa.int64()}, "key": "id", "file": "models/ids.sql", "folder": "0" * 32}
+        define_by_hand(ws, "ids", "select id from sales", ["sales"], **more)
+    done = run("-C", shop, "derive", "-f", folder, "--yes", "--prune")
+    assert done.code == 0
+    assert "ids was defined by another folder models, and stays" in done.err
+    assert "ids" in run("-C", shop, "list").out
 
 
 @pytest.mark.contract("derive:V30")

@@ -7,6 +7,8 @@ import pytest
 
 import trueline as tl
 from tests.workspace.derive.by_hand import advance, define
+from trueline.chain.verify import VerificationReport
+from trueline.workspace.derive import replay
 
 
 @pytest.fixture
@@ -30,3 +32,34 @@ def test_what_cannot_be_replayed_is_said_and_logs_show_what_was_taken(run, shop)
     assert "+1 -1 rows" in log
     assert "offsets 3 to 3, recompute" in log
     assert "3 slices with 5 records" in run("-C", str(shop), "compact", "d").out
+
+
+def test_datasets_are_verified_with_what_they_rest_on(run, tmp_path):
+    with tl.open(tmp_path / "first", create=True) as ws:
+        ws.create("other").append([{"x": 1}])
+        for name in "ab":
+            advance(ws, define(ws, name, pa.schema({"k": pa.string()}), ("k",)), pa.table({"k": [name]}))
+        assert list(ws.verify("+b").datasets) == ["source", "b"]
+        assert list(ws.verify("source+").datasets) == ["source", "a", "b"]
+        assert list(ws.verify("b", "other", "b").datasets) == ["b", "other"]
+        with pytest.raises(tl.errors.InputError, match="cannot name a dataset"):
+            ws.verify("+b@1")
+    found = run("-C", str(tmp_path / "first"), "verify", "+a", "--json").json
+    assert [(each["name"], each["ok"]) for each in found["datasets"]] == [("source", True), ("a", True)]
+    assert run("-C", str(tmp_path / "first"), "verify", "+a", "--after", "1").code == 2
+
+
+def test_several_datasets_are_replayed_side_by_side(run, tmp_path, monkeypatch):
+    with tl.open(tmp_path / "first", create=True) as ws:
+        for name in "ab":
+            advance(ws, define(ws, name, pa.schema({"k": pa.string()}), ("k",)), pa.table({"k": [name]}))
+    asked = []
+
+    def replayed(_workspace, datasets, mode, *, workers, **_):
+        asked.append(([each.name for each in datasets], mode, workers))
+        return sum((VerificationReport(replayed=1).of(each.name) for each in datasets), VerificationReport())
+
+    monkeypatch.setattr(replay, "replay_datasets", replayed)
+    done = run("-C", str(tmp_path / "first"), "verify", "a", "b", "--replay", "--workers", "3", "--json").json
+    assert asked == [(["a", "b"], True, 3)]
+    assert [each["replayed"] for each in done["datasets"]] == [1, 1]

@@ -6,7 +6,10 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.workspace.derive.by_hand import advance, change, define
 from trueline import check
+from trueline.chain.block import commit_record
+from trueline.dataset import key_counts
 from trueline.errors import CheckFailed, DatasetExists, DataWarning, InputError, SchemaError
 
 pytestmark = pytest.mark.filterwarnings("ignore::trueline.errors.DataWarning")
@@ -76,6 +79,76 @@ def test_files_are_checked_where_they_were_read(ws, tmp_path):
     assert dataset.view().to_arrow()["id"].to_pylist() == [1]
 
 
+def test_offsets_of_files_are_those_of_the_rows_that_they_gave(ws, tmp_path):
+    for name, text in (("a", "1,5\n2,-5\n"), ("b", "3,-5\n"), ("c", "4,5\n5,5\n")):
+        (tmp_path / f"{name}.csv").write_text(f"id,price\n{text}")
+    dataset = sales(ws, check.in_range("price", 0).quarantine())
+    commit = dataset.append([tmp_path / f"{name}.csv" for name in "abc"])
+    noted = commit_record(dataset.chain.block(commit.block)).notes["files"]
+    assert [(file["rows"], file.get("offsets")) for file in noted] == [
+        (1, [0, 0]),
+        (0, None),
+        (2, [1, 2]),
+    ]
+
+
+def test_columns_that_files_lack_are_those_of_their_own_rows(ws, tmp_path):
+    (tmp_path / "a.csv").write_text("id,price,name\n1,-1,one\n2,-1,two\n3,3,three\n")
+    (tmp_path / "b.csv").write_text("id,price\n4,5\n5,5\n")
+    dataset = sales(ws, check.in_range("price", 0).quarantine(), merge=tl.merge.upsert("id"))
+    dataset.append([{"id": 4, "price": 1, "name": "four"}, {"id": 5, "price": 1, "name": "five"}])
+    dataset.append([tmp_path / "a.csv", tmp_path / "b.csv"])
+    assert {row["id"]: row["name"] for row in dataset.view().to_arrow().to_pylist()} == {
+        3: "three",
+        4: "four",
+        5: "five",
+    }
+
+
+def events(ops, ids, prices):
+    return table(ids, prices).append_column("op", pa.array(ops, pa.int32()))
+
+
+@pytest.mark.contract("derive:V22")
+@pytest.mark.parametrize("merge", [tl.merge.upsert("id"), tl.merge.changelog("id")], ids=str)
+def test_a_delete_is_not_a_row_that_could_break_a_check(ws, merge):
+    dataset = sales(ws, check.not_null("price").quarantine(), merge=merge)
+    dataset.append(events([0, 0], [1, 2], [1, 2]))
+    commit = dataset.append(events([1, 0], [1, 3], [None, None]))
+    assert commit.checks == {"not_null('price').quarantine()": 1}
+    assert dataset.view().to_arrow()["id"].to_pylist() == [2]
+
+
+def test_a_correction_is_left_out_as_a_whole_and_judged_by_what_it_sets(ws):
+    dataset = sales(ws, merge=tl.merge.changelog("id"))
+    dataset.append(events([0, 0, 0], [1, 2, 3], [-1, 2, 3]))
+    ws.create(
+        "sales",
+        merge=tl.merge.changelog("id"),
+        checks=[check.in_range("price", 0).quarantine()],
+        on_change="from_here",
+    )
+    # What goes breaks the check and is not judged; the halves of a pair need not be neighbours.
+    commit = dataset.append(events([2, 2, 3, 3, 1], [1, 2, 1, 2, 3], [-1, 2, 10, -20, -3]))
+    assert commit.checks == {"in_range('price', at_least=0).quarantine()": 1}
+    assert dataset.view().to_arrow().to_pylist() == [{"id": 1, "price": 10}, {"id": 2, "price": 2}]
+    assert dataset.verify().ok
+
+
+@pytest.mark.contract("derive:V22")
+def test_a_row_that_was_left_out_goes_without_being_counted(ws):
+    columns = pa.schema({"id": pa.int64(), "price": pa.float64()})
+    wanted = check.not_null("price").quarantine()
+    dataset = define(ws, "derived", columns, ("id",), checks=[wanted])
+    assert advance(ws, dataset, table([1, 2], [None, 2])).checks == {str(wanted): 1}
+    # Recomputed, the corrected result breaks nothing.
+    assert change(ws, dataset, events([1, 0], [1, 1], [None, 5])).checks == {}
+    assert dataset.view().to_arrow().to_pylist() == [{"id": 1, "price": 5}, {"id": 2, "price": 2}]
+    assert change(ws, dataset, events([1, 0], [2, 2], [2, None])).checks == {str(wanted): 1}
+    assert change(ws, dataset, events([1], [2], [None])).checks == {}
+    assert dataset.view().to_arrow()["id"].to_pylist() == [1]
+
+
 def test_only_rows_that_are_current_after_a_commit_are_judged(ws):
     dataset = sales(ws, check.in_range("price", 0), merge=tl.merge.snapshot("id"))
     dataset.append(table([1, 2], [1, 2]))
@@ -85,6 +158,14 @@ def test_only_rows_that_are_current_after_a_commit_are_judged(ws):
         dataset.append(table([1], [-1]))
 
 
+@pytest.fixture(params=[False, True], ids=["at once", "in passes"])
+def little_memory(request, monkeypatch):
+    """Also with so little memory that the keys of every commit are looked at in several passes."""
+    if request.param:
+        monkeypatch.setattr(key_counts, "KEY_BYTES", 8)
+
+
+@pytest.mark.usefixtures("little_memory")
 def test_values_are_unique_among_all_current_rows(ws):
     dataset = sales(ws, check.unique("price"), merge=tl.merge.upsert("id"))
     dataset.append(table([1, 2], [1, 2]))
@@ -98,6 +179,7 @@ def test_values_are_unique_among_all_current_rows(ws):
         plain.append(table([1], [2]))
 
 
+@pytest.mark.usefixtures("little_memory")
 def test_values_are_those_of_another_dataset(ws):
     people = ws.create("people")
     people.append([{"id": 1}, {"id": 2}])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -56,7 +56,8 @@ class Problem:
 class VerificationReport:
     """What a verification found; `findings` are stricter rules a foreign chain breaks, not faults.
 
-    `replayed` counts the commits of derived datasets that were computed again.
+    `replayed` counts the commits of derived datasets that were computed again, and `datasets` says what was
+    found of each dataset.
     """
 
     blocks: int = 0
@@ -66,6 +67,28 @@ class VerificationReport:
     findings: tuple[tuple[Multihash, Finding], ...] = ()
     not_checked: tuple[str, ...] = ()
     replayed: int = 0
+    by_dataset: tuple[tuple[str, VerificationReport], ...] = ()
+
+    @property
+    def datasets(self) -> dict[str, VerificationReport]:
+        """The same for each dataset by its name, where a workspace was verified.
+
+        >>> report = VerificationReport(blocks=3).of("sales") + VerificationReport(blocks=1).of("days")
+        >>> report.blocks, {name: each.blocks for name, each in report.datasets.items()}
+        (4, {'sales': 3, 'days': 1})
+        """
+        found: dict[str, VerificationReport] = {}
+        for name, report in self.by_dataset:
+            found[name] = found[name] + report if name in found else report
+        return found
+
+    def of(self, name: str) -> VerificationReport:
+        """Return it as what it says of the dataset of a name.
+
+        >>> list(VerificationReport().of("sales").datasets)
+        ['sales']
+        """
+        return replace(self, by_dataset=((name, self),))
 
     @property
     def ok(self) -> bool:
@@ -94,6 +117,7 @@ class VerificationReport:
             self.findings + other.findings,
             tuple(dict.fromkeys(self.not_checked + other.not_checked)),
             self.replayed + other.replayed,
+            self.by_dataset + other.by_dataset,
         )
 
 

@@ -50,8 +50,9 @@ def derive(
         typer.Option("--input", metavar="[ALIAS=]DATASET", help="A dataset it reads; may be repeated."),
     ] = None,
     strategy: Annotated[
-        str, typer.Option("--strategy", help="auto, or incremental to refuse what would be recomputed.")
-    ] = "auto",
+        str | None,
+        typer.Option("--strategy", help="auto, or incremental to refuse what would be recomputed."),
+    ] = None,
     on_change: Annotated[
         str,
         typer.Option(
@@ -60,7 +61,9 @@ def derive(
     ] = "error",
     folder: Annotated[
         Path | None,
-        typer.Option("-f", "--folder", help="A folder of .sql files: shows what they would change."),
+        typer.Option(
+            "-f", "--folder", help="A folder of .sql and .yaml files: shows what they would change."
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Apply what the folder says without asking.")] = False,
     prune: Annotated[
@@ -85,12 +88,14 @@ def derive(
                 "a derived dataset needs a name, and a query or a function",
                 remedy="write: trueline derive NAME FILE.sql, or trueline derive -f FOLDER",
             )
-        said: dict[str, Any] = {"key": key or None, "event_time": event_time, "description": description}
+        options = {"key": key or None, "event_time": event_time, "description": description}
+        options |= {"strategy": strategy}
+        said: dict[str, Any] = {what: value for what, value in options.items() if value is not None}
         if query is not None:
-            said |= _said(query, name, {what: value for what, value in said.items() if value is not None})
+            said |= _said(query, name, said)
         if input_:
             said["inputs"] = dict(_input(each) for each in input_)
-        dataset = workspace.derive(name, fn=function, strategy=strategy, on_change=on_change, **said)
+        dataset = workspace.derive(name, fn=function, on_change=on_change, **said)
         info = dataset.info
         here.console.answer(info.to_dict(), lambda shown: _defined(shown, info))
 
@@ -113,7 +118,7 @@ def _said(query: str, name: str, given: dict[str, Any]) -> dict[str, Any]:
     from trueline.workspace.derive.folder import request_of
 
     read = request_of(Path(query), name)
-    names = ("sql", "inputs", "key", "event_time", "description", "checks", "columns")
+    names = ("sql", "inputs", "key", "event_time", "description", "checks", "columns", "strategy")
     return {what: getattr(read, what) for what in names} | given
 
 
@@ -134,6 +139,11 @@ def _derive_folder(console: Console, workspace: Workspace, folder: Path, *, yes:
             shown.warn(
                 f"{name}: its file is not in {folder} any more",
                 remedy=f"`trueline derive -f {folder} --prune` deletes it",
+            )
+        for name in plan.elsewhere if prune else ():
+            shown.warn(
+                f"{name} was defined by another folder {folder.resolve().name}, and stays",
+                remedy=f"if it is not needed, `trueline delete {name} --yes` deletes it",
             )
 
     changes = [each for each in plan.changes if each.kind != "same"]

@@ -6,25 +6,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from trueline.cli.inspect import Names
+from trueline.cli.pull import Selected
 from trueline.cli.session import MISSING, NO, Directory, ExpectedHead, Json, examples, session
 from trueline.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from trueline.console import Console
-    from trueline.workspace import Dataset
 
 
 @examples(
     "trueline verify",
     "trueline verify sales --json",
     "trueline verify sales --after 9c1f03aa",
-    "trueline verify balances --replay",
+    "trueline verify +balances --replay",
     "trueline verify sales --accept-head",
 )
 def verify(
     context: typer.Context,
-    names: Names = None,
+    names: Selected = None,
     *,
     after: Annotated[
         str | None,
@@ -40,6 +41,9 @@ def verify(
     replay_head: Annotated[
         bool, typer.Option("--replay-head", help="Compute the current rows of derived datasets again.")
     ] = False,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="How many commits are computed again side by side.")
+    ] = 2,
     expected_head: ExpectedHead = None,
     accept_head: Annotated[
         bool, typer.Option("--accept-head", help="Accept a head that is reported as rolled back.")
@@ -67,8 +71,16 @@ def verify(
             workspace[(names or [""])[0]].accept_head()
         again = "head" if replay_head and not replay else replay
         bounds = {"after": after, "upto": upto, "replay": again, "expected_head": expected_head}
-        datasets = [workspace[name] for name in names] if names else workspace.datasets()
-        found = [_proof(here.console, dataset, bounds) for dataset in datasets]
+        if any(each is not None for each in of_one):
+            dataset = workspace[(names or [""])[0]]
+            report = _proof(here.console, lambda bar: dataset.verify(progress=bar, **bounds))
+            found = [_told(dataset.name, report)]
+        else:
+            report = _proof(
+                here.console,
+                lambda bar: workspace.verify(*(names or ()), replay=again, progress=bar, workers=workers),
+            )
+            found = [_told(name, each, report.not_checked) for name, each in report.datasets.items()]
         ok = all(each["ok"] for each in found)
 
         def render(shown: Console) -> None:
@@ -98,8 +110,9 @@ def verify(
             raise typer.Exit(NO)
 
 
-def _proof(console: Console, dataset: Dataset, bounds: dict[str, Any]) -> dict[str, Any]:
-    with console.progress(f"verifying {dataset.name}") as bar:
+def _proof(console: Console, verify: Callable[[Callable[[int], None]], Any]) -> Any:
+    """Verify with a bar that shows how far it is; return the report."""
+    with console.progress("verifying") as bar:
         done = 0
 
         def advance(count: int) -> None:
@@ -108,7 +121,11 @@ def _proof(console: Console, dataset: Dataset, bounds: dict[str, Any]) -> dict[s
             bar.advance(count - done if count >= done else count)
             done = count
 
-        report = dataset.verify(progress=advance, **bounds)
+        return verify(advance)
+
+
+def _told(name: str, report: Any, not_checked: Sequence[str] | None = None) -> dict[str, Any]:
+    """Return what was found of a dataset as plain values."""
     problems = [
         {
             "kind": str(problem.kind),
@@ -126,12 +143,14 @@ def _proof(console: Console, dataset: Dataset, bounds: dict[str, Any]) -> dict[s
     ]
     counts: dict[str, Any] = {"blocks": report.blocks, "objects": report.objects, "bytes": report.bytes}
     counts["replayed"] = report.replayed
-    counts["not_replayed"] = [each for each in report.not_checked if each.startswith("replay of ")]
+    # What could not be replayed is said of all of them together.
+    said = report.not_checked if not_checked is None else not_checked
+    counts["not_replayed"] = [each for each in said if each.startswith(f"replay of {name}: ")]
     well = all(problem["kind"] == "removed" for problem in problems)
     findings = [
         {"block": block, "rule": found.rule, "problem": found.problem} for block, found in report.findings
     ]
-    return {"name": dataset.name, "ok": well, **counts, "problems": problems, "findings": findings}
+    return {"name": name, "ok": well, **counts, "problems": problems, "findings": findings}
 
 
 @examples(

@@ -1,13 +1,14 @@
 """Checks are judged on the rows that a commit brings, before anything of it is written (derive:V22).
 
 A row that breaks a check stops the commit, is left out, or is counted; a condition that is null is broken.
-Rows are looked at where they are, by tasks; what has to see several rows together looks at columns alone.
+Rows are looked at where they are, by tasks; what has to see several rows together looks at columns alone, and
+holds a bounded number of their values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -17,25 +18,25 @@ import pyarrow.compute as pc
 from trueline.chain.chain import Chain
 from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Tail
-from trueline.chain.store.scratch import Scratch
 from trueline.check import Action, DatasetCheck
 from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.append.intake import ColumnOf
+from trueline.dataset.append.merge import Terms
 from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
 from trueline.dataset.commit import Advice
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import COPY, derivation_at
+from trueline.dataset.key_counts import counted
 from trueline.dataset.merge.result import Op
 from trueline.errors import CheckFailed, InputError, UnsupportedVersion
 from trueline.kernel.key_encoding import KeyEncoding, encode_keys
-from trueline.kernel.sorted_keys import as_array, find, repeats, sorting
+from trueline.kernel.sorted_keys import Bools, as_array, find
 from trueline.kernel.tasks import InlineTasks, Tasks
+from trueline.merge import Changelog, Keyed, NetChange, Strategy, Upsert
 
 # Of the rows that break a check so many are shown.
 _SHOWN: Final = 3
-# Yields columns of the rows that were current before a commit and that it does not touch.
-Untouched = Callable[[Sequence[str]], Iterator[pa.Table]]
 
 
 def condition_of(check: DatasetCheck) -> tuple[str, dict[str, object]]:
@@ -137,8 +138,13 @@ def current(table: pa.Table, op: str | None) -> pa.Table:
     """Return the rows that are current after the events of a table: no deletes and no pre-images."""
     if op is None or op not in table.column_names:
         return table
-    kept = pc.is_in(table[op], value_set=pa.array([int(Op.APPEND), int(Op.CORRECT_TO)], pa.int32()))
-    return table.filter(kept).drop_columns([op])
+    return table.filter(is_set(table[op])).drop_columns([op])
+
+
+def is_set(ops: pa.ChunkedArray) -> pa.BooleanArray:
+    """Say which events set a row; an operation that is null is an append."""
+    known = pc.fill_null(as_array(ops), int(Op.APPEND)).cast(pa.int32())
+    return pc.is_in(known, value_set=pa.array([int(Op.APPEND), int(Op.CORRECT_TO)], pa.int32()))
 
 
 def _shown(row: Mapping[str, object]) -> str:
@@ -173,7 +179,7 @@ def judged_rows(
 
 
 def without_broken(
-    checks: Sequence[DatasetCheck], incoming: Incoming, scratch: Scratch, tasks: Tasks
+    checks: Sequence[DatasetCheck], incoming: Incoming, strategy: Strategy | Keyed, terms: Terms
 ) -> tuple[Incoming, dict[str, int]]:
     """Leave out the rows that break a check which says so, and count them by check.
 
@@ -182,31 +188,69 @@ def without_broken(
     asked = [check for check in checks if check.action is Action.QUARANTINE]
     if not asked or not incoming.rows:
         return incoming, {}
-    if not judged_rows(asked, incoming.pieces, None, tasks):
+    quarantine = Quarantine(tuple(asked), strategy, incoming.vocab.op)
+    if not judged_rows(asked, incoming.pieces, quarantine.passing, terms.tasks):
         return incoming, {}
     pieces, counts = [], dict.fromkeys(map(str, asked), 0)
     for number, piece in enumerate(incoming.pieces):
         if (table := getattr(piece, "table", None)) is not None:
-            pieces.append(IncomingPiece.of(_filtered(table, asked, counts)))
+            pieces.append(IncomingPiece.of(quarantine.kept(table, counts)))
             continue
         writer: PieceWriter | None = None
         for table in piece.read(0, piece.rows):
             if writer is None:
-                writer = PieceWriter(scratch, f"kept-{number}", table.schema)
-            writer.write(_filtered(table, asked, counts))
-        if writer is not None:
-            pieces.append(writer.finish())
+                writer = PieceWriter(terms.scratch, f"kept-{number}", table.schema)
+            writer.write(quarantine.kept(table, counts))
+        pieces.append(writer.finish() if writer is not None else piece)
     left = {name: count for name, count in counts.items() if count}
-    return replace(incoming, pieces=tuple(pieces)), left
+    return incoming.with_pieces(tuple(pieces)), left
 
 
-def _filtered(table: pa.Table, checks: Sequence[DatasetCheck], counts: dict[str, int]) -> pa.Table:
-    kept = np.ones(table.num_rows, dtype=bool)
-    for check in checks:
-        met = _met(table, check).to_numpy(zero_copy_only=False)
-        counts[str(check)] += int((kept & ~met).sum())
-        kept &= met
-    return table.filter(pa.array(kept))
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """Which rows of a commit are left out: what it sets is judged, not what it takes away."""
+
+    checks: tuple[DatasetCheck, ...]
+    strategy: Strategy | Keyed
+    op: str
+
+    @property
+    def passing(self) -> str | None:
+        """The column of operations, if rows that go are kept whatever they hold.
+
+        A result loses rows that it would have: of those that break a check none is there.
+        """
+        return self.op if isinstance(self.strategy, Upsert | Changelog) else None
+
+    def kept(self, table: pa.Table, counts: dict[str, int]) -> pa.Table:
+        """Return the rows that are not left out, and count the others by check."""
+        sets = np.ones(table.num_rows, dtype=bool)
+        if self.op in table.column_names and isinstance(self.strategy, Upsert | Changelog | NetChange):
+            sets = is_set(table[self.op]).to_numpy(zero_copy_only=False)
+        kept = np.ones(table.num_rows, dtype=bool)
+        for check in self.checks:
+            broken = kept & ~_met(table, check).to_numpy(zero_copy_only=False)
+            counts[str(check)] += int((broken & sets).sum())
+            kept &= ~broken
+        if self.passing is not None:
+            kept |= ~sets
+        if isinstance(self.strategy, Changelog) and not kept.all():
+            kept = self._whole_pairs(table, kept)
+        return table.filter(pa.array(kept))
+
+    def _whole_pairs(self, table: pa.Table, kept: Bools) -> Bools:
+        """Leave out with each half of a correction the one before it, of the same key."""
+        assert isinstance(self.strategy, Changelog)
+        keys = encode_keys(table.combine_chunks(), self.strategy.key, encoding=KeyEncoding.GROUP)
+        codes = np.asarray(keys.dictionary_encode().indices)
+        order = np.argsort(codes, kind="stable")
+        ops = np.asarray(pc.fill_null(as_array(table[self.op]), int(Op.APPEND)))[order]
+        leaves = ~kept[order] & (ops == Op.CORRECT_TO)
+        same = np.append(codes[order][1:] == codes[order][:-1], False)
+        with_next = (ops == Op.CORRECT_FROM) & same & np.append(leaves[1:], False)
+        found = kept.copy()
+        found[order[with_next]] = False
+        return found
 
 
 # --- a whole commit ---------------------------------------------------------------------------------
@@ -269,11 +313,46 @@ class CheckedCommit:
             is_broken = (low is not None and count < low) or (high is not None and count > high)
             return [BrokenCheck(check, count)] if is_broken else []
         if check.kind == "unique":
-            return _repeated(check, self.pieces, op, self._untouched)
+            return self._repeated(check, op)
         if check.kind == "relation":
-            assert self.column_of is not None, "whoever commits says where other datasets are read"
-            return _unrelated(check, self.pieces, op, self.column_of)
+            return self._unrelated(check, op)
         return []
+
+    def _repeated(self, check: DatasetCheck, op: str | None) -> list[BrokenCheck]:
+        count = 0
+        for share, found in counted(lambda: self._keys(check.columns, op)):
+            count += int((found.counts - 1).sum())
+            for table in self._untouched(check.columns) if len(found.keys) else ():
+                _, known = find(found.keys, share.of(_encoded(table, check.columns)))
+                count += int(known.sum())
+        return [BrokenCheck(check, count)] if count else []
+
+    def _unrelated(self, check: DatasetCheck, op: str | None) -> list[BrokenCheck]:
+        assert self.column_of is not None, "whoever commits says where other datasets are read"
+        (column,), other = check.columns, str(check.option("other"))
+        kind = next((table.schema.field(column).type for table in self._tables([column])), None)
+        count = 0
+        for share, found in counted(lambda: self._keys([column], op)):
+            # A null is no value of the other column, unless that has one too.
+            missing = np.ones(len(found.keys), dtype=bool)
+            there = self.column_of(str(check.option("dataset")), other) if len(found.keys) else ()
+            for table in there:
+                keys = _encoded(table.cast(pa.schema([pa.field(other, kind)])), [other])
+                places, known = find(found.keys, share.of(keys))
+                missing[places[known]] = False
+            count += int(found.counts[missing].sum())
+        return [BrokenCheck(check, count)] if count else []
+
+    def _tables(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Yield some columns of the events, as far as these have them."""
+        for piece in self.pieces:
+            for table in piece.read(0, piece.rows):
+                yield table.select([name for name in columns if name in table.column_names])
+
+    def _keys(self, columns: Sequence[str], op: str | None) -> Iterator[pa.BinaryArray]:
+        """Yield what the rows that the commit sets are compared by: null is a value, and so is NaN."""
+        for table in self._tables([*columns, *([op] if op is not None else [])]):
+            yield _encoded(current(table, op), columns)
 
     def _untouched(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Yield columns of the rows that were current before and that the commit does not touch."""
@@ -282,17 +361,17 @@ class CheckedCommit:
         if self.tail.last_offset is None or self.alone:
             return
         key = [name for name in key_at(self.tail) if name != COPY]
-        touched = None
-        if key:
-            tables = [table.select(key) for piece in self.pieces for table in piece.read(0, piece.rows)]
-            touched = _keys(pa.concat_tables(tables), key) if tables else None
         wanted = list(dict.fromkeys([*columns, *key]))
-        for batch in view_of(self.name, self.chain, self.tail.head, system=False).batches(wanted):
-            table = pa.Table.from_batches([batch])
-            if touched is not None:
-                _, known = find(touched, encode_keys(table, key, encoding=KeyEncoding.GROUP))
-                table = table.filter(pa.array(~known))
-            yield table
+        view = view_of(self.name, self.chain, self.tail.head, system=False)
+        if not key:
+            yield from (pa.Table.from_batches([batch]) for batch in view.batches(wanted))
+            return
+        for share, touched in counted(lambda: self._keys(key, None)):
+            for batch in view.batches(wanted):
+                table = pa.Table.from_batches([batch])
+                keys = _encoded(table, key)
+                _, known = find(touched.keys, keys)
+                yield table.filter(pa.array(share.holds(keys) & ~known))
 
 
 def key_at(tail: Tail) -> tuple[str, ...]:
@@ -301,50 +380,5 @@ def key_at(tail: Tail) -> tuple[str, ...]:
     return derivation.key if derivation is not None else tuple(getattr(strategy_of(tail), "key", ()))
 
 
-def _columns(pieces: Sequence[IncomingPiece], op: str | None, columns: Sequence[str]) -> pa.Table | None:
-    """Return some columns of the rows that a commit sets."""
-    wanted = [*columns, *([op] if op is not None else [])]
-    tables = [
-        current(table.select([name for name in wanted if name in table.column_names]), op)
-        for piece in pieces
-        for table in piece.read(0, piece.rows)
-    ]
-    return pa.concat_tables(tables) if tables else None
-
-
-def _keys(table: pa.Table, columns: Sequence[str]) -> pa.BinaryArray:
-    """Return what rows are compared by, in order: null is a value, and so is NaN."""
-    keys = encode_keys(table.combine_chunks(), columns, encoding=KeyEncoding.GROUP)
-    order = sorting(keys)
-    return keys if order is None else keys.take(pa.array(order))
-
-
-def _repeated(
-    check: DatasetCheck, pieces: Sequence[IncomingPiece], op: str | None, untouched: Untouched
-) -> list[BrokenCheck]:
-    rows = _columns(pieces, op, check.columns)
-    if rows is None or not rows.num_rows:
-        return []
-    keys = _keys(rows, check.columns)
-    count = int(repeats(keys).sum())
-    for table in untouched(check.columns):
-        _, known = find(keys, encode_keys(table.combine_chunks(), check.columns, encoding=KeyEncoding.GROUP))
-        count += int(known.sum())
-    return [BrokenCheck(check, count)] if count else []
-
-
-def _unrelated(
-    check: DatasetCheck, pieces: Sequence[IncomingPiece], op: str | None, column_of: ColumnOf
-) -> list[BrokenCheck]:
-    rows = _columns(pieces, op, check.columns)
-    if rows is None or not rows.num_rows:
-        return []
-    keys = _keys(rows, check.columns)
-    missing = np.ones(len(keys), dtype=bool)
-    other = str(check.option("other"))
-    for table in column_of(str(check.option("dataset")), other):
-        there = table.cast(pa.schema([pa.field(other, rows.schema.field(check.columns[0]).type)]))
-        _, known = find(_keys(there, [other]), keys)
-        missing &= ~known
-    count = int(missing.sum())  # a null is no value of the other column, unless that has one too
-    return [BrokenCheck(check, count)] if count else []
+def _encoded(table: pa.Table, columns: Sequence[str]) -> pa.BinaryArray:
+    return encode_keys(table.combine_chunks(), columns, encoding=KeyEncoding.GROUP)

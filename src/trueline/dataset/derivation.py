@@ -80,8 +80,9 @@ class Derivation:
     `written` is the text before stars were expanded; `strategy` says how the dataset follows its inputs and
     `reason`, a stable code, why not by the increment. `nondet` are inputs read at a cut of their own, by the
     names they have here, with the reason. `replaces` is the dataset that had the name before; with
-    `from_here` rows that were there before this definition stay as they are. `file` is the file of SQL that
-    says all this, with the name of its folder. `version` is that of the canonical queries.
+    `from_here` rows that were there before this definition stay as they are. `file` is the file that says
+    all this, with the name of its folder, and `folder` what tells that folder from others of this name.
+    `version` is that of the canonical queries.
     """
 
     queries: tuple[SqlQueryStep, ...]
@@ -102,6 +103,7 @@ class Derivation:
     from_here: bool = False
     file: str | None = None
     version: str = field(default_factory=lambda: CANONICAL)
+    folder: str | None = None
 
     def over(self, inputs: tuple[TransformInput, ...]) -> Derivation:
         """Return the definition with its inputs."""
@@ -138,6 +140,7 @@ class Derivation:
             "replaces": self.replaces,
             "from_here": self.from_here,
             "file": self.file,
+            "folder": self.folder,
         }
         said = {name: value for name, value in said.items() if value}
         return Extra.of({**said, "format": FORMAT, "version": VERSION}).entries
@@ -304,6 +307,7 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         from_here=said.get("from_here") is True,
         file=said.get("file"),
         version=str(event.transform.version),
+        folder=said.get("folder"),
     )
 
 

@@ -40,9 +40,9 @@ def prepare_rekeyed(
 ) -> Prepared:
     """Merge and write what retracts every row under its old key and inserts all rows under the new one."""
     there, old_key = before
-    scratch, tasks = terms.scratch, terms.tasks
+    tasks = terms.tasks
     checks = checks_at(tail)
-    incoming, left_out = without_broken(checks, order.incoming.for_tail(tail), scratch, tasks)
+    incoming, left_out = without_broken(checks, order.incoming.for_tail(tail), order.strategy, terms)
     system_time = Instant(max((order.clock or Instant.now)(), tail.system_time + 1))
     terms = replace(terms, allow_empty=True)
     gone = merge_pieces(Snapshot(old_key), no_rows(tail), chain, there, terms)

@@ -12,6 +12,7 @@ from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationRe
 from trueline.dataset.at import At, resolve
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import physical_hash
+from trueline.workspace.dependencies import Dependencies
 from trueline.workspace.rollback import given_head, head_problems
 
 if TYPE_CHECKING:
@@ -82,6 +83,16 @@ def _damaged_copies(dataset: Dataset) -> Iterator[Problem]:
             yield Problem(ProblemKind.CORRUPT, what, "compact the dataset again", file.block)
 
 
+def selected(workspace: Workspace, names: Sequence[str]) -> list[Dataset]:
+    """Return the datasets that names and selectors (`+name`, `name+`) stand for, all if there are none."""
+    if not names:
+        return workspace.datasets()
+    if not any("+" in name for name in names):
+        return [workspace[name] for name in dict.fromkeys(names)]
+    known = Dependencies.of(workspace)
+    return [known[name].dataset for name in known.in_order(known.named(names))]
+
+
 def verify_datasets(
     workspace: Workspace,
     datasets: Sequence[Dataset],
@@ -97,7 +108,7 @@ def verify_datasets(
     for dataset in datasets:
         found = verify_dataset(dataset, replay=False, progress=progress)
         whole += [dataset] if all(_is_of_head(each) for each in found.problems) else []
-        report += found
+        report += found.of(dataset.name)
     if replay and whole:
         from trueline.workspace.derive.replay import replay_datasets
 

@@ -441,14 +441,14 @@ class Workspace(OpenDatasets):
     ) -> VerificationReport:
         """Prove datasets (all of them, if none is named): every block, every rule, every file.
 
+        `+name` names a dataset with what it rests on, `name+` with what rests on it.
         With `replay` the rows of derived datasets are computed again, by Spark: those of every commit from
         its recorded inputs and definition, or with "head" the current ones. Up to `workers` datasets, or
         intervals of one, are replayed side by side; nothing in the workspace changes.
         """
-        from trueline.workspace.verify import verify_datasets
+        from trueline.workspace.verify import selected, verify_datasets
 
-        chosen = [self[name] for name in names] if names else self.datasets()
-        return verify_datasets(self, chosen, replay=replay, progress=progress, workers=workers)
+        return verify_datasets(self, selected(self, names), replay=replay, progress=progress, workers=workers)
 
     def gc(self, older_than: str | float | timedelta | None = None, dry_run: bool = False) -> Swept:
         """Remove what nothing refers to and is older than a while (setting `gc.older_than`).

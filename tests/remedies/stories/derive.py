@@ -14,7 +14,7 @@ from tests.workspace.derive.computed_here import by_hand, computing, counted, de
 from tests.workspace.derive.following import follow_all
 from trueline import check
 from trueline.errors import DataWarning
-from trueline.workspace.derive.folder import request_of
+from trueline.workspace.derive.folder import plan_folder, request_of
 from trueline.workspace.derive.redefine import OnChange, redefine
 
 
@@ -71,6 +71,34 @@ def definitions_that_lack_something(scene: Scene) -> None:
     scene.file("x.yaml", "{}")
     scene.file("x.sql", f"{piece(remedy, '`(.*)`')}\nselect account from sales")
     assert request_of(path, "x").key == "account"
+
+
+@story(
+    "workspace.derive.folder",
+    "write {path.stem}.sql beside it, or fn: module:function into it, or a DatasetSnapshot",
+    "make it: `trueline create -f {path}`",
+)
+def files_of_yaml_that_define_nothing(scene: Scene) -> None:
+    scene.ws.create("sales").append([{"id": 1}])
+    folder = scene.file("models/x.yaml", "key: id\n").parent
+    remedy = scene.refused(lambda: plan_folder(scene.ws, folder))
+    beside = scene.file("models/" + piece(remedy, r"write (\S+)"), "select id from sales")
+    assert [each.name for each in plan_folder(scene.ws, folder).changes] == ["x"]
+    beside.unlink()
+    root = "kind: DatasetSnapshot\nversion: 1\ncontent: {name: days, kind: Root, metadata: []}\n"
+    scene.file("models/x.yaml", root)
+    scene.typed(scene.refused(lambda: plan_folder(scene.ws, folder)))
+    assert "days" in scene.ws
+
+
+@story("cli.derive", "if it is not needed, `trueline delete {name} --yes` deletes it")
+def a_dataset_of_another_folder(scene: Scene) -> None:
+    scene.ws.create("sales").append([{"id": 1}])
+    more = {"columns": {"id": pa.int64()}, "key": "id", "file": "models/ids.sql", "folder": "0" * 32}
+    define_by_hand(scene.ws, "ids", "select id from sales", ["sales"], **more)
+    folder = scene.file("models/readme.txt", "").parent
+    scene.typed(scene.warned("derive", "-f", folder, "--yes", "--prune"))
+    assert "ids" not in scene.ws
 
 
 @story("cli.derive", "give -f FOLDER without a name")

@@ -10,7 +10,7 @@ from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin
 from trueline.chain.events import SetTransform, TransformInput
 from trueline.chain.schema import hidden
 from trueline.chain.sources import ENGINE, SqlQueryStep
-from trueline.dataset.advance import Advance, commit_result
+from trueline.dataset.advance import Advance, commit_change, commit_result
 from trueline.dataset.append.incoming import from_table
 from trueline.dataset.append.intake import whole_schema
 from trueline.dataset.commit import linked
@@ -20,7 +20,7 @@ from trueline.kernel.tasks import InlineTasks
 from trueline.workspace.creation import CreationPlan, make
 
 
-def define(ws, name, schema, key=None, source="source"):
+def define(ws, name, schema, key=None, source="source", *, checks=()):
     """Make a derived dataset of some columns; without a key it is a bag."""
     if source not in ws:
         ws.create(source).append(pa.table({"x": [0]}))
@@ -34,6 +34,7 @@ def define(ws, name, schema, key=None, source="source"):
         KeyKind.BAG if COPY in key else KeyKind.DECLARED,
         written="by hand",
         canonical=("by hand",),
+        checks=tuple(checks),
     )
     whole = whole_schema(schema, vocabulary(None))
     fields = tuple(hidden(field, True) if field.name == COPY else field for field in whole.fields)
@@ -57,20 +58,44 @@ def advance(ws, dataset, result, *, at_rest=True, source="source"):
             seen[str(row)] = seen.get(str(row), 0) + 1
             numbers.append(seen[str(row)])
         result = result.append_column(COPY, pa.array(numbers, pa.int32()))
-    definition = chain.newest(SetTransform).hash
-    position = input_.chain.position
-    origin = DerivedOrigin({input_.id: position}, {dataset.id: definition})
-    left = DerivedCheckpoint(origin, at_rest, definition, ENGINE)
     with chain.store.scratch() as scratch:
         return commit_result(
             dataset.name,
             chain,
             derivation,
             from_table(result, tail, with_op=False, new="error"),
-            Advance({input_.id: position}, left, None, ws.clock),
+            _taking(ws, dataset, input_, at_rest=at_rest),
             scratch=scratch,
             tasks=InlineTasks(),
         )
+
+
+def change(ws, dataset, rows, *, source="source"):
+    """Append a record to the source, and record rows that the dataset loses (`op` 1) and gains."""
+    ws[source].append(pa.table({"x": [0]}))
+    chain = dataset.chain
+    tail = chain.tail()
+    with chain.store.scratch() as scratch:
+        return commit_change(
+            dataset.name,
+            chain,
+            tail,
+            derivation_at(tail),
+            from_table(rows, tail, with_op=True),
+            advance=_taking(ws, dataset, ws[source]),
+            scratch=scratch,
+            tasks=InlineTasks(),
+        )
+
+
+def _taking(ws, dataset, input_, *, at_rest=True):
+    """Take an input where it is."""
+    definition = dataset.chain.newest(SetTransform).hash
+    position = input_.chain.position
+    origin = DerivedOrigin({input_.id: position}, {dataset.id: definition})
+    return Advance(
+        {input_.id: position}, DerivedCheckpoint(origin, at_rest, definition, ENGINE), None, ws.clock
+    )
 
 
 def redefine(dataset, key):

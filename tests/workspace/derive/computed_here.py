@@ -21,8 +21,8 @@ from trueline.workspace.derive import follow, strategies
 def by_hand(workspace, sql, inputs, *, columns, key="account", **more):
     """Return a definition as `derive` would make it, and the columns of its result."""
     read = tuple(TransformInput(str(workspace[each].id), each) for each in inputs)
-    said = {"reason": "by_hand", "canonical": (sql,)} | more
-    derivation = Derivation((SqlQueryStep(query=sql),), read, (key,), KeyKind.DECLARED, sql, **said)
+    said = {"reason": "by_hand", "canonical": (sql,), "queries": (SqlQueryStep(query=sql),)} | more
+    derivation = Derivation(inputs=read, key=(key,), identity=KeyKind.DECLARED, written=sql, **said)
     return derivation, whole_schema(pa.schema(columns), vocabulary(None))
 
 

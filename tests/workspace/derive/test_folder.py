@@ -5,11 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+import trueline as tl
+from tests.workspace.derive.computed_here import define_by_hand
+from trueline.chain.sources import SqlQueryStep
 from trueline.check import not_null
 from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError, TruelineError
 from trueline.flow import nondet
-from trueline.workspace.derive.folder import request_of
+from trueline.workspace.derive.folder import _requests, apply_folder, plan_folder, request_of
 
 BALANCES = """\
 -- What everybody has.
@@ -55,6 +58,11 @@ def test_a_folder_is_compared_applied_and_pruned(ws, tmp_path):
     assert derivation_at(ws["a_rich"].chain.tail()).checks == (not_null("account").warn(),)
     assert ws["balances"].info.description == "What everybody has"
     assert ws.derive_folder(folder).is_empty
+    # A folder of the same name is another folder.
+    twin = tmp_path / "b" / "models"
+    twin.mkdir(parents=True)
+    assert ws.derive_folder(twin, apply=True, prune=True).pruned == ()
+    assert ws.derive_folder(twin).elsewhere == ("a_rich", "balances")
     (folder / "balances.sql").write_text(BALANCES.replace("group by", "where amount > 1 group by"))
     plan = ws.derive_folder(folder)
     assert kinds(plan) == {"balances": "changed", "a_rich": "same"}
@@ -68,6 +76,120 @@ def test_a_folder_is_compared_applied_and_pruned(ws, tmp_path):
     assert "balances" in ws, "nothing is deleted unless that is asked for"
     assert ws.derive_folder(folder, apply=True, prune=True).pruned == ("a_rich", "balances")
     assert list(ws) == ["transfers"]
+
+
+def project(folder, name, text):
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    return folder
+
+
+MANIFEST = """\
+kind: DatasetSnapshot
+version: 1
+content:
+  name: rich
+  kind: Derivative
+  metadata:
+    - kind: SetTransform
+      inputs: [{datasetRef: transfers, alias: t}]
+      transform: {kind: Sql, engine: trueline, query: select id from t where amount > 1}
+"""
+
+
+def test_files_of_yaml_alone_are_manifests_or_name_functions(here, tmp_path):
+    folder = project(tmp_path / "models", "a.yaml", MANIFEST)
+    project(folder, "b.yml", "fn: tests.workspace.derive.frame_functions:totals\nkey: id\ninputs: [rich]\n")
+    plan = plan_folder(here, folder)
+    assert [(each.name, each.kind) for each in plan.changes] == [("rich", "new"), ("b", "new")]
+    asked = {each.name: each for each in _requests(folder)}
+    assert asked["rich"].sql == "select id from t where amount > 1"
+    assert (asked["rich"].inputs, asked["rich"].file) == ({"t": "transfers"}, "models/a.yaml")
+    assert (asked["b"].fn, asked["b"].key, asked["b"].inputs) == (
+        "tests.workspace.derive.frame_functions:totals",
+        "id",
+        ["rich"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("x.yaml", "key: id\n", "x.yaml defines nothing: there is no x.sql"),
+        ("x.yml", "fn: a:b\ncolour: red\nkey: id\n", "'colour' is not part of a definition"),
+        ("x.yaml", "fn: a:b\n", "a function needs a key"),
+        (
+            "x.yaml",
+            MANIFEST.replace("engine: trueline", "engine: flink"),
+            "defines no dataset that is derived",
+        ),
+        ("x.yaml", MANIFEST.replace("version: 1", "version: 9"), "x.yaml: "),
+        ("rich.sql", "select 1", "define the same dataset 'rich'"),
+    ],
+)
+def test_a_file_that_would_be_passed_over_is_refused(here, tmp_path, name, text, said):
+    folder = project(tmp_path / "models", name, text)
+    if name == "rich.sql":
+        project(folder, "manifest.yaml", MANIFEST)
+    with pytest.raises(InputError) as caught:
+        plan_folder(here, folder)
+    assert said in str(caught.value)
+
+
+@pytest.fixture
+def here(tmp_path):
+    """A workspace that is not given a Spark."""
+    with tl.open(tmp_path / "ws", create=True) as workspace:
+        workspace.create("transfers").append(pa.table({"id": [1], "amount": [1.0]}))
+        yield workspace
+
+
+def test_only_datasets_of_the_same_folder_are_pruned(here, tmp_path):
+    """One is of a folder `models` elsewhere, one of this folder before it had a mark."""
+    folder = tmp_path / "models"
+    folder.mkdir()
+    apply_folder(here, folder)
+    mark = (folder / ".trueline-folder").read_text().split()[0]
+    said = {"columns": {"id": pa.int64()}, "key": "id"}
+    for name, owner in (("mine", mark), ("theirs", "0" * 32), ("earlier", None)):
+        define_by_hand(
+            here,
+            name,
+            "select id from transfers",
+            ["transfers"],
+            file=f"models/{name}.sql",
+            folder=owner,
+            **said,
+        )
+    plan = apply_folder(here, folder, prune=True)
+    assert (plan.vanished, plan.pruned, plan.elsewhere) == (("mine",), ("mine",), ("earlier", "theirs"))
+    assert sorted(here) == ["earlier", "theirs", "transfers"]
+    (folder / ".trueline-folder").write_text("not a mark")
+    assert plan_folder(here, folder).vanished == ()
+
+
+def test_what_is_asked_for_beside_the_query_is_a_change(here, tmp_path):
+    text = "select * from transfers"
+    folder = project(tmp_path / "models", "x.sql", f"-- key: id\n{text}\n")
+    expanded = "SELECT `transfers`.`id`, `transfers`.`amount` FROM `transfers` AS `transfers`"
+    define_by_hand(
+        here,
+        "x",
+        text,
+        ["transfers"],
+        columns={"id": pa.int64(), "amount": pa.float64()},
+        key="id",
+        queries=(SqlQueryStep(query=expanded),),
+    )
+    (change,) = plan_folder(here, folder).changes
+    assert (change.kind, change.differences) == ("same", ())
+    project(folder, "x.yaml", "strategy: incremental\n")
+    (change,) = plan_folder(here, folder).changes
+    assert change.differences == ("strategy: it is recompute (by_hand), asked for is incremental",)
+    (folder / "x.yaml").unlink()
+    here["transfers"].append(pa.table({"id": [2], "amount": [2.0], "fee": [0.5]}), new_columns="add")
+    (change,) = plan_folder(here, folder).changes
+    assert (change.kind, change.differences) == ("changed", ("query: * stands for fee now, too",))
 
 
 def test_a_file_says_which_inputs_are_read_at_a_cut_of_their_own(tmp_path):

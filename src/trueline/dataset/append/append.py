@@ -287,11 +287,11 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     system_time = Instant(max((order.clock or Instant.now)(), tail.system_time + 1))
     checks = checks_at(tail) if tail.attachments is not None else ()
     broken: Mapping[str, int] = {}
+    terms = Terms(scratch, tasks, order.allow_empty)
     if checks:
-        incoming, broken = without_broken(checks, incoming, scratch, tasks)
+        incoming, broken = without_broken(checks, incoming, order.strategy, terms)
     outcome = MergeOutcome(incoming.pieces)
     if not isinstance(order.strategy, Append):
-        terms = Terms(scratch, tasks, order.allow_empty)
         outcome = merge_pieces(order.strategy, incoming, chain, tail, terms)
     if checks:
         growth = incoming.rows if isinstance(order.strategy, Append) else outcome.tally.growth

@@ -123,6 +123,7 @@ def _request_again(
         there.columns,
         on_change=OnChange.REBUILD,
         file=there.file,
+        folder=there.folder,
     )
 
 
@@ -175,6 +176,7 @@ def defined(
         checks=checked(request.checks),
         columns=dict(request.columns),
         file=request.file,
+        folder=request.folder,
     )
     _check_columns(derivation, schema)
     check_definition(workspace, derivation.checks, schema)
@@ -226,7 +228,10 @@ def same_as_there(
         description=request.description,
         function=function,
     )
-    return asked.differences(dataset.chain)
+    found = asked.differences(dataset.chain)
+    if request.strategy == "incremental" and there.strategy == "recompute":
+        found.append(f"strategy: it is recompute ({there.reason}), asked for is incremental")
+    return found
 
 
 def _check_columns(derivation: Derivation, schema: DataSchema) -> None:

@@ -1,12 +1,15 @@
-"""Definitions kept in a folder, one file of SQL for each dataset: compared with the workspace, then applied.
+"""Definitions kept in a folder, one file for each dataset: compared with the workspace, then applied.
 
 A file `balances.sql` defines the dataset `balances`. What else there is to say stands before the query, in
 comments that are YAML (`-- key: account`), or in `balances.yaml` beside it. Lines `-- step NAME` begin steps.
+A file of YAML alone names a function (`fn: module:name`), or is a DatasetSnapshot manifest. Which datasets
+are of this folder is known by the file `.trueline-folder`, which is made in it when it is first applied.
 """
 
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
@@ -14,15 +17,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from trueline.chain import yaml_text
+from trueline.chain.events import SetTransform
+from trueline.chain.manifest import DatasetSnapshot
 from trueline.check import DatasetCheck
 from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError, ManifestError, TruelineError
 from trueline.flow import nondet
 from trueline.workspace.derive.define import derive, same_as_there
 from trueline.workspace.derive.folder_plan import FileChange, FolderPlan
-from trueline.workspace.derive.input_tables import events_named
+from trueline.workspace.derive.function import function_of
+from trueline.workspace.derive.input_tables import events_named, tables_read
 from trueline.workspace.derive.redefine import OnChange
-from trueline.workspace.derive.request import DerivationRequest, inputs_of
+from trueline.workspace.derive.request import (
+    DerivationRequest,
+    GivenInputs,
+    check_request,
+    inputs_of,
+    request_of_manifest,
+)
+from trueline.workspace.derive.spark_sql import parsed, qualified
 from trueline.workspace.locations import holds_key
 from trueline.workspace.names import check_name
 from trueline.workspace.query_guard import unknown_tables
@@ -33,24 +46,39 @@ if TYPE_CHECKING:
 _SAID: Final = ("key", "event_time", "description", "inputs", "columns", "checks", "strategy")
 _HEADER: Final = re.compile(rf"--\s?(?:{'|'.join(_SAID)})\s*:")
 _STEP: Final = re.compile(r"^--\s*step\s+(\w+)\s*$", re.MULTILINE)
+_YAML: Final = (".yaml", ".yml")
 # A file of SQL larger than this is data.
 _LONGEST: Final = 1 << 20
+# Folders may have the same name and the same path on another machine: what is in here tells them apart.
+MARKER: Final = ".trueline-folder"
+_MARK: Final = re.compile(r"[0-9a-f]{32}")
 
 
 def plan_folder(workspace: Workspace, folder: Path) -> FolderPlan:
     """Compare the files of a folder with the workspace; nothing is computed and nothing changes."""
-    return _planned(workspace, folder)[0]
+    return _planned(workspace, folder, _mark(folder))[0]
 
 
-def _planned(workspace: Workspace, folder: Path) -> tuple[FolderPlan, dict[str, DerivationRequest]]:
-    requests = {each.name: each for each in _requests(folder)}
+def _planned(
+    workspace: Workspace, folder: Path, mark: str | None
+) -> tuple[FolderPlan, dict[str, DerivationRequest]]:
+    requests: dict[str, DerivationRequest] = {}
+    for each in _requests(folder):
+        if each.name in requests:
+            raise InputError(
+                f"{each.file} and {requests[each.name].file} define the same dataset {each.name!r}",
+                remedy="remove one of them",
+                code="BadDefinitionFile",
+            )
+        requests[each.name] = replace(each, folder=mark)
     changes = tuple(_change(workspace, requests, name) for name in _in_order(requests, folder))
-    return FolderPlan(changes, tuple(_vanished(workspace, folder, set(requests)))), requests
+    vanished, elsewhere = _without_file(workspace, folder, mark, set(requests))
+    return FolderPlan(changes, vanished, elsewhere=elsewhere), requests
 
 
 def apply_folder(workspace: Workspace, folder: Path, *, prune: bool = False) -> FolderPlan:
     """Define what a folder says; datasets whose file vanished are deleted only if that is asked for."""
-    plan, requests = _planned(workspace, folder)
+    plan, requests = _planned(workspace, folder, _mark(folder) or _marked(folder))
     for each in plan.changes:
         if each.kind != "same":
             derive(workspace, replace(requests[each.name], on_change=OnChange.REBUILD))
@@ -60,6 +88,29 @@ def apply_folder(workspace: Workspace, folder: Path, *, prune: bool = False) -> 
             workspace.delete(name)
             pruned.append(name)
     return replace(plan, pruned=tuple(pruned))
+
+
+def _mark(folder: Path) -> str | None:
+    """Return what tells a folder from others, None if it has no mark."""
+    try:
+        with (folder / MARKER).open(encoding="ascii") as file:
+            found = file.readline(64).strip()
+    except (OSError, ValueError):
+        return None
+    return found if _MARK.fullmatch(found) else None
+
+
+def _marked(folder: Path) -> str | None:
+    """Give a folder its mark; one that cannot be written to has none, and nothing is deleted for it."""
+    if not folder.is_dir():
+        return None
+    made = uuid.uuid4().hex
+    try:
+        with (folder / MARKER).open("x", encoding="ascii") as file:
+            file.write(f"{made}\nDatasets that were defined here are known by this file: keep it in git.\n")
+    except OSError:
+        return _mark(folder)  # somebody else was first
+    return made
 
 
 def _change(workspace: Workspace, requests: Mapping[str, DerivationRequest], name: str) -> FileChange:
@@ -72,23 +123,65 @@ def _change(workspace: Workspace, requests: Mapping[str, DerivationRequest], nam
         if set(_tables(request)) & set(requests):
             return FileChange(name, "changed", ("inputs: some of them are new",))
         raise error from None
-    found = same_as_there(workspace, request, inputs)
+    function = None if request.fn is None else function_of(request.fn)
+    found = same_as_there(workspace, request, inputs, function)
+    found = found or list(_star_differences(workspace, request, inputs))
     return FileChange(name, "changed" if found else "same", tuple(found))
 
 
-def _vanished(workspace: Workspace, folder: Path, there: set[str]) -> Iterator[str]:
-    """Name the datasets that were defined by files which this folder no longer has, readers first."""
+def _star_differences(workspace: Workspace, request: DerivationRequest, inputs: GivenInputs) -> Iterator[str]:
+    """Say which columns the stars of a query stand for now, and did not when it was defined."""
+    from sqlglot import exp
+    from sqlglot.errors import SqlglotError
+
+    there = derivation_at(workspace[request.name]._tail)
+    assert there is not None
+    read = tables_read((text for _, text in request.queries), list(inputs.datasets))
+    tables: dict[str, object] = {
+        table.name: dict.fromkeys(table.view(inputs.datasets[table.alias]).columns, "string")
+        for table in read
+    }
+    try:
+        for (name, text), recorded in zip(request.queries, there.queries, strict=False):
+            query = qualified(parsed(text), tables)
+            before = parsed(recorded.query)
+            tables[name] = dict.fromkeys(query.named_selects, "string")
+            if not _has_star(parsed(text)) or _has_star(before):
+                continue
+            now, then = ({each.name for each in found.find_all(exp.Column)} for found in (query, before))
+            if now - then:
+                yield f"query: * stands for {', '.join(sorted(now - then))} now, too"
+    except (SqlglotError, RecursionError):
+        return  # Spark sees it when it is applied
+
+
+def _has_star(query: Any) -> bool:
+    from sqlglot import exp
+
+    return any(select.is_star for select in query.find_all(exp.Select))
+
+
+def _without_file(
+    workspace: Workspace, folder: Path, mark: str | None, there: set[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Name the datasets whose files this folder no longer has, and those of other folders of its name.
+
+    Readers come first.
+    """
     below: dict[str, set[str]] = {}
+    elsewhere: list[str] = []
     for dataset in workspace.datasets():
         derivation = derivation_at(dataset._tail)
         if derivation is None or derivation.file is None or dataset.name in there:
             continue
         if not holds_key(workspace._location, dataset.id):
             continue  # a copy of somebody's: its file was never here
-        if derivation.file.rpartition("/")[0] == folder.resolve().name:
+        if derivation.folder is not None and derivation.folder == mark:
             below[dataset.name] = set(dataset.inputs)
+        elif derivation.file.rpartition("/")[0] == folder.resolve().name:
+            elsewhere.append(dataset.name)
     order = TopologicalSorter({name: inputs & set(below) for name, inputs in below.items()})
-    yield from reversed(list(order.static_order()))
+    return tuple(reversed(list(order.static_order()))), tuple(elsewhere)
 
 
 # --- files ------------------------------------------------------------------------------------------
@@ -99,18 +192,60 @@ def _requests(folder: Path) -> Iterator[DerivationRequest]:
         raise InputError(
             f"{folder} is not a folder", remedy="name a folder with files of SQL", code="NoFolder"
         )
-    for path in sorted(folder.glob("*.sql")):
-        yield request_of(path, path.stem)
+    for path in sorted(each for each in folder.iterdir() if each.suffix in (".sql", *_YAML)):
+        if path.suffix == ".sql":
+            request = request_of(path, path.stem)
+        elif path.with_suffix(".sql").exists():
+            continue  # what is said beside a query
+        else:
+            request = _request_of_yaml(path)
+        check_request(request)
+        yield replace(request, file=f"{folder.resolve().name}/{path.name}")
 
 
 def request_of(path: Path, name: str) -> DerivationRequest:
     """Read one file of SQL, with what is said in it and beside it."""
     text = _read(path)
     header, query = _split(text, path)
-    for ending in (".yaml", ".yml"):
+    for ending in _YAML:
         beside = path.with_suffix(ending)
         if beside.exists():
             header = {**header, **_mapping(_read(beside), beside)}
+    steps = _steps(query)
+    return _request(name, header, path, sql=steps if len(steps) > 1 else query.strip())
+
+
+def _request_of_yaml(path: Path) -> DerivationRequest:
+    """Read a file of YAML that stands alone: a manifest, or one that names a function."""
+    said = _mapping(_read(path), path)
+    if "fn" in said:
+        function = said.pop("fn")
+        return _request(path.stem, said, path, fn=str(function))
+    if "kind" not in said:
+        raise InputError(
+            f"{path} defines nothing: there is no {path.stem}.sql, and it names no function",
+            remedy=f"write {path.stem}.sql beside it, or fn: module:function into it, or a DatasetSnapshot",
+            code="BadDefinitionFile",
+        )
+    try:
+        snapshot = DatasetSnapshot.from_dict(said)
+        request = request_of_manifest(snapshot) if _is_derived(snapshot) else None
+    except ManifestError as error:
+        raise InputError(f"{path}: {error.problem}", remedy=error.remedy, code="BadDefinitionFile") from None
+    if request is None:
+        raise InputError(
+            f"{path} defines no dataset that is derived here",
+            remedy=f"make it: `trueline create -f {path}`",
+            code="BadDefinitionFile",
+        )
+    return replace(request, name=check_name(snapshot.name))
+
+
+def _is_derived(snapshot: DatasetSnapshot) -> bool:
+    return any(isinstance(each, SetTransform) and each.transform.is_ours for each in snapshot.events)
+
+
+def _request(name: str, header: Mapping[str, Any], path: Path, **what: Any) -> DerivationRequest:
     unknown = sorted(set(header) - set(_SAID))
     if unknown:
         raise InputError(
@@ -118,19 +253,16 @@ def request_of(path: Path, name: str) -> DerivationRequest:
             remedy=f"what can be said is {', '.join(_SAID)}",
             code="BadDefinitionFile",
         )
-    steps = _steps(query)
     return DerivationRequest(
         check_name(name),
-        steps if len(steps) > 1 else query.strip(),
-        _inputs(header.get("inputs"), path),
-        header.get("key"),
-        header.get("event_time"),
-        header.get("description"),
-        None,
-        tuple(DatasetCheck.of(each, path.name) for each in header.get("checks", ())),
-        header.get("columns", {}),
-        header.get("strategy", "auto"),
-        file=f"{path.parent.resolve().name}/{path.name}",
+        inputs=_inputs(header.get("inputs"), path),
+        key=header.get("key"),
+        event_time=header.get("event_time"),
+        description=header.get("description"),
+        checks=tuple(DatasetCheck.of(each, path.name) for each in header.get("checks", ())),
+        columns=header.get("columns", {}),
+        strategy=header.get("strategy", "auto"),
+        **what,
     )
 
 

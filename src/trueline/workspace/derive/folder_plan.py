@@ -19,12 +19,14 @@ class FileChange:
 class FolderPlan:
     """What a folder would do to a workspace: its files in the order to apply them, and what vanished from it.
 
-    `pruned` are those that were deleted, because that was asked for.
+    `pruned` are those that were deleted, because that was asked for. `elsewhere` are those of another folder
+    of the same name, or of this one before it had its mark: these are never deleted.
     """
 
     changes: tuple[FileChange, ...]
     vanished: tuple[str, ...] = ()
     pruned: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -40,4 +42,5 @@ class FolderPlan:
             ],
             "vanished": list(self.vanished),
             "pruned": list(self.pruned),
+            "elsewhere": list(self.elsewhere),
         }

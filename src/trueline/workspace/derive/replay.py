@@ -228,12 +228,12 @@ class _Tally:
         return found
 
     def report(self, parts: Sequence[ReplayPart]) -> VerificationReport:
-        order = {part.dataset.name: number for number, part in enumerate(parts)}
-        keys = sorted(self._problems, key=lambda key: (order[key[0]], key[1]))
-        return VerificationReport(
-            problems=tuple(problem for key in keys for problem in self._problems[key]),
-            replayed=self.replayed,
-        )
+        report = VerificationReport()
+        for name in dict.fromkeys(part.dataset.name for part in parts):
+            mine = [self._problems[key] for key in sorted(self._problems) if key[0] == name]
+            problems = tuple(problem for found in mine for problem in found)
+            report += VerificationReport(problems=problems, replayed=len(mine)).of(name)
+        return report
 
 
 def _named(dataset: Dataset, problems: Sequence[Problem]) -> list[Problem]:

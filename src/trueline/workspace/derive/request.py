@@ -45,6 +45,7 @@ class DerivationRequest:
     strategy: str = "auto"
     on_change: str = "error"
     file: str | None = None
+    folder: str | None = None
 
     @property
     def steps(self) -> tuple[tuple[str, str], ...]:
