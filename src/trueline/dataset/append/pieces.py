@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,25 @@ class PieceWriter(BatchWriter):
     def finish(self) -> IncomingPiece:
         """Close the file and return the piece."""
         return IncomingPiece(self.rows, None, self._scratch, self._name, self.close(), self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteScratchRows:
+    """Writes the rows of a partition to scratch as they are."""
+
+    scratch: Scratch
+    schema: pa.Schema
+    what: str = "rows"
+
+    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> IncomingPiece:
+        """Write a partition; a second attempt has its own file."""
+        name = f"{self.what}-{partition}-{uuid.uuid4().hex}.arrow"
+        writer: PieceWriter | None = None
+        for batch in batches:
+            writer = writer or PieceWriter(self.scratch, name, self.schema)
+            # Spark sends instants in the zone of the session.
+            writer.write(pa.Table.from_batches([batch]).cast(self.schema))
+        return writer.finish() if writer else IncomingPiece(0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,5 +249,5 @@ def built(
     if not pieces:
         return name, ()
     tasks = transaction.workspace._spark.tasks_for(frame)
-    after = merge_into(state, made.keys, pieces[0].schema, pieces, Terms(scratch, tasks))
+    after = merge_into(state, made.keys, schema, pieces, Terms(scratch, tasks))
     return name, after.files

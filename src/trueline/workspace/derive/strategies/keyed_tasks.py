@@ -20,7 +20,7 @@ from trueline.dataset.append.incoming import nothing
 from trueline.dataset.append.merge import Terms, merge_into
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import sorted_runs
-from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
+from trueline.dataset.append.pieces import IncomingPiece, PieceWriter, WriteScratchRows
 from trueline.dataset.derivation import KeyKind
 from trueline.dataset.state import State
 from trueline.kernel.key_encoding import KEY, KeyEncoding, KeyRange, ranges
@@ -37,7 +37,6 @@ from trueline.workspace.derive.strategies.groups import (
     update_of,
 )
 from trueline.workspace.derive.strategies.increment import DerivedTransaction, Impossible, run_sql
-from trueline.workspace.derive.strategies.spooled import WriteScratchRows
 
 if TYPE_CHECKING:
     from trueline.chain.store.scratch import Scratch
@@ -159,8 +158,6 @@ def finished_in_tasks(
     from trueline.spark.types import arrow_schema_of
 
     made, schema, scratch = partials.made, partials.schema, terms.scratch
-    if scratch.folder is None:
-        raise Impossible("no_folder")
     pieces = partials.spooled(scratch)
     columns = columns_of(schema, [*made.kept, SIGN])
     parts = _parts(made, pieces, arrow_schema_of(columns), state, terms)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
-from trueline.workspace.derive.strategies.increment import Delta, Impossible, name_tables, run_sql
+from trueline.dataset.append.pieces import IncomingPiece, WriteScratchRows
+from trueline.workspace.derive.strategies.increment import Delta, name_tables, run_sql
 
 if TYPE_CHECKING:
     from trueline.chain.store.folders import Inside
@@ -54,18 +53,23 @@ class SpooledRows:
                 first += count
 
 
-def spooled(frame: Any, scratch: Scratch, label: str) -> list[SpooledRows]:
-    """Write a frame to scratch; where that is not a folder, its rows are not many or it is not possible."""
-    from trueline.spark.frames import spool
+def spooled(frame: Any, scratch: Scratch, label: str) -> list[ScratchRows]:
+    """Write a frame to scratch: by the JVM where that is a folder, through Python workers elsewhere."""
+    from trueline.spark.frames import spool, write_pieces
+    from trueline.spark.types import arrow_schema_of
 
     if scratch.folder is None:
-        raise Impossible("no_folder")
+        written = write_pieces(frame, WriteScratchRows(scratch, arrow_schema_of(frame.schema)), label=label)
+        return [piece for piece in written if piece.rows]
     found = spool(frame, scratch.folder, label=label)
     return [SpooledRows(piece.rows, piece.size, piece.place, found.schema) for piece in found.pieces]
 
 
 def read_within(pieces: Sequence[ScratchRows], schema: pa.Schema, most: int) -> pa.Table | None:
     """Read all rows here; None as soon as they have more than so many bytes."""
+    # Of Parquet, which may be packed, that is known by reading only.
+    if sum(piece.size for piece in pieces if isinstance(piece, IncomingPiece)) > most:
+        return None
     tables, size = [schema.empty_table()], 0
     for piece in pieces:
         for table in piece.read(0, piece.rows):
@@ -101,22 +105,3 @@ def side_of(session: Any, text: str, rows: Mapping[str, Any], delta: Delta, scra
         return local_frame(session, local_table(frame, label=_FOLLOWING), frame.schema)
     pieces = tuple(spooled(frame, scratch, _FOLLOWING))
     return frame_of_parts(session, SpooledParts(pieces), len(pieces), frame.schema, label=_FOLLOWING)
-
-
-@dataclass(frozen=True, slots=True)
-class WriteScratchRows:
-    """Writes the rows of a partition to scratch as they are."""
-
-    scratch: Scratch
-    schema: pa.Schema
-    what: str = "rows"
-
-    def __call__(self, partition: int, batches: Iterator[pa.RecordBatch]) -> IncomingPiece:
-        """Write a partition; a second attempt has its own file."""
-        name = f"{self.what}-{partition}-{uuid.uuid4().hex}.arrow"
-        writer: PieceWriter | None = None
-        for batch in batches:
-            writer = writer or PieceWriter(self.scratch, name, self.schema)
-            # Spark sends instants in the zone of the session.
-            writer.write(pa.Table.from_batches([batch]).cast(self.schema))
-        return writer.finish() if writer else IncomingPiece(0)

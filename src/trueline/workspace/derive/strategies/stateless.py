@@ -11,6 +11,7 @@ from trueline.dataset.append.append import in_this_process
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.append.incoming import from_table, nothing
 from trueline.dataset.append.merge import Terms
+from trueline.dataset.append.pieces import WriteScratchRows
 from trueline.dataset.derivation import KeyKind
 from trueline.workspace.derive.strategies.bags import numbered_in_tasks
 from trueline.workspace.derive.strategies.increment import (
@@ -21,12 +22,7 @@ from trueline.workspace.derive.strategies.increment import (
     delta_of,
     increment_session,
 )
-from trueline.workspace.derive.strategies.spooled import (
-    WriteScratchRows,
-    read_within,
-    side_of,
-    spooled,
-)
+from trueline.workspace.derive.strategies.spooled import read_within, side_of, spooled
 
 if TYPE_CHECKING:
     from trueline.chain.store.scratch import Scratch
