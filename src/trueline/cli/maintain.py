@@ -69,11 +69,15 @@ def verify(
             workspace[(names or [""])[0]].restore_head(restore_head)
         if accept_head:
             workspace[(names or [""])[0]].accept_head()
-        again = "head" if replay_head and not replay else replay
-        bounds = {"after": after, "upto": upto, "replay": again, "expected_head": expected_head}
+        again: bool | Literal["head"] = "head" if replay_head and not replay else replay
         if any(each is not None for each in of_one):
             dataset = workspace[(names or [""])[0]]
-            report = _proof(here.console, lambda bar: dataset.verify(progress=bar, **bounds))
+            report = _proof(
+                here.console,
+                lambda bar: dataset.verify(
+                    after=after, upto=upto, replay=again, expected_head=expected_head, progress=bar
+                ),
+            )
             found = [_told(dataset.name, report)]
         else:
             report = _proof(
