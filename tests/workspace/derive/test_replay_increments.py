@@ -19,7 +19,7 @@ from tests.examples import is_soak
 from tests.forging import forge, forget, with_value
 from tests.spark.cluster import PATHS
 from tests.workspace.derive.following import follow_all
-from tests.workspace.derive.histories import QUERIES, begin, next_commit
+from tests.workspace.derive.histories import QUERIES, SCHEMA, begin, next_commit, rows
 from tests.workspace.derive.replaying_elsewhere import SPARKS
 from trueline import console
 from trueline.chain.checkpoint import derived_checkpoint
@@ -31,21 +31,42 @@ from trueline.workspace.derive.strategies import increment, keyed, stateless
 # Sums of doubles, a bag, what is only recomputed (ties are broken, so that there is one answer).
 NAMES = ["sums", "bag", "ranked"]
 RANKED = "select id, x, sum(x) over (partition by k order by i, id) as s, avg(x) over () as a from t"
+# What is kept in other ways, and what makes several rows of one.
+OTHERS = ["kept_values", "spread", "exploded", "both"]
 PULLS = 5
 
 
 def pulled(workspace, merge, names, seed, pulls=PULLS):
-    """A random history, and each dataset pulled after every commit of it."""
+    """A random history, and each dataset pulled after every commit; others after the last one."""
     random_ = random.Random(seed)
     dataset = begin(workspace, merge)
     next_commit(random_, dataset)
+    define(workspace, names)
+    follow_all(workspace, names)
+    for at in range(pulls - 1):
+        next_commit(random_, dataset)
+        if at == pulls - 2:
+            define(workspace, OTHERS)
+            names = [*names, *OTHERS]
+        follow_all(workspace, names)
+
+
+def define(workspace, names):
     for name in names:
         text, key = QUERIES.get(name, (RANKED, "id"))
         workspace.derive(name, text, key=key)
-    follow_all(workspace, names)
-    for _ in range(pulls - 1):
-        next_commit(random_, dataset)
-        follow_all(workspace, names)
+
+
+def grown(workspace, seed):
+    """The first and the last of rows that are only appended, in two pulls."""
+    random_ = random.Random(seed)
+    dataset = workspace.create("g", schema=SCHEMA, merge=tl.merge.append())
+    dataset.append(rows(random_, list(range(12))))
+    text, key = QUERIES["ends"]
+    workspace.derive("ends", text.replace(" from t ", " from g "), key=key)
+    follow_all(workspace, ["ends"])
+    dataset.append(rows(random_, list(range(8))))
+    follow_all(workspace, ["ends"])
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +74,7 @@ def history(tmp_path_factory, spark):
     folder = tmp_path_factory.mktemp("increments") / "ws"
     with tl.open(folder, create=True, spark=spark) as ws:
         pulled(ws, tl.merge.changelog("id"), NAMES, 5)
+        grown(ws, 5)
     return folder
 
 
@@ -135,7 +157,9 @@ def test_cores_partitions_plans_and_batches_do_not_matter(history):
         timeout=280,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    assert json.loads(done.stdout) == {name: [len(NAMES) * PULLS, []] for name in sparks}
+    # The others were pulled to where those before them were, then to the last commit.
+    commits = len(NAMES) * PULLS + 2 * len(OTHERS) + 2
+    assert json.loads(done.stdout) == {name: [commits, []] for name in sparks}
 
 
 def _left(dataset, block):
