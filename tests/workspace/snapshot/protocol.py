@@ -43,6 +43,8 @@ class World:
     cuts: tuple[Cut, ...] = (Cut(),)
     intents: dict[str, Intent] = field(default_factory=dict)
     pins: dict[str, frozenset[int]] = field(default_factory=dict)
+    # Where pulls that are under way have said they bring which datasets.
+    going: tuple[tuple[int, tuple[str, ...]], ...] = ()
     removed: frozenset[int] = frozenset()
     put: frozenset[int] = frozenset()
     has_reset: bool = False
@@ -61,7 +63,7 @@ class World:
         cuts = tuple(frozenset(cut.positions.items()) for cut in self.cuts)
         intents = tuple((n, i.state, tuple(i.roots.items())) for n, i in sorted(self.intents.items()))
         pins = tuple(sorted((who, tuple(sorted(held))) for who, held in self.pins.items()))
-        return chains, cuts, intents, pins, self.removed, self.put, self.has_reset
+        return chains, cuts, intents, pins, self.going, self.removed, self.put, self.has_reset
 
     def again(self) -> World:
         """Return a copy, to which other things happen; what was made means the same in both."""
@@ -247,16 +249,58 @@ def pulling(graph: World, names: Iterable[str], mutant: str = "", *, rule: bool 
         (yield lambda world: tuple((name, defined(world.chains[name])) for name in order)),
     )
     target = yield from recording({r for name in order for r in graph.roots(name)}, mutant)
-    cuts = yield lambda world: world.cuts[: target.number + 1]  # they do not change any more
-    others = related({name: graph.roots(name) for name in graph.derived})
-    looks = yield lambda world: tuple(world.chains[name] for name in graph.derived)
-    at = {name: rests_at(look, graph, cuts) for name, look in zip(graph.derived, looks, strict=True)}
-    inputs = {name: [each for each in graph.inputs[name] if each in at] for name in order}
-    stops = plan_stops(at, others if rule else {}, inputs, order, target.number)
+    said, cuts, stops = yield from going(graph, order, target, mutant if rule else "no rule")
+    last = max(number for numbers in stops.values() for number in numbers)
     for number, place in sorted((n, order.index(name)) for name in order for n in stops[name]):
         done = yield from follow(graph, order[place], cuts[number], definitions, mutant)
-        if not done and number == target.number:
-            return
+        if not done and number == last:
+            break
+    if said is not None:
+        yield lambda world: say(world, None, said)
+
+
+def going(graph: World, order: list[str], target: Cut, mutant: str) -> Actor:
+    """Say where datasets go, look around and plan the stops, as `going_to` does; the cuts are those known."""
+    others = {} if mutant == "no rule" else related({name: graph.roots(name) for name in graph.derived})
+    number, before, said = target.number, None, None
+    speaks = mutant != "says nothing" and any(others.get(name) for name in order)
+    while True:
+        if speaks and mutant != "looks before it speaks":
+            before, said = said, (number, tuple(order))
+            yield lambda world, before=before, said=said: say(world, said, before)
+        there = yield lambda world: world.going
+        cuts, *looks = yield lambda world: (world.cuts, *(world.chains[name] for name in graph.derived))
+        if speaks and mutant == "looks before it speaks":
+            before, said = said, (number, tuple(order))
+            yield lambda world, before=before, said=said: say(world, said, before)
+        at: dict[Any, int] = {}
+        for name, look in zip(graph.derived, looks, strict=True):
+            at[name] = rests_at(look, graph, cuts[: number + 1]) or rests_at(look, graph, cuts)
+        seen = {name: set(others.get(name, ())) for name in order}
+        for place, (to, moving) in enumerate(_without(there, said)):
+            for name in order:
+                if set(moving) & set(others.get(name, ())):
+                    seen[name].add(place)
+                    at[place] = to
+        needed = {each for name in order for each in (name, *seen[name])}
+        furthest = max(at[each] for each in needed)
+        if furthest <= number or mutant == "goes on for nobody":
+            break
+        number = furthest
+    inputs = {name: [each for each in graph.inputs[name] if each in at] for name in order}
+    return said, cuts, plan_stops(at, seen, inputs, order, number)
+
+
+def say(world: World, said: Any, before: Any = None) -> None:
+    """Say where a pull goes, instead of what it has said before."""
+    kept = _without(world.going, before)
+    world.going = tuple(sorted(kept if said is None else (*kept, said)))
+
+
+def _without(there: tuple[Any, ...], said: Any) -> tuple[Any, ...]:
+    """All that was said but one's own, once."""
+    place = there.index(said) if said in there else len(there)
+    return (*there[:place], *there[place + 1 :])
 
 
 def upstream(world: World, name: str) -> set[str]:

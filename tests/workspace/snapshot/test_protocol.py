@@ -11,6 +11,9 @@ from tests.workspace.snapshot.protocol import (
     Wrong,
     agreeing,
     collecting,
+    defined,
+    event_at,
+    origin_of,
     pulling,
     reading,
     recording,
@@ -18,6 +21,7 @@ from tests.workspace.snapshot.protocol import (
     transaction,
     waiting,
 )
+from trueline.workspace.pull.stops import related
 
 pytestmark = pytest.mark.contract("cut:P13")
 SMALL = ("transfers", "credits", "debits", "balances")
@@ -43,6 +47,37 @@ def redefine(name):
     yield lambda world: world.define(name, 2)
 
 
+def agreed(world):
+    """Whoever was pulled beside whom, there is a common cut, and it is not older than the laggard."""
+    groups = related({name: world.roots(name) for name in world.derived})
+    definitions = {name: defined(world.chains[name]) for name in world.derived}
+    for group in {frozenset({name, *others}) for name, others in groups.items()}:
+        rests = {}
+        for name in group:
+            cuts = [cut.number for cut in world.cuts[1:] if is_at(world, name, cut, definitions, newest=True)]
+            if not cuts:
+                break  # it was defined anew, or reset, and not pulled since
+            rests[name] = cuts[0]
+        else:
+            both = [
+                cut.number
+                for cut in world.cuts[1:]
+                if all(is_at(world, name, cut, definitions) for name in group)
+            ]
+            if not both or both[-1] < min(rests.values()):
+                raise Wrong(f"the newest common cut is {both[-1:]}, older than the laggard: {rests}")
+            if finish(world, agreeing(world, sorted(group))) is None:
+                raise Wrong("there is a common cut that the search does not find")
+
+
+def is_at(world, name, cut, definitions, *, newest=False):
+    """Say whether a dataset has been at rest at a cut, or is so now."""
+    origin, under = origin_of(world, name, cut, definitions)
+    blocks = world.chains[name]
+    found = event_at(blocks, origin, under, world)
+    return found is not None and (not newest or found == [b for b in blocks if b.is_data][-1])
+
+
 def settled(world, mutant=""):
     """Whatever has happened, one pull that nobody disturbs brings everything to the heads."""
     if world.has_reset:
@@ -60,7 +95,12 @@ def settled(world, mutant=""):
 
 
 def all_orders(world, cast, mutant="", **more):
-    return schedules(world, cast, lambda at_end: settled(at_end, mutant), **more)
+    def at_end(world):
+        if not world.has_reset:
+            agreed(world)
+        settled(world, mutant)
+
+    return schedules(world, cast, at_end, **more)
 
 
 FX = ("transfers", "fx", "credits", "worth")
@@ -84,6 +124,20 @@ CASTS = {
             pulling(w, ["debits"]),
             reading(w, ("credits", "debits")),
         ],
+    ),
+    "pulls of one each, two who append": (
+        ("transfers", "credits", "debits"),
+        0,
+        lambda w: [
+            append("transfers"),
+            append("transfers"),
+            *(pulling(w, [name]) for name in ("credits", "debits")),
+        ],
+    ),
+    "pulls of one each, two who append, one who dies": (
+        ("transfers", "credits", "debits"),
+        1,
+        lambda w: [append("transfers"), pulling(w, ["credits"]), pulling(w, ["debits"])],
     ),
     "three who record a cut, two who append": (
         ("transfers", "credits"),
@@ -225,6 +279,18 @@ MUTANTS = {
         FX,
         lambda w: [transaction("transfers", "fx"), pulling(w, ["worth"], "intents once")],
     ),
+    **{
+        mutant: (
+            "older than the laggard",
+            ("transfers", "credits", "debits"),
+            lambda w, mutant=mutant: [
+                append("transfers"),
+                append("transfers"),
+                *(pulling(w, [name], mutant) for name in ("credits", "debits")),
+            ],
+        )
+        for mutant in ("says nothing", "looks before it speaks", "goes on for nobody")
+    },
     "no lease": (
         "was collected",
         ("transfers", "credits"),

@@ -20,6 +20,8 @@ from trueline.chain.store.file import FileStore
 from trueline.chain.store.object import ObjectStore
 from trueline.errors import RetryError
 from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.derive.rest import left_at
+from trueline.workspace.pull.going import GoingTo
 from trueline.workspace.small_objects import FolderObjects, UrlObjects
 
 pytestmark = pytest.mark.contract("cut:P2", "cut:P13")
@@ -170,6 +172,53 @@ def branches(request, tmp_path, monkeypatch):
         yield Branches(workspace)
 
 
+class Pulls(Branches):
+    """The same by real pulls, with their stops: there is always a common cut, not older than the laggard."""
+
+    def everybody(self):
+        self.pulled(*ALL)
+
+    def creditors(self):
+        self.pulled("credits")
+
+    def late_debtors(self):
+        """More is appended before the debits are pulled, so that they go further."""
+        self.transact()
+        self.pulled("debits")
+
+    def pulled(self, *names):
+        # Who is interrupted holds locks of its own process.
+        with self.computing(), tl.open(self.workspace.location) as elsewhere:
+            elsewhere.clock = self.now
+            elsewhere.pull(*names)
+
+    def read(self):
+        super().read()
+        for names in (ALL, ("credits", "debits"), ("credits", "paired")):
+            laggard = min(self.rests_at(name) for name in names)
+            with self.workspace.snapshot(*names) as snap:
+                assert snap.cut["transfers"] >= laggard, f"{names} are read at an older cut than the laggard"
+
+    def rests_at(self, name):
+        chain = self.workspace[name].chain
+        return left_at(chain, chain.tail()).origin.roots[self.workspace["transfers"].id].offset
+
+
+@pytest.fixture
+def pulls(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as workspace:
+        workspace.config.set("storage.durable", "false")
+        yield Pulls(workspace)
+
+
+PULLS = [
+    ("creditors", "late_debtors"),
+    ("late_debtors", "creditors"),
+    ("everybody", "transact"),
+    ("everybody", "read"),
+    ("transact", "everybody"),
+    ("read", "everybody"),
+]
 PAIRS = [
     ("everybody", "creditors"),
     ("everybody", "transact"),
@@ -204,6 +253,30 @@ def test_nothing_is_torn_whoever_interrupts_whom(branches, monkeypatch, outer, i
     branches.transact()
     step = operations.run(getattr(branches, outer)) // 4 + 1
     assert interrupt(branches, operations, outer, inner, every=step, first=step // 2) > 2
+
+
+@pytest.mark.parametrize(("outer", "inner"), PULLS)
+def test_real_pulls_leave_a_common_cut_that_is_not_older_than_the_laggard(pulls, monkeypatch, outer, inner):
+    operations = Operations(monkeypatch)
+    pulls.transact()
+    step = operations.run(getattr(pulls, outer)) // 6 + 1
+    assert interrupt(pulls, operations, outer, inner, every=step, first=step // 2) > 2
+
+
+def test_pulls_that_do_not_say_where_they_go_leave_an_older_one(pulls, monkeypatch):
+    monkeypatch.setattr(GoingTo, "read", lambda _: [])
+    operations = Operations(monkeypatch)
+    pulls.transact()
+    step = operations.run(pulls.creditors) // 6 + 1
+    with pytest.raises(AssertionError, match="older cut than the laggard"):
+        interrupt(pulls, operations, "creditors", "late_debtors", every=step, first=step // 2)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize(("outer", "inner"), PULLS)
+def test_real_pulls_leave_one_at_each_operation(pulls, monkeypatch, outer, inner):
+    assert interrupt(pulls, Operations(monkeypatch), outer, inner, every=1) > 10
 
 
 @pytest.mark.soak

@@ -35,7 +35,8 @@ from trueline.workspace.plan.stages import (
     PullPlan,
     Stage,
 )
-from trueline.workspace.pull.derived import DerivedPull, groups_of, in_phases, roots_of, stops_to
+from trueline.workspace.pull.derived import DerivedPull, groups_of, in_phases, roots_of
+from trueline.workspace.pull.going import GoingTo, going_to, stops_to
 from trueline.workspace.pull.pull import report_of
 
 if TYPE_CHECKING:
@@ -52,11 +53,12 @@ def plan(workspace: Workspace, names: Sequence[str]) -> PullPlan:
     log, now = CutLog.of(workspace), (workspace.clock or Instant.now)()
     stages: dict[str, Stage] = {}
     cuts, phases = [], in_phases(known, sorted(wanted))
+    going = GoingTo.of(workspace).read()
     for phase in phases:
         roots = [known[name].dataset.id for name in roots_of(known, phase)]
         cut = log.preview(roots, groups_of(known, phase))
         cuts.append(cut)
-        stops = stops_to(log, known, phase, cut)
+        stops = stops_to(log, known, phase, cut, going)
         for name in phase:
             at = tuple(each.number for each in stops[name])
             stages[name] = _Planning(Origins(known, cut), stages, now).stage(name, at)
@@ -197,15 +199,12 @@ def apply(workspace: Workspace, plan: PullPlan, *, workers: int = 8) -> PullRepo
         recorded = log.record(roots.values(), groups)
         _check_cut(cut, recorded, fixed)
         able = [name for name in phase if not _waits(known, name, done)]
-        stops = stops_to(log, known, able, recorded)
-        other = [
-            name
-            for name in able
-            if plan[name].moves and [each.number for each in stops[name][:-1]] != list(plan[name].stops[:-1])
-        ]
-        if other:
-            raise _stale(other)
-        done += DerivedPull(workspace, known, log, stops, workers, lambda: moment).run()
+        with going_to(GoingTo.of(workspace), log, known, able, recorded) as stops:
+            planned = {name: (*plan[name].stops[:-1], recorded.number) for name in able}
+            found = {name: tuple(each.number for each in stops[name]) for name in able}
+            if other := [name for name in able if plan[name].moves and found[name] != planned[name]]:
+                raise _stale(other)
+            done += DerivedPull(workspace, known, log, stops, workers, lambda: moment).run()
     return report_of(done)
 
 

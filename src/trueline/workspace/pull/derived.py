@@ -6,7 +6,7 @@ before and the same stop of what it reads, and nothing else, so that nobody wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
@@ -35,17 +35,16 @@ from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import RootHead
 from trueline.workspace.dependencies import DatasetNode, Dependencies
 from trueline.workspace.derive.follow import follow_to, refresh
-from trueline.workspace.derive.rest import NOT_AT_REST, RootOrder, left_at, newest_cut_at
+from trueline.workspace.derive.rest import NOT_AT_REST
 from trueline.workspace.derive.strategies import Advanced
 from trueline.workspace.derive.strategies.classify import RECOMPUTE
+from trueline.workspace.pull.going import GoingTo, Stops, going_to
 from trueline.workspace.pull.report import Pulled
 from trueline.workspace.pull.scheduler import go_on
-from trueline.workspace.pull.stops import NOWHERE, plan_stops, related
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace
 
-Stops = Mapping[str, Sequence[Cut]]
 GraphNode = tuple[str, int]
 
 
@@ -79,42 +78,6 @@ def groups_of(known: Dependencies, names: Sequence[str]) -> list[frozenset[Datas
     return [frozenset(known[root].dataset.id for root in roots) for roots in under]
 
 
-def stops_to(log: CutLog, known: Dependencies, names: Sequence[str], target: Cut) -> dict[str, list[Cut]]:
-    """Return the cuts at which each dataset stops on its way to the last, by rule R."""
-    order = RootOrder({node.id: node.dataset.chain for node in known.nodes.values() if node.id})
-    computed = [name for name, node in known.nodes.items() if node.is_computed]
-    others = related({name: known.roots(name) for name in computed})
-    needed = {each for name in names for each in (name, *others[name])}
-    at = {name: _rests_at(log, known, name, order, target) for name in needed}
-    inputs = {name: [each for each in known.inputs(name) if each in at] for name in names}
-    planned = plan_stops(at, others, inputs, names, target.number)
-    return {
-        name: [target if number == target.number else log.cut(number) for number in planned[name]]
-        for name in names
-    }
-
-
-def _rests_at(log: CutLog, known: Dependencies, name: str, order: RootOrder, target: Cut) -> int:
-    """Return the newest cut at which a dataset is at rest, as its newest transaction says.
-
-    Of one that is damaged nobody can say, and nobody stops for it (derive:V20).
-    """
-    with suppress(CorruptionError, InputError):
-        return _newest_rest(log, known, name, order, target)
-    return NOWHERE
-
-
-def _newest_rest(log: CutLog, known: Dependencies, name: str, order: RootOrder, target: Cut) -> int:
-    chain = known[name].dataset.chain
-    tail = chain.tail()
-    left = left_at(chain, tail) if tail is not None else None
-    if left is None or not left.at_rest or known[name].own_cuts:
-        return NOWHERE
-    if all(target.positions.get(root) == at for root, at in left.origin.roots.items()):
-        return target.number
-    return newest_cut_at(log, left.origin.roots, order, target.number - 1)
-
-
 def pull_derived(
     workspace: Workspace,
     known: Dependencies,
@@ -133,8 +96,8 @@ def pull_derived(
     for phase in in_phases(known, names):
         able, cut = _begun(log, known, phase, done)
         if cut is not None:
-            stops = stops_to(log, known, able, cut)
-            done += DerivedPull(workspace, known, log, stops, workers, clock, full_refresh).run()
+            with going_to(GoingTo.of(workspace), log, known, able, cut) as stops:
+                done += DerivedPull(workspace, known, log, stops, workers, clock, full_refresh).run()
     return done
 
 
@@ -178,7 +141,9 @@ def bring_to(workspace: Workspace, names: Sequence[str], cut: Cut) -> None:
     known, log = Dependencies.of(workspace), CutLog.of(workspace)
     wanted = {each for name in names for each in (name, *known.upstream(name))}
     for phase in in_phases(known, sorted(wanted)):
-        for done in DerivedPull(workspace, known, log, stops_to(log, known, phase, cut)).run():
+        with going_to(GoingTo.of(workspace), log, known, phase, cut) as stops:
+            pulled = DerivedPull(workspace, known, log, stops).run()
+        for done in pulled:
             if done.error is not None:
                 raise done.error
 

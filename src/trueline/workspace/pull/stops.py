@@ -4,7 +4,7 @@ Whoever is pulled alone moves on while others stay behind. That all of them can 
 passes the place where another is at rest has to commit there first. Which datasets count is a matter of
 roots: those that share one, directly or through others. Only those that read the same inputs, or only those
 that share a root directly, are too few: tests/workspace/pull/test_stops.py has histories of both that leave
-readers without a common cut.
+readers without a common cut. Who is pulled at the same moment counts too: `going.py`.
 """
 
 from __future__ import annotations
