@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -69,8 +69,13 @@ def verify(
             workspace[(names or [""])[0]].restore_head(restore_head)
         if accept_head:
             workspace[(names or [""])[0]].accept_head()
-        again = "head" if replay_head and not replay else replay
-        bounds = {"after": after, "upto": upto, "replay": again, "expected_head": expected_head}
+        again: bool | Literal["head"] = "head" if replay_head and not replay else replay
+        bounds: dict[str, Any] = {
+            "after": after,
+            "upto": upto,
+            "replay": again,
+            "expected_head": expected_head,
+        }
         if any(each is not None for each in of_one):
             dataset = workspace[(names or [""])[0]]
             report = _proof(here.console, lambda bar: dataset.verify(progress=bar, **bounds))
@@ -82,32 +87,33 @@ def verify(
             )
             found = [_told(name, each, report.not_checked) for name, each in report.datasets.items()]
         ok = all(each["ok"] for each in found)
-
-        def render(shown: Console) -> None:
-            for each in found:
-                counts = f"{each['blocks']:,} blocks, {each['objects']:,} files, {each['bytes']:,} bytes"
-                if each["replayed"]:
-                    counts += f", {each['replayed']:,} commits replayed"
-                shown.say(
-                    f"{each['name']}: {'ok' if each['ok'] else 'WRONG'}, {counts}",
-                    "good" if each["ok"] else "bad",
-                )
-                for problem in each["problems"]:
-                    if problem["kind"] == "removed":
-                        shown.say(problem["text"])
-                    else:
-                        shown.error(problem["text"], remedy=problem["remedy"])
-                for finding in each["findings"]:
-                    what = f"block {finding['block']} breaks {finding['rule']}: {finding['problem']}"
-                    shown.warn(f"{each['name']}: {what}", remedy="it was cloned like this; ask its owner")
-                for why in each["not_replayed"]:
-                    shown.say(f"not replayed: {why.removeprefix('replay of ')}")
-            if not found:
-                shown.say("no datasets yet, so nothing is wrong")
-
-        here.console.answer({"ok": ok, "datasets": found}, render)
+        here.console.answer({"ok": ok, "datasets": found}, lambda shown: _show_proofs(shown, found))
         if not ok:
             raise typer.Exit(NO)
+
+
+def _show_proofs(shown: Console, found: list[dict[str, Any]]) -> None:
+    """Show what was found of each dataset."""
+    for each in found:
+        counts = f"{each['blocks']:,} blocks, {each['objects']:,} files, {each['bytes']:,} bytes"
+        if each["replayed"]:
+            counts += f", {each['replayed']:,} commits replayed"
+        shown.say(
+            f"{each['name']}: {'ok' if each['ok'] else 'WRONG'}, {counts}",
+            "good" if each["ok"] else "bad",
+        )
+        for problem in each["problems"]:
+            if problem["kind"] == "removed":
+                shown.say(problem["text"])
+            else:
+                shown.error(problem["text"], remedy=problem["remedy"])
+        for finding in each["findings"]:
+            what = f"block {finding['block']} breaks {finding['rule']}: {finding['problem']}"
+            shown.warn(f"{each['name']}: {what}", remedy="it was cloned like this; ask its owner")
+        for why in each["not_replayed"]:
+            shown.say(f"not replayed: {why.removeprefix('replay of ')}")
+    if not found:
+        shown.say("no datasets yet, so nothing is wrong")
 
 
 def _proof(console: Console, verify: Callable[[Callable[[int], None]], Any]) -> Any:

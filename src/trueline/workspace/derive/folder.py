@@ -145,7 +145,7 @@ def _star_differences(workspace: Workspace, request: DerivationRequest, inputs: 
         for (name, text), recorded in zip(request.queries, there.queries, strict=False):
             query = qualified(parsed(text), tables)
             before = parsed(recorded.query)
-            tables[name] = dict.fromkeys(query.named_selects, "string")
+            tables[name] = dict.fromkeys(getattr(query, "named_selects", ()), "string")
             if not _has_star(parsed(text)) or _has_star(before):
                 continue
             now, then = ({each.name for each in found.find_all(exp.Column)} for found in (query, before))
