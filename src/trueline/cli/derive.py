@@ -102,10 +102,10 @@ def derive(
 
 def _defined(shown: Console, info: Info) -> None:
     """Say what was defined, and how it will follow its inputs."""
-    from trueline.workspace.derive.strategies.classify import REASONS
+    from trueline.workspace.derive.strategies.classify import explained
 
     shown.say(f"{info.name}  {info.kind}  {info.head.short}  {info.id}", "good")
-    why = REASONS.get(info.reason or "", "")
+    why = explained(info.reason or "")
     shown.say(f"    {info.strategy}{f' ({info.reason}): {why}' if why else ''}")
 
 

@@ -86,32 +86,33 @@ def verify(
             )
             found = [_told(name, each, report.not_checked) for name, each in report.datasets.items()]
         ok = all(each["ok"] for each in found)
-
-        def render(shown: Console) -> None:
-            for each in found:
-                counts = f"{each['blocks']:,} blocks, {each['objects']:,} files, {each['bytes']:,} bytes"
-                if each["replayed"]:
-                    counts += f", {each['replayed']:,} commits replayed"
-                shown.say(
-                    f"{each['name']}: {'ok' if each['ok'] else 'WRONG'}, {counts}",
-                    "good" if each["ok"] else "bad",
-                )
-                for problem in each["problems"]:
-                    if problem["kind"] == "removed":
-                        shown.say(problem["text"])
-                    else:
-                        shown.error(problem["text"], remedy=problem["remedy"])
-                for finding in each["findings"]:
-                    what = f"block {finding['block']} breaks {finding['rule']}: {finding['problem']}"
-                    shown.warn(f"{each['name']}: {what}", remedy="it was cloned like this; ask its owner")
-                for why in each["not_replayed"]:
-                    shown.say(f"not replayed: {why.removeprefix('replay of ')}")
-            if not found:
-                shown.say("no datasets yet, so nothing is wrong")
-
-        here.console.answer({"ok": ok, "datasets": found}, render)
+        here.console.answer({"ok": ok, "datasets": found}, lambda shown: _show_proofs(shown, found))
         if not ok:
             raise typer.Exit(NO)
+
+
+def _show_proofs(shown: Console, found: list[dict[str, Any]]) -> None:
+    """Show what was found of each dataset."""
+    for each in found:
+        counts = f"{each['blocks']:,} blocks, {each['objects']:,} files, {each['bytes']:,} bytes"
+        if each["replayed"]:
+            counts += f", {each['replayed']:,} commits replayed"
+        shown.say(
+            f"{each['name']}: {'ok' if each['ok'] else 'WRONG'}, {counts}",
+            "good" if each["ok"] else "bad",
+        )
+        for problem in each["problems"]:
+            if problem["kind"] == "removed":
+                shown.say(problem["text"])
+            else:
+                shown.error(problem["text"], remedy=problem["remedy"])
+        for finding in each["findings"]:
+            what = f"block {finding['block']} breaks {finding['rule']}: {finding['problem']}"
+            shown.warn(f"{each['name']}: {what}", remedy="it was cloned like this; ask its owner")
+        for why in each["not_replayed"]:
+            shown.say(f"not replayed: {why.removeprefix('replay of ')}")
+    if not found:
+        shown.say("no datasets yet, so nothing is wrong")
 
 
 def _proof(console: Console, verify: Callable[[Callable[[int], None]], Any]) -> Any:

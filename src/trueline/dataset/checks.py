@@ -8,7 +8,7 @@ holds a bounded number of their values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -203,7 +203,26 @@ def without_broken(
             writer.write(quarantine.kept(table, counts))
         pieces.append(writer.finish() if writer is not None else piece)
     left = {name: count for name, count in counts.items() if count}
-    return incoming.with_pieces(tuple(pieces)), left
+    return _with_pieces(incoming, tuple(pieces)), left
+
+
+def _with_pieces(incoming: Incoming, pieces: tuple[IncomingPiece, ...]) -> Incoming:
+    """Return it with fewer rows in each of its pieces; no piece has rows of two files."""
+    ends = np.cumsum([0, *(piece.rows for piece in incoming.pieces)])
+    left = np.cumsum([0, *(piece.rows for piece in pieces)])
+
+    def rows(given: Sequence[int]) -> list[int]:
+        stops = np.cumsum([0, *given])
+        return [int(count) for count in np.diff(left[np.searchsorted(ends, stops, side="right") - 1])]
+
+    files = zip(incoming.files, rows([note.rows for note in incoming.files]), strict=True)
+    by_file = zip(incoming.by_file, rows([part.rows for part in incoming.by_file]), strict=True)
+    return replace(
+        incoming,
+        pieces=pieces,
+        files=tuple(replace(note, rows=count) for note, count in files),
+        by_file=tuple(replace(part, rows=count) for part, count in by_file),
+    )
 
 
 @dataclass(frozen=True, slots=True)

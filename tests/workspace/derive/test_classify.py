@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from tests.workspace.derive.classified import INPUTS, QUERIES
+from tools import incremental
+from trueline.errors import InputError
+from trueline.kernel.power_sums import ESCAPED
+from trueline.workspace.derive import strategies
 from trueline.workspace.derive.strategies.accumulators import accumulation, parsed
-from trueline.workspace.derive.strategies.classify import REASONS, InputFacts, classify
+from trueline.workspace.derive.strategies.classify import REASONS, WHOLE_REASONS, classify
 from trueline.workspace.derive.strategies.increment import Impossible
 from trueline.workspace.derive.strategies.keyed import check_accumulators
-
-INPUTS = {"t": InputFacts(), "s": InputFacts()}
-QUERIES = [
-    ("select t.a from t where t.b > 1", "stateless", ""),
-    ("select t.a as a from t union all select s.a as a from s", "stateless", ""),
-    ("select t.a, e.z from t lateral view explode(t.b) e as z", "stateless", ""),
-    ("with q as (select t.a + 1 as a from t) select q.a from q order by q.a", "stateless", ""),
-    ("select q.a from (select t.a from t) as q", "stateless", ""),
-    ("select t.a, count(*) as n from t group by t.a having count(*) > 1", "keyed", ""),
-    ("select t.a + 1 as a, (t.a + 1) * sum(t.b) as n from t group by t.a + 1", "keyed", ""),
-    ("select min(t.a) as n, every(t.b) as e from t", "keyed", ""),
-    ("select distinct t.a, t.b from t", "keyed", ""),
-    ("with q as (select t.a from t) select q.a, count(*) as n from q group by q.a", "keyed", ""),
-    ("select t.a, count(distinct t.b) as n, collect_list(t.b) as c from t group by t.a", "keyed", ""),
-    ("select t.a from t join s on t.a = s.a", "recompute", "join"),
-    ("select t.a from t, s", "recompute", "join"),
-    ("select t.a, count(*) as n from t join s on t.a = s.a group by t.a", "recompute", "join"),
-    ("select sum(t.a) over (partition by t.b) as n from t", "recompute", "window"),
-    ("select t.a, sum(count(*)) over () as n from t group by t.a", "recompute", "window"),
-    ("select t.a from t where t.a in (select s.a from s)", "recompute", "subquery"),
-    ("select t.a, (select max(s.a) from s) as m from t", "recompute", "subquery"),
-    ("select t.a from t order by t.a limit 3", "recompute", "limit"),
-    ("select t.a, count(*) as n from t group by t.a limit 3", "recompute", "limit"),
-    ("select t.a from t union select s.a from s", "recompute", "set_operation"),
-    ("select t.a from t except select s.a from s", "recompute", "set_operation"),
-    ("select t.a, count(*) as n from t group by rollup(t.a)", "recompute", "grouping_sets"),
-    ("select t.a, count(*) as n from t group by cube(t.a)", "recompute", "grouping_sets"),
-    (
-        "select max(q.n) as m from (select count(*) as n from t group by t.a) as q",
-        "recompute",
-        "nested_aggregate",
-    ),
-    ("select count(*) as n from t union all select count(*) as n from s", "recompute", "several_aggregates"),
-    ("select * from t pivot (sum(b) for a in (1, 2))", "recompute", "pivot"),
-    ("select t.a from t tablesample (10 percent)", "recompute", "pivot"),
-    ("select x.a from elsewhere as x", "recompute", "table"),
-    ("select t.b, count(*) as n from t group by t.a", "recompute", "ungrouped"),
-    ("select some_function_of_tomorrow(t.a) as n from t", "recompute", "operator"),
-    ("select from where", "recompute", "opaque"),
-]
 
 
 @pytest.mark.contract("derive:V19")
@@ -63,13 +29,27 @@ def test_a_query_has_a_strategy_or_a_reason(text, strategy, reason):
 
 
 def test_every_reason_is_explained_and_shown_by_a_query():
-    asked_of_spark = {"steps", "inexact", "key_type"}
+    asked_of_spark = {"steps", "inexact", "key_type", "round_trip", "function"}
     assert {reason for _, _, reason in QUERIES if reason} | asked_of_spark == set(REASONS)
 
 
-def test_every_reason_is_in_the_documentation():
-    page = (Path(__file__).parents[3] / "docs" / "incremental.md").read_text(encoding="utf-8")
-    assert [code for code, why in REASONS.items() if f"| `{code}` | {why} |" not in page] == []
+def test_every_reason_is_in_the_documentation(monkeypatch):
+    assert incremental.page() == incremental.PAGE.read_text(encoding="utf-8"), (
+        "run `python -m tools.incremental`"
+    )
+    assert incremental.main(["--check"]) == 0
+    assert [code for code, why in REASONS.items() if f"| `{code}` | {why} |" not in incremental.page()] == []
+    monkeypatch.setattr(incremental, "QUERIES", QUERIES[:3])
+    assert incremental.main(["--check"]) == 1
+
+
+def test_every_reason_to_compute_the_whole_is_one_that_is_given():
+    folder = Path(strategies.__file__).parent
+    text = "".join(path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.py")))
+    given = set(re.findall(r'Impossible\("(\w+)"\)', text)) - set(REASONS)
+    given |= {strategies._remediable(InputError("", code="RowsDisagree"))}
+    given |= {strategies._remediable(InputError(ESCAPED))}
+    assert given == set(WHOLE_REASONS)
 
 
 def test_a_function_that_is_not_known_may_be_an_aggregate_unless_spark_says_otherwise():

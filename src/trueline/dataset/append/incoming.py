@@ -118,24 +118,6 @@ class Incoming:
         fields.sort(key=lambda column: column.name != self.vocab.event_time)
         return pa.schema([*fields, pa.field(self.vocab.op, pa.int32())] if self.with_op else fields)
 
-    def with_pieces(self, pieces: tuple[IncomingPiece, ...]) -> Incoming:
-        """Return it with fewer rows in each of its pieces; no piece has rows of two files."""
-        ends = np.cumsum([0, *(piece.rows for piece in self.pieces)])
-        left = np.cumsum([0, *(piece.rows for piece in pieces)])
-
-        def rows(given: Sequence[int]) -> list[int]:
-            stops = np.cumsum([0, *given])
-            return [int(count) for count in np.diff(left[np.searchsorted(ends, stops, side="right") - 1])]
-
-        files = zip(self.files, rows([note.rows for note in self.files]), strict=True)
-        by_file = zip(self.by_file, rows([part.rows for part in self.by_file]), strict=True)
-        return replace(
-            self,
-            pieces=pieces,
-            files=tuple(replace(note, rows=count) for note, count in files),
-            by_file=tuple(replace(part, rows=count) for part, count in by_file),
-        )
-
     def with_digest(self, tasks: Tasks) -> Incoming:
         """Say what was handed in, for retries: rows have one digest, however they come and are cut.
 

@@ -33,6 +33,19 @@ REASONS: Final[Mapping[str, str]] = {
     "inexact": "a sum in it is not exact",
     "key_type": "it groups by a column of a type that cannot be a key",
     "opaque": "it cannot be read here without changing what it means",
+    "round_trip": "it means another thing to Spark once it was read here and written again",
+    "function": "a function computes it",
+}
+# Why a dataset whose query follows by the increment is computed as a whole once in a while.
+WHOLE_REASONS: Final[Mapping[str, str]] = {
+    "first": "nothing was recorded yet",
+    "redefined": "the definition, or the version of what computes it, is another one",
+    "no_state": "what is kept is not there, or damaged",
+    "state_missing": "what is kept is not there, or damaged",
+    "state_disagrees": "what is kept does not fit the rows that are there",
+    "not_append_only": "an input whose `first` or `last` is asked for got another merge strategy",
+    "records_removed": "records of an input were removed for good, which no event says",
+    "wide_numbers": "a sum has numbers outside of the range of its accumulators",
 }
 # What the plan of a query may consist of, by Spark's names of the nodes.
 _BY_ROW: Final = frozenset(
@@ -64,7 +77,16 @@ class StrategyVerdict:
     @property
     def explained(self) -> str:
         """The reason as people read it."""
-        return REASONS.get(self.reason, self.reason)
+        return explained(self.reason)
+
+
+def explained(reason: str) -> str:
+    """Return why a query is recomputed as people read it; a code may name an operator behind a colon.
+
+    >>> explained("operator:Deduplicate"), explained("")
+    ('Spark runs it with an operator that is not known to work row by row', '')
+    """
+    return REASONS.get(reason.partition(":")[0], reason)
 
 
 def classify(
