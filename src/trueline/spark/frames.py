@@ -51,6 +51,8 @@ _ROWS_OF_A_GROUP: Final = 131_072
 _PART: Final = re.compile(r"part-(\d+)-.*-c(\d+)(?:\.\w+)*\.parquet")
 _PIECE: Final = re.compile(r"part-\d{5,10}-[0-9a-f]{32}-c000\.parquet")
 _SCHEMA: Final = "partition int, result binary"
+# Rows of fewer bytes may pass the driver of a cluster: they are here before it has begun a job.
+SMALL: Final = 16 << 20
 _ARROW: Final = pa.schema({"partition": pa.int32(), "result": pa.binary()})
 
 
@@ -105,10 +107,17 @@ def spool(frame: DataFrame, folder: str | Path | Inside, *, label: str = "readin
         raise
 
 
-def fetch(frame: DataFrame, folder: str | Path | Inside, *, label: str = "reading the frame") -> Spooled:
+class TooLarge(Exception):
+    """The rows of a frame have more bytes than may be fetched."""
+
+
+def fetch(
+    frame: DataFrame, folder: str | Path | Inside, *, label: str = "reading the frame", most: int = SMALL
+) -> Spooled:
     """Bring the rows of a frame to this process, one partition at a time, into a new folder below `folder`.
 
-    For results that are read here from a Spark whose machines share no folder with this one.
+    For results that are read here from a Spark whose machines share no folder with this one. Rows of more
+    bytes than `most` raise `TooLarge`; no task sends more than that.
     """
     schema = _checked(frame)
     target = inside(folder) / uuid.uuid4().hex
@@ -117,16 +126,18 @@ def fetch(frame: DataFrame, folder: str | Path | Inside, *, label: str = "readin
     engine = engine_of(frame.sparkSession)
 
     def write() -> int:
-        received = engine.values(frame.mapInArrow(parcels, "parcel binary"))
+        received = engine.values(frame.mapInArrow(FewParcels(most), "parcel binary"))
         with (
             place.create() as file,
             pq.ParquetWriter(file, schema, compression="none", use_dictionary=False) as writer,
         ):
-            rows = 0
+            rows = size = 0
             for parcel in received:
                 table = pa.ipc.open_stream(parcel).read_all().cast(schema)
                 writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
-                rows += table.num_rows
+                rows, size = rows + table.num_rows, size + table.nbytes
+                if size > most:
+                    raise TooLarge
             return rows
 
     try:
@@ -144,6 +155,22 @@ def parcels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with pa.ipc.new_stream(sink, batch.schema, options=_parcel_options()) as stream:
             stream.write_batch(batch)
         yield pa.record_batch({"parcel": pa.array([sink.getvalue().to_pybytes()], pa.binary())})
+
+
+@dataclass(frozen=True, slots=True)
+class FewParcels:
+    """Packs the batches of a task until they have more than so many bytes; the others stay where they are."""
+
+    most: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the parcels: what is beyond the limit is known by one more of them."""
+        size = 0
+        for batch in batches:
+            # A task whose input is not read to the end costs its worker.
+            if size <= self.most:
+                yield from parcels(iter([batch]))
+                size += batch.nbytes
 
 
 def _parcel_options() -> pa.ipc.IpcWriteOptions:

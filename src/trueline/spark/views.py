@@ -12,7 +12,7 @@ from trueline.kernel.chunk import Piece
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import carrying, lasting_nonce, translated
 from trueline.spark.frame_needs import keep_for
-from trueline.spark.frozen_frames import freeze
+from trueline.spark.frozen_frames import FrozenFrame, SharedPlace, freeze
 from trueline.spark.lowering import LoweringTarget
 from trueline.spark.lowering.deliver import counted, delivered, written_by
 from trueline.spark.lowering.dispatch import is_read_by_tasks
@@ -27,7 +27,7 @@ from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, as_spark_values, to_spark_schema
 from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
-from trueline.view.plan.node import Node, Want
+from trueline.view.plan.node import Node, Want, steps
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Column
@@ -45,6 +45,7 @@ __all__ = [
     "describe",
     "frame",
     "freeze",
+    "lend",
     "session_of",
     "travels",
     "write",
@@ -160,6 +161,13 @@ def write(
 ) -> list[Written]:
     """Hand the visible columns of a plan to a function in tasks; return what it returns, in order."""
     return written_by(node, session_of(session), function)
+
+
+def lend(node: Node, place: SharedPlace) -> None:
+    """Offer a place that tasks see to the frames that a plan rests on, to be computed in."""
+    for each in steps(node):
+        if isinstance(each, SourceScan) and isinstance(each.source, FrozenFrame):
+            each.source.lend(place)
 
 
 def session_of(given: Callable[[], SparkSession] | None) -> SparkSession:

@@ -38,12 +38,16 @@ class Engine(Protocol):
         order_by: Sequence[str] | None = None,
         origins: Mapping[str, Origin] | None = None,
         note: str = "",
+        place: Callable[[], Any] | None = None,
     ) -> RowSource:
         """Return the rows of a frame in a fixed order: by these columns, or as they come the first time.
 
-        `note` is what `explain` adds about where they come from.
-        A frame is computed when its rows are first read, and once (decision 3).
+        `note` is what `explain` adds about where they come from. A frame is computed when its rows are first
+        read, and once (decision 3): on a cluster in the store that `place` returns, if all machines see it.
         """
+
+    def lend(self, node: Node, place: Callable[[], Any]) -> None:
+        """Offer a store that tasks see to the frames that a plan rests on, to be computed in."""
 
     def frame(self, node: Node, session: Any = None) -> Any:
         """Return the rows of a plan as a frame of a session (ours, if none is given), in any order."""

@@ -34,6 +34,7 @@ def place_append(
         # It runs on Spark as it was asked to; so its rows are written there too.
         there = spark.of(session)
         there.check_workers(writes=[store])
+        _lend(data, store)
         return request, there.tasks(about)
     if _stays_here(data):
         return request, None
@@ -44,7 +45,7 @@ def place_append(
     if any(file.is_in_memory for file in files):
         return request, None
     room.check_workers(writes=[store], files=files)
-    return _on(room, request), room.tasks(about)
+    return _on(room, request, store), room.tasks(about)
 
 
 def _stays_here(data: object) -> bool:
@@ -54,7 +55,7 @@ def _stays_here(data: object) -> bool:
     return isinstance(data, StagedRows) or (isinstance(data, list | tuple) and not are_files(data))
 
 
-def _on(room: Room, request: AppendRequest) -> AppendRequest:
+def _on(room: Room, request: AppendRequest, store: Store) -> AppendRequest:
     """Return a request whose views and steps run in the Spark of a room."""
     from trueline.view.view import View
 
@@ -63,6 +64,7 @@ def _on(room: Room, request: AppendRequest) -> AppendRequest:
         from trueline.view.engine import engine
 
         if engine().travels(data.node, room.session):
+            _lend(data, store)
             return replace(request, data=data.on_spark(room.session))
     if preparation is not None and preparation.executor is None:
         from trueline.spark.run_executor import Spark
@@ -72,9 +74,20 @@ def _on(room: Room, request: AppendRequest) -> AppendRequest:
     return request
 
 
+def _lend(view: Any, store: Store) -> None:
+    """Let frames that a view rests on be computed beside the dataset, where tasks see them."""
+    from trueline.view.engine import engine
+
+    engine().lend(view.node, lambda: store)
+
+
 def _session_of(data: object) -> Any:
     """Return the session of a view that runs on Spark; None for other data."""
     if not hasattr(data, "__arrow_c_stream__"):
         return None
     plan = plan_on_spark(data)
-    return None if plan is None or plan.session is None else plan.session()
+    if plan is None:
+        return None
+    from trueline.view.engine import engine
+
+    return engine().session_of(plan.session)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -22,6 +22,7 @@ from trueline.workspace.snapshot.find import read_together
 from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot
 
 if TYPE_CHECKING:
+    from trueline.chain.store.store import Store
     from trueline.workspace.workspace import Workspace
 
 _BEGINNINGS: Final = frozenset({"SELECT", "WITH", "FROM", "VALUES", "TABLE", "("})
@@ -61,7 +62,7 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
             found = pa.table({"": pa.nulls(frame.count())}).select([])
             room.release(session)
             return View(Memory(found), workspace._spark.session)
-        source = spark.freeze(frame, None, origins, note)
+        source = spark.freeze(frame, None, origins, note, _place(workspace, tables))
     except BaseException as error:
         room.release(session)
         if isinstance(error, QueryError) and (empty := [n for n, v in views.items() if not v.columns]):
@@ -72,6 +73,19 @@ def query(workspace: Workspace, text: str, at: Any, parameters: Mapping[str, obj
         raise
     weakref.finalize(source, room.release, session).atexit = False
     return View(source, workspace._spark.session, workspace._spark.choice)
+
+
+def _place(workspace: Workspace, tables: list[QueryTable]) -> Callable[[], Store] | None:
+    """Return what gives the answer a place on a cluster: beside a dataset that it reads."""
+    if not tables:
+        return None
+    room, store = workspace._spark.first, workspace[tables[0].dataset].chain.store
+
+    def seen() -> Store:
+        room.check_workers(writes=[store])
+        return store
+
+    return seen
 
 
 def _refuse_misspelt(text: str, names: list[str], tables: list[QueryTable]) -> None:

@@ -11,7 +11,7 @@ import pytest
 import trueline as tl
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
 from trueline.errors import ConfigError
-from trueline.spark.lowering import deliver, places
+from trueline.spark.lowering import deliver, dispatch, places
 from trueline.view.execute import pieces
 
 
@@ -142,7 +142,11 @@ def test_on_a_cluster_auto_takes_it_for_all_but_the_small(numbers, spark, tmp_pa
             monkeypatch.setattr(places, "_SMALL", 900 * 16 - 1)
             assert engine_of_views(ws, view) == "computed on Spark: the session is of a cluster"
         frame = tl.View.from_spark(spark.range(3))
-        assert "a cluster cannot read Spark frame" in engine_of_views(ws, frame.sort("id"))
+        for view in (frame, frame.filter("id > 1"), frame.sort("id"), frame.join(numbers, on={"id": "n"})):
+            assert engine_of_views(ws, view) == "computed on Spark: it rests on a Spark frame"
+        monkeypatch.setattr(dispatch, "_SENT_ALONG", 0)
+        large = tl.View.from_arrow(pa.table({"id": [1]}))
+        assert "a cluster cannot read rows in memory" in engine_of_views(ws, frame.join(large, on="id"))
 
 
 def test_a_small_view_is_read_here_and_a_session_is_never_made_to_choose(spark, tmp_path):

@@ -13,6 +13,7 @@ import pytest
 import trueline as tl
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
 from trueline.errors import NotPortable
+from trueline.spark import frozen_frames
 from trueline.spark.lowering import dispatch, scan
 from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.dispatch import LoweringTarget
@@ -105,6 +106,7 @@ def test_a_frame_with_an_order_keeps_it(spark):
 def test_a_cluster_refuses_rows_of_one_process_by_name(kind, spark, monkeypatch):
     monkeypatch.setattr(scan, "shares_folders", lambda session: False)
     monkeypatch.setattr(dispatch, "_SENT_ALONG", 0)
+    monkeypatch.setattr(frozen_frames, "SMALL", 0)
     view, name = {
         "stream": lambda: (tl.View(OneStream(table(9, 3))), "a stream of ours"),
         "table": lambda: (tl.View.from_arrow(table(9, 3)), "rows in memory"),

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from trueline.dataset.read.events import Events
 from trueline.spark.engines import engine_of
-from trueline.spark.frames import shares_folders
+from trueline.spark.frames import SMALL, shares_folders
 from trueline.spark.frozen_frames import FrozenFrame
 from trueline.spark.lowering.dispatch import is_heavy
 from trueline.spark.lowering.group_by import is_in_parts
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 # Rows of more bytes than this are not sorted, grouped or joined in one process where a Spark is at hand.
 _BUDGET: Final = 1 << 30
 # Fewer bytes are read here before a cluster has begun a job.
-_SMALL: Final = 16 << 20
+_SMALL: Final = SMALL
 _TEXT_BYTES: Final = 32
 _MOVES: Final = (Sort, Shuffle, GroupBy, Join, Window)
 _COUNTS: Final = "its input is counted first, by jobs that start when the plan is made"
@@ -54,9 +54,11 @@ def advise(node: Node, session: SparkSession) -> ChosenEngine:
     sources = [each for each in found if isinstance(each, SourceNode)]
     size = sum(map(_bytes_of, sources))
     if not shares_folders(session):
-        bound = next((each for each in sources if not portable(each) or is_heavy(each)), None)
+        bound = next((each for each in sources if not _is_seen(each)), None)
         if bound is not None:
             return ChosenEngine(False, f"a cluster cannot read {bound.title}")
+        if any(map(_is_uncomputed, sources)):
+            return ChosenEngine(True, "it rests on a Spark frame")
         return _by_size(size, _SMALL, "the session is of a cluster")
     if not any(isinstance(each, _MOVES) for each in found):
         # What does not move rows is read as it comes.
@@ -78,7 +80,12 @@ def travels(node: Node, session: SparkSession) -> bool:
     if shares_folders(session):
         return True
     sources = [each for each in steps(node) if isinstance(each, SourceNode)]
-    return all(portable(each) and not is_heavy(each) for each in sources)
+    return all(map(_is_seen, sources))
+
+
+def _is_seen(node: SourceNode) -> bool:
+    """Say whether the tasks of a cluster can read a source; frames are computed where they can."""
+    return _is_frame(node) or (portable(node) and not is_heavy(node))
 
 
 def _is_frame(node: SourceNode) -> bool:
@@ -120,7 +127,10 @@ def describe(node: Node) -> str:
 @describe.register(SourceNode)
 def _source(node: SourceNode) -> str:
     if _is_frame(node):
-        return "computed once, by a job of its own, into files that tasks read; refused on a cluster"
+        return (
+            "computed once, by a job of its own, into files that tasks read; "
+            "on a cluster in a place that all machines see, else refused unless it is small"
+        )
     if not portable(node) or is_heavy(node):
         return "written by this process to files that tasks read; refused on a cluster"
     if isinstance(node, Memory):

@@ -1,7 +1,8 @@
 """Sources that live in this process, where tasks cannot read them, and tables too large to send along.
 
 Where executors run on this machine, such rows are written to files they see, with no more than a few chunks
-in memory; on a cluster they are refused by name (exchange:E7).
+in memory; on a cluster they are refused by name (exchange:E7). Frames are written by their own tasks, on a
+cluster where all machines see them.
 """
 
 from __future__ import annotations
@@ -36,16 +37,19 @@ _BYTES_OF_A_FILE: Final = 16 << 20
 @lowered.register(SourceNode)
 def _of_this_process(node: SourceNode, want: Want, target: LoweringTarget) -> Lowered:
     """Return rows that tasks cannot read where they are."""
-    if not shares_folders(target.session):
+    here = shares_folders(target.session)
+    if isinstance(node, SourceScan) and isinstance(node.source, FrozenFrame):
+        # The frame is computed once, into files that tasks see.
+        target.needs.append(node.source)
+        seen = here or node.source.frozen().is_everywhere
+        read = node if seen else SourceScan(node.source.sent_along())
+        return read_by_tasks(target.session, node, want, pieces(read, want))
+    if not here:
         raise NotPortable(
             f"{node.title}: its rows are in this process, where the tasks of a cluster cannot read them",
             remedy="read them from files that all machines see, or append them to a dataset first",
             code="ProcessBound",
         )
-    if isinstance(node, SourceScan) and isinstance(node.source, FrozenFrame):
-        # The frame is computed once, into files that tasks see.
-        target.needs.append(node.source)
-        return read_by_tasks(target.session, node, want, pieces(node, want))
     layout = Layout(types_of(node.schema, want.columns), want.ids, ())
     stored = StoredRows(pieces(node, want), layout)
     target.needs.append(stored)
