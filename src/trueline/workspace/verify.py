@@ -12,7 +12,6 @@ from trueline.chain.verify import Problem, ProblemKind, Progress, VerificationRe
 from trueline.dataset.at import At, resolve
 from trueline.errors import CorruptionError, InputError
 from trueline.identity.multihash import physical_hash
-from trueline.workspace.dependencies import Dependencies
 from trueline.workspace.rollback import given_head, head_problems
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ def _damaged_copies(dataset: Dataset) -> Iterator[Problem]:
 
 def selected(workspace: Workspace, names: Sequence[str]) -> list[Dataset]:
     """Return the datasets that names and selectors (`+name`, `name+`) stand for, all if there are none."""
+    from trueline.workspace.dependencies import Dependencies
+
     if not names:
         return workspace.datasets()
     if not any("+" in name for name in names):

@@ -188,6 +188,7 @@ STARTS_THREADS = {
     "trueline.spark.engines": "a thread for each action of Spark, so that its properties end with it",
     "trueline.testing.threads": "cursors on threads, for the kit",
     "trueline.kernel.read_ahead": "reads ahead of a cursor",
+    "trueline.workspace.snapshot.lease": "renews the leases of open snapshots",
     "trueline.kernel.exchange": "the batches of one view",
     "trueline.kernel.chunk": "the columns and aggregates of one view",
     "trueline.kernel.word_order": "the sorting of one view",

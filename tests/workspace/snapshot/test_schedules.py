@@ -109,7 +109,7 @@ def test_a_pull_that_breaks_off_anywhere_is_harmless_to_readers(bank):
 
 @pytest.mark.contract("cut:P13")
 def test_a_real_pull_that_breaks_off_anywhere_is_harmless_to_readers(bank):
-    assert crashes(bank, every=13, by_pulls=True) > 5
+    assert crashes(bank, every=9, by_pulls=True) > 5
 
 
 @pytest.mark.soak
