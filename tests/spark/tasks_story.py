@@ -22,10 +22,15 @@ import pytest
 import trueline as tl
 from tests.spark.cluster import PATHS, QUICK
 from tests.spark.killing import KillingStore
+from tests.spark.lowering.test_driver import counted
 from tests.spark.passing import passing
 from trueline.chain import Instant
+from trueline.dataset.append import merge as merging
 from trueline.spark.session import start
 from trueline.spark.settings import Settings
+from trueline.spark.types import arrow_schema_of
+from trueline.workspace.derive import follow, strategies
+from trueline.workspace.derive.strategies import increment
 from trueline.workspace.preparing import validate
 from trueline.workspace.transfer import clone as cloning
 from trueline.workspace.transfer import push as pushing
@@ -78,6 +83,17 @@ class Story:
         with self.opened(f"{name}-there") as ws:
             found = {"heads": [expected, str(ws[dataset].head)], "ok": ws[dataset].verify().ok}
         return found | {"passed": dict(passed)} | self.killed(told)
+
+    def appended(self, name: str, view: Any) -> dict[str, Any]:
+        """Append a view in tasks of which one kills its executor."""
+        told = self.told(name)
+        with self.opened(f"{name}-there", self.session) as ws:
+            ws["trades"].chain.store = KillingStore(ws["trades"].chain.store, told, "scratch")
+            with passing() as passed, counted(self.session) as sent:
+                rows = ws["trades"].append(view).rows
+        with self.opened(f"{name}-there") as ws:
+            found = {"hashes": hashes(ws["trades"]), "ok": ws["trades"].verify().ok, "rows": rows}
+        return found | {"passed": dict(passed), "sent": sent.bytes} | self.killed(told)
 
     def told(self, name: str) -> Path:
         folder = self.folder / f"{name}-told"
@@ -153,6 +169,86 @@ def clone_and_push(story: Story) -> dict[str, Any]:
             "killed": story.killed(sending)["killed"],
             "killed too": story.killed(fetching)["killed"],
         }
+
+
+def frame(story: Story) -> dict[str, Any]:
+    """A view of a frame is appended, in its order; what passes the driver is counted."""
+    ids = np.arange(FILES * ROWS)
+    rows = pa.table({"id": ids, "price": ids % 97 / 8, "name": [f"n{each % 41}" for each in ids]})
+    made = story.session.range(0, len(ids), 1, 4).selectExpr(
+        "id", "id % 97 / 8.0D as price", "concat('n', id % 41) as name"
+    )
+    with story.opened("frame-here") as ws:
+        ordered = rows.sort_by([("price", "ascending"), ("id", "ascending")])
+        ws["trades"].append(ordered.cast(arrow_schema_of(made.schema)))
+        expected = hashes(ws["trades"])
+    return story.appended("frame", tl.View.from_spark(made, order_by=["price", "id"])) | {
+        "expected": expected
+    }
+
+
+def query(story: Story) -> dict[str, Any]:
+    """The answer to a query is appended."""
+    with story.opened("query-there", story.session) as ws:
+        ws.create("base").append(str(story.inbox / "*.csv"))
+        answer = ws.sql("select id, price, name from base where price > 1 order by price, id")
+        with story.opened("query-here") as here:
+            kept = tl.View.read_csv(str(story.inbox / "*.csv")).filter("price > 1").sort("price", "id")
+            here["trades"].append(kept)
+            expected = hashes(here["trades"])
+        return story.appended("query", answer) | {"expected": expected}
+
+
+def hashes(ds: Any) -> list[str]:
+    """The logical hashes of all slices."""
+    return [str(block.event.new_data.logical_hash) for _, block in ds.blocks() if has_data(block.event)]
+
+
+def has_data(event: Any) -> bool:
+    return getattr(event, "new_data", None) is not None
+
+
+DERIVED = "select name, count(*) as n, sum(price) as total, max(id) as newest from trades group by name"
+
+
+def derived(story: Story) -> dict[str, Any]:
+    """A derived dataset is pulled twice, the second time by the increment, and replayed.
+
+    In one workspace the groups are few, in the other they are left to tasks, of which one kills its executor.
+    """
+    told, heads, done = story.told("derived"), [], []
+    advance = strategies.advance_by
+
+    def noted(transaction: Any) -> Any:
+        done.append(advance(transaction))
+        return done[-1]
+
+    for name in ("derived-few", "derived-many"):
+        with story.opened(name, story.session) as ws, pytest.MonkeyPatch.context() as patch:
+            patch.setattr(follow, "advance_by", noted)
+            ws["trades"].append([str(story.inbox / f"{number}.csv") for number in (0, 1)])
+            ds = ws.derive("totals", DERIVED, key="name")
+            ws.pull("totals")
+            ws["trades"].append(str(story.inbox / "2.csv"))
+            with passing() as passed:
+                if name == "derived-many":
+                    patch.setattr(increment, "DRIVER_BYTES", 1)
+                    patch.setattr(merging, "FEW_ROWS", 0)
+                    ds.chain.store = KillingStore(ds.chain.store, told, "scratch")
+                ws.pull("totals")
+            heads.append(hashes(ds))
+        with story.opened(name, story.session) as ws:
+            report = ws.verify("totals", replay=True)
+            heads[-1] += [str(problem) for problem in report.problems]
+            rows = ws["totals"].view().sort("name").to_arrow().to_pylist()
+    return {
+        "heads": heads,
+        "strategies": [(each.strategy, each.reason) for each in done],
+        "driver bytes": done[-1].driver_bytes,
+        "ok": report.ok and report.replayed > 0,
+        "rows": [len(rows), sum(row["n"] for row in rows)],
+        "passed": dict(passed),
+    } | story.killed(told)
 
 
 def main(config: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,8 @@ from tests.spark.passing import FILES, OPENED, ROWS, WRITTEN
 pytestmark = [pytest.mark.jvm, pytest.mark.sampled, pytest.mark.timeout(600)]
 # Rows of steps and of a pull come in as those of files: every death costs the start of a JVM.
 APPENDS = ("files", "view", "steps", "pull") if is_soak() else ("files", "view")
-CHAPTERS = (*APPENDS, "verify", "clone_and_push")
+FRAMES = ("frame", "query")
+CHAPTERS = (*APPENDS, *FRAMES, "derived", "verify", "clone_and_push")
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +45,37 @@ def test_an_executor_dies_while_rows_come_in(name, told):
     assert here == there
     assert found["ok"]
     assert [found["passed"].get(what, 0) for what in (FILES, ROWS, WRITTEN)] == [0, 0, 0]
+
+
+@pytest.mark.contract("exchange:E2")
+@pytest.mark.contract("exchange:E8")
+@pytest.mark.parametrize("name", FRAMES)
+def test_an_executor_dies_while_a_view_of_a_frame_comes_in(name, told):
+    found = told[name]
+    assert "error" not in found, found["error"]
+    assert found["killed"]
+    assert found["hashes"] == found["expected"]
+    assert found["ok"]
+    assert [found["passed"].get(what, 0) for what in (FILES, ROWS, WRITTEN)] == [0, 0, 0]
+    assert found["rows"] > 50_000
+    # A number for each row would be more than what tasks told the driver.
+    assert found["sent"] < 8 * found["rows"]
+
+
+@pytest.mark.contract("derive:V1")
+@pytest.mark.contract("derive:V26")
+@pytest.mark.contract("exchange:E8")
+def test_an_executor_dies_while_a_derived_dataset_follows(told):
+    found = told["derived"]
+    assert "error" not in found, found["error"]
+    assert found["killed"]
+    assert found["strategies"] == 2 * [["recompute", "first"], ["keyed", ""]]
+    few, many = found["heads"]
+    assert few == many
+    assert found["ok"], "replayed by other tasks than it was computed by"
+    assert found["rows"] == [41, 60_000]
+    assert found["driver bytes"] == 0
+    assert found["passed"].get(ROWS, 0) == 0
 
 
 @pytest.mark.contract("exchange:E8")

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.folders import Inside
-from trueline.dataset.append.pieces import IncomingPiece, WriteScratchRows
+from trueline.dataset.append.pieces import IncomingPiece, WriteAsGiven
 from trueline.errors import EnvironmentMissing, NotPortable, StoreError
 from trueline.kernel.temporary import Temporary
 from trueline.spark.engines import engine_of
@@ -181,7 +181,7 @@ class FrozenFrame:
         """Let tasks write the rows: the JVM where that is a folder, Python workers elsewhere."""
         if scratch.folder is not None:
             return self._of_files(spool(self.frame, scratch.folder), is_everywhere=True)
-        written = write_pieces(self.frame, WriteScratchRows(scratch, self.schema))
+        written = write_pieces(self.frame, WriteAsGiven(scratch, self.schema))
         pieces = [piece for piece in written if piece.rows]
         parts = tuple(FrozenPart(piece, piece.rows, self.schema) for piece in pieces)
         return FrozenRows(parts, sum(piece.size for piece in pieces), is_everywhere=True)

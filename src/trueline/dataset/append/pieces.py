@@ -126,7 +126,7 @@ class PieceWriter(BatchWriter):
 
 
 @dataclass(frozen=True, slots=True)
-class WriteScratchRows:
+class WriteAsGiven:
     """Writes the rows of a partition to scratch as they are."""
 
     scratch: Scratch

@@ -15,7 +15,6 @@ from trueline.dataset.commit import Commit, commit_at
 from trueline.dataset.duration import seconds
 from trueline.errors import CutGone, DatasetNotFound, InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
-from trueline.workspace.dependencies import node_of
 from trueline.workspace.snapshot.lease import SnapshotLease
 
 if TYPE_CHECKING:
@@ -65,6 +64,8 @@ class WorkspaceSnapshot:
     @cached_property
     def own_cuts(self) -> dict[str, dict[str, str]]:
         """The roots that are such since they read inputs at cuts of their own: each input with the reason."""
+        from trueline.workspace.dependencies import node_of
+
         known = (name for name in self.origin if name in self.workspace)
         found = {name: node_of(self.workspace[name]).own_cuts for name in known}
         return {name: dict(reasons) for name, reasons in found.items() if reasons}

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from trueline.chain.store.scratch import Scratch
-    from trueline.workspace.derive.strategies.spooled import ScratchRows
+    from trueline.workspace.derive.strategies.spooled import RowsInFile
 
 # In updates of the state: 1 for groups that are gone.
 _OP: Final = "op"
@@ -32,9 +32,9 @@ class Partials:
     made: Accumulation
     schema: Any
     rows: pa.Table | None
-    pieces: tuple[ScratchRows, ...] = ()
+    pieces: tuple[RowsInFile, ...] = ()
 
-    def spooled(self, scratch: Scratch) -> Sequence[ScratchRows]:
+    def spooled(self, scratch: Scratch) -> Sequence[RowsInFile]:
         """Return them as files."""
         return self.pieces or [spooled(scratch, "partials", self.rows)]
 

@@ -20,7 +20,7 @@ from trueline.dataset.append.incoming import nothing
 from trueline.dataset.append.merge import Terms, merge_into
 from trueline.dataset.append.merge_context import Means, Meeting
 from trueline.dataset.append.merge_ranges import sorted_runs
-from trueline.dataset.append.pieces import IncomingPiece, PieceWriter, WriteScratchRows
+from trueline.dataset.append.pieces import IncomingPiece, PieceWriter, WriteAsGiven
 from trueline.dataset.derivation import KeyKind
 from trueline.dataset.state import State
 from trueline.kernel.key_encoding import KEY, KeyEncoding, KeyRange, ranges
@@ -119,7 +119,7 @@ class WriteGroups:
     schema: pa.Schema
     kept: pa.Schema | None
     op: str
-    rows: WritePartition | WriteScratchRows
+    rows: WritePartition | WriteAsGiven
 
     def __call__(
         self, partition: int, batches: Iterator[pa.RecordBatch]
@@ -170,7 +170,7 @@ def finished_in_tasks(
     tail, is_bag = transaction.tail, transaction.derivation.identity is KeyKind.BAG
     change = change_of(made, found.empty_table(), tail.vocab.op).schema
     typed, with_op, ignored = typed_frame(change, tail, with_op=True)
-    rows = WriteScratchRows(scratch, change) if is_bag else WritePartition(scratch, change, typed, with_op)
+    rows = WriteAsGiven(scratch, change) if is_bag else WritePartition(scratch, change, typed, with_op)
     kept = state.schema if state.generations else None
     written = write_pieces(
         finished, WriteGroups(made, scratch, found, kept, tail.vocab.op, rows), label=_LABEL

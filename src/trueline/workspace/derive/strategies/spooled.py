@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trueline.dataset.append.pieces import IncomingPiece, WriteScratchRows
+from trueline.dataset.append.pieces import IncomingPiece, WriteAsGiven
 from trueline.workspace.derive.strategies.increment import Delta, name_tables, run_sql
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FOLLOWING: Final = "following the inputs"
 
 
-class ScratchRows(Protocol):
+class RowsInFile(Protocol):
     """Rows in their order, in a file."""
 
     @property
@@ -53,19 +53,19 @@ class SpooledRows:
                 first += count
 
 
-def spooled(frame: Any, scratch: Scratch, label: str) -> list[ScratchRows]:
+def spooled(frame: Any, scratch: Scratch, label: str) -> list[RowsInFile]:
     """Write a frame to scratch: by the JVM where that is a folder, through Python workers elsewhere."""
     from trueline.spark.frames import spool, write_pieces
     from trueline.spark.types import arrow_schema_of
 
     if scratch.folder is None:
-        written = write_pieces(frame, WriteScratchRows(scratch, arrow_schema_of(frame.schema)), label=label)
+        written = write_pieces(frame, WriteAsGiven(scratch, arrow_schema_of(frame.schema)), label=label)
         return [piece for piece in written if piece.rows]
     found = spool(frame, scratch.folder, label=label)
     return [SpooledRows(piece.rows, piece.size, piece.place, found.schema) for piece in found.pieces]
 
 
-def read_within(pieces: Sequence[ScratchRows], schema: pa.Schema, most: int) -> pa.Table | None:
+def read_within(pieces: Sequence[RowsInFile], schema: pa.Schema, most: int) -> pa.Table | None:
     """Read all rows here; None as soon as they have more than so many bytes."""
     # Of Parquet, which may be packed, that is known by reading only.
     if sum(piece.size for piece in pieces if isinstance(piece, IncomingPiece)) > most:
@@ -84,7 +84,7 @@ def read_within(pieces: Sequence[ScratchRows], schema: pa.Schema, most: int) -> 
 class SpooledParts:
     """Files whose rows are a frame again: each is read by a task."""
 
-    pieces: tuple[ScratchRows, ...]
+    pieces: tuple[RowsInFile, ...]
 
     def tables(self, number: int) -> Iterator[pa.Table]:
         """Yield the rows of a file."""

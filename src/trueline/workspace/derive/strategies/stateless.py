@@ -11,7 +11,7 @@ from trueline.dataset.append.append import in_this_process
 from trueline.dataset.append.frames import take_frame
 from trueline.dataset.append.incoming import from_table, nothing
 from trueline.dataset.append.merge import Terms
-from trueline.dataset.append.pieces import WriteScratchRows
+from trueline.dataset.append.pieces import WriteAsGiven
 from trueline.dataset.derivation import KeyKind
 from trueline.workspace.derive.strategies.bags import numbered_in_tasks
 from trueline.workspace.derive.strategies.increment import (
@@ -102,6 +102,6 @@ def _bag(transaction: DerivedTransaction[Any], frame: Any, terms: Terms) -> Inco
     from trueline.spark.types import arrow_schema_of
 
     schema = arrow_schema_of(frame.schema)
-    written = write_pieces(frame, WriteScratchRows(terms.scratch, schema), label=_LABEL)
+    written = write_pieces(frame, WriteAsGiven(terms.scratch, schema), label=_LABEL)
     pieces = [piece for piece in written if piece.rows]
     return numbered_in_tasks(transaction, pieces, schema, terms) if pieces else nothing(transaction.tail)
