@@ -98,14 +98,20 @@ def play(each: Story, scene: Scene) -> None:
     )
 
 
-@pytest.mark.parametrize("each", of_lane(spark=False))
-def test_the_remedy_works(each, tmp_path, monkeypatch):
+@pytest.fixture
+def scene_of(tmp_path, monkeypatch):
+    """Nobody's workspace, and settings of its own."""
     monkeypatch.delenv("TRUELINE_WORKSPACE", raising=False)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    play(each, Scene(tmp_path, each.remedies))
+    return lambda each: Scene(tmp_path, each.remedies)
+
+
+@pytest.mark.parametrize("each", of_lane(spark=False))
+def test_the_remedy_works(each, scene_of):
+    play(each, scene_of(each))
 
 
 @pytest.mark.usefixtures("spark_room")
 @pytest.mark.parametrize("each", of_lane(spark=True))
-def test_the_remedy_works_with_spark(each, tmp_path):
-    play(each, Scene(tmp_path, each.remedies))
+def test_the_remedy_works_with_spark(each, scene_of):
+    play(each, scene_of(each))

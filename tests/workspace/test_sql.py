@@ -103,7 +103,7 @@ def test_a_query_is_computed_once_and_keeps_its_order(shop):
 def test_the_folder_of_a_frozen_frame_goes_with_its_view(shop):
     view = shop.sql("select * from sales")
     view.to_arrow()
-    folder = Path(view.node.source.frozen().pieces[0].path).parent
+    folder = Path(view.node.source.frozen().parts[0].file).parent
     assert folder.exists()
     del view
     gc.collect()
