@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, Generic, TypeVar, overload
+
+T = TypeVar("T")
 
 
 def lazily(
@@ -36,3 +38,33 @@ def lazily(
         return sorted(sys.modules[package].__all__)
 
     return load, listed
+
+
+class kept_property(Generic[T]):  # noqa: N801 (it is used as `property` is)
+    """A property that is computed once, as `functools.cached_property` is from Python 3.12 on.
+
+    Before that all instances of a class share one lock while it is computed: whoever reads from a store there
+    makes all others wait. Two threads may compute it at once, which is as well.
+    """
+
+    def __init__(self, compute: Callable[[Any], T]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> kept_property[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object, owner: type) -> kept_property[T] | T:
+        if instance is None:
+            return self
+        kept = instance.__dict__
+        if self._name not in kept:
+            kept[self._name] = self._compute(instance)
+        found: T = kept[self._name]
+        return found

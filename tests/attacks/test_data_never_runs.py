@@ -300,6 +300,7 @@ SAFE = {
     ("spark/packing.py", "import cloudpickle"): "for cloudpickle.dumps below",
     ("spark/packing.py", "cloudpickle.dumps"): "work of the driver, going out",
     ("spark/packing.py", "pickle.loads"): "in a task, of what the driver of that task sent",
+    ("spark/increments.py", "unpack"): "in a task, of the ranges and files its driver sent",
     ("spark/lowering/lowered.py", "unpack"): "in a task, of the pieces and steps its driver sent",
     ("spark/run_executor.py", "unpack"): "in a task, of the step and the values its driver sent",
     ("spark/source.py", "unpack"): "in a task, of the partition its driver sent",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from trueline.dataset.state import State
 from trueline.errors import InputError, ObjectMissing
 from trueline.identity.multihash import Multihash
 from trueline.kernel.key_encoding import MergeKey
+from trueline.lazy import kept_property
 from trueline.view.origin import Origin
 
 
@@ -59,26 +59,26 @@ class Standing:
         """The last offset, −1 if there is no record."""
         return -1 if self.position.offset is None else self.position.offset
 
-    @cached_property
+    @kept_property
     def schema(self) -> pa.Schema:
         """All columns, the system's first."""
         if self.tail.schema is None:
             return pa.schema([])
         return to_arrow(DataSchema(fields_of(self.tail.schema)), annotated=True)
 
-    @cached_property
+    @kept_property
     def given_columns(self) -> tuple[str, ...]:
         """The columns people gave, the event time among them if it was declared."""
         system = self.vocab.names if self.vocab.event_time_column is None else self.vocab.names[:3]
         return tuple(name for name in self.schema.names if name not in system)
 
-    @cached_property
+    @kept_property
     def hidden_columns(self) -> frozenset[str]:
         """The columns that readers leave out."""
         fields = () if self.tail.schema is None else fields_of(self.tail.schema)
         return frozenset(field.name for field in fields if is_hidden(field))
 
-    @cached_property
+    @kept_property
     def data_columns(self) -> tuple[str, ...]:
         """The columns people gave and did not hide."""
         return tuple(name for name in self.given_columns if name not in self.hidden_columns)
@@ -95,7 +95,7 @@ class Standing:
         """The columns that identify a row, none for append."""
         return tuple(getattr(self.merge, "primary_key", ()))
 
-    @cached_property
+    @kept_property
     def merge_key(self) -> MergeKey:
         """The same, and which of their values are equal."""
         return MergeKey(self.key, key_equality_at(self.tail))
@@ -110,7 +110,7 @@ class Standing:
         """Whether there is one record for each key."""
         return isinstance(self.merge, MergeLedger)
 
-    @cached_property
+    @kept_property
     def removals(self) -> Removals:
         """What was removed from the dataset, whenever that was."""
         return removals_of(self.chain)
@@ -126,7 +126,7 @@ class Standing:
         gone = self.removed(first) if self.removals else 0
         return {self.name: Origin(self.name, str(self.tail.dataset_id), str(block), offset, since, gone)}
 
-    @cached_property
+    @kept_property
     def state(self) -> State | None:
         """The state kept at this commit; None if there is none, or not all of it is there.
 

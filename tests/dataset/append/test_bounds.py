@@ -14,7 +14,7 @@ import pytest
 import trueline as tl
 from tests.architecture import ROOT
 from tests.dataset.append.test_faults import check_state, leftovers, write
-from tests.examples import examples, is_soak
+from tests.examples import examples
 from tests.faults import WatchedFiles
 from tests.workspace.records import records
 from trueline.chain.store import file as file_store
@@ -61,11 +61,10 @@ def ingested(path, merge, rows, limit=0, shrunk=0):
     return json.loads(done.stdout)
 
 
-@pytest.mark.sampled
 @pytest.mark.parametrize("merge", ["append", "upsert", "ledger", "snapshot"])
 def test_memory_does_not_grow_with_the_file(tmp_path, merge):
-    """Twice the rows, through slices and sorted runs of 10,000; in `make soak` larger ones, and more."""
-    shrunk, slices = (20_000, 20) if is_soak() else (10_000, 10)
+    """Twice the rows, through slices and sorted runs of 20,000."""
+    shrunk, slices = 20_000, 20
     _, _, small, _ = ingested(tmp_path / "small", merge, shrunk * slices // 2, shrunk=shrunk)
     rows, blocks, large, _ = ingested(tmp_path / "large", merge, shrunk * slices, shrunk=shrunk)
     assert (rows, blocks) == (shrunk * slices, slices + 1)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -19,6 +18,7 @@ from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.slice_reader import SliceFile, Slices
 from trueline.errors import CorruptionError
 from trueline.identity.multihash import Multihash
+from trueline.lazy import kept_property
 from trueline.view.origin import Origin
 from trueline.view.plan.node import NO_BOUNDS, Bounds, Interval, step_of
 from trueline.view.source import RowSource
@@ -219,7 +219,7 @@ class Events:
                 continue
             yield entry, self.file(entry)
 
-    @cached_property
+    @kept_property
     def _compacted(self) -> dict[Multihash, CompactFile]:
         """The larger files up to here; none where records were removed, which they would still hold."""
         chain, position = self.standing.chain, self.standing.position
