@@ -211,8 +211,8 @@ def test_groups_that_lost_more_rows_than_they_had_are_computed_again(spark_works
     follow_all(spark_workspace, ["sums"])
     whole = increment.delta_of
 
-    def forgetting(transaction, session):
-        delta = whole(transaction, session)
+    def forgetting(transaction, session, columns=None):
+        delta = whole(transaction, session, columns)
         return increment.Delta(delta.gone, {}, delta.empty)
 
     force_tasks(monkeypatch)

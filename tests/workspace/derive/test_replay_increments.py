@@ -187,8 +187,8 @@ def test_a_mistake_that_replay_would_make_too_is_found_by_the_definition(ws, mon
     """An increment that skips retractions, when the dataset was pulled and when it is replayed."""
     whole, sums, before = increment.delta_of, ws["sums"], len(ends(ws["sums"]))
 
-    def forgetting(transaction, session):
-        delta = whole(transaction, session)
+    def forgetting(transaction, session, columns=None):
+        delta = whole(transaction, session, columns)
         return increment.Delta({}, delta.came, delta.empty)
 
     for room in (keyed, stateless):

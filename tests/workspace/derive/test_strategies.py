@@ -187,12 +187,12 @@ def test_mistakes_are_found(spark_workspace, monkeypatch):
     whole = increment.delta_of
     found = {}
 
-    def forgetting(transaction, session):
-        delta = whole(transaction, session)
+    def forgetting(transaction, session, columns=None):
+        delta = whole(transaction, session, columns)
         return increment.Delta({}, delta.came, delta.empty)
 
-    def raw(transaction, session):
-        delta = whole(transaction, session)
+    def raw(transaction, session, columns=None):
+        delta = whole(transaction, session, columns)
         came = {alias: pa.concat_tables([table, table]) for alias, table in delta.came.items()}
         return increment.Delta(delta.gone, came, delta.empty)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from trueline.chain.chain import Chain
@@ -23,13 +24,14 @@ from trueline.dataset.append.pieces import FEW_BYTES, FEW_ROWS, IncomingPiece, R
 from trueline.dataset.append.source_order import in_source_order
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import key_equality_at
-from trueline.dataset.merge.result import MergeCounts
+from trueline.dataset.merge.differences import rows_differ
+from trueline.dataset.merge.result import MergeCounts, Op
 from trueline.dataset.state.rewrite import compacted
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.errors import ObjectMissing, SchemaError
-from trueline.kernel.key_encoding import KEY, OFFSET, RANK, MergeKey
-from trueline.kernel.sorted_keys import unified
+from trueline.kernel.key_encoding import KEY, OFFSET, RANK, KeyEncoding, MergeKey, encode_keys
+from trueline.kernel.sorted_keys import as_array, find, sorting, unified
 from trueline.kernel.tasks import InlineTasks, Tasks
 from trueline.merge import Keyed, KeyEquality, Ledger, Snapshot, Upsert
 
@@ -212,7 +214,7 @@ def _at_once(meeting: Meeting, given: Sequence[IncomingPiece], first: int, tasks
         delta = merged.delta_with_offsets(OFFSET, first)
         # A ledger only asks whether a key is known.
         kept = delta.select([KEY, GONE, OFFSET]) if isinstance(meeting.strategy, Ledger) else delta
-        state = _extended(state, [kept], tasks)
+        state = _extended(state, [kept], tasks, merged.tally)
     pieces = (IncomingPiece.of(events),) if events.num_rows else ()
     return MergeOutcome(pieces, state, _counted(merged.ignored), merged.tally)
 
@@ -230,12 +232,50 @@ def _in_ranges(
     ignored: Counter[str] = Counter()
     for each in merged:
         ignored.update(each.ignored)
-    state = _extended(meeting.state, segments, means.tasks) if segments else meeting.state
-    return MergeOutcome(events, state, _counted(ignored), sum((each.tally for each in merged), MergeCounts()))
+    tally = sum((each.tally for each in merged), MergeCounts())
+    state = _extended(meeting.state, segments, means.tasks, tally) if segments else meeting.state
+    return MergeOutcome(events, state, _counted(ignored), tally)
 
 
-def _extended(state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks) -> State:
-    """Add a generation; what there is becomes fewer files before, so that none is written for nothing."""
+def put_into(state: State, key: Sequence[str], before: pa.Table, after: pa.Table, op: str) -> State:
+    """Do as `merge_into` where the caller has looked up what there is of the rows' groups: those `before`."""
+    there, kept = _by_key(before, key)
+    keys, rows = _by_key(after, key)
+    places, known = find(there, keys)
+    gone = np.asarray(as_array(rows[op])) == Op.RETRACT
+    rows = rows.drop_columns([op])
+    compare = [name for name in rows.column_names if name not in key]
+    differs = np.ones(len(gone), dtype=bool)
+    differs[known] = rows_differ(
+        kept.take(pa.array(places[known])), rows.filter(pa.array(known)), compare, None
+    )
+    acts = np.flatnonzero(np.where(known, gone | differs, ~gone))
+    known, gone = known[acts], gone[acts]
+    # As if there were events: a group that is corrected has two.
+    set_by = np.cumsum(1 + (known & ~gone)) - 1
+    delta = rows.take(pa.array(acts)).take(pa.array(np.arange(len(acts)), mask=gone))
+    delta = delta.add_column(0, GONE, pa.array(gone)).add_column(0, KEY, keys.take(pa.array(acts)))
+    delta = delta.append_column(pa.field(OFFSET, pa.int64()), pa.array(set_by, mask=gone))
+    tally = MergeCounts.of(*(int(each.sum()) for each in (~known & ~gone, known & ~gone, gone)))
+    return _extended(state, [delta], InlineTasks(), tally) if len(acts) else state
+
+
+def _by_key(rows: pa.Table, key: Sequence[str]) -> tuple[pa.BinaryArray, pa.Table]:
+    keys = encode_keys(rows, key, encoding=KeyEncoding.GROUP)
+    order = sorting(keys)
+    return (keys, rows) if order is None else (keys.take(pa.array(order)), rows.take(pa.array(order)))
+
+
+def _extended(
+    state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks, tally: MergeCounts
+) -> State:
+    """Add a generation; what there is becomes fewer files before, so that none is written for nothing.
+
+    An update that sets every key anew takes the place of what there is.
+    """
+    if len(state.generations) == 1 and not tally.deletes and tally.updates == _rows_of(state):
+        written = [state.write_part(part) if isinstance(part, pa.Table) else part for part in parts]
+        return state.replaced(0, [info for part in written for info in part])
     return compacted(state, tasks).apply_parts(parts)
 
 

@@ -94,7 +94,8 @@ class Accumulation:
     """An aggregate query cut in two: `partial` makes accumulators of rows, `finish` results of accumulators.
 
     `keys` are the names that the values of the group have in both, `sums` those of accumulators with the
-    function that joins two of them, `values` what is kept of each row for aggregates that need it.
+    function that joins two of them, `values` what is kept of each row for aggregates that need it, `results`
+    what the columns of the query are over all of these, where they are `having` something.
     """
 
     partial: str
@@ -102,8 +103,8 @@ class Accumulation:
     sums: Mapping[str, str]
     values: tuple[str, ...]
     columns: tuple[str, ...]
-    _results: tuple[str, ...]
-    _having: str | None
+    results: tuple[str, ...]
+    having: str | None
     _computed: Mapping[str, str]
     _each_once: bool
 
@@ -143,8 +144,8 @@ class Accumulation:
             )
             source = "tl_all"
         conditions = [] if self.is_global else [f"{ROWS} > 0"]
-        conditions += [f"({self._having})"] if self._having is not None else []
-        fields = ", ".join(f"'c{at}', {text}" for at, text in enumerate(self._results))
+        conditions += [f"({self.having})"] if self.having is not None else []
+        fields = ", ".join(f"'c{at}', {text}" for at, text in enumerate(self.results))
         result = f"named_struct({fields})"
         if conditions:
             # Where there is no row its expressions are not evaluated: they might fail.

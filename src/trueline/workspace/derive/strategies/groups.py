@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from trueline.workspace.derive.strategies.spooled import RowsInFile
 
 # In updates of the state: 1 for groups that are gone.
-_OP: Final = "op"
+OP: Final = "op"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def update_of(made: Accumulation, found: pa.Table, kept: pa.Schema | None) -> pa
         after = after.cast(pa.schema([kept.field(name) for name in after.column_names]))
     counts = _counts(after)
     gone = np.zeros(len(counts), bool) if made.is_global else counts == 0
-    return after.append_column(_OP, pa.array(gone.astype(np.int32)))
+    return after.append_column(OP, pa.array(gone.astype(np.int32)))
 
 
 def disagrees(update: pa.Table) -> bool:

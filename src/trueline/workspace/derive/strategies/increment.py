@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 DRIVER_BYTES: Final = 64 << 20
 # More events than these are not read here: it is sooner known than how many bytes they have.
 DRIVER_EVENTS: Final = 1 << 18
+# As many where they are not sent to Spark: a job takes as long as these.
+DRIVER_EVENTS_HERE: Final = 1 << 20
 _GONE: Final = ("delete", "update_preimage")
 
 
@@ -144,8 +146,14 @@ class Delta:
         return [(sign, side) for sign, side in ((-1, self.gone), (1, self.came)) if side]
 
 
-def delta_of(transaction: DerivedTransaction[Any], session: Callable[[], Any]) -> Delta:
-    """Return the net change of all inputs from what the newest block has taken to the new positions."""
+def delta_of(
+    transaction: DerivedTransaction[Any], session: Callable[[], Any], columns: Collection[str] | None = None
+) -> Delta:
+    """Return the net change of all inputs from what the newest block has taken to the new positions.
+
+    Of the only one these columns, if any are named: what is computed here of rows needs no others.
+    """
+    most = DRIVER_EVENTS if columns is None else DRIVER_EVENTS_HERE
     gone: dict[str, Any] = {}
     came: dict[str, Any] = {}
     empty: dict[str, pa.Schema] = {}
@@ -167,8 +175,10 @@ def delta_of(transaction: DerivedTransaction[Any], session: Callable[[], Any]) -
             view, events = table.change(dataset, taken.last_block, after.block), after.offset - last
         # Of events the operation is one of their columns.
         op = "" if table.kind is TableKind.EVENTS else dataset.chain.tail_at(after.block).vocab.op
-        rows = _read(view, transaction.carried) if events <= DRIVER_EVENTS else None
-        sides = _on_spark(view, op, session()) if rows is None else _here(rows, op)
+        read = view if columns is None else view.select(*_read_columns(view, columns, op))
+        rows = _read(read, transaction.carried) if events <= most else None
+        grows = table.only_grows(dataset, after)
+        sides = _on_spark(view, "" if grows else op, session()) if rows is None else _here(rows, op)
         for side, found in zip((gone, came), sides, strict=True):
             if found is not None:
                 side[table.name] = found
@@ -184,6 +194,11 @@ def removed_since(dataset: Dataset, before: Multihash) -> bool:
 def _block(transaction: DerivedTransaction[Any], dataset: Dataset) -> Any:
     at = transaction.advance.positions.get(dataset.id)
     return None if at is None else at.block
+
+
+def _read_columns(view: View, columns: Collection[str], op: str) -> list[str]:
+    found = [name for name in view.columns if name in columns or name == op]
+    return found or list(view.columns)[:1]
 
 
 def _read(view: View, carried: DriverBytes) -> pa.Table | None:

@@ -1,7 +1,8 @@
 """Aggregates that follow by the increment: accumulators of each group are kept beside the rows.
 
-One job makes accumulators of the rows that were lost and gained, one adds them to those that were kept for
-the same groups and evaluates the canonical expressions over both.
+A change that is small is followed in this process, where its expressions are known there. Otherwise one job
+makes accumulators of the rows that were lost and gained; a second one, if need be, adds them to those that
+were kept for the same groups and evaluates the canonical expressions over both.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trueline.chain.checkpoint import CheckpointFile, DerivedCheckpoint, StateFile
+from trueline.chain.schema import to_arrow
 from trueline.dataset.append.append import in_this_process
-from trueline.dataset.append.merge import Terms, merge_into
-from trueline.dataset.append.pieces import IncomingPiece
+from trueline.dataset.append.incoming import schema_of
+from trueline.dataset.append.merge import Terms, merge_into, put_into
 from trueline.dataset.state import State
 from trueline.errors import CorruptionError, InputError, ObjectMissing, TruelineError
 from trueline.kernel.key_encoding import KeyEncoding, encode_keys
@@ -31,7 +34,20 @@ from trueline.workspace.derive.strategies.accumulators import (
     accumulation_of_text,
     parsed,
 )
-from trueline.workspace.derive.strategies.groups import Partials, change_of, disagrees, types_of, update_of
+from trueline.workspace.derive.strategies.expressions_here import Elsewhere
+from trueline.workspace.derive.strategies.finish_here import (
+    Accumulating,
+    accumulating,
+    finished_here,
+)
+from trueline.workspace.derive.strategies.groups import (
+    OP,
+    Partials,
+    change_of,
+    disagrees,
+    types_of,
+    update_of,
+)
 from trueline.workspace.derive.strategies.increment import (
     Delta,
     DerivedTransaction,
@@ -112,20 +128,24 @@ def follow_keyed(transaction: DerivedTransaction[Recorded], left: DerivedCheckpo
     with increment_session(transaction) as opened, store.scratch() as scratch:
         with _needing_state():
             state = State.open(store, CheckpointFile(left.state), name, encoding=KeyEncoding.GROUP)
-            delta = delta_of(transaction, opened)
+            here = accumulating(made.partial)
+            delta = delta_of(transaction, opened, None if here is None else here.columns)
             if not delta.sides:
                 return commit_rows(transaction, None, state=state.files, **kept)
-            session = opened()
-            partials = _partials(transaction, session, made, delta, scratch)
-            touched = _touched(transaction, partials, state)
-            if touched is None:
-                terms = Terms(scratch, transaction.workspace._spark.tasks_for(session.range(0)))
-                after, rows = finished_in_tasks(transaction, session, partials, state, terms)
-            else:
-                terms = Terms(scratch, in_this_process())
-                found = _finished(transaction, session, partials, touched)
-                after = _updated(made, state, found, terms)
-        if touched is not None:
+            found = None if here is None else _followed_here(transaction, made, here, delta, state)
+            terms = Terms(scratch, in_this_process())
+            if found is None:
+                session = opened()
+                partials = _partials(transaction, session, made, delta, scratch)
+                touched = _touched(transaction, made, partials.rows, state)
+                if touched is None:
+                    terms = Terms(scratch, transaction.workspace._spark.tasks_for(session.range(0)))
+                    after, rows = finished_in_tasks(transaction, session, partials, state, terms)
+                else:
+                    found = _finished(transaction, session, partials, touched)
+            if found is not None:
+                after = _updated(made, state, found)
+        if found is not None:
             rows = rows_of_change(transaction, change_of(made, found, transaction.tail.vocab.op))
         return transaction.record(transaction, rows, transaction.leaving(state=after.files, **kept), terms)
 
@@ -184,16 +204,39 @@ def check_accumulators(made: Accumulation, schema: pa.Schema) -> None:
             raise Impossible("inexact")
 
 
-def _touched(transaction: DerivedTransaction[Any], partials: Partials, state: State) -> pa.Table | None:
-    """Return what is kept of the groups that are touched; None where this process has no room for it."""
-    if partials.rows is None:
+def _followed_here(
+    transaction: DerivedTransaction[Any], made: Accumulation, here: Accumulating, delta: Delta, state: State
+) -> pa.Table | None:
+    """Follow a small change in this process; None where that is not possible."""
+    if not delta.is_local or not state.generations:
         return None
-    columns = list(partials.made.kept)
+    try:
+        parts = []
+        for sign, tables in delta.sides:
+            (rows,) = tables.values()
+            part = here.of(rows, state.schema)
+            parts.append(part.append_column(SIGN, pa.array(np.full(part.num_rows, sign, np.int32))))
+        new = transaction.carried.add(pa.concat_tables(parts))
+        touched = _touched(transaction, made, new, state)
+        if touched is None:
+            return None
+        return transaction.carried.add(finished_here(made, touched, new, _result_types(transaction)))
+    except Elsewhere:
+        return None
+
+
+def _touched(
+    transaction: DerivedTransaction[Any], made: Accumulation, partials: pa.Table | None, state: State
+) -> pa.Table | None:
+    """Return what is kept of the groups that are touched; None where this process has no room for it."""
+    if partials is None:
+        return None
+    columns = list(made.kept)
     if not state.generations:
-        return partials.rows.select(columns).slice(0, 0)
+        return partials.select(columns).slice(0, 0)
     # It goes through here once more on its way to Spark, and comes back twice: before and after the change.
-    room = (transaction.carried.room - partials.rows.nbytes) // _PARTS_OF_ROOM
-    keys = encode_keys(partials.rows, partials.made.keys, encoding=KeyEncoding.GROUP)
+    room = (transaction.carried.room - partials.nbytes) // _PARTS_OF_ROOM
+    keys = encode_keys(partials, made.keys, encoding=KeyEncoding.GROUP)
     found = state.lookup_within(keys.unique(), room, columns)
     return None if found is None else transaction.carried.add(found.select(columns))
 
@@ -207,6 +250,12 @@ def _finished(
     made = partials.made
     columns = [*made.kept, SIGN]
     assert partials.rows is not None
+    try:
+        found = finished_here(made, touched, partials.rows, _result_types(transaction))
+    except Elsewhere:
+        pass
+    else:
+        return transaction.carried.add(found)
     old = touched.append_column(SIGN, pa.array(np.ones(touched.num_rows, np.int32)))
     new = partials.rows.select(columns)
     old = old.cast(new.schema)
@@ -218,12 +267,19 @@ def _finished(
     return transaction.carried.add(local_table(frame, label="finishing groups"))
 
 
-def _updated(made: Accumulation, state: State, found: pa.Table, terms: Terms) -> State:
+def _result_types(transaction: DerivedTransaction[Any]) -> list[pa.DataType]:
+    """Return the types of the columns of the query, as they were recorded."""
+    schema = to_arrow(schema_of(transaction.tail))
+    return [schema.field(name).type for name in accumulation_of(transaction).columns]
+
+
+def _updated(made: Accumulation, state: State, found: pa.Table) -> State:
     """Return the state with the accumulators after the change."""
     after = update_of(made, found, state.schema if state.generations else None)
     if disagrees(after):
         raise Impossible("state_disagrees")
-    return merge_into(state, made.keys, after.schema, [IncomingPiece.of(after)], terms)
+    before = found.filter(pc.equal(found[VERSION], 0)).select(list(made.kept))
+    return put_into(state, made.keys, before.cast(after.drop_columns([OP]).schema), after, OP)
 
 
 # --- from the beginning ---------------------------------------------------------------------
