@@ -23,6 +23,9 @@ _PINNED = {**SQL_SETTINGS, "spark.sql.runSQLOnFiles": "false"}
 _functions: dict[str, frozenset[str]] = {}
 _IDENTITY: Final = re.compile(r'"id":\d+,')
 _NUMBERED: Final = re.compile(r"#\d+L?")
+# Names of columns: Spark does not tell large letters from small ones.
+_NAME: Final = re.compile(r'"name":"(?:[^"\\]|\\.)*"')
+_NAMED: Final = re.compile(r"\w+(?=#\d)")
 # Spark names what it computes once by a counter of its own, which goes on from query to query.
 _COMMON: Final = re.compile(r"_common_expr_\d+")
 
@@ -61,6 +64,7 @@ def _told(plan: Any) -> str:
     """Return a plan as text, its expressions numbered from the first; a cross join is an inner one."""
     numbers: dict[str, str] = {}
     text = _COMMON.sub("_common_expr", str(plan.toJSON()).replace("plans.Cross$", "plans.Inner$"))
+    text = _NAME.sub(lambda found: found.group().lower(), text)
     return _IDENTITY.sub(lambda found: numbers.setdefault(found.group(), f'"id":{len(numbers)},'), text)
 
 
@@ -75,6 +79,7 @@ def _explained(session: SparkSession, query: str) -> str:
     plan = shown.getvalue().partition("== Optimized Logical Plan ==")[2].partition("== Physical")[0]
     numbers: dict[str, str] = {}
     plan = _COMMON.sub("_common_expr", plan)
+    plan = _NAMED.sub(lambda found: found.group().lower(), plan)
     return _NUMBERED.sub(lambda found: numbers.setdefault(found.group(), f"#{len(numbers)}"), plan)
 
 

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyarrow import feather
 
 import trueline as tl
 from trueline.chain.instant import Instant
@@ -20,7 +19,6 @@ from trueline.dataset.append.incoming import from_table
 from trueline.kernel.tasks import InlineTasks
 from trueline.workspace.derive import follow, strategies
 from trueline.workspace.derive.strategies import keyed
-from trueline.workspace.derive.strategies.groups import Partials
 from trueline.workspace.derive.strategies.increment import Impossible
 
 NOON = Instant.parse("2100-01-01T12:00:00Z")  # later than any clock that made the datasets
@@ -85,23 +83,6 @@ def replaying(folder):
         yield
 
 
-def _step(folder, transaction, what):
-    return _place(folder, transaction).with_suffix(f".{what}.arrow")
-
-
-@contextmanager
-def _increments_by(partials, finished, **more):
-    """Have the two jobs of a keyed increment done by something else; nothing is computed as a whole."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keyed, "_partials", partials)
-        patch.setattr(keyed, "_finished", finished)
-        for name, value in more.items():
-            patch.setattr(keyed, name, value)
-        patch.setattr(strategies, "recomputed", _not_whole)
-        with of_one_version():
-            yield
-
-
 def _not_whole(transaction):
     raise AssertionError(f"{transaction.dataset.name} was not pulled by the increment")
 
@@ -115,36 +96,17 @@ def of_one_version():
 
 
 @contextmanager
-def recording_increments(folder):
-    """Keep in a folder what the jobs of keyed increments give."""
-    real_partials, real_finished = keyed._partials, keyed._finished
-
-    def partials(transaction, *given):
-        made = real_partials(transaction, *given)
-        feather.write_feather(made.rows, _step(folder, transaction, "partials"))
-        return made
-
-    def finished(transaction, *given):
-        made = real_finished(transaction, *given)
-        feather.write_feather(made, _step(folder, transaction, "finished"))
-        return made
-
-    with _increments_by(partials, finished):
-        yield
+def by_increments(_folder):
+    """Pull by increments that this process follows: nothing is computed as a whole, nor by Spark."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(strategies, "recomputed", _not_whole)
+        patch.setattr(keyed, "increment_session", lambda _: nullcontext(_no_spark))
+        with of_one_version():
+            yield
 
 
-@contextmanager
-def replaying_increments(folder):
-    """Take what the jobs gave from a folder; accumulators are read, merged and written as ever."""
-
-    def partials(transaction, _session, made, *_):
-        return Partials(made, None, feather.read_table(_step(folder, transaction, "partials")))
-
-    def finished(transaction, *_):
-        return feather.read_table(_step(folder, transaction, "finished"))
-
-    with _increments_by(partials, finished, increment_session=lambda _: nullcontext(lambda: None)):
-        yield
+def _no_spark():
+    raise AssertionError("a session was asked for")
 
 
 def at_noon(path, **more):

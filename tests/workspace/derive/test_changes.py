@@ -50,6 +50,7 @@ def test_events_are_followed_by_the_increment(spark_workspace, monkeypatch, used
     if large:
         # Nothing is few enough to be read here.
         monkeypatch.setattr(increment, "DRIVER_EVENTS", -1)
+        monkeypatch.setattr(increment, "DRIVER_EVENTS_HERE", -1)
     random_ = random.Random(5)
     dataset = begin(spark_workspace, tl.merge.upsert("id"))
     events = spark_workspace.derive("events", EVENTS)

@@ -9,14 +9,7 @@ import pytest
 
 from tests.examples import some
 from tests.faults import DEADLY, DURABLE, WatchedFiles, failing, killed_at, watching
-from tests.workspace.derive.recorded import (
-    at_noon,
-    of_one_version,
-    recording,
-    recording_increments,
-    replaying,
-    replaying_increments,
-)
+from tests.workspace.derive.recorded import at_noon, by_increments, of_one_version, recording, replaying
 from tests.workspace.derive.test_pull import define, transfers
 from trueline.chain.checkpoint import derived_checkpoint
 from trueline.errors import OutcomeUnknown, PullError, RetryError
@@ -103,10 +96,12 @@ class Diamond:
 class Increment(Diamond):
     """One dataset before a pull by the increment, which merges accumulators and adds a generation of them."""
 
-    recording, replaying = staticmethod(recording_increments), staticmethod(replaying_increments)
+    recording = replaying = staticmethod(by_increments)
 
     def begin(self, ws):
         define(ws, "credits")
+        # A group that is not touched: the others are put beside it.
+        transfers(ws, (5, "z", 7.0))
         with of_one_version():
             ws.pull()
         transfers(ws, (1, "a", 6.0), (3, "c", 1.0))
@@ -155,7 +150,11 @@ def test_a_process_is_killed_at_one_operation_of_each_kind(diamond, operations):
 def test_every_durable_operation_of_an_increment_fails_once(tmp_path, spark):
     found = Increment(tmp_path, spark, stops=False)
     assert found.transactions == 1
-    assert {row["account"]: row["total"] for row in found.contents["credits"]} == {"a": 6.0, "c": 1.0}
+    assert {row["account"]: row["total"] for row in found.contents["credits"]} == {
+        "a": 6.0,
+        "c": 1.0,
+        "z": 7.0,
+    }
     with at_noon(tmp_path / "undisturbed") as ws:
         left = derived_checkpoint(ws["credits"].chain.store, ws["credits"].chain.tail().data)
     kept = [file for file in left.state if file.notes["state"] == left.more[keyed.KEPT]]

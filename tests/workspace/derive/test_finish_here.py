@@ -9,12 +9,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import trueline as tl
 from tests.spark.passing import jobs_in
 from tests.workspace.derive.following import follow_all
+from trueline.chain.checkpoint import derived_checkpoint
 from trueline.dataset.derivation import derivation_at
 from trueline.spark.increments import columns_of, local_frame, local_table, with_whole_numbers
 from trueline.spark.types import arrow_schema_of
 from trueline.workspace.derive.define import DerivationRequest, derive
+from trueline.workspace.derive.strategies import increment, keyed
 from trueline.workspace.derive.strategies.accumulators import PARTS, SIGN, VERSION, accumulation_of_text
 from trueline.workspace.derive.strategies.expressions_here import Elsewhere
 from trueline.workspace.derive.strategies.finish_here import accumulating, finished_here
@@ -124,13 +127,15 @@ def halves(query, session, seed, groups):
 def test_groups_end_here_as_they_end_on_spark(spark_workspace, name):
     query = Query(spark_workspace, HERE[name])
     assert query.strategy == "keyed"
-    here = accumulating(query.made.partial)
+    here = accumulating(query.made)
     compared = 0
     with query.room.lent() as session:
         for seed in (1, 11):
             kept, parts = halves(query, session, seed, groups=6)
             rows = rows_of(seed, 60, 6)
-            assert told(here.of(rows.select(sorted(here.columns) or ["k"]), kept.schema)) == told(kept)
+            assert told(here.of(rows.select(sorted(here.columns) or ["k"]), kept.schema, 1 << 20)) == told(
+                kept
+            )
             try:
                 ours, theirs = query.both(session, kept, parts)
             except Elsewhere:
@@ -175,6 +180,95 @@ def test_a_type_that_was_not_recorded_is_left_to_spark(spark_workspace):
         kept, parts = halves(query, session, 1, groups=3)
         with pytest.raises(Elsewhere):
             finished_here(query.made, kept, parts, [pa.float32(), pa.int64()])
+
+
+# Rows of which some names have large letters; queries that look as if all of them were known here.
+CAPITALS = pa.table(
+    {
+        "City": ["a", "b", "a"],
+        "x": [1.0, 1.0, 2.5],
+        "i": pa.array([3, 3, 7], pa.int32()),
+        "n": [1, 2, 1],
+        "text": ["1_000", "12", "x"],
+    }
+)
+TWICE = [
+    "select cast(count(*) as string) as n from t",
+    "select count(*) as n, count(*) % 2 as odd from t",
+    "select case when count(*) = 4 then 0D else 1 / (count(*) - 4) end as n from t",
+    "select City, sum(x * (1.0 / i)) as a, sum(x * (1.0 / 3.0)) as b from t group by City",
+    "select count_if(1.0 / i > 0.33333333333333D) as a from t",
+    "select n as g, sum(i) as s from t as y(q, x, n, i, w) group by n",
+    "select city, sum(N) as s, avg(X) as m from t where I > 0 group by city",
+    "select sum(try_cast(text as int)) as a, count(shiftright(n, null)) as b from t",
+    "select count_if(floor(x, 1) > 1.2) as a from t",
+    f"select n, count(*) as c from t where {' or '.join(f'i = {each}' for each in range(300))} group by n",
+    f"select count(case {' '.join(f'when i = {each} then {each}' for each in range(250))} end) as c from t",
+]
+
+
+@pytest.mark.parametrize(
+    ("merge", "queries"),
+    [(tl.merge.append(), TWICE), (tl.merge.upsert(["City", "x"]), TWICE[:2])],
+    ids=["append", "upsert"],
+)
+def test_what_looks_known_here_is_what_spark_makes_of_it(spark_workspace, monkeypatch, merge, queries):
+    root = spark_workspace.create("t", merge=merge)
+    root.append(CAPITALS.slice(0, 2))
+    for number, query in enumerate(queries):
+        for side in ("here", "there"):
+            done = derive(spark_workspace, DerivationRequest(f"{side}{number}", query))
+            assert derivation_at(done.chain.tail()).strategy == "keyed", query
+    for more in (None, CAPITALS.slice(1), pa.concat_tables([CAPITALS.slice(2), CAPITALS.slice(0, 1)])):
+        if more is not None:
+            root.append(more)
+        follow_all(spark_workspace, [f"here{number}" for number in range(len(queries))])
+        with monkeypatch.context() as patch:
+            patch.setattr(keyed, "accumulating", lambda made: None)
+            patch.setattr(keyed, "finished_here", elsewhere)
+            follow_all(spark_workspace, [f"there{number}" for number in range(len(queries))])
+        for number, query in enumerate(queries):
+            ours, theirs = (spark_workspace[f"{side}{number}"] for side in ("here", "there"))
+            assert told(ours.view().to_arrow()) == told(theirs.view().to_arrow()), query
+            assert state_of(ours) == state_of(theirs), query
+
+
+def elsewhere(*_):
+    raise Elsewhere
+
+
+def state_of(dataset):
+    """Return the hashes of the files of accumulators."""
+    left = derived_checkpoint(dataset.chain.store, dataset.chain.tail().data)
+    return [str(file.hash) for file in left.state]
+
+
+def test_accumulators_have_no_more_bytes_than_there_is_room_for(spark_workspace):
+    query = Query(spark_workspace, HERE["sums"])
+    here = accumulating(query.made)
+    numbers = np.arange(200_000)
+    rows = pa.table({"k": numbers // 2, "x": numbers / 7})
+    with query.room.lent() as session:
+        kept = query.partial(session, rows_of(0, 3, 2))
+    assert here.of(rows, kept.schema, 64 << 20).num_rows == 100_000
+    few = pa.table({"k": numbers % 4, "x": rows["x"]})
+    assert here.of(few, kept.schema, 4 << 20).num_rows == 4
+    with pytest.raises(Elsewhere):
+        here.of(rows, kept.schema, 4 << 20)
+
+
+def test_a_state_without_room_is_left_to_tasks(spark_workspace, monkeypatch):
+    root = spark_workspace.create("t")
+    root.append(rows_of(0, 3, 2))
+    derive(spark_workspace, DerivationRequest("d", HERE["sums"]))
+    follow_all(spark_workspace, ["d"])
+    monkeypatch.setattr(increment, "DRIVER_BYTES", 900)
+    root.append(rows_of(1, 30, 2))
+    follow_all(spark_workspace, ["d"])
+    derive(spark_workspace, DerivationRequest("again", HERE["sums"]))
+    monkeypatch.undo()
+    follow_all(spark_workspace, ["again"])
+    assert told(spark_workspace["d"].view().to_arrow()) == told(spark_workspace["again"].view().to_arrow())
 
 
 def test_a_small_increment_takes_no_job(spark_workspace, spark):

@@ -142,6 +142,7 @@ def test_changes_that_are_large_stay_in_tasks(spark_workspace, monkeypatch, merg
     followed.pull()
     # Nothing is few enough to be read here.
     monkeypatch.setattr(increment, "DRIVER_EVENTS", -1)
+    monkeypatch.setattr(increment, "DRIVER_EVENTS_HERE", -1)
     next_commit(random_, dataset)
     assert followed.pull() == used
     assert followed.differences() == []

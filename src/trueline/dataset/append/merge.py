@@ -134,7 +134,7 @@ def merge_into(
 ) -> State:
     """Return a state of groups with rows put in and, where `op` is 1, taken out; each key comes once."""
     means = Means(terms.scratch, terms.tasks, max(ROWS_AT_ONCE // 2, 1))
-    meeting = Meeting(Upsert(tuple(key)), SetVocab(), columns, state, KeyEquality.GROUP)
+    meeting = Meeting(Upsert(tuple(key)), SetVocab(), columns, state, KeyEquality.GROUP, once=True)
     rows = sum(piece.rows for piece in pieces)
     if _is_here(pieces) and not isinstance(means.tasks, InlineTasks):
         means = replace(means, tasks=InlineTasks())
@@ -214,7 +214,7 @@ def _at_once(meeting: Meeting, given: Sequence[IncomingPiece], first: int, tasks
         delta = merged.delta_with_offsets(OFFSET, first)
         # A ledger only asks whether a key is known.
         kept = delta.select([KEY, GONE, OFFSET]) if isinstance(meeting.strategy, Ledger) else delta
-        state = _extended(state, [kept], tasks, merged.tally)
+        state = _extended(state, [kept], tasks, updated=_updated(meeting, merged.tally))
     pieces = (IncomingPiece.of(events),) if events.num_rows else ()
     return MergeOutcome(pieces, state, _counted(merged.ignored), merged.tally)
 
@@ -233,7 +233,9 @@ def _in_ranges(
     for each in merged:
         ignored.update(each.ignored)
     tally = sum((each.tally for each in merged), MergeCounts())
-    state = _extended(meeting.state, segments, means.tasks, tally) if segments else meeting.state
+    state = meeting.state
+    if segments:
+        state = _extended(state, segments, means.tasks, updated=_updated(meeting, tally))
     return MergeOutcome(events, state, _counted(ignored), tally)
 
 
@@ -256,8 +258,8 @@ def put_into(state: State, key: Sequence[str], before: pa.Table, after: pa.Table
     delta = rows.take(pa.array(acts)).take(pa.array(np.arange(len(acts)), mask=gone))
     delta = delta.add_column(0, GONE, pa.array(gone)).add_column(0, KEY, keys.take(pa.array(acts)))
     delta = delta.append_column(pa.field(OFFSET, pa.int64()), pa.array(set_by, mask=gone))
-    tally = MergeCounts.of(*(int(each.sum()) for each in (~known & ~gone, known & ~gone, gone)))
-    return _extended(state, [delta], InlineTasks(), tally) if len(acts) else state
+    updated = 0 if gone.any() else int(known.sum())
+    return _extended(state, [delta], InlineTasks(), updated=updated) if len(acts) else state
 
 
 def _by_key(rows: pa.Table, key: Sequence[str]) -> tuple[pa.BinaryArray, pa.Table]:
@@ -266,14 +268,19 @@ def _by_key(rows: pa.Table, key: Sequence[str]) -> tuple[pa.BinaryArray, pa.Tabl
     return (keys, rows) if order is None else (keys.take(pa.array(order)), rows.take(pa.array(order)))
 
 
+def _updated(meeting: Meeting, tally: MergeCounts) -> int:
+    """Return how many keys were set anew, where that is known: groups come once each."""
+    return tally.updates if meeting.once and not tally.deletes else 0
+
+
 def _extended(
-    state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks, tally: MergeCounts
+    state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks, *, updated: int
 ) -> State:
     """Add a generation; what there is becomes fewer files before, so that none is written for nothing.
 
-    An update that sets every key anew takes the place of what there is.
+    One in which all keys there are were `updated` takes the place of what there is.
     """
-    if len(state.generations) == 1 and not tally.deletes and tally.updates == _rows_of(state):
+    if len(state.generations) == 1 and updated == _rows_of(state):
         written = [state.write_part(part) if isinstance(part, pa.Table) else part for part in parts]
         return state.replaced(0, [info for part in written for info in part])
     return compacted(state, tasks).apply_parts(parts)

@@ -23,7 +23,10 @@ from trueline.merge import Keyed, KeyEquality, Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """A strategy, the state before it, and the columns of the rows; small, so that tasks are handed it."""
+    """A strategy, the state before it, and the columns of the rows; small, so that tasks are handed it.
+
+    `once` says that each key comes once.
+    """
 
     strategy: Keyed
     vocab: SetVocab
@@ -31,6 +34,7 @@ class Meeting:
     state: State
     equality: KeyEquality = KeyEquality.BITWISE
     partial: Partial = WHOLE
+    once: bool = False
 
     @property
     def key(self) -> MergeKey:

@@ -147,12 +147,26 @@ def _expanded(session: QuerySession, text: str, columns: Sequence[str]) -> str |
     tables: dict[str, object] = {name: dict(kinds) for name, kinds in session.tables.items()}
     try:
         query = qualified(parsed(text), tables)
+        _name_as_tables(query, session.tables)
         _name_columns(query, columns)
         _drop_needless_names(query)
         expanded = written(query)
         return expanded if session.same(text, expanded) else None
     except (SqlglotError, RecursionError, TruelineError):
         return None
+
+
+def _name_as_tables(query: exp.Expr, tables: Mapping[str, Mapping[str, object]]) -> None:
+    """Give columns the large letters that they have in their tables, where all tables have the same."""
+    from sqlglot import exp
+
+    found: dict[str, set[str]] = {}
+    for name in (name for columns in tables.values() for name in columns):
+        found.setdefault(name.lower(), set()).add(name)
+    names = {low: written.pop() for low, written in found.items() if len(written) == 1}
+    for column in query.find_all(exp.Column):
+        if column.name in names:
+            column.set("this", exp.to_identifier(names[column.name], quoted=True))
 
 
 def _name_columns(query: exp.Expr, columns: Sequence[str]) -> None:
@@ -187,15 +201,26 @@ def _drop_needless_names(query: exp.Expr) -> None:
     from sqlglot import exp
 
     for select in query.find_all(exp.Select):
-        shown = [
-            each.this
-            if isinstance(each, exp.Alias)
-            and isinstance(each.this, exp.Column)
-            and each.alias == each.this.name
-            else each
-            for each in select.expressions
-        ]
+        shown = []
+        for each in select.expressions:
+            column = each.unalias()
+            if isinstance(column, exp.Column) and each.alias.lower() == column.name.lower():
+                _rename(select, column, each.alias)
+                shown.append(column)
+            else:
+                shown.append(each)
         select.set("expressions", shown)
+
+
+def _rename(select: exp.Expr, column: exp.Expr, name: str) -> None:
+    """Write a column as its result is called wherever it is read, if other letters are large."""
+    from sqlglot import exp
+
+    if column.name != name:
+        known = column.sql().lower()
+        for each in select.find_all(exp.Column):
+            if each.sql().lower() == known:
+                each.set("this", exp.to_identifier(name, quoted=True))
 
 
 def _check_columns(columns: Sequence[str]) -> None:

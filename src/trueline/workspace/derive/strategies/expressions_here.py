@@ -7,8 +7,11 @@ wrong in its own words.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
+from inspect import signature
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -19,23 +22,34 @@ from sqlglot import exp
 
 from trueline.kernel.limbs import BITS, rounded
 from trueline.kernel.power_sums import sums_from_limbs
+from trueline.kernel.sorted_keys import as_array
 from trueline.workspace.derive.exact import FROM_LIMBS
 from trueline.workspace.derive.spark_sql import called, written
 
-# An expression over columns: arrays of equal length, or one value for all rows. What was computed is put
-# beside the columns by its text: the limbs of a number have most of their parts in common.
+# An expression over columns, by their names in small letters: arrays of equal length, or one value for all
+# rows. What was computed is put beside the columns by its text: limbs have most of their parts in common.
 Evaluated: TypeAlias = pa.Array | pa.Scalar
 Columns: TypeAlias = dict[str | tuple[str], Evaluated]
 Evaluation: TypeAlias = Callable[[Columns], Evaluated]
 
 _INT, _LONG, _DOUBLE = pa.int32(), pa.int64(), pa.float64()
 _TYPES: Final = {"INT": _INT, "BIGINT": _LONG, "DOUBLE": _DOUBLE}
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|NaN|Infinity)")
 # Where the whole numbers of 64 bits end.
 _END: Final = 2.0**63
 
 
 class Elsewhere(Exception):
     """That something cannot be computed here with the bits that Spark gives."""
+
+
+@contextmanager
+def known_here() -> Iterator[None]:
+    """Leave to Spark what fails here, for whatever reason: it computes it, or says what is wrong."""
+    try:
+        yield
+    except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise Elsewhere from error
 
 
 def compiled(part: exp.Expr) -> Evaluation:
@@ -59,12 +73,21 @@ def compiled(part: exp.Expr) -> Evaluation:
         return _always(pa.scalar(None))
     if isinstance(part, exp.Literal):
         return _literal(part)
+    if isinstance(part, exp.And | exp.Or):
+        # One after another: there may be hundreds.
+        return _connected(pc.and_kleene if isinstance(part, exp.And) else pc.or_kleene, list(part.flatten()))
     return _once(written(part), _compiled(part))
 
 
 def columns_of(part: exp.Expr) -> set[str]:
-    """Return the names of the columns that an expression reads."""
-    return {column.name for column in part.find_all(exp.Column)}
+    """Return the names of the columns that an expression reads, in small letters."""
+    return {column.name.lower() for column in part.find_all(exp.Column)}
+
+
+def by_name(rows: pa.RecordBatch | pa.Table) -> Columns:
+    """Return columns for expressions: Spark does not tell large letters of names from small ones."""
+    arrays = (each if isinstance(each, pa.Array) else as_array(each) for each in rows.columns)
+    return dict(zip(map(str.lower, rows.schema.names), arrays, strict=True))
 
 
 def all_rows(value: Evaluated, rows: int) -> pa.Array:
@@ -73,7 +96,7 @@ def all_rows(value: Evaluated, rows: int) -> pa.Array:
 
 
 def _compiled(part: exp.Expr) -> Evaluation:
-    if isinstance(part, exp.Cast):
+    if isinstance(part, exp.Cast) and not part.args.get("safe"):
         return _cast(part)
     if isinstance(part, exp.If):
         return _call(_if, [part.this, part.args["true"], part.args.get("false") or exp.Null()])
@@ -87,9 +110,11 @@ def _compiled(part: exp.Expr) -> Evaluation:
         return _call(_BINARY[type(part)], [part.left, part.right])
     if called(part) == FROM_LIMBS:
         return _from_limbs(part)
-    if (function := _CALLS.get(called(part))) is not None:
-        return _call(function, part.expressions)
-    raise Elsewhere
+    function = _CALLS.get(called(part))
+    # Of `floor` there is one with a scale, too.
+    if function is None or len(part.expressions) != len(signature(function).parameters):
+        raise Elsewhere
+    return _call(function, part.expressions)
 
 
 def _once(text: str, evaluate: Evaluation) -> Evaluation:
@@ -109,7 +134,7 @@ def _call(function: Callable[..., Evaluated], arguments: Sequence[exp.Expr]) -> 
 
 
 def _column(name: str) -> Evaluation:
-    return lambda rows: rows[name]
+    return lambda rows: rows[name.lower()]
 
 
 def _always(value: pa.Scalar) -> Evaluation:
@@ -140,11 +165,11 @@ def _cast(part: exp.Cast) -> Evaluation:
     if kind is None:
         raise Elsewhere
     if isinstance(inner, exp.Literal):
-        # Of text, what numbers are that have no digits; others were written by sqlglot as they were.
-        try:
+        # Of text what was written as a number; Python reads more than that as one.
+        if _NUMBER.fullmatch(inner.this) is None:
+            raise Elsewhere
+        with known_here():
             return _always(pa.scalar(float(inner.this) if kind == _DOUBLE else int(inner.this), kind))
-        except (ValueError, pa.ArrowInvalid, OverflowError):
-            raise Elsewhere from None
     if (limbs := _of_digits(inner)) is not None and kind == _DOUBLE:
         return _from_digits(*limbs)
     return _cast_to(kind, compiled(inner))
@@ -176,7 +201,9 @@ def _of_digits(part: exp.Expr) -> tuple[exp.Expr, exp.Expr] | None:
 
 
 def _is_digits(part: exp.Expr, many: int) -> bool:
-    return isinstance(part, exp.Cast) and part.to.sql("spark").upper() == f"DECIMAL({many}, 0)"
+    if not isinstance(part, exp.Cast) or part.args.get("safe"):
+        return False
+    return part.to.sql("spark").upper() == f"DECIMAL({many}, 0)"
 
 
 def _from_digits(upper: exp.Expr, lower: exp.Expr) -> Evaluation:
@@ -246,6 +273,9 @@ def _counted(checked: Callable[..., Evaluated], plain: Callable[..., Evaluated])
 
 
 def _divided(one: Evaluated, other: Evaluated) -> Evaluated:
+    kinds = {one.type, other.type}
+    if _DOUBLE not in kinds and not kinds <= {_INT, _LONG}:
+        raise Elsewhere  # of decimals a decimal
     above, below = _double(one), _double(other)
     if _any(pc.and_(pc.equal(below, 0.0), pc.is_valid(above))):
         raise Elsewhere  # Spark says where
@@ -278,8 +308,16 @@ def _bits(one: Evaluated, other: Evaluated) -> Evaluated:
     return pc.bit_wise_and(one, other)
 
 
-def _logical(function: Callable[..., Evaluated]) -> Callable[..., Evaluated]:
-    return lambda one, other: function(_truth(one), _truth(other))
+def _connected(function: Callable[..., Evaluated], parts: Sequence[exp.Expr]) -> Evaluation:
+    first, *others = [compiled(part) for part in parts]
+
+    def connected(rows: Columns) -> Evaluated:
+        found = _truth(first(rows))
+        for each in others:
+            found = function(found, _truth(each(rows)))
+        return found
+
+    return connected
 
 
 def _truth(value: Evaluated) -> Evaluated:
@@ -303,8 +341,6 @@ _BINARY: Final[dict[type[exp.Expr], Callable[[Evaluated, Evaluated], Evaluated]]
     exp.GTE: _compared(pc.greater_equal),
     exp.LT: _compared(pc.less),
     exp.LTE: _compared(pc.less_equal),
-    exp.And: _logical(pc.and_kleene),
-    exp.Or: _logical(pc.or_kleene),
     exp.BitwiseAnd: _bits,
 }
 
@@ -341,7 +377,7 @@ def _nanvl(one: Evaluated, other: Evaluated) -> Evaluated:
 
 
 def _shifted(number: Evaluated, by: Evaluated) -> Evaluated:
-    if number.type != _LONG or not isinstance(by, pa.Scalar) or not 0 <= by.as_py() < 64:
+    if number.type != _LONG or not isinstance(by, pa.Scalar) or by.type != _INT or not 0 <= by.as_py() < 64:
         raise Elsewhere
     return pc.shift_right(number, pa.scalar(by.as_py(), _LONG))
 
@@ -357,10 +393,16 @@ def _if(condition: Evaluated, one: Evaluated, other: Evaluated) -> Evaluated:
 def _case(part: exp.Case) -> Evaluation:
     if part.this is not None:
         raise Elsewhere
-    made: exp.Expr = part.args.get("default") or exp.Null()
-    for each in reversed(part.args["ifs"]):
-        made = exp.If(this=each.this, true=each.args["true"], false=made)
-    return compiled(made)
+    ways = [(compiled(each.this), compiled(each.args["true"])) for each in reversed(part.args["ifs"])]
+    otherwise = compiled(part.args.get("default") or exp.Null())
+
+    def chosen(rows: Columns) -> Evaluated:
+        found = otherwise(rows)
+        for condition, value in ways:
+            found = _if(condition(rows), value(rows), found)
+        return found
+
+    return chosen
 
 
 def _nullif(one: Evaluated, other: Evaluated) -> Evaluated:

@@ -26,8 +26,10 @@ from trueline.workspace.derive.strategies.expressions_here import (
     Elsewhere,
     Evaluation,
     all_rows,
+    by_name,
     columns_of,
     compiled,
+    known_here,
 )
 
 _Whole: TypeAlias = npt.NDArray[np.int64]
@@ -39,6 +41,8 @@ _ROOM: Final = 2.0**62
 _EXACT: Final = 2.0**53
 # Rows that are looked at together: what is computed of them is then still at hand for the next step.
 _ROWS_AT_ONCE: Final = 1 << 16
+# Accumulators of rows have many times the bytes of the rows: so many before those of a group become one.
+_BYTES_AT_ONCE: Final = 16 << 20
 _COUNTS: Final = ("count", "count_if")
 
 
@@ -75,41 +79,52 @@ class Accumulating:
     sums: Mapping[str, _Sum]
     where: Evaluation | None
 
-    def of(self, rows: pa.Table, kept: pa.Schema) -> pa.Table:
-        """Return the accumulators of the groups of rows, typed as those that are kept."""
-        try:
-            given = [self._given(batch) for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE)]
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise Elsewhere from error
+    def of(self, rows: pa.Table, kept: pa.Schema, room: int) -> pa.Table:
+        """Return the accumulators of the groups of rows, typed as those that are kept, of so many bytes."""
         names = [*self.keys, *self.sums]
-        if not given:
-            return pa.schema([kept.field(name) for name in names]).empty_table()
-        table = pa.concat_tables(given)
-        if any(table.schema.field(name).type != kept.field(name).type for name in names):
+        held = [pa.schema([kept.field(name) for name in names]).empty_table()]
+        size, most = 0, min(_BYTES_AT_ONCE, room)
+        with known_here():
+            for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
+                held.append(self._given(batch))
+                size += held[-1].nbytes
+                if size > most:
+                    held = [self._together(held)]
+                    size = held[0].nbytes
+                    most = max(most, 2 * size)
+                if size > room:
+                    raise Elsewhere
+            return self._together(held)
+
+    def _given(self, batch: pa.RecordBatch) -> pa.Table:
+        if self.where is not None:
+            holds = all_rows(self.where(by_name(batch)), batch.num_rows)
+            batch = batch.filter(holds)
+        rows, count = by_name(batch), batch.num_rows
+        arrays = [all_rows(each(rows), count) for each in self.keys.values()]
+        arrays += [each.of(rows, count) for each in self.sums.values()]
+        return pa.table(arrays, names=[*self.keys, *self.sums])
+
+    def _together(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Return one row for each group; parts of other types are not those that are kept."""
+        if any(part.schema.types != parts[0].schema.types for part in parts):
             raise Elsewhere
+        table = pa.concat_tables([part.cast(parts[0].schema) for part in parts])
         merges = {
             name: each.function if each.function in ("min", "max") else "sum"
             for name, each in self.sums.items()
         }
         return _added(table, tuple(self.keys), merges, np.ones(table.num_rows, np.int64))
 
-    def _given(self, batch: pa.RecordBatch) -> pa.Table:
-        if self.where is not None:
-            holds = all_rows(self.where(_by_name(batch)), batch.num_rows)
-            batch = batch.filter(holds)
-        rows, count = _by_name(batch), batch.num_rows
-        arrays = [all_rows(each(rows), count) for each in self.keys.values()]
-        arrays += [each.of(rows, count) for each in self.sums.values()]
-        return pa.table(arrays, names=[*self.keys, *self.sums])
 
-
-def _by_name(batch: pa.RecordBatch) -> Columns:
-    return dict(zip(batch.schema.names, batch.columns, strict=True))
+def accumulating(made: Accumulation) -> Accumulating | None:
+    """Return how rows are accumulated here; None if that, or what is made of it, is not known."""
+    is_finished = not made.values and _results(made.results, made.having) is not None
+    return _accumulating(made.partial) if is_finished else None
 
 
 @lru_cache(maxsize=256)
-def accumulating(partial: str) -> Accumulating | None:
-    """Return how the rows of one table are accumulated here; None if a part of that is not known."""
+def _accumulating(partial: str) -> Accumulating | None:
     query = parsed(partial)
     if not isinstance(query, exp.Select) or any(
         value for name, value in query.args.items() if name not in ("expressions", "from_", "where", "group")
@@ -118,19 +133,22 @@ def accumulating(partial: str) -> Accumulating | None:
     source = query.args["from_"].this
     if not isinstance(source, exp.Table) or any(source.args.get(name) for name in ("pivots", "sample")):
         return None
+    if isinstance(source.args.get("alias"), exp.TableAlias) and source.args["alias"].columns:
+        return None
     if {column.table for column in query.find_all(exp.Column)} - {"", source.alias_or_name}:
         return None  # fields of a column
     condition = query.args.get("where")
+    keys: dict[str, Evaluation] = {}
+    sums: dict[str, _Sum] = {}
     try:
-        where = None if condition is None else compiled(condition.this)
-        keys: dict[str, Evaluation] = {}
-        sums: dict[str, _Sum] = {}
-        for column in query.expressions:
-            part = column.unalias()
-            if (found := _sum(part)) is not None:
-                sums[column.alias] = found
-            else:
-                keys[column.alias] = compiled(part)
+        with known_here():
+            where = None if condition is None else compiled(condition.this)
+            for column in query.expressions:
+                part = column.unalias()
+                if (found := _sum(part)) is not None:
+                    sums[column.alias] = found
+                else:
+                    keys[column.alias] = compiled(part)
     except Elsewhere:
         return None
     return Accumulating(frozenset(columns_of(query)), keys, sums, where)
@@ -165,7 +183,7 @@ def finished_here(
     expressions = None if made.values else _results(made.results, made.having)
     if expressions is None:
         raise Elsewhere
-    try:
+    with known_here():
         before = touched.select(list(made.kept)).combine_chunks()
         after = _after(made, before, new)
         versions = [
@@ -174,9 +192,7 @@ def finished_here(
             )
             for number, rows in enumerate((before, after))
         ]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OverflowError) as error:
-        raise Elsewhere from error  # a number that does not fit: Spark says so in its words
-    return pa.concat_tables(versions)
+        return pa.concat_tables(versions)
 
 
 def _after(made: Accumulation, before: pa.Table, new: pa.Table) -> pa.Table:
@@ -270,8 +286,9 @@ def _codes(rows: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.intp]:
 def _results(results: tuple[str, ...], having: str | None) -> _Results | None:
     """Return what evaluates the columns of a query and its condition; None if one is not known here."""
     try:
-        made = tuple(compiled(parsed(text)) for text in results)
-        return made, None if having is None else compiled(parsed(having))
+        with known_here():
+            made = tuple(compiled(parsed(text)) for text in results)
+            return made, None if having is None else compiled(parsed(having))
     except Elsewhere:
         return None
 
@@ -300,5 +317,4 @@ def _with_results(
 
 
 def _columns(rows: pa.Table, there: npt.NDArray[np.intp]) -> Columns:
-    found = rows if len(there) == rows.num_rows else rows.take(pa.array(there))
-    return {name: as_array(found[name]) for name in found.column_names}
+    return by_name(rows if len(there) == rows.num_rows else rows.take(pa.array(there)))

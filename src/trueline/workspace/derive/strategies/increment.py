@@ -151,7 +151,7 @@ def delta_of(
 ) -> Delta:
     """Return the net change of all inputs from what the newest block has taken to the new positions.
 
-    Of the only one these columns, if any are named: what is computed here of rows needs no others.
+    Where all is computed in this process it says which `columns` of the input, in small letters, are read.
     """
     most = DRIVER_EVENTS if columns is None else DRIVER_EVENTS_HERE
     gone: dict[str, Any] = {}
@@ -177,8 +177,7 @@ def delta_of(
         op = "" if table.kind is TableKind.EVENTS else dataset.chain.tail_at(after.block).vocab.op
         read = view if columns is None else view.select(*_read_columns(view, columns, op))
         rows = _read(read, transaction.carried) if events <= most else None
-        grows = table.only_grows(dataset, after)
-        sides = _on_spark(view, "" if grows else op, session()) if rows is None else _here(rows, op)
+        sides = _on_spark(view, op, session()) if rows is None else _here(rows, op)
         for side, found in zip((gone, came), sides, strict=True):
             if found is not None:
                 side[table.name] = found
@@ -197,8 +196,10 @@ def _block(transaction: DerivedTransaction[Any], dataset: Dataset) -> Any:
 
 
 def _read_columns(view: View, columns: Collection[str], op: str) -> list[str]:
-    found = [name for name in view.columns if name in columns or name == op]
-    return found or list(view.columns)[:1]
+    values = [name for name in view.columns if name != op]
+    # A table without columns has no rows either.
+    read = [name for name in values if name.lower() in columns] or values[:1]
+    return [name for name in view.columns if name == op or name in read]
 
 
 def _read(view: View, carried: DriverBytes) -> pa.Table | None:

@@ -128,7 +128,7 @@ def follow_keyed(transaction: DerivedTransaction[Recorded], left: DerivedCheckpo
     with increment_session(transaction) as opened, store.scratch() as scratch:
         with _needing_state():
             state = State.open(store, CheckpointFile(left.state), name, encoding=KeyEncoding.GROUP)
-            here = accumulating(made.partial)
+            here = accumulating(made)
             delta = delta_of(transaction, opened, None if here is None else here.columns)
             if not delta.sides:
                 return commit_rows(transaction, None, state=state.files, **kept)
@@ -210,19 +210,23 @@ def _followed_here(
     """Follow a small change in this process; None where that is not possible."""
     if not delta.is_local or not state.generations:
         return None
+    carried = transaction.carried
+    before = carried.size
     try:
         parts = []
         for sign, tables in delta.sides:
             (rows,) = tables.values()
-            part = here.of(rows, state.schema)
-            parts.append(part.append_column(SIGN, pa.array(np.full(part.num_rows, sign, np.int32))))
-        new = transaction.carried.add(pa.concat_tables(parts))
+            part = here.of(rows, state.schema, carried.room)
+            signs = pa.array(np.full(part.num_rows, sign, np.int32))
+            parts.append(carried.add(part.append_column(SIGN, signs)))
+        new = pa.concat_tables(parts)
         touched = _touched(transaction, made, new, state)
-        if touched is None:
-            return None
-        return transaction.carried.add(finished_here(made, touched, new, _result_types(transaction)))
+        if touched is not None:
+            return carried.add(finished_here(made, touched, new, _result_types(transaction)))
     except Elsewhere:
-        return None
+        pass
+    carried.size = before  # nothing of this is held any longer
+    return None
 
 
 def _touched(
@@ -236,6 +240,8 @@ def _touched(
         return partials.select(columns).slice(0, 0)
     # It goes through here once more on its way to Spark, and comes back twice: before and after the change.
     room = (transaction.carried.room - partials.nbytes) // _PARTS_OF_ROOM
+    if room <= 0:
+        return None
     keys = encode_keys(partials, made.keys, encoding=KeyEncoding.GROUP)
     found = state.lookup_within(keys.unique(), room, columns)
     return None if found is None else transaction.carried.add(found.select(columns))
