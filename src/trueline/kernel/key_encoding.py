@@ -67,6 +67,15 @@ class KeyRange:
         ends = [each.end for each in (self, other) if each.end is not None]
         return KeyRange(max(firsts, default=None), min(ends, default=None))
 
+    def holds(self, keys: pa.BinaryArray) -> pa.BooleanArray:
+        """Say of each key whether it is in it."""
+        found = pa.repeat(True, len(keys))
+        if self.first is not None:
+            found = pc.and_(found, pc.greater_equal(keys, pa.scalar(self.first, keys.type)))
+        if self.end is not None:
+            found = pc.and_(found, pc.less(keys, pa.scalar(self.end, keys.type)))
+        return found
+
     @property
     def is_empty(self) -> bool:
         """Whether there is no key in it."""

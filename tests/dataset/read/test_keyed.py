@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pickle
+import random
 import tempfile
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,10 +16,11 @@ from hypothesis import strategies as st
 from tests.dataset.read.histories import History
 from tests.examples import examples
 from trueline import merge
+from trueline.chain.store.file import FileStore
 from trueline.chain.store.store import Folder
 from trueline.dataset.read import fold as folding
 from trueline.errors import CorruptionError, InputError
-from trueline.kernel.key_encoding import MergeKey
+from trueline.kernel.key_encoding import MergeKey, ranges
 
 DATA = pa.schema({"id": pa.int64(), "name": pa.string(), "n": pa.float64()})
 KEYED = [merge.snapshot("id"), merge.upsert("id"), merge.changelog("id")]
@@ -123,6 +127,32 @@ def test_a_difference_reads_only_what_is_between(history):
     assert view.count() > 0
     assert history.store.gets[Folder.DATA] == 2
     assert history.store.gets[Folder.CHECKPOINTS] == 0
+
+
+@pytest.mark.parametrize("strategy", KEYED, ids=lambda strategy: type(strategy).__name__)
+@pytest.mark.parametrize("with_state", [True, False], ids=["with state", "without"])
+def test_ranges_of_keys_have_the_changes_of_the_whole(tmp_path, strategy, with_state):
+    history = History(DATA, strategy, with_state=with_state, store=FileStore(tmp_path))
+    random_ = random.Random(5)
+    for _ in range(4):
+        rows = [row(key, random_.choice("ab"), op=0) for key in random_.sample(range(60), 40)]
+        if isinstance(strategy, merge.Snapshot):
+            rows = [{name: value for name, value in each.items() if name != "op"} for each in rows]
+        history.merged(rows)
+    whole = history.diff(history.ends[2]).node.source
+    names = whole.schema.names
+    expected = [each for batch in whole.batches(names, {}) for each in batch.to_pylist()]
+    assert len(expected) > 20
+    assert whole.travels == (with_state or not isinstance(strategy, merge.Changelog))
+    pieces = whole.pieces()
+    if not whole.travels:
+        assert pieces is None
+        return
+    found = []
+    for key_range in ranges(whole.after.merge_key.encode(pa.table({"id": [13, 14, 40]})).to_pylist()):
+        piece = pickle.loads(pickle.dumps(replace(pieces[0], key_range=key_range)))
+        found += [each for batch in piece.batches(names, {}) for each in batch.to_pylist()]
+    assert found == expected
 
 
 def test_a_key_that_changed_and_changed_back_did_not_change(history):

@@ -385,6 +385,32 @@ def test_a_manifest_that_says_what_a_definition_has_no_place_for_is_refused():
             request_of_manifest(DatasetSnapshot.from_yaml(DAYS.replace(old, new, 1)))
 
 
+@pytest.mark.parametrize(
+    ("query", "key", "columns"),
+    [
+        ("select City, sum(x) as a from sales group by City", ("City",), ("City", "a")),
+        ("select city, sum(X) as a from sales group by CITY", ("city",), ("city", "a")),
+        (
+            "with Q as (select City, X from sales) select q.City, sum(q.x) as S from q group by Q.city",
+            ("City",),
+            ("City", "S"),
+        ),
+        ("select ID, City from sales where x > 0", ("ID",), ("ID", "City")),
+        ("select * from sales", ("Id",), ("Id", "City", "x")),
+    ],
+)
+def test_names_may_have_large_letters_anywhere(ws, query, key, columns):
+    ws.create("sales", merge=tl.merge.upsert("Id")).append([{"Id": 1, "City": "a", "x": 0.5}])
+    made = ws.derive("made", query, strategy="incremental")
+    decided = derivation_at(made.chain.tail())
+    assert (decided.key, decided.identity, made.columns) == (key, KeyKind.PROVEN, columns)
+    for row in ({"Id": 2, "City": "a", "x": 0.25}, {"Id": 3, "City": "b", "x": 2.0}):
+        ws["sales"].append([row])
+        follow_all(ws, ["made"])
+    assert made.view().to_arrow().num_rows == (3 if "Id" in columns or "ID" in columns else 2)
+    assert ws.verify("made", replay="head").ok
+
+
 def test_stars_stand_for_new_columns_only_when_the_dataset_is_defined_again(ws):
     made = ws.derive("copy", "select * from transfers", key="id")
     ws["transfers"].append(

@@ -38,12 +38,15 @@ class NamedState:
 
     def rows(self, key_range: KeyRange, only: tuple[bytes, ...] | None) -> Iterator[pa.Table]:
         """Yield the rows in a range of keys, or of some keys, under the names that were asked for."""
-        own = list(self.names.values())
         if only is not None:
-            yield self.named(self.state.lookup(pa.array(only, pa.binary()), own))
+            yield self.of(pa.array(only, pa.binary()))
             return
-        for batch in self.state.scan(own, key_range):
+        for batch in self.state.scan(list(self.names.values()), key_range):
             yield self.named(pa.Table.from_batches([batch]))
+
+    def of(self, keys: pa.BinaryArray) -> pa.Table:
+        """Return the rows of some keys, in ascending order, that have one."""
+        return self.named(self.state.lookup(keys, list(self.names.values())))
 
     def named(self, rows: pa.Table) -> pa.Table:
         """Give rows of the state the names that were asked for, `_key` first."""
@@ -167,6 +170,13 @@ class CurrentRows:
         values = stored.cast(kind) if kind.bit_width < 32 else stored.view(kind)
         return bytes(encode_keys(pa.table({"": values}), [""])[0].as_py())
 
+    def sent(self) -> KeptRows | None:
+        """Return what finds rows by key in other processes: the state, if it is kept."""
+        kept = self.kept(self.columns)
+        if kept is None:
+            return None
+        return KeptRows(kept.state.store, kept.state.files, kept.names, self.standing.schema)
+
     def files(self) -> Sequence[str] | None:
         """No file holds the current rows as they are."""
         return None
@@ -198,15 +208,10 @@ class CurrentRows:
 
     def lookup(self, keys: pa.BinaryArray, columns: Sequence[str]) -> pa.Table:
         """Return `_key` and columns of those sorted keys that have a current row, in key order."""
-        schema = pa.schema(
-            [
-                pa.field(KEY, pa.binary(), nullable=False),
-                *(self.standing.schema.field(name) for name in columns),
-            ]
-        )
+        schema = _keyed(self.standing.schema, columns)
         kept = self.kept(columns)
         if kept is not None:
-            return _shaped(kept.named(kept.state.lookup(keys, list(kept.names.values()))), schema)
+            return _shaped(kept.of(keys), schema)
         pieces = [schema.empty_table()]
         for table in self.folded(columns):
             _, hit = find(keys, as_array(table[KEY]))
@@ -230,6 +235,22 @@ class CurrentRows:
         has_rows = bool(there & set(self.standing.given_columns))
         is_new = all(field.nullable and field.name in self.standing.given_columns for field in lacking)
         return NamedState(state, names) if not lacking or (has_rows and is_new) else None
+
+
+@dataclass(frozen=True)
+class KeptRows:
+    """The current rows of a state, to be looked up in another process."""
+
+    store: Store
+    files: tuple[StateFile, ...]
+    names: Mapping[str, str]
+    schema: pa.Schema
+
+    def lookup(self, keys: pa.BinaryArray, columns: Sequence[str]) -> pa.Table:
+        """Return `_key` and columns of those sorted keys that have a current row, in key order."""
+        state = State.open(self.store, CheckpointFile(self.files))
+        kept = NamedState(state, {name: self.names[name] for name in columns if name in self.names})
+        return _shaped(kept.of(keys), _keyed(self.schema, columns))
 
 
 @dataclass(frozen=True)
@@ -258,6 +279,12 @@ class StateRange:
     def explain(self) -> list[str]:
         """Say what it is."""
         return [f"current rows of {self.key_range}"]
+
+
+def _keyed(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    """Return `_key` and columns of a schema."""
+    key = pa.field(KEY, pa.binary(), nullable=False)
+    return pa.schema([key, *(schema.field(name) for name in columns)])
 
 
 def _shaped(table: pa.Table, schema: pa.Schema) -> pa.Table:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,16 @@ from trueline.dataset.read.changes import OPERATIONS
 from trueline.dataset.read.current import CurrentRows
 from trueline.dataset.read.events import Events
 from trueline.dataset.read.fold import ends, folded
-from trueline.dataset.state import KEY
+from trueline.dataset.state import KEY, KeyRange, ranges
+from trueline.kernel.key_encoding import MergeKey
 from trueline.kernel.sorted_keys import Bools, Ints, as_array, find, repeats
 from trueline.view.origin import Origin
 from trueline.view.plan.node import NO_BOUNDS, Bounds
+from trueline.view.source import RowSource
+
+# Each piece reads all events: so many that folding them takes longer than reading them again.
+_EVENTS_OF_A_PIECE: Final = 4 << 20
+_MOST_PIECES: Final = 32
 
 
 @dataclass(frozen=True)
@@ -61,29 +68,131 @@ class Difference:
 
     def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
         """Yield the changes in key order, what was there before what is."""
-        del bounds
-        if self.before.last_offset == self.after.last_offset:
+        if self.row_count == 0:
             return
+        there = CurrentRows(self.before, self._known) if self._asks_before else None
+        yield from self._within(KeyRange(), (self._events,), there).batches(columns, bounds)
+
+    @property
+    def travels(self) -> bool:
+        """Whether other processes can read it: what was there may only be found in the state, if at all."""
+        return not self._asks_before or CurrentRows(self.before, self._known).travels
+
+    def pieces(self, bounds: Bounds = NO_BOUNDS, parts: int = 0) -> Sequence[RowSource] | None:
+        """Return ranges of keys; each reads all the events in between, and folds those of its keys."""
+        del bounds
+        if self.row_count == 0:
+            return []
+        there = CurrentRows(self.before, self._known).sent() if self._asks_before else None
+        events = self._events.pieces()
+        if events is None or (self._asks_before and there is None):
+            return None
+        many = self.after.last_offset - self.before.last_offset
+        count = min(_MOST_PIECES, max(1, parts, -(-many // _EVENTS_OF_A_PIECE)))
+        state = self.after.state if count > 1 else None
+        splitters = [] if state is None else state.splitters(count)
+        return [self._within(each, tuple(events), there) for each in ranges(splitters)]
+
+    @property
+    def _events(self) -> Events:
         vocab = self.after.vocab
         needed = tuple(dict.fromkeys((*self.columns, *self.after.key, vocab.offset, vocab.op)))
-        events = Events(self.after, needed, self.before.last_offset + 1)
-        for table in folded(
-            events.batches(needed, NO_BOUNDS),
-            events.schema,
-            key=self.after.merge_key,
-            offset=vocab.offset,
-            keep=ends,
-        ):
+        return Events(self.after, needed, self.before.last_offset + 1)
+
+    @property
+    def _asks_before(self) -> bool:
+        """Whether the rows that were there are looked up.
+
+        A retraction or correction repeats the row it cancels. A changelog says what it was given, so there
+        the rows themselves are asked for.
+        """
+        is_changelog = isinstance(self.after.merge, MergeChangelogStream)
+        return is_changelog and self.before.is_keyed and self.before.last_offset >= 0
+
+    @property
+    def _known(self) -> tuple[str, ...]:
+        return tuple(name for name in self.columns if name in self.before.schema.names)
+
+    def _within(
+        self, key_range: KeyRange, events: tuple[RowSource, ...], there: RowsByKey | None
+    ) -> DifferenceOfKeys:
+        after = self.after
+        return DifferenceOfKeys(
+            key_range,
+            events,
+            self._events.schema,
+            self.schema,
+            after.merge_key,
+            str(after.vocab.offset),
+            isinstance(after.merge, MergeChangelogStream),
+            there,
+            self._known,
+        )
+
+
+class RowsByKey(Protocol):
+    """Where the rows of some keys are looked up."""
+
+    def lookup(self, keys: pa.BinaryArray, columns: Sequence[str]) -> pa.Table:
+        """Return `_key` and columns of those sorted keys that have a row, in key order."""
+
+
+@dataclass(frozen=True)
+class DifferenceOfKeys:
+    """The changes of the keys in a range, as a source that can be sent to another process.
+
+    `schema` begins with the operation; `there` is asked for the rows of a changelog, of which it has the
+    columns `known`.
+    """
+
+    key_range: KeyRange
+    events: tuple[RowSource, ...]
+    read: pa.Schema
+    schema: pa.Schema
+    key: MergeKey
+    offset: str
+    is_changelog: bool
+    there: RowsByKey | None
+    known: tuple[str, ...]
+    row_count: int | None = None
+    ordinal: str | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the data."""
+        return list(self.schema.names[1:])
+
+    def explain(self) -> list[str]:
+        """Say what it is."""
+        return [f"net change of {self.key_range}"]
+
+    def batches(self, columns: Sequence[str], bounds: Bounds) -> Iterator[pa.RecordBatch]:
+        """Yield the changes in key order, what was there before what is."""
+        del bounds
+        for table in folded(self._events(), self.read, key=self.key, offset=self.offset, keep=ends):
             found = self._net(table)
             if found.num_rows:
                 yield from found.select(list(columns)).to_batches()
+
+    def _events(self) -> Iterator[pa.RecordBatch]:
+        """Yield the events of the keys, in the order of offsets."""
+        for source in self.events:
+            for batch in source.batches(self.read.names, NO_BOUNDS):
+                if self.key_range == KeyRange():
+                    yield batch
+                    continue
+                keys = self.key.encode(pa.Table.from_batches([batch]))
+                found = batch.filter(self.key_range.holds(keys))
+                if found.num_rows:
+                    yield found
 
     def _net(self, table: pa.Table) -> pa.Table:
         """Turn the first and last events of some keys into their net change."""
         table = table.combine_chunks()
         starts = np.flatnonzero(~repeats(as_array(table[KEY])))
         stops = np.append(starts[1:], table.num_rows) - 1
-        ops = np.asarray(as_array(table[self.after.vocab.op]))
+        ops = np.asarray(as_array(table[self.schema.names[0]]))
         old, old_rows = self._old(table, starts, ops)
         is_there = ops[stops] != Op.RETRACT
         was_there = old_rows >= 0
@@ -105,23 +214,18 @@ class Difference:
         return pa.Table.from_arrays([op, *taken.columns], schema=self.schema)
 
     def _old(self, table: pa.Table, starts: Ints, ops: np.ndarray) -> tuple[pa.Table, Ints]:
-        """Where the row is that each key had before, −1 if none.
-
-        A retraction or correction repeats the row it cancels. A changelog says
-        what it was given, so there the rows themselves are looked up.
-        """
-        if not isinstance(self.after.merge, MergeChangelogStream):
+        """Where the row is that each key had before, −1 if none."""
+        if not self.is_changelog:
             cancels = (ops[starts] == Op.RETRACT) | (ops[starts] == Op.CORRECT_FROM)
             return table, np.where(cancels, starts, -1)
         keys = as_array(table[KEY]).take(pa.array(starts))
-        schema = pa.schema([self.after.schema.field(name) for name in self.columns])
-        if not self.before.is_keyed or self.before.last_offset < 0:
+        schema = pa.schema(list(self.schema)[1:])
+        if self.there is None:
             return schema.empty_table(), np.full(len(starts), -1, dtype=np.int64)
-        known = tuple(name for name in self.columns if name in self.before.schema.names)
-        found = CurrentRows(self.before, known).lookup(keys, known)
+        found = self.there.lookup(keys, self.known)
         places, hit = find(as_array(found[KEY]), keys)
         columns = [
-            found[field.name] if field.name in known else pa.nulls(found.num_rows, field.type)
+            found[field.name] if field.name in self.known else pa.nulls(found.num_rows, field.type)
             for field in schema
         ]
         return pa.Table.from_arrays(columns, schema=schema), np.where(hit, places, -1)

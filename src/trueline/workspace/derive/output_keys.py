@@ -119,9 +119,9 @@ class _Proof:
         )
         if is_aggregate or select.args.get("having"):
             return tuple(shown.values())[:1] or None
-        return self._kept(select, shown)
+        return self._kept(select)
 
-    def _kept(self, select: exp.Select, shown: dict[str, str]) -> tuple[str, ...] | None:
+    def _kept(self, select: exp.Select) -> tuple[str, ...] | None:
         """Return the key of the only source, if it is shown; with the position of what was exploded."""
         source = select.args.get("from_") or select.args.get("from")
         if source is None or select.args.get("joins") or select.args.get("pivots"):
@@ -137,7 +137,10 @@ class _Proof:
                 return None
             position = exp.column(names.columns[0].name, table=names.name, quoted=True)
             wanted.append(written(position))
-        found = [shown.get(each) for each in wanted]
+        columns = [column for column in select.expressions if isinstance(column.unalias(), exp.Column)]
+        # Spark does not tell large letters of names from small ones.
+        shown = {written(column.unalias()).lower(): column.alias_or_name for column in columns}
+        found = [shown.get(each.lower()) for each in wanted]
         return tuple(name for name in found if name is not None) if None not in found else None
 
     def _of_source(self, source: exp.Expr) -> tuple[str, ...] | None:
