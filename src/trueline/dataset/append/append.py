@@ -214,7 +214,8 @@ class Order:
     """What is to be committed, and on what terms; `clock` says what time it is, if not the system's clock.
 
     With `allow_empty` a snapshot without rows retracts all there are; `reverts_to` is the commit whose rows
-    are restored.
+    are restored. With `is_replay` checks leave rows out, and nothing else: the commit was judged when it was
+    made, by what other datasets held then.
     """
 
     name: str
@@ -228,6 +229,7 @@ class Order:
     reverts_to: Multihash | None = None
     origins: tuple[Origin, ...] = ()
     column_of: ColumnOf | None = None
+    is_replay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +297,9 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
         outcome = merge_pieces(order.strategy, incoming, chain, tail, terms)
     if checks:
         growth = incoming.rows if isinstance(order.strategy, Append) else outcome.tally.growth
-        judged = CheckedCommit(order.name, chain, tail, outcome.pieces, growth, order.column_of)
+        judged = CheckedCommit(
+            order.name, chain, tail, outcome.pieces, growth, order.column_of, is_replay=order.is_replay
+        )
         broken = {**broken, **judged.judge(checks, tasks)}
     derived = tail.dataset_kind is DatasetKind.Derivative
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark, whole_pairs=derived)

@@ -17,7 +17,7 @@ from trueline.dataset.derivation import derivation_at
 from trueline.dataset.remove.record import removals_of
 from trueline.dataset.verify.replay import DerivedCommit, derived_commits
 from trueline.identity.multihash import Multihash
-from trueline.workspace.derive.replay_commit import Replaying, follows_by_increment, keeps_rows
+from trueline.workspace.derive.replay_commit import NotReplayed, Replaying, follows_by_increment, keeps_rows
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -199,6 +199,7 @@ class _Tally:
         self._lock = Lock()
         self._progress = progress
         self._problems: dict[tuple[str, int], list[Problem]] = {}
+        self._left_out: dict[str, None] = {}
         self.replayed = 0
         self.stopped = False
 
@@ -214,6 +215,11 @@ class _Tally:
         with self._lock:
             self._problems[dataset.name, transaction.end.sequence_number] = _named(dataset, problems)
 
+    def leave_out(self, dataset: Dataset, why: str) -> None:
+        """Take note that a commit was not replayed."""
+        with self._lock:
+            self._left_out[f"replay of {dataset.name}: {why}"] = None
+
     def reached(self, parts: Sequence[ReplayPart]) -> dict[str, Multihash]:
         """Return the commit of each dataset up to which all were replayed."""
         found: dict[str, Multihash] = {}
@@ -228,7 +234,7 @@ class _Tally:
         return found
 
     def report(self, parts: Sequence[ReplayPart]) -> VerificationReport:
-        report = VerificationReport()
+        report = VerificationReport(not_checked=tuple(self._left_out))
         for name in dict.fromkeys(part.dataset.name for part in parts):
             mine = [self._problems[key] for key in sorted(self._problems) if key[0] == name]
             problems = tuple(problem for found in mine for problem in found)
@@ -258,14 +264,20 @@ def _not_replayed(workspace: Workspace, dataset: Dataset) -> str | None:
 def _replay_part(workspace: Workspace, part: ReplayPart, tally: _Tally) -> None:
     dataset, last = part.dataset, part.found[-1]
     with Replaying.of(workspace, dataset) as replaying:
-        if part.head_only:
-            tally.add(dataset, last, replaying.head_problems(last))
-            return
-        for transaction in part.found:
+        for transaction in (last,) if part.head_only else part.found:
             if tally.stopped:
                 return
             goes_on = transaction is not last and len(part.found) >= _WORTH_INCREMENTS
-            tally.add(dataset, transaction, replaying.problems(transaction, goes_on=goes_on))
+            try:
+                problems = (
+                    replaying.head_problems(transaction)
+                    if part.head_only
+                    else replaying.problems(transaction, goes_on=goes_on)
+                )
+            except NotReplayed as error:
+                tally.leave_out(dataset, str(error))
+            else:
+                tally.add(dataset, transaction, problems)
         replaying.settle()
         # Increments that agree with each other do not agree with the definition: which was the first?
         for transaction in replaying.suspect:
