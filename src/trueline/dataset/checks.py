@@ -291,7 +291,7 @@ def advice_of(counts: Mapping[str, int]) -> tuple[Advice, ...]:
 class CheckedCommit:
     """What a commit is about to do: its events in pieces, and by how many the current rows grow.
 
-    One that is `alone` leaves none of the rows that were there. One that `is_replay` was judged before.
+    One that is `alone` leaves none of the rows that were there.
     """
 
     name: str
@@ -301,16 +301,20 @@ class CheckedCommit:
     growth: int
     column_of: ColumnOf | None = None
     alone: bool = False
-    is_replay: bool = False
 
-    def judge(self, checks: Sequence[DatasetCheck], tasks: Tasks) -> dict[str, int]:
-        """Return how many rows break each check that warns; raise for the first that stops the commit."""
+    def judge(
+        self, checks: Sequence[DatasetCheck], tasks: Tasks, *, is_replay: bool = False
+    ) -> dict[str, int]:
+        """Return how many rows break each check that warns; raise for the first that stops the commit.
+
+        A commit that is replayed was judged when it was made.
+        """
         if not checks:
             return {}
         unknown = next((check for check in checks if not check.is_known), None)
         if unknown is not None:
             raise UnsupportedVersion(f"the check {unknown} is not known here", remedy="upgrade trueline")
-        if self.is_replay:
+        if is_replay:
             return {}
         op = None if self._only_inserts else self.tail.vocab.op
         asked = [each for each in checks if each.action is not Action.QUARANTINE]
@@ -357,7 +361,7 @@ class CheckedCommit:
         for share, found in counted(lambda: self._keys([column], op)):
             # A null is no value of the other column, unless that has one too.
             missing = np.ones(len(found.keys), dtype=bool)
-            there = self.column_of(str(check.option("dataset")), other) if len(found.keys) else ()
+            there = self.column_of(check) if len(found.keys) else ()
             for table in there:
                 keys = _encoded(table.cast(pa.schema([pa.field(other, kind)])), [other])
                 places, known = find(found.keys, share.of(keys))

@@ -54,17 +54,8 @@ def prepare_rekeyed(
     assert isinstance(order.strategy, Snapshot)
     came = merge_pieces(order.strategy, incoming, chain, emptied, terms)
     growth = came.tally.growth + gone.tally.growth
-    judged = CheckedCommit(
-        order.name,
-        chain,
-        tail,
-        came.pieces,
-        growth,
-        order.column_of,
-        alone=True,
-        is_replay=order.is_replay,
-    )
-    found = {**left_out, **judged.judge(checks, tasks)}
+    judged = CheckedCommit(order.name, chain, tail, came.pieces, growth, order.column_of, alone=True)
+    found = {**left_out, **judged.judge(checks, tasks, is_replay=order.is_replay)}
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark, whole_pairs=True)
     written = write_all(chain.store, gone.pieces, layout, tail.next_offset, tasks)
     written = [*written, *write_all(chain.store, came.pieces, layout, tail.next_offset + count, tasks)]

@@ -224,9 +224,9 @@ class Dataset:
         from trueline.dataset.append.intake import is_frame
 
         if self._tail.attachments is not None:  # it may have checks
-            from trueline.workspace.derive.checks import columns_of
+            from trueline.workspace.derive.checks import RelatedColumns
 
-            request = replace(request, column_of=columns_of(self._workspace))
+            request = replace(request, column_of=RelatedColumns(self._workspace))
         tasks = None
         spark = self._workspace._spark
         may_work = spark.settle() if spark.may_work is None else spark.may_work

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -183,7 +184,8 @@ class Workspace(OpenDatasets):
         if checks:
             from trueline.workspace.derive.checks import check_definition
 
-            check_definition(self, definition.checks, definition.schema)
+            known = check_definition(self, definition.checks, definition.schema)
+            definition = replace(definition, checks=known)
         return make(self, name, CreationPlan.of(definition, on_change))
 
     def derive(

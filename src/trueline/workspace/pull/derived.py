@@ -56,17 +56,20 @@ def in_phases(known: Dependencies, names: Sequence[str]) -> list[list[str]]:
     chosen = [name for name in known.in_order(names) if known[name].is_computed]
     phase: dict[str, int] = {}
     for name in chosen:
-        above = [phase[each] + bool(known[each].own_cuts) for each in known.inputs(name) if each in phase]
+        above = [phase[each] + bool(known[each].own_cuts) for each in known.needs(name) if each in phase]
         phase[name] = max(above, default=0)
     return [[name for name in chosen if phase[name] == number] for number in sorted(set(phase.values()))]
 
 
 def roots_of(known: Dependencies, names: Sequence[str]) -> frozenset[str]:
-    """Return the roots that the inputs of datasets rest on: where a cut has to have positions."""
+    """Return the roots that the inputs of datasets rest on: where a cut has to have positions.
+
+    So has it for what their checks refer to.
+    """
     return frozenset(
         root
         for name in names
-        for each in known.inputs(name)
+        for each in known.needs(name)
         if each not in known[name].own_cuts
         for root in known.roots(each)
     )
@@ -205,7 +208,7 @@ class DerivedPull:
         for name, stops in self.stops.items():
             for place, cut in enumerate(stops):
                 before = [(name, place - 1)] if place else []
-                for above in self.known.inputs(name):
+                for above in self.known.needs(name):
                     passed = [
                         at for at, each in enumerate(self.stops.get(above, ())) if each.number <= cut.number
                     ]
