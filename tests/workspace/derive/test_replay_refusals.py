@@ -146,6 +146,19 @@ def test_checks_that_would_break_today_say_nothing_of_commits_that_kept_them(ws,
         assert ws["counts"].verify().problems == ()
 
 
+@pytest.mark.contract("derive:V23")
+def test_an_input_that_had_nothing_yet_is_no_part_of_the_origin_and_that_is_not_wrong(ws):
+    rates = ws.create("rates")
+    define_by_hand(ws, "counts", "counts", ["transfers", "rates"], columns=COLUMNS)
+    with computing(counted):
+        ws.pull()
+        assert ws["counts"].verify().problems == ()
+        rates.append([{"account": "a"}])
+        ws.pull()
+        report = ws["counts"].verify()
+    assert (report.problems, report.replayed) == ((), 2)
+
+
 def test_rows_that_a_check_left_out_are_left_out_again(ws):
     checks = (check.in_range("total", at_most=1).quarantine(),)
     define_by_hand(ws, "counts", "counts", ["transfers"], columns=COLUMNS, checks=checks)

@@ -363,6 +363,8 @@ def _above(source: Dataset, position: Position, left: DerivedCheckpoint) -> Iter
     """Say what of the origin of a derived input is not in that of the dataset above it."""
     name = source.name
     tail = source.chain.tail_at(position.block)
+    if tail.data is None:
+        return  # nothing was there yet, so that nothing rests on it
     if not isinstance(tail.data, ExecuteTransform):
         yield f"{name} is not among its roots"
         return
