@@ -130,7 +130,7 @@ def broken_rows(part: CheckedPart) -> list[tuple[int, list[str]]]:
             counts[at] += pc.sum(wrong).as_py() or 0
             if len(shown[at]) < _SHOWN:
                 some = rows.filter(wrong).slice(0, _SHOWN - len(shown[at])).to_pylist()
-                shown[at] += [_shown(row) for row in some]
+                shown[at] += [shown_row(row) for row in some]
     return list(zip(counts, shown, strict=True))
 
 
@@ -147,7 +147,8 @@ def is_set(ops: pa.ChunkedArray) -> pa.BooleanArray:
     return pc.is_in(known, value_set=pa.array([int(Op.APPEND), int(Op.CORRECT_TO)], pa.int32()))
 
 
-def _shown(row: Mapping[str, object]) -> str:
+def shown_row(row: Mapping[str, object]) -> str:
+    """Show a row in an error: the values it has."""
     return ", ".join(f"{name} = {value!r:.60}" for name, value in row.items() if value is not None)[:300]
 
 

@@ -158,7 +158,7 @@ def defined(
             raise SchemaError(
                 f"input {alias!r} has no columns yet",
                 remedy="append rows to it, or create it with a schema",
-                code="InputWithoutSchema",
+                code="InputSchemaNotDefined",
             )
     # Whoever calls `derive` names the function.
     with query_session(workspace, views, function) as session:
