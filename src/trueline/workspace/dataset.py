@@ -166,6 +166,10 @@ class Dataset:
     def _hide(self, name: str, *, hide: bool) -> None:
         with self._writing, self.chain.store.turn():
             hide_column(self.chain, self._tail, name, hide=hide, clock=self._workspace.clock)
+        if hide:
+            from trueline.workspace.derive.redefine import tell_hidden
+
+            tell_hidden(self, name)
 
     # --- adding -------------------------------------------------------------------
 
