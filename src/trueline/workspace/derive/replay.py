@@ -19,7 +19,7 @@ from trueline.dataset.remove.record import removals_of
 from trueline.dataset.verify.replay import DerivedCommit, derived_commits
 from trueline.identity.multihash import Multihash
 from trueline.workspace.derive.replay_commit import NotReplayed, Replaying, follows_by_increment, keeps_rows
-from trueline.workspace.pull.watched import Watched
+from trueline.workspace.pull.watched import WatchedConsole
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -176,7 +176,7 @@ def _replay_parts(
     workspace: Workspace, parts: Sequence[ReplayPart], progress: Progress | None, workers: int
 ) -> VerificationReport:
     tally, told = _Tally(progress), console.current()
-    with console.use(Watched(told, tally.go_on, alone=len(parts) == 1)):
+    with console.use(WatchedConsole(told, tally.go_on, alone=len(parts) == 1)):
         context = copy_context()
     pool = ThreadPoolExecutor(min(workers, len(parts)))
     try:

@@ -40,7 +40,7 @@ from trueline.workspace.derive.strategies.classify import RECOMPUTE
 from trueline.workspace.pull.going import GoingTo, Stops, going_to
 from trueline.workspace.pull.report import Pulled
 from trueline.workspace.pull.scheduler import go_on
-from trueline.workspace.pull.watched import Watched
+from trueline.workspace.pull.watched import WatchedConsole
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace
@@ -217,7 +217,7 @@ class DerivedPull:
         return graph
 
     def _step(self, told: console.Console, bar: console.Progress) -> Step:
-        with console.use(Watched(told, go_on, alone=len(self.stops) == 1)):
+        with console.use(WatchedConsole(told, go_on, alone=len(self.stops) == 1)):
             context = copy_context()
 
         def bring(node: GraphNode, cut: Cut) -> tuple[Advanced | None, bool | None]:

@@ -12,7 +12,7 @@ from trueline.console.items import Item
 Look = Callable[[], None]
 
 
-class Watched(console.Console):
+class WatchedConsole(console.Console):
     """Shows items where they were to be shown; its bars end work that was given up.
 
     Of several datasets at once no bars are drawn: nobody could read them.
