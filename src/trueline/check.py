@@ -14,7 +14,7 @@ expression('paid <= total').quarantine()
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
@@ -95,6 +95,27 @@ class DatasetCheck:
             )
         return replace(self, action=Action.QUARANTINE)
 
+    def about(self, dataset_id: str) -> DatasetCheck:
+        """Return a relation that knows the other dataset by its id, so that it may get another name.
+
+        >>> relation("customer", "customers", "id").about("did:odf:z1").option("id")
+        'did:odf:z1'
+        """
+        options = tuple((name, value) for name, value in self.options if name != "id")
+        return replace(self, options=(*options, ("id", dataset_id)))
+
+    def is_same(self, other: DatasetCheck) -> bool:
+        """Say whether two checks ask for the same, whatever name a dataset has that they refer to by id.
+
+        >>> one = relation("customer", "people", "id").about("did:odf:z1")
+        >>> one.is_same(relation("customer", "customers", "id").about("did:odf:z1"))
+        True
+        """
+        if str(self) == str(other):
+            return True
+        one, two = self.to_dict(), other.to_dict()
+        return "id" in one and {**one, "dataset": ""} == {**two, "dataset": ""}
+
     @property
     def is_known(self) -> bool:
         """Whether it can be judged here; later software may have recorded one that cannot.
@@ -144,6 +165,8 @@ class DatasetCheck:
     def __str__(self) -> str:
         said = list(map(repr, self.columns))
         for name, value in self.options:
+            if name == "id":
+                continue  # nobody types it
             plain = name in ("condition", "age", "dataset", "other") or (
                 name in ("at_least", "at_most") and self.kind == "in_range" and len(self.options) == 2
             )
@@ -256,6 +279,11 @@ def checked(given: object) -> tuple[DatasetCheck, ...]:
         if not isinstance(each, DatasetCheck):
             raise _not_a_check(each)
     return found
+
+
+def same_checks(one: Sequence[DatasetCheck], other: Sequence[DatasetCheck]) -> bool:
+    """Say whether two definitions have the same checks."""
+    return len(one) == len(other) and all(map(DatasetCheck.is_same, one, other))
 
 
 def _not_a_check(given: object) -> InputError:

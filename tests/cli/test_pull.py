@@ -1,11 +1,19 @@
 from __future__ import annotations
 
+import json
+import signal
 import socket
+import subprocess
+import sys
 
+import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.workspace.derive.computed_here import computing, counted, define_by_hand
 from trueline.workspace import http
+from trueline.workspace.pull import derived
+from trueline.workspace.pull.report import PullReport
 
 
 @pytest.fixture
@@ -59,6 +67,45 @@ def test_a_dataset_that_fails_is_told_beside_the_others(at, inbox):
     told = at("pull", "--json")
     assert (told.code, told.json["ok"], told.json["rows"]) == (2, False, 1)
     assert (told.error["code"], told.error["datasets"]) == ("PullError", ["lost"])
+
+
+def test_a_watch_for_programs_prints_a_line_each_time_and_ends_by_ctrl_c(at, inbox, tmp_path):
+    at("create", "sales", "--source", inbox / "*.csv")
+    command = [sys.executable, "-m", "trueline.cli", "-C", str(tmp_path / "ws"), "pull", "--watch", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        first = json.loads(watching.stdout.readline())
+        (inbox / "b.csv").write_text("id,day\n3,2026-11-14T00:00:00Z\n")
+        rounds = [first, json.loads(watching.stdout.readline())]
+        watching.send_signal(signal.SIGINT)
+        rest, said = watching.communicate(timeout=60)
+    assert (watching.returncode, json.loads(said)["error"]["code"]) == (128 + signal.SIGINT, "Interrupted")
+    assert [each["rows"] for each in (*rounds, *map(json.loads, rest.splitlines()))][:2] == [2, 1]
+
+
+@pytest.mark.contract("derive:V29")
+def test_a_watch_computes_all_again_in_its_first_round_only(ws, monkeypatch):
+    ws.create("transfers").append([{"account": "a"}])
+    columns = {"account": pa.string(), "total": pa.float64()}
+    define_by_hand(ws, "counts", "counts", ["transfers"], columns=columns)
+    refreshed, rounds = [], []
+    real = derived.refresh
+    monkeypatch.setattr(
+        derived, "refresh", lambda *given, **named: refreshed.append(1) or real(*given, **named)
+    )
+    with computing(counted):
+        ws.pull()
+        ws.pull(watch=True, full_refresh=True, stop=lambda _: len(rounds) == 3, on_report=rounds.append)
+    assert [each.differed for (each,) in rounds] == [False, None, None]
+    assert len(refreshed) == 1
+
+
+def test_a_full_refresh_is_asked_for_by_an_option(at, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        tl.Workspace, "pull", lambda _, *names, **options: asked.append(options) or PullReport()
+    )
+    assert at("pull", "--full-refresh").code == 0
+    assert asked[0]["full_refresh"] is True
 
 
 def test_a_changed_file_is_taken_in_on_request(at, inbox):

@@ -63,3 +63,5 @@ def test_several_datasets_are_replayed_side_by_side(run, tmp_path, monkeypatch):
     done = run("-C", str(tmp_path / "first"), "verify", "a", "b", "--replay", "--workers", "3", "--json").json
     assert asked == [(["a", "b"], True, 3)]
     assert [each["replayed"] for each in done["datasets"]] == [1, 1]
+    run("-C", str(tmp_path / "first"), "verify", "a", "--replay-head")
+    assert asked[1][:2] == (["a"], "head")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.workspace.derive.computed_here import define_by_hand
 from trueline import merge
-from trueline.errors import SchemaError
+from trueline.errors import DataWarning, SchemaError
 
 ROWS = {"id": [1, 2], "city": ["Bern", "Zug"], "note": ["a", None]}
 
@@ -129,3 +132,16 @@ def test_a_snapshot_may_lack_a_hidden_column_whose_values_stay(ws, tmp_path):
         ds.append(pa.table({"id": [1], "city": ["Bern"]}))
     with pytest.raises(SchemaError, match="lacks column 'city'"):
         ds.append(pa.table({"id": [1], "note": ["a"]}))
+
+
+@pytest.mark.contract("derive:V28")
+def test_hiding_a_column_that_a_definition_reads_is_told(ws):
+    ws.create("sales").append([{"city": "Bern", "price": 1.0, "note": "x"}])
+    query = "SELECT `sales`.`city`, `sales`.`price` FROM `sales`"
+    define_by_hand(ws, "prices", query, ["sales"], columns={"city": pa.string()}, key="city")
+    with pytest.warns(DataWarning, match="column 'price' of 'sales' is hidden now, and 'prices' may read it"):
+        ws["sales"].hide_column("price")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ws["sales"].hide_column("note")
+        ws["sales"].show_column("price")

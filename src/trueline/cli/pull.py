@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from json import dumps
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -37,7 +38,11 @@ def pull(
     names: Selected = None,
     *,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Go on until Ctrl-C; look again, more rarely while nothing comes.")
+        bool,
+        typer.Option(
+            "--watch",
+            help="Go on until Ctrl-C, ever more rarely while nothing comes; --json prints lines.",
+        ),
     ] = False,
     full_refresh: Annotated[
         bool,
@@ -81,10 +86,10 @@ def pull(
             "new_columns": cast("Any", new_columns),
         }
         if watch:
-            # The rounds are shown as they come; the answer of a program is the last one.
-            beside = None if here.is_json else lambda report: _show(here.console, report, quiet=True)
-            report = workspace.pull(*(names or ()), watch=True, on_report=beside, **options)
-            here.console.answer(report.to_dict(), lambda _: None)
+            # Rounds are shown as they come: it ends by Ctrl-C, with nothing left to say.
+            workspace.pull(
+                *(names or ()), watch=True, on_report=partial(_show_round, here.console), **options
+            )
             return
         failed: PullError | None = None
         try:
@@ -95,6 +100,18 @@ def pull(
         if failed is not None:
             tell(here.console, failed.code, failed.problem, failed.remedy, {"datasets": list(report.errors)})
             raise typer.Exit(exit_code(failed))
+
+
+def _show_round(shown: Console, report: PullReport) -> None:
+    """Show what a round of a watch did: to programs as a document of one line."""
+    from trueline.console import JsonConsole
+    from trueline.console.items import as_json, plain
+
+    if isinstance(shown, JsonConsole):
+        shown.out.write(as_json(plain(report.to_dict())) + "\n")
+        shown.out.flush()
+    else:
+        _show(shown, report, quiet=True)
 
 
 def _show(shown: Console, report: PullReport, *, quiet: bool = False) -> None:

@@ -25,7 +25,7 @@ from trueline.dataset.append.append import Order, Prepared, definitions_of, prep
 from trueline.dataset.append.incoming import Incoming
 from trueline.dataset.append.intake import ColumnOf
 from trueline.dataset.append.merge import Terms
-from trueline.dataset.checks import advice_of
+from trueline.dataset.checks import advice_of, shown_row
 from trueline.dataset.commit import Commit
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.derivation import COPY, Derivation
@@ -172,13 +172,16 @@ def _checkpoint(store: Store, prepared: Prepared, left: DerivedCheckpoint) -> Ch
 def _violated(name: str, derivation: Derivation, error: InputError) -> InputError:
     """Say that the result has several rows of one key (derive:V7)."""
     shown = ", ".join(derivation.key)
+    rows: Any = error.fields.get("rows", [])
+    lines = "".join(f"\n    {shown_row(row)}" for row in rows)
     return InputError(
         f"the result of {name!r} has {error.fields['count']:,} keys ({shown}) more than once:"
-        f" {error.fields['keys']}",
+        f" {error.fields['keys']}{lines}",
         remedy="aggregate by the key in the query, or derive it with a key that identifies the rows",
         code="KeyViolated",
         keys=error.fields["keys"],
         count=error.fields["count"],
+        rows=rows,
     )
 
 

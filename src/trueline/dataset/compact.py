@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,13 +19,16 @@ from trueline.dataset.at import resolve
 from trueline.dataset.dataset_at import Standing
 from trueline.dataset.read.events import Events
 from trueline.dataset.remove.record import removals_of
-from trueline.errors import InputError
+from trueline.errors import InputError, NotPortable
+from trueline.identity.logical import LogicalHasher
 from trueline.identity.multihash import physical_hash
+from trueline.readers.parquet_file import BoundedFile
 from trueline.view.plan.node import Interval
 
 # A file of this many records is large enough: slices of half as many are not written again.
 _ROWS_OF_A_FILE: Final = ROWS_OF_A_SLICE
 _BATCHES_OF_A_GROUP: Final = 4
+_BATCH_ROWS: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +74,31 @@ def compact(name: str, chain: Chain, *, rows_of_a_file: int = _ROWS_OF_A_FILE) -
         chain.store.sync()
         keep_files(chain, made)
     return Compacted(len(made), slices, sum(file.rows for file in made), sum(file.size for file in made))
+
+
+def holds_its_slices(name: str, chain: Chain, file: CompactFile) -> bool:
+    """Say whether the records of a larger file are those of the slices it stands for.
+
+    Its name is the hash of its bytes, but no block names it. Types that have no logical hash are passed over.
+    """
+    standing = Standing.of(name, chain, resolve(chain, None))
+    with chain.store.open(Folder.DATA, file.hash) as opened, suppress(NotPortable):
+        try:
+            with closing(BoundedFile(opened, str(file.hash), chain.limits)) as parquet:
+                schema = parquet.schema_arrow
+                if not set(schema.names) <= set(standing.schema.names):
+                    return False
+                there, slices = LogicalHasher(schema), LogicalHasher(schema)
+                for batch in parquet.all_batches(_BATCH_ROWS):
+                    there.update(batch)
+        except (InputError, pa.ArrowException):
+            return False
+        events = Events(standing, tuple(schema.names), apart=True)
+        bounds = {standing.vocab.offset: Interval(file.first, file.last)}
+        for batch in events.batches(schema.names, bounds):
+            slices.update(pa.Table.from_batches([batch]).select(schema.names).cast(schema))
+        return there.finish() == slices.finish()
+    return True
 
 
 def _groups(entries: Iterator[SliceEntry], most: int) -> Iterator[list[SliceEntry]]:

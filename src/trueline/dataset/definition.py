@@ -37,7 +37,7 @@ from trueline.chain.sources import (
     MergeUpsertStream,
     ReadParquet,
 )
-from trueline.check import DatasetCheck, checked
+from trueline.check import DatasetCheck, checked, same_checks
 from trueline.dataset.append.new_columns import POLICIES, NewColumns, checked_policy
 from trueline.dataset.commit import linked
 from trueline.dataset.declared_source import (
@@ -178,7 +178,9 @@ class Definition:
             before, asked = (in_units(ns / 1e9) for ns in (addendum.lateness_ns, self.lateness_ns))
             found.append(f"lateness: it is {before}, asked for is {asked}")
         _compare(found, "new_columns", addendum.new_columns, self.new_columns, default="error")
-        _compare(found, "checks", *(", ".join(map(str, each)) for each in (addendum.checks, self.checks)))
+        if not same_checks(addendum.checks, self.checks):
+            shown = (", ".join(map(str, each)) for each in (addendum.checks, self.checks))
+            _compare(found, "checks", *shown)
         found += self._source_differences(tail, addendum)
         if self.schema is not None:
             found += _schema_differences(tail, self.schema)

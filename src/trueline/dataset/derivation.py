@@ -30,7 +30,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
-from trueline.check import DatasetCheck
+from trueline.check import DatasetCheck, same_checks
 from trueline.dataset.commit import linked
 from trueline.dataset.definition import PATH, addendum_at
 from trueline.errors import InputError, UnsupportedVersion
@@ -185,11 +185,13 @@ class Derivation:
             ("nondet", dict(there.nondet), dict(self.nondet)),
             ("key", list(there.shown_key), list(self.shown_key)),
             ("event_time", tail.vocab.event_time_column, self.event_time),
-            ("checks", list(map(str, there.checks)), list(map(str, self.checks))),
             ("columns", dict(there.columns), dict(self.columns)),
         ):
             if before != asked:
                 found.append(f"{what}: it is {before}, asked for is {asked}")
+        if not same_checks(there.checks, self.checks):
+            shown = [list(map(str, each)) for each in (there.checks, self.checks)]
+            found.append(f"checks: it is {shown[0]}, asked for is {shown[1]}")
         if self.description is not None and (before := described(chain)) != self.description:
             found.append(f"description: it is {before!r}, asked for is {self.description!r}")
         if found and schema is not None:

@@ -55,7 +55,7 @@ def prepare_rekeyed(
     came = merge_pieces(order.strategy, incoming, chain, emptied, terms)
     growth = came.tally.growth + gone.tally.growth
     judged = CheckedCommit(order.name, chain, tail, came.pieces, growth, order.column_of, alone=True)
-    found = {**left_out, **judged.judge(checks, tasks)}
+    found = {**left_out, **judged.judge(checks, tasks, is_replay=order.is_replay)}
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark, whole_pairs=True)
     written = write_all(chain.store, gone.pieces, layout, tail.next_offset, tasks)
     written = [*written, *write_all(chain.store, came.pieces, layout, tail.next_offset + count, tasks)]

@@ -166,6 +166,10 @@ class Dataset:
     def _hide(self, name: str, *, hide: bool) -> None:
         with self._writing, self.chain.store.turn():
             hide_column(self.chain, self._tail, name, hide=hide, clock=self._workspace.clock)
+        if hide:
+            from trueline.workspace.derive.redefine import tell_hidden
+
+            tell_hidden(self, name)
 
     # --- adding -------------------------------------------------------------------
 
@@ -224,9 +228,9 @@ class Dataset:
         from trueline.dataset.append.intake import is_frame
 
         if self._tail.attachments is not None:  # it may have checks
-            from trueline.workspace.derive.checks import columns_of
+            from trueline.workspace.derive.checks import RelatedColumns
 
-            request = replace(request, column_of=columns_of(self._workspace))
+            request = replace(request, column_of=RelatedColumns(self._workspace))
         tasks = None
         spark = self._workspace._spark
         may_work = spark.settle() if spark.may_work is None else spark.may_work

@@ -6,9 +6,12 @@ A dataset is kept while something rests on it; its files stay until `gc` collect
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from trueline.dataset.derivation import checks_at
 from trueline.errors import CorruptionError, InputError
+from trueline.workspace.dependencies import referred
 from trueline.workspace.names import check_name, not_found
 from trueline.workspace.transfer.origin import forget_origin
 
@@ -38,19 +41,22 @@ def _refuse_in_use(workspace: Workspace, name: str, dataset_id: str) -> None:
     if copies != [name]:
         return  # what rests on it finds the other copy
     resting = _resting_on(workspace, dataset_id)
+    judged = [each for each in _judged_by(workspace, name) if each not in resting]
     tags = sorted(workspace._tags.of(dataset_id))
-    if not resting and not tags:
+    if not resting and not judged and not tags:
         return
     reasons = []
     if resting:
         reasons.append(f"{_listed(resting)} {'is' if len(resting) == 1 else 'are'} computed from it")
+    if judged:
+        reasons.append(f"checks of {_listed(judged)} refer to it")
     if tags:
         reasons.append(
             f"the tag{'s' * (len(tags) != 1)} {_listed(tags)} name{'s' * (len(tags) == 1)} its commits"
         )
     raise InputError(
         f"dataset {name!r} is in use: {'; '.join(reasons)}",
-        remedy=_freed(resting, tags),
+        remedy=_freed(resting, judged, tags),
         code="DatasetInUse",
         name=name,
         resting=tuple(resting),
@@ -58,10 +64,13 @@ def _refuse_in_use(workspace: Workspace, name: str, dataset_id: str) -> None:
     )
 
 
-def _freed(resting: list[str], tags: list[str]) -> str:
+def _freed(resting: list[str], judged: list[str], tags: list[str]) -> str:
     """Say what to do before a dataset can be deleted."""
     deleting = ", then ".join(f"ws.delete({each!r})" for each in resting)
     untagging = ", ".join(f"ws.untag({each!r})" for each in tags)
+    if judged:
+        others = _freed(resting, [], tags) + "; and " if resting or tags else "first "
+        return f"{others}define {_listed(judged)} without these checks"
     if not tags:
         return f"first delete what is computed from it: {deleting}"
     if not resting:
@@ -94,6 +103,16 @@ def _resting_on(workspace: Workspace, dataset_id: str) -> list[str]:
                 found.append(names[upper])
 
     visit(dataset_id)
+    return found
+
+
+def _judged_by(workspace: Workspace, name: str) -> list[str]:
+    """Return the names of the other datasets whose checks refer to one."""
+    found, names = [], workspace._names_by_id()
+    for dataset in workspace.datasets():
+        with suppress(CorruptionError, InputError):
+            referring = any(referred(check, names) == name for check in checks_at(dataset._tail))
+            found += [dataset.name] if referring and dataset.name != name else []
     return found
 
 

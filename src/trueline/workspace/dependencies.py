@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
 from trueline.chain.events import DatasetKind, SetTransform
 from trueline.dataset.declared_source import shown
-from trueline.dataset.derivation import Derivation, derivation_at
+from trueline.dataset.derivation import Derivation, checks_at, derivation_at
 from trueline.errors import InputError, TruelineError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
@@ -19,6 +20,7 @@ from trueline.workspace.names import check_name, not_found
 from trueline.workspace.transfer.origin import origin_of
 
 if TYPE_CHECKING:
+    from trueline.check import DatasetCheck
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
@@ -36,6 +38,7 @@ def own_cuts(derivation: Derivation) -> Mapping[str, str]:
 class DatasetNode:
     """A dataset and what it is computed from here; `inputs` are names by the names they have in the query.
 
+    `checks` are the names of what its checks refer to: it has to be there before, and makes no rows.
     A root has none of that: it is appended to, or a clone, or its inputs are not all here (`missing`).
     `problem` says why a dataset cannot be looked at.
     """
@@ -46,6 +49,7 @@ class DatasetNode:
     derivation: Derivation | None = None
     definition: Multihash | None = None
     inputs: Mapping[str, str] = field(default_factory=dict)
+    checks: tuple[str, ...] = ()
     is_clone: bool = False
     missing: tuple[str, ...] = ()
     problem: TruelineError | None = None
@@ -99,7 +103,7 @@ class Dependencies:
             else _node(workspace, each, ids)
             for each in datasets
         }
-        return cls(nodes, workspace.location)
+        return cls(_without_circles(nodes), workspace.location)
 
     def __getitem__(self, name: str) -> DatasetNode:
         return self.nodes[name]
@@ -114,16 +118,20 @@ class Dependencies:
         """Return the names of what a dataset reads, each once."""
         return tuple(dict.fromkeys(self.nodes[name].inputs.values()))
 
+    def needs(self, name: str) -> tuple[str, ...]:
+        """Return the names of what a dataset reads, and of what its checks refer to."""
+        return tuple(dict.fromkeys((*self.inputs(name), *self.nodes[name].checks)))
+
     def readers(self, name: str) -> tuple[str, ...]:
-        """Return the names of what reads a dataset."""
-        return tuple(each for each in self.nodes if name in self.inputs(each))
+        """Return the names of what reads a dataset, or is checked against it."""
+        return tuple(each for each in self.nodes if name in self.needs(each))
 
     def upstream(self, name: str, depth: int | None = None) -> frozenset[str]:
-        """Return all that a dataset rests on, or so many steps of it."""
-        return self._reached(name, depth, self.inputs)
+        """Return all that a dataset rests on and is checked against, or so many steps of it."""
+        return self._reached(name, depth, self.needs)
 
     def downstream(self, name: str, depth: int | None = None) -> frozenset[str]:
-        """Return all that rests on a dataset, or so many steps of it."""
+        """Return all that rests on a dataset or is checked against it, or so many steps of it."""
         return self._reached(name, depth, self.readers)
 
     def _reached(self, name: str, depth: int | None, step: object) -> frozenset[str]:
@@ -193,6 +201,25 @@ class Dependencies:
         return sorted(found)
 
 
+def referred(check: DatasetCheck, names: Mapping[str, str]) -> str | None:
+    """Return the name that the dataset of a relation has now: by its id, else as the check calls it."""
+    if check.kind != "relation":
+        return None
+    name: str | None = names.get(str(check.option("id"))) or check.option("dataset")
+    return name
+
+
+def _without_circles(nodes: Mapping[str, DatasetNode]) -> dict[str, DatasetNode]:
+    """Leave out what would have to be there before itself because of a check: those look at what is there."""
+    found = {name: replace(node, checks=()) for name, node in nodes.items()}
+    known = Dependencies(found)
+    for name in sorted(nodes):
+        for each in nodes[name].checks:
+            if each in nodes and each != name and name not in known.upstream(each):
+                found[name] = replace(found[name], checks=(*found[name].checks, each))
+    return found
+
+
 def node_of(dataset: Dataset) -> DatasetNode:
     """Look at one dataset alone."""
     return _node(dataset._workspace, dataset, dataset._workspace._names_by_id())
@@ -221,7 +248,17 @@ def _node(workspace: Workspace, dataset: Dataset, names: Mapping[str, str]) -> D
         if each.dataset_ref in names
     }
     block = None if defined is None else defined.hash
-    return DatasetNode(dataset.name, dataset, tail.dataset_id, derivation, block, inputs, missing=missing)
+    related = (referred(check, names) for check in derivation.checks)
+    return DatasetNode(
+        dataset.name,
+        dataset,
+        tail.dataset_id,
+        derivation,
+        block,
+        inputs,
+        tuple(dict.fromkeys(filter(None, related))),
+        missing=missing,
+    )
 
 
 def lineage(workspace: Workspace, name: str | None = None) -> LineageGraph:
@@ -236,10 +273,23 @@ def lineage(workspace: Workspace, name: str | None = None) -> LineageGraph:
         for alias, source in known[each].inputs.items()
         if source in chosen
     ]
+    edges += _checked_against(known, ordered)
     elsewhere = {missing for each in ordered for missing in known[each].missing}
     nodes += [LineageNode(missing, "missing", missing) for missing in sorted(elsewhere)]
     edges += [LineageEdge(missing, each) for each in ordered for missing in known[each].missing]
     return LineageGraph(tuple(nodes), tuple(edges), workspace.location)
+
+
+def _checked_against(known: Dependencies, names: Sequence[str]) -> list[LineageEdge]:
+    """Return which datasets are referred to by the checks of others, roots included."""
+    ids = {str(node.id): name for name, node in known.nodes.items()}
+    found: dict[tuple[str, str], None] = {}
+    for name in names:
+        with suppress(TruelineError):
+            for check in checks_at(known[name].dataset._tail):
+                if (other := referred(check, ids)) in names:
+                    found[str(other), name] = None
+    return [LineageEdge(other, name, checks=True) for other, name in found]
 
 
 def _described(workspace: Workspace, node: DatasetNode) -> LineageNode:

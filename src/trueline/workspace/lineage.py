@@ -49,16 +49,26 @@ class LineageNode:
 
 @dataclass(frozen=True, slots=True)
 class LineageEdge:
-    """That a dataset reads another, under a name; `own_cut` says why not at the cut of its other inputs."""
+    """That a dataset reads another, under a name; `own_cut` says why not at the cut of its other inputs.
+
+    With `checks` it is not made from it: its checks refer to it.
+    """
 
     input: str
     dataset: str
     alias: str = ""
     own_cut: str | None = None
+    checks: bool = False
+
+    @property
+    def label(self) -> str | None:
+        """What is written at the edge in a picture, which is then broken."""
+        return "checks" if self.checks else self.own_cut
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
-        return {"input": self.input, "dataset": self.dataset, "alias": self.alias, "own_cut": self.own_cut}
+        said = {"input": self.input, "dataset": self.dataset, "alias": self.alias, "own_cut": self.own_cut}
+        return {**said, "checks": True} if self.checks else said
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +107,7 @@ class LineageGraph:
             before, after = _SHAPES[node.kind]
             lines.append(f'    {ids[node.name]}{before}"{_escaped(node.name)}"{after}')
         for edge in self.edges:
-            arrow = "-->" if edge.own_cut is None else f'-. "{_escaped(edge.own_cut)}" .->'
+            arrow = "-->" if edge.label is None else f'-. "{_escaped(edge.label)}" .->'
             lines.append(f"    {ids[edge.input]} {arrow} {ids[edge.dataset]}")
         return "\n".join(lines)
 
@@ -107,7 +117,7 @@ class LineageGraph:
         lines = ["digraph lineage {", "    rankdir=LR;"]
         lines += [f"    {_quoted(name)} [shape={shape}];" for name, shape in shapes.items()]
         for edge in self.edges:
-            style = "" if edge.own_cut is None else f" [style=dashed, label={_quoted(edge.own_cut)}]"
+            style = "" if edge.label is None else f" [style=dashed, label={_quoted(edge.label)}]"
             lines.append(f"    {_quoted(edge.input)} -> {_quoted(edge.dataset)}{style};")
         return "\n".join([*lines, "}"])
 
@@ -126,7 +136,9 @@ class LineageGraph:
                 "schemaURL": _EVENT,
                 "job": {"namespace": space, "name": node.name, "facets": _query(node)},
                 "inputs": [
-                    _dataset(space, by_name[edge.input]) for edge in self.edges if edge.dataset == node.name
+                    _dataset(space, by_name[edge.input])
+                    for edge in self.edges
+                    if edge.dataset == node.name and not edge.checks
                 ],
                 "outputs": [_dataset(space, node)],
             }
@@ -149,6 +161,8 @@ class LineageGraph:
 
         read: dict[str, list[str]] = {}
         for edge in self.edges:
+            if edge.checks:
+                continue
             why = f" (at a cut of its own: {edge.own_cut})" if edge.own_cut is not None else ""
             read.setdefault(edge.dataset, []).append(edge.input + why)
         rows = [

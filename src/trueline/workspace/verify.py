@@ -73,12 +73,16 @@ def verify_dataset(
 
 def _damaged_copies(dataset: Dataset) -> Iterator[Problem]:
     """Look at the larger files that readers take instead of small slices: no block names them."""
+    from trueline.dataset.compact import holds_its_slices
+
     store = dataset.chain.store
     for file in compact_files(dataset.chain):
         with store.open(Folder.DATA, file.hash) as opened:
             actual = physical_hash(opened)
-        if actual != file.hash:
-            what = f"compacted file {file.hash} hashes to {actual}"
+        what = f"compacted file {file.hash} hashes to {actual}" if actual != file.hash else ""
+        if not what and not holds_its_slices(dataset.name, dataset.chain, file):
+            what = f"compacted file {file.hash} has other records than the slices it stands for"
+        if what:
             yield Problem(ProblemKind.CORRUPT, what, "compact the dataset again", file.block)
 
 

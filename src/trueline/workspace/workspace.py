@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -183,7 +184,8 @@ class Workspace(OpenDatasets):
         if checks:
             from trueline.workspace.derive.checks import check_definition
 
-            check_definition(self, definition.checks, definition.schema)
+            known = check_definition(self, definition.checks, definition.schema)
+            definition = replace(definition, checks=known)
         return make(self, name, CreationPlan.of(definition, on_change))
 
     def derive(
@@ -341,9 +343,10 @@ class Workspace(OpenDatasets):
         Without names all datasets are pulled. What is named is pulled with all it rests on; `name+` names a
         dataset with all that rests on it, `+name` and `2+name` with what it rests on. A plan (`ws.plan`) is
         carried out exactly, or `StalePlan` is raised if something has moved since.
-        With `full_refresh` derived datasets are computed again and what differs is recorded. With `watch` it
-        goes on until it is interrupted, looking again after a second, then more rarely while nothing comes;
-        `on_report` gets the report of each round, `stop` waits for so many seconds and ends it by True.
+        With `full_refresh` derived datasets are computed again, once, and what differs is recorded. With
+        `watch` it goes on until it is interrupted, looking again after a second, then more rarely while
+        nothing comes; `on_report` gets the report of each round, `stop` waits for so many seconds and ends
+        it by True.
 
         Files and pages that were read before are passed over, clones are
         brought up to what they are copies of. A known file name with other
@@ -370,11 +373,11 @@ class Workspace(OpenDatasets):
                 )
             return apply(self, plans[0], workers=workers)
 
-        def once() -> PullReport:
+        def once(*, is_first: bool = True) -> PullReport:
             return pull(
                 self,
                 [str(name) for name in names],
-                full_refresh=full_refresh,
+                full_refresh=full_refresh and is_first,
                 resend=resend,
                 allow_empty=allow_empty,
                 workers=workers,

@@ -56,6 +56,7 @@ def test_a_second_row_of_a_key_is_refused(gone):
     with pytest.raises(InputError, match="more than once") as caught:
         merged(NetChange(("k",)), change, old)
     assert caught.value.code == "DuplicateKeys"
+    assert [list(row.values())[:2] for row in caught.value.fields["rows"]] == [[1.0, 1.0], [1.0, 5.0]]
     with pytest.raises(InputError, match="more than once"):
         merged(NetChange(("k",)), table([(3.0, 1.0), (3.0, 1.0)], [0, 0]), old)
 

@@ -15,7 +15,7 @@ from trueline.dataset.definition import vocabulary
 from trueline.dataset.derivation import Derivation, KeyKind
 from trueline.kernel.tasks import InlineTasks
 from trueline.workspace.creation import CreationPlan, make
-from trueline.workspace.derive import follow, strategies
+from trueline.workspace.derive import follow, replay_commit, strategies
 
 
 def by_hand(workspace, sql, inputs, *, columns, key="account", **more):
@@ -51,7 +51,9 @@ def computing(function):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(strategies, "computed", computed)
         patch.setattr(follow, "computed", computed)
-        patch.setattr(follow, "engine_versions", lambda _: {})
+        patch.setattr(replay_commit, "computed", computed)
+        for module in (follow, replay_commit):
+            patch.setattr(module, "engine_versions", lambda _: {})
         yield
 
 

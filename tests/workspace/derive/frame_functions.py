@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 
 def totals(transfers):
     return transfers.groupBy("account").agg({"amount": "max"}).withColumnRenamed("max(amount)", "largest")
@@ -28,3 +31,19 @@ def zeros(transfers):
     zero = f.when(f.spark_partition_id() % 2 == 0, f.lit(-0.0)).otherwise(f.lit(0.0))
     of_one = f.struct(zero.alias("z"))
     return transfers.select("id", zero.alias("zero"), f.array(zero).alias("l"), of_one.alias("s"))
+
+
+def stalled(transfers):
+    """Wait at a pipe that the environment names, if it does: say so at the first, stay at the second."""
+    gate, never = os.environ.get("STALLED_AT", ":").split(":")
+
+    def rows(batches):
+        for batch in batches:
+            if gate:
+                with Path(gate).open("w"):
+                    pass
+                with Path(never).open():
+                    pass
+            yield batch
+
+    return transfers.select("id", "amount").mapInArrow(rows, "id bigint, amount double")

@@ -318,6 +318,18 @@ QUERIES: Final = (
         "select id, what, v from (select id, i, d from t) unpivot (v for what in (i, d))",
         duckdb=False,
     ),
+    Query("lambda", "select id, transform(l, e -> e + i) as m from t", duckdb=False, key=("id",)),
+    Query(
+        "time window",
+        "select window(ts, '1 hour').start as h, count(*) as n from t group by window(ts, '1 hour')",
+        duckdb=False,
+    ),
+    Query(
+        "hint",
+        "select /*+ BROADCAST(u) */ t.id, u.name from t join u on t.k = u.k",
+        duckdb="select t.id, u.name from t join u on t.k = u.k",
+    ),
+    Query("hint of partitions", "select /*+ COALESCE(2) */ id, s from t", "opaque"),
     # --- refused ----------------------------------------------------------------------------------
     Query("first", "select k, first(y) as f from t group by k", "IrreproducibleQuery", False),
     Query("clock", "select id, current_date as c from t", "IrreproducibleQuery", False),
@@ -329,6 +341,32 @@ QUERIES: Final = (
     Query(
         "last of a range", "select id, last_value(id) over (order by d) as c from t", "NotCanonical", False
     ),
+    Query(
+        "sums of wide decimals",
+        "select sum(cast(m as decimal(38, 2))) as s from t",
+        "NotCanonical",
+        False,
+    ),
+    Query(
+        "list over a window",
+        "select listagg(s, ',') over (partition by d) as c from t",
+        "NotCanonical",
+        False,
+    ),
+    Query("maps by extremes", "select min_by(map('a', id), d) as c from t", "NotCanonical", False),
+    Query(
+        "ranks of grouping sets",
+        "select k, s, row_number() over (order by k) as r from t group by grouping sets ((k), (s))",
+        "NotCanonical",
+        False,
+    ),
+    Query(
+        "ranks of maps",
+        "select m, row_number() over (order by d) as r from (select d, map(d, id) as m from t)",
+        "NotCanonical",
+        False,
+    ),
+    Query("limit of maps", "select id, map(s, i) as m from t order by d limit 3", "NotCanonical", False),
     Query(
         "pivot of sums",
         "select * from (select d, k, y from t) pivot (sum(y) for d in (0, 1))",

@@ -168,6 +168,43 @@ def test_only_datasets_of_the_same_folder_are_pruned(here, tmp_path):
     assert plan_folder(here, folder).vanished == ()
 
 
+@pytest.mark.contract("derive:V31")
+def test_files_in_folders_below_belong_to_it_and_may_move_between_them(here, tmp_path):
+    folder = tmp_path / "models"
+    folder.mkdir()
+    apply_folder(here, folder)
+    project(folder, "x.sql", "-- key: id\nselect id from transfers\n")
+    mark = (folder / ".trueline-folder").read_text().split()[0]
+    query = (SqlQueryStep(query="SELECT `transfers`.`id` FROM `transfers` AS `transfers`"),)
+    said = {"columns": {"id": pa.int64()}, "key": "id", "queries": query, "folder": mark}
+    define_by_hand(here, "x", "select id from transfers", ["transfers"], file="models/x.sql", **said)
+    below = project(folder / "staging", "y.SQL", "select id from x\n")
+    (folder / "x.sql").rename(below / "x.sql")
+    project(folder / ".drafts", "z.sql", "select nothing")
+    plan = plan_folder(here, folder)
+    assert kinds(plan) == {"x": "same", "y": "new"}
+    assert (plan.vanished, plan.elsewhere) == ((), ())
+    assert {each.file for each in _requests(folder)} == {"models/staging/x.sql", "models/staging/y.SQL"}
+    project(folder, "y.sql", "select id from transfers\n")
+    with pytest.raises(
+        InputError, match=r"models/y.sql and models/staging/y.SQL define the same dataset 'y'"
+    ):
+        plan_folder(here, folder)
+    # One of another folder of this name stood below it.
+    define_by_hand(
+        here, "w", "select 1", ["transfers"], file="models/old/w.sql", columns={"id": pa.int64()}, key="id"
+    )
+    (folder / "y.sql").unlink()
+    assert plan_folder(here, folder).elsewhere == ("w",)
+
+
+def test_what_a_check_refers_to_is_defined_before_it(here, tmp_path):
+    folder = project(tmp_path / "models", "b.sql", "select id from transfers\n")
+    relation = "checks: [{kind: relation, columns: [id], dataset: b, other: id}]"
+    project(folder, "a.sql", f"-- {relation}\nselect id from transfers\n")
+    assert [each.name for each in plan_folder(here, folder).changes] == ["b", "a"]
+
+
 def test_what_is_asked_for_beside_the_query_is_a_change(here, tmp_path):
     text = "select * from transfers"
     folder = project(tmp_path / "models", "x.sql", f"-- key: id\n{text}\n")

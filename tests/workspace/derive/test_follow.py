@@ -9,6 +9,7 @@ import trueline as tl
 from tests.workspace.derive.following import follow_all
 from trueline.chain.checkpoint import derived_checkpoint
 from trueline.errors import DatasetExists, InputError, SchemaError
+from trueline.workspace.derive import judge
 from trueline.workspace.derive.define import derive
 from trueline.workspace.derive.request import DerivationRequest
 
@@ -33,9 +34,12 @@ def ws(spark_workspace):
     return spark_workspace
 
 
-def test_a_result_is_recorded_as_the_change_that_it_makes(ws):
+def test_a_result_is_recorded_as_the_change_that_it_makes(ws, monkeypatch):
+    """By what the definition records: nobody judges a query again, to pull it or to replay it."""
     balances = derive(ws, DerivationRequest("balances", BALANCES, key="account"))
     assert balances.kind == "derived"
+    for name in ("judged", "judged_steps"):
+        monkeypatch.setattr(judge, name, None)
     assert follow_all(ws, ["balances"])["balances"].rows == 3
     assert rows(balances) == [
         {"account": "a", "total": 0.30000000000000004, "n": 2},
@@ -59,6 +63,7 @@ def test_a_result_is_recorded_as_the_change_that_it_makes(ws):
         ("insert", "c"),
     ]
     assert ws.verify().ok
+    assert balances.verify().problems == ()
 
 
 def test_nothing_new_is_nothing_to_do_and_an_advance_without_rows_is_recorded(ws):
@@ -96,12 +101,15 @@ def test_rows_without_a_key_are_a_bag(ws):
     assert sorted(str(row["account"]) for row in rows(amounts)) == ["None", "a", "a", "a", "c"]
 
 
+@pytest.mark.contract("derive:V7")
 def test_a_key_that_the_result_violates_stops_the_commit(ws):
     derive(ws, DerivationRequest("wrong", "select account, id from transfers", key="account"))
     with pytest.raises(InputError, match="more than once") as caught:
         follow_all(ws, ["wrong"])
     assert caught.value.code == "KeyViolated"
     assert caught.value.fields["keys"] == [{"account": "a"}]
+    assert [row["account"] for row in caught.value.fields["rows"]] == ["a", "a"]
+    assert {row["id"] for row in caught.value.fields["rows"]} == {1, 3}
     assert ws["wrong"].chain.tail().data is None
 
 
@@ -112,13 +120,20 @@ def test_the_same_definition_again_is_the_dataset_another_one_raises(ws):
         derive(ws, DerivationRequest("balances", BALANCES + " having sum(amount) > 0", key="account"))
 
 
-def test_what_cannot_be_defined_is_refused(ws):
+@pytest.mark.contract("chain:T13")
+def test_an_input_without_columns_is_refused(ws):
     ws.create("empty")
+    with pytest.raises(SchemaError, match="'empty' has no columns yet") as caught:
+        derive(ws, DerivationRequest("x", "select * from empty"))
+    assert caught.value.code == "InputSchemaNotDefined"
+    assert "x" not in ws
+
+
+def test_what_cannot_be_defined_is_refused(ws):
     for request, error, words in (
         (DerivationRequest("x", "select now() from transfers"), InputError, "when it runs"),
         (DerivationRequest("transfers", "select * from transfers"), InputError, "input of itself"),
         (DerivationRequest("x", "select 1"), InputError, "no dataset"),
-        (DerivationRequest("x", "select * from empty"), SchemaError, "no columns yet"),
         (DerivationRequest("x", "select id from transfers", key="nr"), SchemaError, "'nr'"),
     ):
         with pytest.raises(error, match=words):

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import textwrap
+import threading
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -108,3 +112,29 @@ def test_what_was_confirmed_is_kept_in_the_users_own_file(ws, tmp_path, spark):
     function._named_here.clear()
     with tl.open(tmp_path / "ws", spark=spark) as again:
         assert follow_all(again, ["largest"])["largest"].rows == 2
+
+
+@pytest.mark.timeout(120)
+def test_ctrl_c_ends_the_job_of_a_pull_and_nothing_is_recorded(ws, spark, tmp_path, monkeypatch):
+    made = ws.derive("stalled", fn=f"{PATH}:stalled", inputs=["transfers"], key="id")
+    follow_all(ws, ["stalled"])
+    ws["transfers"].append(pa.table({"id": [99], "account": ["c"], "amount": [1.0]}))
+    pipes = [str(tmp_path / name) for name in ("gate", "never")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    monkeypatch.setenv("STALLED_AT", ":".join(pipes))
+    before = made.head
+
+    def interrupt():
+        with Path(pipes[0]).open():
+            os.kill(os.getpid(), signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        ws.pull("stalled")
+    thread.join()
+    assert made.head == before
+    # What the tracker knows it hears from a queue.
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    assert spark.sparkContext.statusTracker().getActiveJobsIds() == []

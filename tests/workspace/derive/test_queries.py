@@ -168,6 +168,50 @@ def test_what_a_result_depends_on_beside_its_inputs_is_recorded(library):
     assert set(versions_of(session.session)) == {"spark", "java", "tzdata"}
 
 
+@pytest.mark.contract("derive:V5")
+def test_each_way_to_have_no_canonical_form_says_which_it_is(library):
+    _, found = library
+    reasons = {
+        "sums of wide decimals": "wide_decimals",
+        "list over a window": "ties",
+        "maps by extremes": "ties",
+        "ranks of grouping sets": "ties",
+        "ranks of maps": "ties",
+        "limit of maps": "ties",
+        "last of a range": "ties",
+    }
+    assert {name: found[name].fields["reason"] for name in reasons} == reasons
+
+
+def test_a_rewriting_that_means_another_thing_to_spark_is_not_used(library, monkeypatch):
+    """sqlglot once took percentile_cont for percentile_approx; a condition that it lost would be as bad."""
+    from sqlglot import exp
+
+    from trueline.workspace.derive import judge
+
+    real = judge.qualified
+
+    def mistaken(query, tables):
+        made = real(query, tables)
+        made.set("where", None)
+        for each in list(made.find_all(exp.WithinGroup)):
+            value = each.expression.expressions[0].this
+            each.replace(exp.Anonymous(this="percentile_approx", expressions=[value, each.this.this]))
+        return made
+
+    session, _ = library
+    exact = "select d, percentile_cont(0.5) within group (order by y) as p from t group by d"
+    some_rows = "select id, s from t where id > 5"
+    for text in (exact, some_rows):
+        assert not judge.judged(session, text, KEYS).opaque_reason
+    monkeypatch.setattr(judge, "qualified", mistaken)
+    with pytest.raises(TruelineError, match="may depend on the order of rows") as caught:
+        judge.judged(session, exact, KEYS)
+    assert (caught.value.code, caught.value.fields["reason"]) == ("Opaque", "round_trip")
+    assert judge.judged(session, some_rows, KEYS).opaque_reason == "round_trip"
+    assert "WHERE" in judge.judged(session, some_rows, KEYS).canonical.upper()
+
+
 def test_a_plain_sum_that_was_left_is_found_in_the_plan(library, monkeypatch):
     session, _ = library
     from trueline.workspace.derive import judge

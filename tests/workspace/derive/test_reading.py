@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -252,6 +253,31 @@ def test_what_is_removed_does_not_stay_in_larger_files(ws):
     assert [row["x"] for row in root.view().to_arrow().to_pylist()] == [0, 2, 3]
     with pytest.raises(InputError, match="records were removed"):
         root.compact()
+
+
+def test_a_larger_file_with_other_records_than_the_slices_is_found(ws):
+    """Its bytes hash to its name; but no block names it, and whoever may write may name another."""
+    import pyarrow.parquet as pq
+
+    from trueline.chain.compacted import compact_files, keep_files
+
+    root = ws.create("r")
+    root.append([{"x": 0}])
+    root.append([{"x": 1, "y": 2}], new_columns="add")
+    root.compact()
+    assert root.verify().ok
+    (file,) = compact_files(root.chain)
+    store = root.chain.store
+    with store.open(Folder.DATA, file.hash) as opened:
+        held = pq.read_table(opened)
+    forged = held.set_column(held.column_names.index("x"), held.schema.field("x"), pa.chunked_array([[0, 7]]))
+    sink = pa.BufferOutputStream()
+    pq.write_table(forged, sink)
+    raw = sink.getvalue().to_pybytes()
+    keep_files(root.chain, [replace(file, hash=store.put(Folder.DATA, raw), size=len(raw))])
+    assert [row["x"] for row in root.view().to_arrow().to_pylist()] == [0, 7]
+    (problem,) = root.verify().problems
+    assert "has other records than the slices it stands for" in problem.message
 
 
 def test_a_damaged_larger_file_is_found_and_made_again(ws):

@@ -147,7 +147,8 @@ def test_intervals_are_replayed_side_by_side_each_from_a_whole_result(ws, evalua
 @pytest.mark.contract("derive:V23")
 @pytest.mark.sampled
 def test_cores_partitions_plans_and_batches_do_not_matter(history):
-    sparks = list(SPARKS) if is_soak() else ["four cores"]
+    # One core, plans as they are written and the smallest batches are furthest from the Spark of the suite.
+    sparks = list(SPARKS) if is_soak() else ["one core"]
     environment = os.environ | {"PYTHONPATH": PATHS}
     done = subprocess.run(
         [sys.executable, "-m", "tests.workspace.derive.replaying_elsewhere", str(history), *sparks],

@@ -18,6 +18,14 @@ def test_each_is_refused_where_it_is_called(name):
     assert caught.value.remedy
 
 
+@pytest.mark.contract("derive:V5")
+def test_what_everybody_knows_to_differ_from_run_to_run_is_in_the_list():
+    known = """now current_timestamp current_date localtimestamp rand randn random uuid shuffle
+        input_file_name monotonically_increasing_id spark_partition_id approx_count_distinct approx_percentile
+        percentile_approx approx_top_k current_user"""
+    assert set(known.split()) <= set(REFUSED)
+
+
 @pytest.mark.parametrize("name", ["current_date", "current_timestamp", "localtimestamp"])
 def test_some_need_no_brackets(name):
     with pytest.raises(IrreproducibleQuery, match=name):

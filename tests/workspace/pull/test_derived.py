@@ -90,6 +90,17 @@ def test_what_fails_stops_its_readers_alone(bank):
 
 @pytest.mark.contract("derive:V1")
 @pytest.mark.contract("derive:V26")
+@pytest.mark.contract("derive:V7")
+def test_a_result_with_two_rows_of_a_key_is_refused_and_both_are_shown(bank):
+    twins = pa.table({"account": ["b", "a", "a", "a"], "total": [0.0, 1.0, 2.0, 3.0]})
+    with computing(lambda *_: twins), pytest.raises(PullError) as caught:
+        bank.pull("slow")
+    error = caught.value.report.errors["slow"]
+    assert (error.code, error.fields["keys"]) == ("KeyViolated", [{"account": "a"}])
+    assert "\n    account = 'a', total = 1.0\n    account = 'a', total = 2.0\n" in str(error)
+    assert [row["total"] for row in error.fields["rows"]] == [1.0, 2.0]
+
+
 def test_a_report_says_how_a_dataset_was_computed_and_why_as_a_whole(ws):
     source = ws.create("transfers")
     for _ in range(3):

@@ -214,7 +214,7 @@ class Order:
     """What is to be committed, and on what terms; `clock` says what time it is, if not the system's clock.
 
     With `allow_empty` a snapshot without rows retracts all there are; `reverts_to` is the commit whose rows
-    are restored.
+    are restored. With `is_replay` checks only leave rows out: the commit was judged when it was made.
     """
 
     name: str
@@ -228,6 +228,7 @@ class Order:
     reverts_to: Multihash | None = None
     origins: tuple[Origin, ...] = ()
     column_of: ColumnOf | None = None
+    is_replay: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,7 +297,7 @@ def prepare(chain: Chain, tail: Tail, order: Order, scratch: Scratch, tasks: Tas
     if checks:
         growth = incoming.rows if isinstance(order.strategy, Append) else outcome.tally.growth
         judged = CheckedCommit(order.name, chain, tail, outcome.pieces, growth, order.column_of)
-        broken = {**broken, **judged.judge(checks, tasks)}
+        broken = {**broken, **judged.judge(checks, tasks, is_replay=order.is_replay)}
     derived = tail.dataset_kind is DatasetKind.Derivative
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark, whole_pairs=derived)
     written = write_all(chain.store, outcome.pieces, layout, tail.next_offset, tasks)
@@ -372,6 +373,8 @@ def _notes(store: Store, prepared: Prepared, order: Order) -> dict[str, Any]:
         notes["steps"] = list(incoming.steps)
     if order.origins:
         notes["origins"] = [noted(origin) for origin in order.origins]
+    if order.column_of is not None and order.column_of.judged_at:
+        notes["judged_at"] = dict(order.column_of.judged_at)
     if incoming.files:
         notes["files"] = _files(incoming, prepared.tail.next_offset, isinstance(order.strategy, Append))
     if incoming.bad_cells is not None and incoming.bad_cells.num_rows:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -13,6 +13,7 @@ from trueline.chain.events import SetDataSchema, SetVocab, SourceState
 from trueline.chain.head_state import Tail
 from trueline.chain.schema import annotated, fields_of, from_arrow, show, to_arrow
 from trueline.chain.sources import MergeUpsertStream
+from trueline.check import DatasetCheck
 from trueline.dataset.append.new_columns import (
     ALLOWED,
     NewColumns,
@@ -46,8 +47,15 @@ class Polled:
     state: SourceState | None = None
 
 
-# Yields a column of the current rows of another dataset, which checks refer to by its name.
-ColumnOf: TypeAlias = Callable[[str, str], Iterator[pa.Table]]
+class ColumnOf(Protocol):
+    """Yields the column of another dataset that a check refers to; `judged_at` is where those were read."""
+
+    @property
+    def judged_at(self) -> Mapping[str, str]:
+        """The blocks at which datasets were read, by their ids."""
+        ...
+
+    def __call__(self, check: DatasetCheck) -> Iterator[pa.Table]: ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,6 +141,13 @@ def current(old: pa.Table | None, rows: pa.Table, key: MergeKey) -> tuple[pa.Tab
     return unified(old, rows.schema), keys
 
 
+def two_rows(rows: pa.Table, other: pa.Table | None = None) -> list[dict[str, object]]:
+    """Two rows as people read them, which show why a key does not identify rows."""
+    names = [name for name in rows.column_names if name != RANK]
+    found: list[dict[str, object]] = [] if other is None else other.select(names).to_pylist()
+    return [*found, *rows.select(names).slice(0, 2).to_pylist()][:2]
+
+
 def shown_keys(rows: pa.Table, key: Sequence[str]) -> list[dict[str, object]]:
     """Some keys as people read them."""
     found: list[dict[str, object]] = rows.slice(0, _SHOWN).select(list(key)).to_pylist()

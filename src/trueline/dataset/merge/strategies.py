@@ -22,6 +22,7 @@ from trueline.dataset.merge.keyed_rows import (
     keyed,
     no_ops,
     shown_keys,
+    two_rows,
 )
 from trueline.dataset.merge.partial_rows import WHOLE, Partial, folded
 from trueline.dataset.merge.result import IGNORED, MergeCounts, Merged, Op
@@ -181,6 +182,7 @@ def _snapshot(
             code="DuplicateKeys",
             keys=shown,
             count=len(twice.keys),
+            rows=two_rows(new.rows.slice(int(np.argmin(new.first_of_key)) - 1, 2)),
         )
     kept, kept_keys = there
     if partial:
@@ -250,7 +252,12 @@ def _net_change(strategy: NetChange, new: KeyedRows, there: Current, *, vocab: S
     keys = new.keys.filter(pa.array(first))
     came, went = (np.bincount(number[which], minlength=len(keys)) for which in (comes, ~comes))
     places, known = find(kept_keys, keys)
-    _refuse_second_rows(strategy, new, (came > 1) | ((came == 1) & known & (went == 0)), first)
+    stays = known & (went == 0)
+    if (twice := (came > 1) | ((came == 1) & stays)).any():
+        at = int(np.argmax(twice))
+        there_now = kept.take(pa.array(places[[at]])) if stays[at] else None
+        rows = two_rows(new.rows.filter(pa.array(comes & (number == at))), there_now)
+        raise _second_rows(strategy, new.rows.filter(pa.array(first)).filter(pa.array(twice)), rows)
     arrives, leaves = np.full((2, len(keys)), -1)
     arrives[number[comes]] = np.flatnonzero(comes)
     leaves[number[~comes]] = np.flatnonzero(~comes)
@@ -279,17 +286,17 @@ def _net_change(strategy: NetChange, new: KeyedRows, there: Current, *, vocab: S
     return _changed(made, kept, new, counts, vocab=vocab, source_time=None)
 
 
-def _refuse_second_rows(strategy: NetChange, new: KeyedRows, twice: Bools, first: Bools) -> None:
-    """Refuse a second row of a key, as a snapshot does."""
-    if twice.any():
-        shown = shown_keys(new.rows.filter(pa.array(first)).filter(pa.array(twice)), strategy.key)
-        raise InputError(
-            f"{int(twice.sum()):,} keys occur more than once in the result: {shown}",
-            remedy="give one row for each key, or choose a key that identifies the rows",
-            code="DuplicateKeys",
-            keys=shown,
-            count=int(twice.sum()),
-        )
+def _second_rows(strategy: NetChange, twice: pa.Table, rows: list[dict[str, object]]) -> InputError:
+    """The error of a second row of a key, as a snapshot has it."""
+    shown = shown_keys(twice, strategy.key)
+    return InputError(
+        f"{twice.num_rows:,} keys occur more than once in the result: {shown}",
+        remedy="give one row for each key, or choose a key that identifies the rows",
+        code="DuplicateKeys",
+        keys=shown,
+        count=twice.num_rows,
+        rows=rows,
+    )
 
 
 def _same(compare: Sequence[str], vocab: SetVocab) -> Callable[[pa.Table, pa.Table], Bools]:

@@ -201,7 +201,7 @@ def made_again(rows: Standing, defined: Tail, order: Order, system_time: Instant
     """
     # Metadata of the same commit has the time of its rows, which must not move on because of it.
     before = Instant(min(defined.system_time, system_time - 1))
-    order = replace(order, clock=lambda: system_time, allow_empty=True)
+    order = replace(order, clock=lambda: system_time, allow_empty=True, is_replay=True)
     if isinstance(order.strategy, Snapshot) and rows.key != tuple(order.strategy.key):
         return prepare_rekeyed(
             rows.chain, defined._replace(system_time=before), (rows.tail, rows.key), order, terms

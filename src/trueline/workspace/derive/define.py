@@ -25,7 +25,7 @@ from trueline.errors import InputError, SchemaError
 from trueline.flow import nondet
 from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.derive.canonical import OffsetTable
-from trueline.workspace.derive.checks import check_definition
+from trueline.workspace.derive.checks import bound, check_definition, refuse_circle_of_checks
 from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.function import allow, function_of, result_of_function
 from trueline.workspace.derive.input_tables import (
@@ -158,7 +158,7 @@ def defined(
             raise SchemaError(
                 f"input {alias!r} has no columns yet",
                 remedy="append rows to it, or create it with a schema",
-                code="InputWithoutSchema",
+                code="InputSchemaNotDefined",
             )
     # Whoever calls `derive` names the function.
     with query_session(workspace, views, function) as session:
@@ -179,7 +179,9 @@ def defined(
         folder=request.folder,
     )
     _check_columns(derivation, schema)
-    check_definition(workspace, derivation.checks, schema)
+    checks = check_definition(workspace, derivation.checks, schema)
+    refuse_circle_of_checks(workspace, request.name, checks)
+    derivation = replace(derivation, checks=checks)
     if request.strategy == "incremental" and derivation.strategy == "recompute":
         raise InputError(
             f"{request.name!r} can only be recomputed: {derivation.reason}",
@@ -223,7 +225,7 @@ def same_as_there(
         key=key,
         identity=identity,
         event_time=request.event_time,
-        checks=checked(request.checks),
+        checks=bound(workspace, checked(request.checks)),
         columns=dict(request.columns),
         description=request.description,
         function=function,

@@ -1,7 +1,8 @@
 """Definitions kept in a folder, one file for each dataset: compared with the workspace, then applied.
 
-A file `balances.sql` defines the dataset `balances`. What else there is to say stands before the query, in
-comments that are YAML (`-- key: account`), or in `balances.yaml` beside it. Lines `-- step NAME` begin steps.
+A file `balances.sql` defines the dataset `balances`, in whatever folder below it stands. What else there is
+to say is in comments before the query that are YAML (`-- key: account`), or in `balances.yaml` beside it.
+Lines `-- step NAME` begin steps.
 A file of YAML alone names a function (`fn: module:name`), or is a DatasetSnapshot manifest. Which datasets
 are of this folder is known by the file `.trueline-folder`, which is made in it when it is first applied.
 """
@@ -23,6 +24,7 @@ from trueline.check import DatasetCheck
 from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError, ManifestError, TruelineError
 from trueline.flow import nondet
+from trueline.workspace.dependencies import referred
 from trueline.workspace.derive.define import derive, same_as_there
 from trueline.workspace.derive.folder_plan import FileChange, FolderPlan
 from trueline.workspace.derive.function import function_of
@@ -169,6 +171,7 @@ def _without_file(
     Readers come first.
     """
     below: dict[str, set[str]] = {}
+    names = workspace._names_by_id()
     elsewhere: list[str] = []
     for dataset in workspace.datasets():
         derivation = derivation_at(dataset._tail)
@@ -177,8 +180,9 @@ def _without_file(
         if not holds_key(workspace._location, dataset.id):
             continue  # a copy of somebody's: its file was never here
         if derivation.folder is not None and derivation.folder == mark:
-            below[dataset.name] = set(dataset.inputs)
-        elif derivation.file.rpartition("/")[0] == folder.resolve().name:
+            checked = {str(referred(check, names)) for check in derivation.checks}
+            below[dataset.name] = {*dataset.inputs, *checked} - {dataset.name}
+        elif derivation.file.partition("/")[0] == folder.resolve().name:
             elsewhere.append(dataset.name)
     order = TopologicalSorter({name: inputs & set(below) for name, inputs in below.items()})
     return tuple(reversed(list(order.static_order()))), tuple(elsewhere)
@@ -192,15 +196,23 @@ def _requests(folder: Path) -> Iterator[DerivationRequest]:
         raise InputError(
             f"{folder} is not a folder", remedy="name a folder with files of SQL", code="NoFolder"
         )
-    for path in sorted(each for each in folder.iterdir() if each.suffix in (".sql", *_YAML)):
-        if path.suffix == ".sql":
+    for path in sorted(_files(folder)):
+        if path.suffix.lower() == ".sql":
             request = request_of(path, path.stem)
         elif path.with_suffix(".sql").exists():
             continue  # what is said beside a query
         else:
             request = _request_of_yaml(path)
         check_request(request)
-        yield replace(request, file=f"{folder.resolve().name}/{path.name}")
+        yield replace(request, file=f"{folder.resolve().name}/{path.relative_to(folder).as_posix()}")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and of those below it, but for hidden ones."""
+    for path in folder.rglob("*"):
+        below = path.relative_to(folder).parts[:-1]
+        if path.suffix.lower() in (".sql", *_YAML) and not any(part.startswith(".") for part in below):
+            yield path
 
 
 def request_of(path: Path, name: str) -> DerivationRequest:
@@ -341,12 +353,13 @@ def _tables(request: DerivationRequest) -> list[str]:
 
 
 def _in_order(requests: Mapping[str, DerivationRequest], folder: Path) -> list[str]:
-    """Return the names so that each comes after those it reads."""
+    """Return the names so that each comes after those it reads, or is checked against."""
     known = {name.lower(): name for name in requests}
-    graph = {
-        name: {known[table.lower()] for table in _tables(request) if table.lower() in known}
-        for name, request in requests.items()
-    }
+    graph: dict[str, set[str]] = {}
+    for name, request in requests.items():
+        checked = [str(each.option("dataset")) for each in request.checks if each.kind == "relation"]
+        tables = [*_tables(request), *(each for each in checked if each != name)]
+        graph[name] = {known[table.lower()] for table in tables if table.lower() in known}
     try:
         return list(TopologicalSorter(graph).static_order())
     except CycleError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin
@@ -17,10 +17,11 @@ from trueline.dataset.commit import Commit, linked
 from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
 from trueline.errors import ChainError, InputError, InputReset, RefCASFailed, RetryError
 from trueline.identity.dataset_id import DatasetId
+from trueline.identity.multihash import Multihash
 from trueline.merge import Snapshot
 from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.dependencies import DatasetNode, Dependencies
-from trueline.workspace.derive.checks import columns_of
+from trueline.workspace.derive.checks import RelatedColumns
 from trueline.workspace.derive.define import defined_again
 from trueline.workspace.derive.evaluate import engine_versions
 from trueline.workspace.derive.redefine import events_of_version, refuse_replaced
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
+# Where checks read other datasets, in the checkpoint: blocks by dataset id.
+JUDGED_AT: Final = "judged_at"
 # Each attempt that fails means that somebody else's succeeded.
 _ATTEMPTS: Final = 8
 
@@ -116,9 +119,8 @@ def _followed(
             return None  # it is further, or was there before
     inputs = {alias: origins.known[name].dataset for alias, name in node.inputs.items()}
     taken = positions_at(origins, node)
-    return Evaluation(workspace, dataset, tail, derivation, inputs, taken, origins.cut.positions).commit(
-        origin, clock
-    )
+    judged_at = checked_at(origins, node)
+    return Evaluation(workspace, dataset, tail, derivation, inputs, taken, judged_at).commit(origin, clock)
 
 
 def positions_at(origins: Origins, node: DatasetNode) -> dict[DatasetId, Position]:
@@ -128,6 +130,16 @@ def positions_at(origins: Origins, node: DatasetNode) -> dict[DatasetId, Positio
         read = origins.known[name]
         assert read.id is not None
         found[read.id] = origins.position(node, read) or before_data(read.dataset)
+    return found
+
+
+def checked_at(origins: Origins, node: DatasetNode) -> dict[str, Multihash | None]:
+    """Return where checks read other datasets at a cut, by their ids; None where these have nothing yet."""
+    found: dict[str, Multihash | None] = {}
+    for name in node.checks:
+        other = origins.known[name]
+        at = origins.position(node, other)
+        found[str(other.id)] = None if at is None else at.block
     return found
 
 
@@ -149,7 +161,7 @@ def before_data(dataset: Dataset) -> Position:
 class Evaluation:
     """One evaluation of a definition: over which inputs, where each of them is taken.
 
-    `roots` are the positions of the cut, at which checks read other datasets.
+    `judged_at` are the blocks of the cut at which checks read other datasets, by their ids.
     """
 
     workspace: Workspace
@@ -158,12 +170,14 @@ class Evaluation:
     derivation: Derivation
     inputs: Mapping[str, Dataset]
     taken: Mapping[DatasetId, Position]
-    roots: Mapping[DatasetId, Position]
+    judged_at: Mapping[str, Multihash | None]
 
     def commit(self, origin: DerivedOrigin, clock: Callable[[], Instant] | None) -> Advanced:
         """Evaluate, and record what that changes."""
         versions = engine_versions(self.workspace)
+        more = {JUDGED_AT: {each: at and str(at) for each, at in self.judged_at.items()}}
         left = DerivedCheckpoint(origin, True, origin.definitions[self.dataset.id], ENGINE, versions)
+        left = replace(left, more=more) if self.judged_at else left
         transaction = self._transaction(left, clock)
         try:
             return advance_by(transaction)
@@ -176,13 +190,21 @@ class Evaluation:
         left = left_at(self.dataset.chain, self.tail)
         assert left is not None
         with computed(self._transaction(left)) as (_, result, scratch, tasks):
-            order = Order(self.dataset.name, Snapshot(self.derivation.key), result, allow_empty=True)
+            # Checks are judged by the commit, if there is one.
+            order = Order(
+                self.dataset.name,
+                Snapshot(self.derivation.key),
+                result,
+                allow_empty=True,
+                is_replay=True,
+            )
             return bool(prepare(self.dataset.chain, self.tail, order, scratch, tasks).written)
 
     def _transaction(
         self, left: DerivedCheckpoint, clock: Callable[[], Instant] | None = None
     ) -> DerivedTransaction[Commit]:
-        columns = columns_of(self.workspace, {**self.roots, **self.taken})
+        taken = {str(each): at.block for each, at in self.taken.items()}
+        columns = RelatedColumns(self.workspace, {**taken, **self.judged_at})
         advance = Advance(self.taken, left, self.watermark, clock, columns)
         return DerivedTransaction(
             self.workspace, self.dataset, self.derivation, self.inputs, self.tail, advance, committed
@@ -251,7 +273,15 @@ def _again(
         if each.last_block is not None
     }
     inputs = {alias: known[name].dataset for alias, name in node.inputs.items()}
-    return Evaluation(workspace, dataset, tail, derivation, inputs, taken, left.origin.roots), left
+    return Evaluation(workspace, dataset, tail, derivation, inputs, taken, _judged_at(left)), left
+
+
+def _judged_at(left: DerivedCheckpoint) -> dict[str, Multihash | None]:
+    """Return where the checks of a transaction read other datasets, as it left it."""
+    said = left.more.get(JUDGED_AT)
+    if not isinstance(said, Mapping):
+        return {}
+    return {str(each): None if at is None else Multihash.parse(str(at)) for each, at in said.items()}
 
 
 # --- what is checked before anything is written -----------------------------------------------------

@@ -234,6 +234,26 @@ def _tell(workspace: Workspace, name: str, former: str, old: str) -> None:
     )
 
 
+def tell_hidden(dataset: Dataset, column: str) -> None:
+    """Say which definitions name a column that is hidden now: the next pull does not find it (derive:V28)."""
+    shown = f"`{column.replace('`', '``')}`"
+    naming = [
+        each.name
+        for each in resting_on(dataset.workspace, str(dataset.id))
+        if (there := derivation_at(each._tail)) is not None and any(shown in text for text in there.canonical)
+    ]
+    if naming:
+        who = ", ".join(map(repr, sorted(naming)))
+        warnings.warn(
+            visible(
+                f"column {column!r} of {dataset.name!r} is hidden now, and {who}"
+                f" may read it\n  → show it again, or define what reads it without it"
+            ),
+            DataWarning,
+            stacklevel=4,
+        )
+
+
 # --- what rests on what ---------------------------------------------------------------------------
 
 

@@ -6,7 +6,8 @@ What is replayed, by how many workers, and what was found; `replay_commit` repla
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Literal
@@ -17,7 +18,8 @@ from trueline.dataset.derivation import derivation_at
 from trueline.dataset.remove.record import removals_of
 from trueline.dataset.verify.replay import DerivedCommit, derived_commits
 from trueline.identity.multihash import Multihash
-from trueline.workspace.derive.replay_commit import Replaying, follows_by_increment, keeps_rows
+from trueline.workspace.derive.replay_commit import NotReplayed, Replaying, follows_by_increment, keeps_rows
+from trueline.workspace.pull.watched import WatchedConsole
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -173,23 +175,38 @@ def _parts(dataset: Dataset, found: list[DerivedCommit], mode: Replay, workers: 
 def _replay_parts(
     workspace: Workspace, parts: Sequence[ReplayPart], progress: Progress | None, workers: int
 ) -> VerificationReport:
-    tally = _Tally(progress)
+    tally, told = _Tally(progress), console.current()
+    with console.use(WatchedConsole(told, tally.go_on, alone=len(parts) == 1)):
+        context = copy_context()
     pool = ThreadPoolExecutor(min(workers, len(parts)))
     try:
-        for done in [pool.submit(_replay_part, workspace, part, tally) for part in parts]:
+        work = [pool.submit(context.copy().run, _replay_part, workspace, part, tally) for part in parts]
+        for done in as_completed(work):
             done.result()
-    except KeyboardInterrupt:
-        for name, block in tally.reached(parts).items():
-            console.current().say(
-                f"{name} was replayed up to {block.short}; `trueline verify {name} --replay --after"
-                f" {block.short}` goes on from there"
-            )
+    except BaseException:
+        tally.stopped = True
+        _tell_so_far(told, tally, parts)
         raise
     finally:
-        # What is under way ends with its commit.
+        # What is under way ends at its next look.
         tally.stopped = True
         pool.shutdown(cancel_futures=True)
     return tally.report(parts)
+
+
+def _tell_so_far(told: console.Console, tally: _Tally, parts: Sequence[ReplayPart]) -> None:
+    """Say what a replay that does not come to its end has found, and how to go on."""
+    for problem in tally.report(parts).problems:
+        told.warn(f"{problem.kind}: {problem.message}", remedy=problem.remedy)
+    for name, block in tally.reached(parts).items():
+        told.say(
+            f"{name} was replayed up to {block.short}; `trueline verify {name} --replay --after"
+            f" {block.short}` goes on from there"
+        )
+
+
+class _GivenUp(Exception):
+    """That nobody wants the result any more."""
 
 
 class _Tally:
@@ -199,8 +216,14 @@ class _Tally:
         self._lock = Lock()
         self._progress = progress
         self._problems: dict[tuple[str, int], list[Problem]] = {}
+        self._left_out: dict[str, None] = {}
         self.replayed = 0
         self.stopped = False
+
+    def go_on(self) -> None:
+        """Raise if the replay was given up."""
+        if self.stopped:
+            raise _GivenUp
 
     def add(self, dataset: Dataset, transaction: DerivedCommit, problems: Sequence[Problem]) -> None:
         with self._lock:
@@ -214,25 +237,34 @@ class _Tally:
         with self._lock:
             self._problems[dataset.name, transaction.end.sequence_number] = _named(dataset, problems)
 
+    def leave_out(self, dataset: Dataset, why: str) -> None:
+        """Take note that a commit was not replayed."""
+        with self._lock:
+            self._left_out[f"replay of {dataset.name}: {why}"] = None
+
     def reached(self, parts: Sequence[ReplayPart]) -> dict[str, Multihash]:
         """Return the commit of each dataset up to which all were replayed."""
+        with self._lock:
+            done = set(self._problems)
         found: dict[str, Multihash] = {}
         ended: set[str] = set()
         for part in parts:
             name = part.dataset.name
             for each in part.found:
-                if (name, each.end.sequence_number) not in self._problems:
+                if (name, each.end.sequence_number) not in done:
                     ended.add(name)
                 if name not in ended:
                     found[name] = each.end.hash
         return found
 
     def report(self, parts: Sequence[ReplayPart]) -> VerificationReport:
-        report = VerificationReport()
+        with self._lock:
+            problems = dict(sorted(self._problems.items()))
+            report = VerificationReport(not_checked=tuple(self._left_out))
         for name in dict.fromkeys(part.dataset.name for part in parts):
-            mine = [self._problems[key] for key in sorted(self._problems) if key[0] == name]
-            problems = tuple(problem for found in mine for problem in found)
-            report += VerificationReport(problems=problems, replayed=len(mine)).of(name)
+            mine = [found for key, found in problems.items() if key[0] == name]
+            wrong = tuple(problem for found in mine for problem in found)
+            report += VerificationReport(problems=wrong, replayed=len(mine)).of(name)
         return report
 
 
@@ -258,14 +290,20 @@ def _not_replayed(workspace: Workspace, dataset: Dataset) -> str | None:
 def _replay_part(workspace: Workspace, part: ReplayPart, tally: _Tally) -> None:
     dataset, last = part.dataset, part.found[-1]
     with Replaying.of(workspace, dataset) as replaying:
-        if part.head_only:
-            tally.add(dataset, last, replaying.head_problems(last))
-            return
-        for transaction in part.found:
+        for transaction in (last,) if part.head_only else part.found:
             if tally.stopped:
                 return
             goes_on = transaction is not last and len(part.found) >= _WORTH_INCREMENTS
-            tally.add(dataset, transaction, replaying.problems(transaction, goes_on=goes_on))
+            try:
+                problems = (
+                    replaying.head_problems(transaction)
+                    if part.head_only
+                    else replaying.problems(transaction, goes_on=goes_on)
+                )
+            except NotReplayed as error:
+                tally.leave_out(dataset, str(error))
+            else:
+                tally.add(dataset, transaction, problems)
         replaying.settle()
         # Increments that agree with each other do not agree with the definition: which was the first?
         for transaction in replaying.suspect:

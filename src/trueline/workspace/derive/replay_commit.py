@@ -34,10 +34,17 @@ from trueline.dataset.verify.replay import (
     made_again,
     rows_before,
 )
-from trueline.errors import CorruptionError, InputError, ObjectMissing, TruelineError, UnsupportedVersion
+from trueline.errors import (
+    CorruptionError,
+    InputError,
+    ObjectMissing,
+    QueryError,
+    SchemaError,
+    TruelineError,
+    UnsupportedVersion,
+)
 from trueline.identity.dataset_id import DatasetId
 from trueline.merge import NetChange, Snapshot
-from trueline.workspace.derive.checks import columns_of
 from trueline.workspace.derive.evaluate import engine_versions
 from trueline.workspace.derive.follow import before_data, watermark_after
 from trueline.workspace.derive.rest import left_at
@@ -54,6 +61,20 @@ if TYPE_CHECKING:
 
 _OTHER: Final = "replay it with the versions that it was computed with"
 _WRONG: Final = "compare with a copy of the dataset; rebuild it from its inputs if they are right"
+# What an evaluation says of the recorded rows. Anything else says something of where it was to run.
+_CONTRADICTS: Final = frozenset(
+    {"DuplicateKeys", "KeyViolated", "NullKey", "RowsDisagree", "NotReproducible", "BadFunction"}
+)
+_NOT_RUN: Final = frozenset({"FunctionNotConfirmed", "FunctionMissing"})
+
+
+class NotReplayed(Exception):
+    """Why a commit cannot be evaluated here, which says nothing of its rows."""
+
+
+def contradicts(error: InputError) -> bool:
+    """Say whether an evaluation that fails like this shows that the recorded rows are not its own."""
+    return isinstance(error, QueryError | SchemaError) or error.code in _CONTRADICTS
 
 
 def follows_by_increment(derivation: Derivation) -> bool:
@@ -159,6 +180,8 @@ class Replaying:
         except UnsupportedVersion as error:
             return [_problem(commit, ProblemKind.OTHER_ENGINE, error.problem, _OTHER)]
         except InputError as error:
+            if error.code in _NOT_RUN:
+                raise NotReplayed(f"{error.problem}; {error.remedy}") from None
             if error.code != "OtherFunction":
                 raise
             return [_problem(commit, ProblemKind.OTHER_ENGINE, error.problem, error.remedy)]
@@ -222,37 +245,37 @@ class Replaying:
     def _from_here_problems(self, again: _Again) -> list[Problem]:
         """Replay a commit before which rows of an earlier definition stay: by the increment, as it was."""
         self.left = None
-        commit, here = again.commit, engine_versions(self.workspace)
+        commit = again.commit
         before = self.own.standing(self.dataset.name, commit.before)
         try:
             made, _ = follow_stateless(self._transaction(again, before, before.tail, _nothing_left(commit)))
         except (Impossible, InputError) as error:
+            if isinstance(error, InputError) and not contradicts(error):
+                raise
             what = f"its definition cannot be evaluated again over what was new: {error}"
-            return [_wrong(commit, what, again.left, here)]
+            return [self._wrong(again, what)]
         rows = self._differing(commit, made)
         what = "the commit does not record what the definition gives over what was new in the inputs"
-        return [_wrong(commit, what, again.left, here, rows)] if rows else []
+        return [self._wrong(again, what, rows)] if rows else []
 
     def _whole_problems(self, again: _Again, *, goes_on: bool, head: bool = False) -> list[Problem]:
         """Evaluate the definition; with `head` the rows are compared with those after the commit."""
-        here = engine_versions(self.workspace)
         commit, derivation = again.commit, again.derivation
         block = commit.end.hash if head else rows_before(self.chain, commit.before)
         before = self.own.standing(self.dataset.name, block)
         given = self._transaction(again, before, again.tail, _nothing_left(commit))
         try:
             with computed(given) as (session, result, scratch, tasks):
-                columns = given.advance.column_of
-                order = Order(self.dataset.name, Snapshot(derivation.key), result, column_of=columns)
+                order = Order(self.dataset.name, Snapshot(derivation.key), result)
                 time, terms = commit.end.system_time, Terms(scratch, tasks)
                 made = made_again(before, again.tail, order, time, terms)
                 if goes_on:
                     self.left = kept_after(given, session, scratch)
         except InputError as error:
-            if error.code == "OtherFunction":
+            if not contradicts(error):
                 raise
             what = f"its definition cannot be evaluated again: {error.problem}"
-            return [_wrong(commit, what, again.left, here)]
+            return [self._wrong(again, what)]
         rows = self._differing(commit, made, head=head)
         if not rows:
             return []
@@ -261,20 +284,31 @@ class Replaying:
             if head
             else "the commit does not record what the definition gives over the inputs"
         )
-        return [_wrong(commit, what, again.left, here, rows)]
+        return [self._wrong(again, what, rows)]
 
     def _current_problems(self, again: _Again) -> list[Problem]:
         return self._whole_problems(again, goes_on=False, head=True)
 
+    def _wrong(self, again: _Again, what: str, rows: Sequence[RowDifference] = ()) -> Problem:
+        """Say that a result differs; where other versions computed it, that need not be anybody's doing."""
+        shown = "".join(f"\n    {row}" for row in rows)
+        others = _other_versions(again.left, engine_versions(self.workspace))
+        kind, remedy = ProblemKind.NOT_REPRODUCIBLE, _WRONG
+        if others:
+            kind, remedy = ProblemKind.OTHER_ENGINE, _OTHER
+            what = f"{what}, which was computed with {others}"
+        made = _problem(again.commit, kind, f"{what}{shown}", remedy)
+        if not rows:
+            return made
+        return replace(made, expected=str(rows[0].replayed), actual=str(rows[0].recorded))
+
     def _transaction(self, again: _Again, before: Standing, tail: Tail, left: DerivedCheckpoint) -> _Given:
         """Return the transaction of a commit; what it would record is written beside the dataset."""
         time = again.commit.end.system_time
-        roots = again.left.origin.roots if again.left is not None else {}
-        columns = columns_of(self.workspace, {**roots, **again.positions})
-        advance = Advance(again.positions, left, clock=lambda: time, column_of=columns)
+        advance = Advance(again.positions, left, clock=lambda: time)
 
         def record(given: _Given, change: Incoming, leaving: Advance, terms: Terms) -> _Made:
-            order = Order(given.dataset.name, NetChange(given.derivation.key), change, column_of=columns)
+            order = Order(given.dataset.name, NetChange(given.derivation.key), change)
             return made_again(before, again.tail, order, time, terms), leaving.left
 
         return DerivedTransaction(
@@ -329,6 +363,8 @@ def _above(source: Dataset, position: Position, left: DerivedCheckpoint) -> Iter
     """Say what of the origin of a derived input is not in that of the dataset above it."""
     name = source.name
     tail = source.chain.tail_at(position.block)
+    if tail.data is None:
+        return  # nothing was there yet, so that nothing rests on it
     if not isinstance(tail.data, ExecuteTransform):
         yield f"{name} is not among its roots"
         return
@@ -371,26 +407,6 @@ def _nothing_left(commit: DerivedCommit) -> DerivedCheckpoint:
 
 def _problem(transaction: DerivedCommit, kind: ProblemKind, what: str, remedy: str) -> DataProblem:
     return DataProblem(kind, what, remedy, transaction.end.hash, transaction.end.sequence_number)
-
-
-def _wrong(
-    transaction: DerivedCommit,
-    what: str,
-    left: DerivedCheckpoint | None,
-    here: Mapping[str, str],
-    rows: Sequence[RowDifference] = (),
-) -> DataProblem:
-    """Say that a result differs; where other versions computed it, that need not be anybody's doing."""
-    shown = "".join(f"\n    {row}" for row in rows)
-    others = _other_versions(left, here)
-    kind, remedy = ProblemKind.NOT_REPRODUCIBLE, _WRONG
-    if others:
-        kind, remedy = ProblemKind.OTHER_ENGINE, _OTHER
-        what = f"{what}, which was computed with {others}"
-    made = _problem(transaction, kind, f"{what}{shown}", remedy)
-    if not rows:
-        return made
-    return replace(made, expected=str(rows[0].replayed), actual=str(rows[0].recorded))
 
 
 def _other_versions(left: DerivedCheckpoint | None, here: Mapping[str, str]) -> str:

@@ -6,8 +6,8 @@ before and the same stop of what it reads, and nothing else, so that nobody wait
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from trueline import console
 from trueline.chain.events import SetTransform
 from trueline.chain.instant import Instant
-from trueline.console.items import Item
 from trueline.errors import (
     CorruptionError,
     InputError,
@@ -41,6 +40,7 @@ from trueline.workspace.derive.strategies.classify import RECOMPUTE
 from trueline.workspace.pull.going import GoingTo, Stops, going_to
 from trueline.workspace.pull.report import Pulled
 from trueline.workspace.pull.scheduler import go_on
+from trueline.workspace.pull.watched import WatchedConsole
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace
@@ -56,17 +56,20 @@ def in_phases(known: Dependencies, names: Sequence[str]) -> list[list[str]]:
     chosen = [name for name in known.in_order(names) if known[name].is_computed]
     phase: dict[str, int] = {}
     for name in chosen:
-        above = [phase[each] + bool(known[each].own_cuts) for each in known.inputs(name) if each in phase]
+        above = [phase[each] + bool(known[each].own_cuts) for each in known.needs(name) if each in phase]
         phase[name] = max(above, default=0)
     return [[name for name in chosen if phase[name] == number] for number in sorted(set(phase.values()))]
 
 
 def roots_of(known: Dependencies, names: Sequence[str]) -> frozenset[str]:
-    """Return the roots that the inputs of datasets rest on: where a cut has to have positions."""
+    """Return the roots that the inputs of datasets rest on: where a cut has to have positions.
+
+    So has it for what their checks refer to.
+    """
     return frozenset(
         root
         for name in names
-        for each in known.inputs(name)
+        for each in known.needs(name)
         if each not in known[name].own_cuts
         for root in known.roots(each)
     )
@@ -205,7 +208,7 @@ class DerivedPull:
         for name, stops in self.stops.items():
             for place, cut in enumerate(stops):
                 before = [(name, place - 1)] if place else []
-                for above in self.known.inputs(name):
+                for above in self.known.needs(name):
                     passed = [
                         at for at, each in enumerate(self.stops.get(above, ())) if each.number <= cut.number
                     ]
@@ -214,7 +217,7 @@ class DerivedPull:
         return graph
 
     def _step(self, told: console.Console, bar: console.Progress) -> Step:
-        with console.use(_Watched(told, alone=len(self.stops) == 1)):
+        with console.use(WatchedConsole(told, go_on, alone=len(self.stops) == 1)):
             context = copy_context()
 
         def bring(node: GraphNode, cut: Cut) -> tuple[Advanced | None, bool | None]:
@@ -306,44 +309,3 @@ def _may_be_corrected(error: Exception) -> bool:
     """Say whether a later cut may not have an error: it comes of rows, or of an input that is not there."""
     found = failure(error, label="pull", index=0)
     return isinstance(found, InputError | TaskFailed) or found.code == NOT_AT_REST
-
-
-class _Watched(console.Console):
-    """Shows items where they were to be shown; its bars end work that was given up.
-
-    Of several datasets at once no bars are drawn: nobody could read them.
-    """
-
-    def __init__(self, inner: console.Console, *, alone: bool) -> None:
-        self._inner = inner
-        self._alone = alone
-
-    def show(self, item: Item) -> None:
-        self._inner.show(item)
-
-    def progress(self, label: str, total: float | None = None) -> AbstractContextManager[console.Progress]:
-        return self._progress(label, total)
-
-    @contextmanager
-    def _progress(self, label: str, total: float | None) -> Iterator[console.Progress]:
-        with self._inner.progress(label, total) if self._alone else super().progress(label, total) as bar:
-            yield _WatchedBar(bar)
-
-
-class _WatchedBar:
-    """A bar that looks, whenever it moves, whether the work is still wanted."""
-
-    def __init__(self, inner: console.Progress) -> None:
-        self._inner = inner
-
-    def advance(self, steps: float = 1) -> None:
-        go_on()
-        self._inner.advance(steps)
-
-    def describe(self, text: str) -> None:
-        go_on()
-        self._inner.describe(text)
-
-    def expect(self, total: float) -> None:
-        go_on()
-        self._inner.expect(total)

@@ -177,7 +177,7 @@ class _Look:
         return max(self.at.values(), default=NOWHERE)
 
     def stops(self, target: Cut) -> dict[str, list[Cut]]:
-        inputs = {name: [each for each in self.known.inputs(name) if each in self.at] for name in self.names}
+        inputs = {name: [each for each in self.known.needs(name) if each in self.at] for name in self.names}
         planned = plan_stops(self.at, self.others, inputs, self.names, target.number)
         return {
             name: [target if number == target.number else self.log.cut(number) for number in planned[name]]

@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from contextvars import copy_context
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from trueline import console
 from trueline.console.items import Item
@@ -90,8 +90,14 @@ def go_on() -> None:
         raise RetryError("the pull was interrupted", remedy="pull again: what was read is kept")
 
 
+class Round(Protocol):
+    """One pull of several."""
+
+    def __call__(self, *, is_first: bool) -> PullReport: ...
+
+
 def in_rounds(
-    once: Callable[[], PullReport],
+    once: Round,
     stop: Callable[[float], bool] | None = None,
     on_report: Callable[[PullReport], object] | None = None,
 ) -> PullReport:
@@ -101,14 +107,15 @@ def in_rounds(
     could not be pulled is in the report and tried again.
     """
     wait = stop if stop is not None else _wait
-    pause = _FIRST_PAUSE
+    pause, is_first = _FIRST_PAUSE, True
     while True:
         try:
-            report = once()
+            report = once(is_first=is_first)
         except PullError as error:
             report = error.report
         if on_report is not None:
             on_report(report)
+        is_first = False
         moved = any(each.commits or each.blocks for each in report)
         pause = _FIRST_PAUSE if moved else min(pause * 2, _LONGEST_PAUSE)
         if wait(pause):
