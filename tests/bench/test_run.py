@@ -16,6 +16,7 @@ from bench.run import Run
 from bench.scale import FULL, NORMAL, QUICK, TINY
 from bench.table import Row, duration, markdown, plain, rate, verdict
 from bench.timing import Samples
+from tests.examples import some
 from trueline.chain.verify import verify_blocks
 from trueline.readers import CsvReader, Source
 
@@ -54,12 +55,14 @@ def check_scenario(name, folder, capsys):
     assert (folder / "table.md").read_text(encoding="utf-8").count("\n|") > len(kept["rows"])
 
 
-@pytest.mark.parametrize("name", sorted(SCENARIOS.keys() - ON_SPARK - {CLUSTER}))
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", some(sorted(SCENARIOS.keys() - ON_SPARK - {CLUSTER}), 8))
 def test_a_scenario_gives_rows_with_numbers(name, tmp_path, capsys):
     check_scenario(name, tmp_path, capsys)
 
 
-@pytest.mark.parametrize("name", sorted(ON_SPARK))
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", some(sorted(ON_SPARK), 4))
 def test_a_scenario_on_spark_gives_rows_with_numbers(name, tmp_path, capsys, spark):
     check_scenario(name, tmp_path, capsys)
 

@@ -14,7 +14,7 @@ import pytest
 import trueline as tl
 from tests.architecture import ROOT
 from tests.dataset.append.test_faults import check_state, leftovers, write
-from tests.examples import examples
+from tests.examples import examples, some
 from tests.faults import WatchedFiles
 from tests.workspace.records import records
 from trueline.chain.store import file as file_store
@@ -61,7 +61,8 @@ def ingested(path, merge, rows, limit=0, shrunk=0):
     return json.loads(done.stdout)
 
 
-@pytest.mark.parametrize("merge", ["append", "upsert", "ledger", "snapshot"])
+@pytest.mark.sampled
+@pytest.mark.parametrize("merge", some(["append", "ledger", "snapshot", "upsert"], 2))
 def test_memory_does_not_grow_with_the_file(tmp_path, merge):
     """Twice the rows, through slices and sorted runs of 20,000."""
     shrunk, slices = 20_000, 20

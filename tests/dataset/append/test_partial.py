@@ -192,7 +192,7 @@ def expected(state, frames):
     return state
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(st.lists(FRAMES, min_size=1, max_size=3), st.sampled_from([1 << 20, 4]))
 def test_rows_fold_in_source_order(commits, rows_at_once):
     schema = pa.schema([("id", pa.int64()), ("p", pa.string()), ("q", pa.string())])

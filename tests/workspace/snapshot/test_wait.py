@@ -182,7 +182,7 @@ def _acknowledge(bank, reader, *, by_pulls):
 
 @pytest.mark.contract("cut:P9")
 def test_a_reader_in_another_process_sees_what_was_waited_for(tmp_path):
-    acknowledged(tmp_path, 200)
+    acknowledged(tmp_path, 60)
 
 
 @pytest.mark.soak
