@@ -16,7 +16,7 @@ from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog, CutPlan
 from trueline.workspace.cuts.roots import RootHead, Roots
 from trueline.workspace.snapshot.histories import ChainHistory, Histories, look, with_absent
-from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search
+from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search, grouped
 from trueline.workspace.snapshot.snapshot import gone
 
 if TYPE_CHECKING:
@@ -53,15 +53,7 @@ class Agreement:
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """The names of the datasets, together with those they share something with."""
-        groups: list[tuple[set[DatasetId], list[str]]] = []
-        for asked, dataset in self.asked.items():
-            below, names = self.below(asked), [dataset.name]
-            for group in [each for each in groups if each[0] & below]:
-                groups.remove(group)
-                below, names = below | group[0], group[1] + names
-            groups.append((below, names))
-        order = [dataset.name for dataset in self.asked.values()]
-        return tuple(sorted((tuple(names) for _, names in groups), key=lambda names: order.index(names[0])))
+        return grouped({dataset.name: self.below(asked) for asked, dataset in self.asked.items()})
 
     def below(self, name: DatasetId) -> set[DatasetId]:
         """A dataset and all that it rests on."""
