@@ -15,7 +15,6 @@ from trueline.chain.store.store import Folder
 from trueline.errors import (
     CannotCompare,
     CutGone,
-    DatasetNotFound,
     Diverged,
     InputError,
     NoCommonCut,
@@ -239,30 +238,6 @@ def test_a_snapshot_of_a_time_is_what_agreed_then(bank):
         ws.snapshot("credits", at="2001-01-01")
     with pytest.raises(InputError, match="is not a time or a tag"):
         ws.snapshot("credits", at=17)
-
-
-@pytest.mark.contract("cut:P7")
-def test_earlier_rows_and_changes_make_later_rows_for_all_datasets(bank):
-    ws = bank.workspace
-    bank.transfer(3)
-    bank.pull(*VIEWS)
-    earlier = ws.snapshot(*VIEWS)
-    bank.transfer(9)
-    bank.pull(*VIEWS)
-    later = ws.snapshot(*VIEWS)
-    for name in VIEWS:
-        key = "id" if name == "total" else "account"
-        made = {row[key]: row["amount"] for row in rows(earlier[name])}
-        for event in rows(later.changes(name, since=earlier)):
-            if event["op"] in ("insert", "update_postimage"):
-                made[event[key]] = event["amount"]
-            else:
-                assert made.pop(event[key]) == event["amount"]
-        assert made == {row[key]: row["amount"] for row in rows(later[name])}
-    with pytest.raises(InputError, match="comes after"):
-        earlier.changes("credits", since=later)
-    with pytest.raises(DatasetNotFound, match="not in this snapshot"):
-        later["transfers"]
 
 
 @pytest.mark.contract("cut:P4")

@@ -216,7 +216,7 @@ def _numbers(workspace: Workspace, histories: Histories, cut: Any) -> dict[Datas
             remedy="give its number, or the offset of each root: {'sales': 41}",
             code="BadCut",
         )
-    offsets = {workspace[name].id: offset for name, offset in cut.items()}
+    offsets = {_id_of(workspace, name): offset for name, offset in cut.items()}
     names = ", ".join(repr(each.dataset.name) for each in roots.values())
     for name, history in roots.items():
         if name not in offsets:
@@ -226,6 +226,10 @@ def _numbers(workspace: Workspace, histories: Histories, cut: Any) -> dict[Datas
                 code="BadCut",
             )
     return {name: _at_offset(history, offsets[name]) for name, history in roots.items()}
+
+
+def _id_of(workspace: Workspace, name: str) -> DatasetId:
+    return name if isinstance(name, DatasetId) else workspace[name].id
 
 
 def _number(history: ChainHistory, at: Position | None) -> int:

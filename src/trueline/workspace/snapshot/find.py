@@ -113,6 +113,7 @@ def _made(workspace: Workspace, found: Agreement, cut: Any) -> WorkspaceSnapshot
         {dataset.name: dataset for dataset in found.asked.values()},
         positions,
         {name: found.position(root) for name, root in named.items()},
+        lagging,
         found.groups,
         {name: found.histories[each].commits_after(found.number(each)) for name, each in lagging.items()},
         cut if isinstance(cut, int) else cut.number or None if isinstance(cut, Cut) else None,
@@ -148,7 +149,7 @@ def _leased(made: WorkspaceSnapshot) -> WorkspaceSnapshot:
 def _cut(cut: Any) -> Any:
     """Return what a cut is given by; a snapshot stands for its own."""
     if isinstance(cut, WorkspaceSnapshot):
-        return cut.origin
+        return {cut.ids[name]: at for name, at in cut.origin.items()}
     if isinstance(cut, str):
         return parsed_cut(cut)
     return cut

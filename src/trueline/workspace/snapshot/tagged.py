@@ -69,6 +69,7 @@ def of_tag(workspace: Workspace, tag: Tag, names: Sequence[str]) -> WorkspaceSna
         asked,
         {name: commits.position(dataset, blocks[name]) for name, dataset in asked.items()},
         {known[each]: at for each, at in origin.items()},
+        {known[each]: each for each in origin} | {name: dataset.id for name, dataset in asked.items()},
         grouped({name: each.below for name, each in made.items()}),
         {
             name: behind
