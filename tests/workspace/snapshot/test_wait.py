@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import trueline as tl
-from tests.workspace.snapshot.bank import VIEWS, Bank
+from tests.workspace.snapshot.bank import VIEWS, Bank, summed
 from tests.workspace.snapshot.local import CutLog
 from trueline.errors import CutGone, InputError, NothingShared, WaitTimeout
 from trueline.workspace.snapshot.wait import WATCHER, ReachWatcher
@@ -89,6 +89,78 @@ def test_a_wait_that_times_out_says_who_lags_and_whether_anybody_pulls(bank):
         commit.wait("debits", timeout="0s")
     assert caught.value.pulled == ("debits",)
     assert bank.workspace["transfers"].head == commit.block, "the write stays"
+
+
+@pytest.mark.contract("cut:P10")
+def test_a_wait_for_what_does_not_rest_on_the_commit_too_says_who_lags(bank):
+    ws = bank.workspace
+    ws.create("weather").append([{"t": 20.5}])
+    bank.transfer(1)
+    bank.pull("credits")
+    with pytest.raises(WaitTimeout) as caught:
+        bank.transfer(1).wait("credits", "weather", timeout=0)
+    assert caught.value.lagging == ("credits",)
+    fees = ws.create("fees")
+    with ws.transaction():
+        commit = bank.transfer(1)
+        fees.append([{"fee": 1}])
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("transfers", "fees", timeout=0)
+    assert commit.wait("transfers", "fees", timeout=0).cut == {"transfers": 2, "fees": 0}
+
+
+@pytest.mark.contract("cut:P10", "cut:P2")
+def test_a_wait_and_a_pull_say_which_transaction_holds_a_commit_back(bank):
+    ws = bank.workspace
+    ws.create("fees")
+    bank.transfer(1)
+    bank.pull("credits", "debits")
+    with bank.computing(), ws.transaction("transfers") as open_one:
+        commit = bank.transfer(1)
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("credits", timeout=0)
+        held = f"held by transaction {open_one.id[:8]} until 2"
+        assert (
+            f"'credits' (1 commit behind, nobody is pulling it); 'transfers' is {held}"
+            in caught.value.problem
+        )
+        assert caught.value.held_by[0].startswith(f"transaction {open_one.id[:8]}")
+        assert caught.value.remedy == "end that transaction, then pull 'credits' and wait again"
+        pulled = ws.pull("credits")["credits"]
+        assert pulled.told.startswith(held)
+        assert pulled.to_dict()["held_by"] == list(caught.value.held_by)
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("transfers", "fees", timeout=0)
+        assert caught.value.remedy == "end that transaction, then wait again", "nobody pulls a root"
+    with bank.computing():
+        assert ws.pull("credits")["credits"].held_by == ()
+    with ws.transaction("transfers"):
+        assert commit.wait("credits", timeout=0).cut == {"transfers": 1}
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("debits", timeout=0)
+        assert caught.value.held_by == (), "it began after the commit"
+
+
+@pytest.mark.contract("cut:P10")
+def test_a_wait_sees_a_pull_that_has_begun_before_it_writes(bank):
+    bank.transfer(1)
+    bank.pull(*VIEWS)
+    commit, seen = bank.transfer(1), []
+
+    def waited(transfers):
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("credits", "balances", timeout=0)
+        seen.append(caught.value)
+        return summed("receiver")(transfers)
+
+    bank.functions["credits"] = waited
+    with bank.computing():
+        bank.workspace.pull("balances")
+    (error,) = seen
+    assert error.pulled == ("credits", "balances")
+    assert "'balances' (1 commit behind, a pull of it has begun and not ended)" in error.problem
+    assert error.remedy == "wait again; if the process of the pull has died, pull 'credits', 'balances' first"
+    assert commit.wait("credits", "balances", timeout=0).cut == {"transfers": 1}
 
 
 @pytest.mark.contract("cut:P10")
