@@ -83,7 +83,8 @@ class Local:
             self.follow(name, cut)
         return cut
 
-    def follow(self, name: str, cut: Cut, *, at_rest: bool = True) -> None:
+    def follow(self, name: str, cut: Cut, *, at_rest: bool = True, made: Rows | None = None) -> None:
+        """Bring a dataset to a cut; what was `made` is its rows, if nothing is to be read for that."""
         dataset = self.workspace[name]
         tail = dataset.chain.tail()
         derivation = derivation_at(tail)
@@ -105,18 +106,21 @@ class Local:
             return
         if last is not None and is_beyond(last.origin.roots, roots):
             return  # somebody else has brought it further
-        rows = {
-            alias: each.view(positions[each.id].block).to_arrow().to_pylist() if each.id in positions else []
-            for alias, each in inputs.items()
-        }
-        made = pa.Table.from_pylist(self.functions[name](**rows), schema=self.schemas[name])
+        if made is None:
+            read = {alias: (each, positions.get(each.id)) for alias, each in inputs.items()}
+            made = self.functions[name](**{alias: _rows(*of) for alias, of in read.items()})
+        table = pa.Table.from_pylist(made, schema=self.schemas[name])
         left = DerivedCheckpoint(origin, at_rest, definitions[dataset.id], ENGINE)
         advance = Advance(positions, left, tail.watermark, self.workspace.clock)
         with dataset.chain.store.scratch() as scratch:
-            result = from_table(made, tail, with_op=False)
+            result = from_table(table, tail, with_op=False)
             commit_result(
                 name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=InlineTasks()
             )
+
+
+def _rows(dataset: Any, at: Any) -> Rows:
+    return [] if at is None else dataset.view(at.block).to_arrow().to_pylist()
 
 
 def is_beyond(there: Mapping[Any, Any], cut: Mapping[Any, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from datetime import UTC, datetime
 
@@ -10,6 +11,7 @@ import pytest
 
 import trueline as tl
 from tests.workspace.snapshot.bank import AMOUNTS, VIEWS, Bank, summed
+from trueline.chain.chain import Chain
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
 from trueline.errors import (
@@ -270,20 +272,43 @@ def test_an_advance_without_rows_separates_nobody(tmp_path):
 
 
 @pytest.mark.contract("cut:P8")
-def test_finding_a_snapshot_reads_few_blocks_whatever_the_history(bank):
-    def counted(*names):
-        return agree(bank.workspace, [bank.workspace[name] for name in names]).reads
+def test_finding_a_snapshot_reads_few_blocks_whatever_the_history(bank, monkeypatch):
+    """All at their heads after 1 and 40 commits; and one 40 and 400 commits behind the others."""
+    read, block = [], Chain.block
 
-    bank.transfer(1)
-    bank.pull(*VIEWS)
-    few = counted(*VIEWS)
-    for _ in range(40):
-        bank.transfer(1)
-        bank.pull("credits")
-    assert counted("credits") == few | counted("credits"), "the newest is found at once"
-    far = counted("credits", "debits")
-    assert far["blocks"] <= 3
-    assert far["steps"] <= 30
+    def reading(chain, name):
+        read.append(name)
+        return block(chain, name)
+
+    def counted(*names):
+        with monkeypatch.context() as patch:
+            patch.setattr(Chain, "block", reading)
+            read.clear()
+            found = agree(bank.workspace, [bank.workspace[name] for name in names])
+        return len(read), found.reads["blocks"], found.reads["steps"]
+
+    def go_on(commits, *names):
+        for _ in range(commits):
+            bank.transfer(1)
+            cut = bank.record("credits")
+            for name in names:
+                bank.follow(name, cut, made=[])
+
+    def looked_at():
+        counted("credits", "debits")  # the index follows, and the state at the head is read
+        return counted("credits", "debits")
+
+    go_on(1, "credits", "debits")
+    first = looked_at()
+    go_on(40, "credits", "debits")
+    assert looked_at() == first, "the newest is found at once"
+    go_on(40, "credits")
+    near = looked_at()
+    go_on(360, "credits")
+    far = looked_at()
+    assert far[:2] == near[:2], "blocks are read where the search ends"
+    assert near[1] <= 3
+    assert near[2] < far[2] <= near[2] + 2 * math.log2(10)
 
 
 def test_an_index_that_does_not_fit_its_blocks_is_made_anew(bank):
