@@ -39,8 +39,10 @@ class Local:
     def derive(
         self, name: str, inputs: tuple[str, ...], function: Function, schema: Mapping[str, Any]
     ) -> Any:
-        """Define a dataset whose key is its first column."""
+        """Define a dataset whose key is its first column; one that is there already is taken up."""
         self.functions[name], self.schemas[name] = function, pa.schema(dict(schema))
+        if name in self.workspace:
+            return self.workspace[name]
         key = next(iter(schema))
         refs = tuple(TransformInput(dataset_ref=str(self.workspace[each].id), alias=each) for each in inputs)
         derivation = Derivation(
@@ -82,6 +84,13 @@ class Local:
         for name in names:
             self.follow(name, cut)
         return cut
+
+    def tell(self, cut: Cut, *names: str) -> None:
+        """Bring datasets to a cut and say so, as a pull does."""
+        log = CutLog.of(self.workspace)
+        for name in names:
+            self.follow(name, cut)
+            log.put_reached(cut.number, self.workspace[name].id)
 
     def follow(self, name: str, cut: Cut, *, at_rest: bool = True, made: Rows | None = None) -> None:
         """Bring a dataset to a cut; what was `made` is its rows, if nothing is to be read for that."""

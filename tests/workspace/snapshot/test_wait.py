@@ -12,21 +12,12 @@ import pytest
 
 import trueline as tl
 from tests.workspace.snapshot.bank import VIEWS, Bank, summed
-from tests.workspace.snapshot.local import CutLog
 from trueline.errors import CutGone, InputError, NothingShared, WaitTimeout
 from trueline.workspace.snapshot.wait import WATCHER, ReachWatcher
 
 
 def rows(view):
     return view.to_arrow().to_pylist()
-
-
-def tell(bank, cut, *names):
-    """Bring datasets to a cut and say so, as a pull does."""
-    log = CutLog.of(bank.workspace)
-    for name in names:
-        bank.follow(name, cut)
-        log.put_reached(cut.number, bank.workspace[name].id)
 
 
 @pytest.mark.contract("cut:P9")
@@ -38,17 +29,17 @@ def test_a_commit_is_visible_when_all_that_are_named_are_at_rest_with_it(bank):
     cut = bank.record(*VIEWS)
     with pytest.raises(WaitTimeout):
         second.wait("credits", "debits", timeout=0)  # the cut is recorded, but nobody has moved
-    tell(bank, cut, "credits")
+    bank.tell(cut, "credits")
     assert second.wait("credits", timeout=0).cut == {"transfers": 3}
     with pytest.raises(WaitTimeout):
         second.wait("credits", "debits", timeout=0)
     bank.follow("debits", cut, at_rest=False)
     with pytest.raises(WaitTimeout):
         second.wait("credits", "debits", timeout=0)
-    tell(bank, cut, "debits")
+    bank.tell(cut, "debits")
     snap = second.wait("credits", "debits", timeout=0)
     assert {name: rows(snap[name]) for name in snap} == {n: bank.expected(3)[n] for n in snap}
-    tell(bank, cut, "balances", "total")
+    bank.tell(cut, "balances", "total")
     assert list(second.wait(timeout=0)) == sorted(VIEWS), "all that are computed from it"
     assert rows(first.wait("total", timeout=0)["total"]) == [{"id": 1, "amount": 0}]
 
@@ -65,7 +56,7 @@ def test_many_wait_by_one_thread_and_wake_when_it_is_visible(bank):
         watchers = [each for each in threading.enumerate() if each.name == "trueline-wait"]
         assert len(watchers) == 1
         assert not any(each.done() for each in waiting)
-        tell(bank, bank.record(*VIEWS), "credits", "debits")
+        bank.tell(bank.record(*VIEWS), "credits", "debits")
         assert {each.result(60).cut["transfers"] for each in waiting} == {1}
     watchers[0].join(60)
     assert not WATCHER.spots, "it ends when nobody waits"
@@ -238,7 +229,7 @@ def _acknowledge(bank, reader, *, by_pulls):
         if by_pulls:
             bank.workspace.pull("credits", "debits")
         else:
-            tell(bank, bank.record(*VIEWS), "credits", "debits")
+            bank.tell(bank.record(*VIEWS), "credits", "debits")
 
     with bank.computing():
         for _ in range(COMMITS):

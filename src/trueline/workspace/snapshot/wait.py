@@ -7,6 +7,7 @@ hint: who waits looks at the heads, and does so from time to time without one.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -60,16 +61,20 @@ class ReachWatcher:
 
     spots: dict[str, WatchedPlace] = field(default_factory=dict)
     thread: threading.Thread | None = None
+    _process: int = field(default_factory=os.getpid)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @contextmanager
     def watching(self, place: str, look: Callable[[], object]) -> Iterator[WatchedPlace]:
         """Have a place looked at while the caller waits."""
+        if self._process != os.getpid():
+            # A forked child has no threads of its parent; one of them may have held the lock.
+            self._process, self._changed = os.getpid(), threading.Condition()
+            self.spots, self.thread = {}, None
         with self._changed:
             spot = self.spots.setdefault(place, WatchedPlace(look))
             spot.waiting += 1
             spot.pause, spot.due = _FIRST_PAUSE, 0.0
-            # A forked child has no threads of its parent.
             if self.thread is None or not self.thread.is_alive():
                 self.thread = threading.Thread(target=self._watch, name="trueline-wait", daemon=True)
                 self.thread.start()
