@@ -18,6 +18,7 @@ from trueline.dataset.append.incoming import from_table
 from trueline.dataset.append.intake import whole_schema
 from trueline.dataset.definition import vocabulary
 from trueline.dataset.derivation import Derivation, KeyKind, derivation_at
+from trueline.errors import ChainError
 from trueline.kernel.tasks import InlineTasks
 from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.cuts.cut import Cut
@@ -123,9 +124,14 @@ class Local:
         advance = Advance(positions, left, tail.watermark, self.workspace.clock)
         with dataset.chain.store.scratch() as scratch:
             result = from_table(table, tail, with_op=False)
-            commit_result(
-                name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=InlineTasks()
-            )
+            try:
+                commit_result(
+                    name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=InlineTasks()
+                )
+            except ChainError:
+                if dataset.chain.tail().head == tail.head:
+                    raise
+                # Somebody else has brought it further meanwhile: real pulls take turns.
 
 
 def _rows(dataset: Any, at: Any) -> Rows:

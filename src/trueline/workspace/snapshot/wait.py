@@ -146,17 +146,27 @@ def wait_for(
     """
     workspace, root = dataset.workspace, dataset.id
     asked = [workspace[name] for name in dict.fromkeys(names)] if names else _readers(workspace, dataset)
+    if (snap := _snapshot(workspace, dataset, root, commit, asked)) is not None:
+        return snap
     end = None if timeout is None else time.monotonic() + timeout
+    if timeout is not None and timeout <= 0:
+        raise _timed_out(dataset, root, commit, asked)
     with WATCHER.watching(workspace.location, _reached(workspace)) as spot:
         while True:
             version = spot.version
-            found = _including(workspace, dataset, root, commit, asked)
-            if found is not None and (snap := held(workspace, found)) is not None:
+            if (snap := _snapshot(workspace, dataset, root, commit, asked)) is not None:
                 return snap
             left = _LOOK_ANYWAY if end is None else min(end - time.monotonic(), _LOOK_ANYWAY)
             if left <= 0:
                 raise _timed_out(dataset, root, commit, asked)
             WATCHER.wait(spot, version, left)
+
+
+def _snapshot(
+    workspace: Workspace, dataset: Dataset, root: DatasetId, commit: Commit, asked: Sequence[Dataset]
+) -> WorkspaceSnapshot | None:
+    found = _including(workspace, dataset, root, commit, asked)
+    return None if found is None else held(workspace, found)
 
 
 def _readers(workspace: Workspace, dataset: Dataset) -> list[Dataset]:
