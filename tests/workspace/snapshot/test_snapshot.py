@@ -121,7 +121,7 @@ def test_a_reset_input_is_answered_by_what_was_before_it_or_by_diverged(bank):
     ws = bank.workspace
     first = bank.transfer(3)
     bank.pull(*VIEWS)
-    bank.transfer(2)
+    second = bank.transfer(2)
     bank.pull(*VIEWS)
     transfers = ws["transfers"].chain
     transfers.reset(first.block)
@@ -134,7 +134,7 @@ def test_a_reset_input_is_answered_by_what_was_before_it_or_by_diverged(bank):
     with pytest.raises(Diverged, match="'transfers' was reset") as caught:
         ws.snapshot(*VIEWS)
     assert caught.value.source == "transfers"
-    assert caught.value.block is not None
+    assert caught.value.block in (first.block, second.block), "a commit that was lost"
 
 
 @pytest.mark.contract("cut:P12")
@@ -151,7 +151,7 @@ def test_datasets_that_were_never_together_have_no_common_cut(bank):
         ws.snapshot("weather", "credits")
     with pytest.raises(NoCommonCut, match="has not been pulled yet") as caught:
         ws.snapshot("transfers", "credits")
-    assert caught.value.remedy == "pull 'credits', then try again"
+    assert caught.value.remedy == "ws.pull('credits'), then try again"
     bank.pull("credits")
     bank.transfer(1)
     bank.pull("debits")
