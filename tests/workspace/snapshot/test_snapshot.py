@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -360,7 +361,17 @@ def test_a_snapshot_shows_itself(bank):
     assert str(snap) == " = ".join(f"{name}@{bank.workspace[name].head.short}" for name in snap)
     assert repr(snap) == f"<Snapshot {snap}>"
     assert snap.to_dict()["cut"] == {"transfers": 1}
-    assert "Snapshot at transfers 1" in snap._repr_html_()
+    bank.workspace.create("weather").append([{"t": 20.5}] * 3)
+    bank.transfer(3)
+    shown = bank.workspace.snapshot("credits", "weather")
+    html = shown._repr_html_()
+    assert "Snapshot at transfers 1, weather 2" in html
+    cells = [re.findall("<t[hd][^>]*>(.*?)</t[hd]>", row) for row in html.split("<tr")[1:]]
+    assert cells == [
+        ["dataset", "commit", "last offset", "newer commits", "group"],
+        ["credits", shown.at["credits"].short, "1", "0", "1"],
+        ["weather", shown.at["weather"].short, "2", "0", "2"],
+    ]
     assert (len(snap), "credits" in snap, "total" in snap) == (2, True, False)
     assert snap.at["credits"].block == bank.workspace["credits"].head
 

@@ -7,7 +7,7 @@ import pytest
 import trueline as tl
 from tests.workspace.snapshot.bank import AMOUNTS, VIEWS, summed
 from tests.workspace.snapshot.local import Local
-from trueline.errors import NoCommonCut, NothingShared
+from trueline.errors import InputError, NoCommonCut, NothingShared
 
 
 def rows(view):
@@ -115,3 +115,21 @@ def test_tags_of_one_name_that_came_with_copies_make_no_torn_snapshot(bank, tmp_
         near.tag("v1", near["owed"])
         with pytest.raises(NoCommonCut, match="different states of did:odf"):
             near.snapshot(at="v1")
+
+
+@pytest.mark.contract("cut:P15")
+def test_a_tag_and_a_snapshot_stay_with_a_dataset_whose_name_another_has_taken(bank):
+    ws = bank.workspace
+    ws.create("weather").append([{"t": 20.5}])
+    snap = ws.snapshot("weather")
+    ws.tag("v1", snap)
+    ws["weather"].rename("old-weather")
+    ws.create("weather").append([{"t": 1.5}])
+    assert rows(snap["weather"]) == rows(ws.snapshot(at="v1")["old-weather"]) == [{"t": 20.5}]
+    with pytest.raises(InputError, match="does not name a commit of 'weather'"):
+        ws.snapshot("weather", at="v1")
+    with pytest.raises(InputError, match="the earlier snapshot does not have 'weather'"):
+        ws.snapshot("weather").changes("weather", since=snap)
+    with pytest.raises(InputError, match="does not say where 'weather' is"):
+        ws.snapshot("weather", cut=snap)
+    assert ws.snapshot("old-weather", cut=snap).positions["old-weather"] == snap.positions["weather"]
