@@ -8,6 +8,7 @@ import trueline as tl
 from tests.workspace.snapshot.bank import AMOUNTS, VIEWS, summed
 from tests.workspace.snapshot.local import Local
 from trueline.errors import InputError, NoCommonCut, NothingShared
+from trueline.workspace.snapshot.find import read_together
 
 
 def rows(view):
@@ -31,7 +32,7 @@ def test_a_tag_of_commits_that_do_not_agree_gives_no_snapshot(bank):
     for read in (
         lambda: ws.snapshot("credits", "debits", at="v1"),
         lambda: ws.snapshot(at="v1"),
-        lambda: ws.sql("select * from credits join debits using (account)", at="v1"),
+        lambda: read_together(ws, ["credits", "debits"], "v1"),  # as a query does
     ):
         with pytest.raises(NoCommonCut, match=torn) as caught:
             read()
@@ -85,7 +86,7 @@ def test_a_tag_of_single_commits_that_agree_is_a_snapshot_in_groups(bank):
     assert snap.cut == {"transfers": 1, "weather": 0}
     assert snap.lag == {"debits": 1, "weather": 0, "total": 1, "transfers": 1}
     assert ws.snapshot(*snap, cut=snap).positions == snap.positions
-    assert rows(ws.sql("select sum(amount) as sum from debits, weather", at="v1")) == [{"sum": 3}]
+    assert read_together(ws, ["debits", "weather"], "v1").cut == {"transfers": 1, "weather": 0}
     with pytest.raises(NothingShared):
         ws.snapshot(at="v1", together=True)
     assert ws.snapshot("debits", "total", at="v1", together=True).groups == (("debits", "total"),)
