@@ -54,7 +54,10 @@ def transfers(start: int, count: int) -> pa.Table:
 
 @dataclass
 class Dashboard:
-    """Reads the bank again and again while others update it: the newest of each table, and a snapshot."""
+    """Reads the bank again and again while others update it: the newest of each table, and a snapshot.
+
+    What ended the reading is `failed`, and raised to those who wait for readings.
+    """
 
     place: Path
     readings: int = 0
@@ -62,11 +65,33 @@ class Dashboard:
     torn: int = 0
     taken: list[float] = field(default_factory=list)
     is_over: threading.Event = field(default_factory=threading.Event)
+    failed: BaseException | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Read in a thread of its own until the end."""
+        reader = threading.Thread(target=self.run)
+        reader.start()
+        try:
+            yield
+        finally:
+            self.is_over.set()
+            reader.join()
+        self.lacks(0)
+
+    def lacks(self, least: int) -> bool:
+        """Say whether there are fewer readings than that."""
+        if self.failed is not None:
+            raise self.failed
+        return self.readings < least
 
     def run(self) -> None:
-        with tl.open(self.place) as workspace:
-            while not self.is_over.is_set():
-                self.read(workspace)
+        try:
+            with tl.open(self.place) as workspace:
+                while not self.is_over.is_set():
+                    self.read(workspace)
+        except BaseException as error:  # noqa: BLE001 (raised where it is waited for)
+            self.failed = error
 
     def read(self, workspace: tl.Workspace) -> None:
         newest = {name: workspace[name].view() for name in BANK}
@@ -106,20 +131,15 @@ def bank(run: Run) -> Iterator[Row]:
         with run.doing("computing the first commit"):
             workspace.pull()
         dashboard = Dashboard(place)
-        reader = threading.Thread(target=dashboard.run)
-        reader.start()
         start, number = perf_counter(), size
-        try:
+        with dashboard.reading():
             # So many readings while something is under way, beyond the rows if need be.
-            while number < rows or dashboard.readings < least:
+            while dashboard.lacks(least) or number < rows:
                 count = size if number < rows else ACCOUNTS
                 dataset.append(transfers(number, count))
                 number += count
                 for name in BANK:
                     workspace.pull(name)
-        finally:
-            dashboard.is_over.set()
-            reader.join()
         seconds = perf_counter() - start
     yield Row(
         "bank",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha3_256
 from itertools import count
@@ -170,9 +170,9 @@ def add_data(tail: Tail, number: int) -> Event:
     return next_add_data(tail, new_data=_slice(start, start + rows.ROWS - 1), new_watermark=watermark)
 
 
-def execute(chain: Chain, blocks: int) -> Make:
+def execute(chain: Chain, blocks: int, inputs: Sequence[tuple[DatasetId, Chain]] = ()) -> Make:
     """A derivative takes one more block of its first input each time, of its second now and then."""
-    ends = [(name, _commit_ends(source)) for name, source in opened_inputs(chain)]
+    ends = [(name, _commit_ends(source)) for name, source in inputs or opened_inputs(chain)]
     latest: dict[DatasetId, Position] = {}
     every = max(blocks // SLICES, 1)
 

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
-from bench.chains import Family, Place, close, opened
+import trueline as tl
+from bench import rows
+from bench.chains import Family, Place, add_data, close, execute, fill, opened
 from bench.machine import lacks_room
 from bench.run import Run
 from bench.table import Row, duration
 from bench.timing import alternate, settle
 from trueline.chain import Chain, Folder
 from trueline.chain.branch import Branch
+from trueline.chain.events import ExecuteTransform, TransformInput
+from trueline.chain.sources import SqlQueryStep
+from trueline.dataset.append.intake import whole_schema
+from trueline.dataset.definition import vocabulary
+from trueline.dataset.derivation import Derivation, KeyKind
 from trueline.errors import ObjectMissing
 from trueline.identity import DatasetId, Multihash
+from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.snapshot.histories import ChainHistory
 from trueline.workspace.snapshot.search import Search
 
@@ -28,7 +37,7 @@ NOTE = (
 
 def run(run: Run) -> Iterator[Row]:
     short, long = min(SHORT, run.scale.blocks[0]), run.scale.blocks[1]
-    if missing := lacks_room(run.folder, 3 * (short + long)):
+    if missing := lacks_room(run.folder, 6 * (short + long)):
         yield Row("snapshots", f"snapshot at {long:,} commits", note=f"not measured: {missing}")
         return
     looks = {length: Look(run.family(length)) for length in (short, long)}
@@ -50,6 +59,58 @@ def run(run: Run) -> Iterator[Row]:
         )
     for look in looks.values():
         look.close()
+    yield _whole(run, short, long)
+
+
+def _whole(run: Run, short: int, long: int) -> Row:
+    """What a reader pays: intents, the log of cuts, the search, its proof and the lease."""
+    with _shop(run, short) as few, _shop(run, long) as many:
+        settle()
+        taken = alternate({"few": lambda: _snapshot(few), "many": lambda: _snapshot(many)}, run.scale.rounds)
+    ratio = taken["many"].median / taken["few"].median
+    return Row(
+        "snapshots",
+        "ws.snapshot of two roots and a derived dataset, with its lease",
+        duration(taken["many"], f"{long:,} commits: "),
+        duration(taken["few"], f"{short:,}: "),
+        ratio,
+        f"≤ {MOST} × at {short:,}",
+        ratio <= MOST,
+    )
+
+
+def _snapshot(workspace: tl.Workspace) -> None:
+    workspace.snapshot("root", "slow", "derived").close()
+
+
+@contextmanager
+def _shop(run: Run, commits: int) -> Iterator[tl.Workspace]:
+    """A workspace with two roots, and a dataset derived from one of them, of so many commits each."""
+    with tl.open(run.folder / f"snapshots-{commits}", create=True) as workspace:
+        root, slow = (workspace.create(name, schema=rows.table(1).schema) for name in ("root", "slow"))
+        with run.doing(f"writing {commits:,} commits"):
+            for each in (root, slow):
+                fill(each.chain, add_data, commits)
+            derived = _derived(workspace, root)
+            fill(derived.chain, execute(derived.chain, commits, [(root.id, root.chain)]), commits)
+            event = derived.chain.tail().data  # type: ignore[union-attr]
+            number = derived.chain.tail().sequence_number  # type: ignore[union-attr]
+            assert isinstance(event, ExecuteTransform)
+            assert event.new_checkpoint is not None
+            put = derived.chain.store.put(Folder.CHECKPOINTS, b"checkpoint %d" % number)
+            assert put == event.new_checkpoint.physical_hash
+            derived.chain.store.sync()
+        yield workspace
+
+
+def _derived(workspace: tl.Workspace, root: tl.Dataset) -> tl.Dataset:
+    step = SqlQueryStep(query="select * from root")
+    derivation = Derivation(
+        (step,), (TransformInput(str(root.id), "root"),), ("id",), KeyKind.DECLARED, step.query
+    )
+    whole = whole_schema(rows.table(1).schema, vocabulary(None))
+    plan = CreationPlan(lambda owner, now: derivation.blocks(owner, whole, now), lambda _: [])
+    return make(workspace, "derived", plan)
 
 
 class Look:

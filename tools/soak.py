@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 LOWERING = "tests/spark/lowering"
+AGREEMENT = ("tests/workspace/snapshot", "tests/workspace/pull/test_stops.py")
 # The rooms with tests that look at a sample of their cases in `make test`.
 SAMPLED = ("attacks", "dataset", "run", "spark", "workspace")
 HELD, FAILED, NONE = "held", "failed", "no tests"
@@ -41,8 +42,10 @@ def parts() -> list[Part]:
     >>> len({part.name for part in parts()}) == len(parts())
     True
     """
+    elsewhere = [f"--ignore={place}" for place in (LOWERING, *AGREEMENT)]
     found = [
-        Part("properties", ("-m", "soak or hypothesis", f"--ignore={LOWERING}"), is_random=True),
+        Part("properties", ("-m", "soak or hypothesis", *elsewhere), is_random=True),
+        Part("agreement", ("-m", "soak", *AGREEMENT), is_random=True),
         Part("chains of views on Spark", ("-m", "soak", f"{LOWERING}/test_chains.py"), is_random=True),
     ]
     found += [Part(f"all cases, {room}", ("-m", "sampled", f"tests/{room}")) for room in SAMPLED]
@@ -123,7 +126,7 @@ class Soak:
         >>> soak = Soak(0, 7, Path("/nowhere"))
         >>> soak.known = {part.name: HELD for part in parts()[1:]} | {"lost executors": FAILED}
         >>> soak.summary(parts())
-        'soak: seed 7: 19 of 21 parts held; failed: lost executors; 1 not begun: make soak SEED=7'
+        'soak: seed 7: 20 of 22 parts held; failed: lost executors; 1 not begun: make soak SEED=7'
         """
         by = {
             how: [part.name for part in chosen if self.known.get(part.name) == how]

@@ -63,6 +63,22 @@ def test_it_is_the_same_for_a_derivative(path):
     assert len(grown["taken"]) == 20
 
 
+def test_how_far_an_input_was_read_is_found_by_number_and_not_by_a_walk(path, monkeypatch):
+    source = {dataset_id(1): grow_root(Chain(MemoryStore()), 1, number=1)}
+    chain = begin_derivative(Chain(MemoryStore(), source, index=path), list(source))
+    for _ in range(3):
+        grow_root(source[dataset_id(1)], 1)
+        chain.append(derive(chain, source, rows=1))
+    asked, rows = [], Index._rows
+    monkeypatch.setattr(Index, "_rows", lambda *given: asked.append(given) or rows(*given))
+    assert chain._index.taken(str(dataset_id(1)), 0, chain.tail().sequence_number) is not None
+    ((index, query, *values),) = asked
+    plan = [row[-1] for row in rows(index, f"EXPLAIN QUERY PLAN {query}", *values)]
+    assert len(plan) == 1
+    assert plan[0].startswith("SEARCH taken"), plan
+    assert "taken_offset" not in plan[0], "that goes through all offsets of the input"
+
+
 def test_a_missing_index_is_made_anew(path):
     store = MemoryStore()
     chain = grow_root(Chain(store, index=path), 5)

@@ -44,7 +44,8 @@ class StalePlan(RetryError):
 class WaitTimeout(RetryError, TimeoutError):
     """A commit is not visible yet in datasets that were waited for; it stays committed.
 
-    `lagging` are those datasets, `pulled` those of them that somebody pulls now.
+    `lagging` are those datasets, `pulled` those of them that somebody pulls now, or has begun to. `held_by`
+    are open transactions that keep the commit from all of them, each with the time it expires.
     """
 
     __str__ = TruelineError.__str__

@@ -238,7 +238,7 @@ def tag(workspace: Workspace, name: str, what: Commit | Dataset | WorkspaceSnaps
     check_tag_name(name)
     if isinstance(what, WorkspaceSnapshot):
         positions = {**what.origin, **what.positions}
-        blocks = {str(workspace[each].id): at.block for each, at in positions.items()}
+        blocks = {str(what.ids[each]): at.block for each, at in positions.items()}
         return _named(workspace, workspace._tags.put(name, blocks))
     dataset, at = _meant(workspace, what)
     block = resolve(dataset._present, at).block

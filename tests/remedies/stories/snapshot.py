@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pickle
 
+import trueline as tl
 from tests.remedies.story import Scene, done, piece, story
-from tests.workspace.snapshot.bank import Bank
+from tests.workspace.snapshot.bank import VIEWS, Bank
 
 
 @story(
@@ -34,3 +35,85 @@ def a_commit_from_another_process(scene: Scene) -> None:
     remedy = scene.refused(lambda: pickle.loads(pickle.dumps(commit)).wait("credits"))
     found = done(piece(remedy, r"ws\[.*"), ws=scene.ws)
     assert found.wait("credits", timeout=0).cut == {"transfers": 0}
+
+
+@story(
+    "workspace.snapshot.agree",
+    "pull {other!r} if it is a copy; else ws[{called!r}].reset(rebuild=True), and pull: it is computed again "
+    "from what is there",
+    "pull {quote(other)} if it is a copy; else trueline reset {quote(called)} --rebuild, and pull: it is "
+    "computed again from what is there",
+)
+def a_dataset_that_has_read_what_was_reset(scene: Scene) -> None:
+    bank = Bank(scene.ws)
+    for number in range(2):
+        begun = scene.ws["transfers"].head
+        bank.transfer(1)
+        bank.pull("credits")
+        scene.ws["transfers"].chain.reset(begun)
+        if number:
+            scene.typed(scene.run_refused("snapshot", "credits"), "--yes")
+        else:
+            remedy = scene.refused(lambda: scene.ws.snapshot("credits"))
+            done(piece(remedy, r"ws\[.*?\)"), ws=scene.ws)
+    bank.transfer(1)
+    bank.pull("credits")
+    assert scene.ws.snapshot("credits").cut == {"transfers": 0}
+
+
+@story(
+    "workspace.snapshot.agree",
+    "ws.pull({called!r}), then try again",
+    "trueline pull {quote(called)}, then try again",
+    "ws.pull({', '.join(map(repr, names))}), then try again",
+    "trueline pull {' '.join(map(quote, names))}, then try again",
+)
+def datasets_that_were_never_together(scene: Scene) -> None:
+    bank = Bank(scene.ws)
+    bank.transfer(1)
+    with bank.computing():
+        bank.pull("credits")
+        scene.typed(scene.run_refused("snapshot", "credits", "debits"))
+        remedy = scene.refused(lambda: scene.ws.snapshot("credits", "total"))
+        done(piece(remedy, r"ws\.pull\(.*?\)"), ws=scene.ws)
+        for number in range(2):
+            bank.redefine("credits", bank.functions["credits"])
+            bank.pull("credits")
+            if number:
+                scene.typed(scene.run_refused("snapshot", "credits", "total"))
+            else:
+                remedy = scene.refused(lambda: scene.ws.snapshot("credits", "total"))
+                done(piece(remedy, r"ws\.pull\(.*?\)"), ws=scene.ws)
+            assert scene.ws.snapshot("credits", "total").cut == {"transfers": 0}
+
+
+@story(
+    "workspace.snapshot.agree",
+    "ws.pull({one!r}, {other!r}) brings both copies up to date; else clone that dataset here",
+    "trueline pull {quote(one)} {quote(other)}, or clone that dataset here",
+)
+def copies_of_what_is_not_here(scene: Scene) -> None:
+    with tl.open(scene.folder / "far", create=True) as far:
+        bank = Bank(far)
+        for number in range(2):
+            for name in ("credits", "total"):
+                bank.transfer(1)
+                bank.pull(*VIEWS)
+                far[name].push(scene.folder / name)
+            for name in () if number else ("credits", "total"):
+                scene.ws.clone(scene.folder / name, name)
+            if number:
+                scene.ws.pull("credits")
+                scene.ws.pull("total")
+            refusal = (
+                scene.run_refused("snapshot", "credits", "total")
+                if number
+                else scene.refused(lambda: scene.ws.snapshot("credits", "total"))
+            )
+            for name in ("credits", "total"):
+                far[name].push(scene.folder / name)
+            if number:
+                scene.typed(refusal)
+            else:
+                done(piece(refusal, r"ws\.pull\(.*?\)"), ws=scene.ws)
+            assert list(scene.ws.snapshot("credits", "total")) == ["credits", "total"]

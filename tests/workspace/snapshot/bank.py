@@ -31,22 +31,22 @@ def total(balances):
     return [{"id": 1, "amount": sum(row["amount"] for row in balances)}]
 
 
+TRANSFERS = pa.schema({name: pa.int64() for name in ("id", "sender", "receiver", "amount")})
 AMOUNTS = {"account": pa.int64(), "amount": pa.int64()}
 VIEWS = ("credits", "debits", "balances", "total")
 
 
 class Bank(Local):
-    """Transfers between ten accounts, and what is derived from them: the total is always zero."""
+    """Transfers between ten accounts, and what is derived from them: the total is always zero.
+
+    A bank that is there already is taken up.
+    """
 
     def __init__(self, workspace):
         super().__init__(workspace)
         self.made = 0
-        workspace.create(
-            "transfers",
-            schema=pa.schema(
-                {"id": pa.int64(), "sender": pa.int64(), "receiver": pa.int64(), "amount": pa.int64()}
-            ),
-        )
+        if "transfers" not in workspace:
+            workspace.create("transfers", schema=TRANSFERS)
         self.derive("credits", ("transfers",), summed("receiver"), AMOUNTS)
         self.derive("debits", ("transfers",), summed("sender"), AMOUNTS)
         self.derive("balances", ("credits", "debits"), balanced, AMOUNTS)

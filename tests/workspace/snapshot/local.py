@@ -18,6 +18,7 @@ from trueline.dataset.append.incoming import from_table
 from trueline.dataset.append.intake import whole_schema
 from trueline.dataset.definition import vocabulary
 from trueline.dataset.derivation import Derivation, KeyKind, derivation_at
+from trueline.errors import ChainError
 from trueline.kernel.tasks import InlineTasks
 from trueline.workspace.creation import CreationPlan, make
 from trueline.workspace.cuts.cut import Cut
@@ -39,8 +40,10 @@ class Local:
     def derive(
         self, name: str, inputs: tuple[str, ...], function: Function, schema: Mapping[str, Any]
     ) -> Any:
-        """Define a dataset whose key is its first column."""
+        """Define a dataset whose key is its first column; one that is there already is taken up."""
         self.functions[name], self.schemas[name] = function, pa.schema(dict(schema))
+        if name in self.workspace:
+            return self.workspace[name]
         key = next(iter(schema))
         refs = tuple(TransformInput(dataset_ref=str(self.workspace[each].id), alias=each) for each in inputs)
         derivation = Derivation(
@@ -83,7 +86,15 @@ class Local:
             self.follow(name, cut)
         return cut
 
-    def follow(self, name: str, cut: Cut, *, at_rest: bool = True) -> None:
+    def tell(self, cut: Cut, *names: str) -> None:
+        """Bring datasets to a cut and say so, as a pull does."""
+        log = CutLog.of(self.workspace)
+        for name in names:
+            self.follow(name, cut)
+            log.put_reached(cut.number, self.workspace[name].id)
+
+    def follow(self, name: str, cut: Cut, *, at_rest: bool = True, made: Rows | None = None) -> None:
+        """Bring a dataset to a cut; what was `made` is its rows, if nothing is to be read for that."""
         dataset = self.workspace[name]
         tail = dataset.chain.tail()
         derivation = derivation_at(tail)
@@ -105,18 +116,26 @@ class Local:
             return
         if last is not None and is_beyond(last.origin.roots, roots):
             return  # somebody else has brought it further
-        rows = {
-            alias: each.view(positions[each.id].block).to_arrow().to_pylist() if each.id in positions else []
-            for alias, each in inputs.items()
-        }
-        made = pa.Table.from_pylist(self.functions[name](**rows), schema=self.schemas[name])
+        if made is None:
+            read = {alias: (each, positions.get(each.id)) for alias, each in inputs.items()}
+            made = self.functions[name](**{alias: _rows(*of) for alias, of in read.items()})
+        table = pa.Table.from_pylist(made, schema=self.schemas[name])
         left = DerivedCheckpoint(origin, at_rest, definitions[dataset.id], ENGINE)
         advance = Advance(positions, left, tail.watermark, self.workspace.clock)
         with dataset.chain.store.scratch() as scratch:
-            result = from_table(made, tail, with_op=False)
-            commit_result(
-                name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=InlineTasks()
-            )
+            result = from_table(table, tail, with_op=False)
+            try:
+                commit_result(
+                    name, dataset.chain, derivation, result, advance, scratch=scratch, tasks=InlineTasks()
+                )
+            except ChainError:
+                if dataset.chain.tail().head == tail.head:
+                    raise
+                # Somebody else has brought it further meanwhile: real pulls take turns.
+
+
+def _rows(dataset: Any, at: Any) -> Rows:
+    return [] if at is None else dataset.view(at.block).to_arrow().to_pylist()
 
 
 def is_beyond(there: Mapping[Any, Any], cut: Mapping[Any, Any]) -> bool:

@@ -180,10 +180,14 @@ class ModelWorkspace:
                 if at < number:
                     at, block = number, there.blocks[number]
             taken[source] = (None, NOTHING) if block is None else (block.hash, block.offset)
-            if block is not None:
-                made_under |= block.made_under
+            made_under |= self._definitions(source) if block is None else block.made_under
         at_rest = rest or self.random.random() < 0.8
         self._commit(dataset, taken=taken, made_under=made_under, at_rest=at_rest)
+
+    def _definitions(self, name: str) -> dict[str, int]:
+        """The definitions of a dataset without data, and of what it is made from: they count all the same."""
+        below = ((each, self.datasets[each]) for each in self.closure([name]))
+        return {each: found.blocks[found.definition].hash for each, found in below if found.is_derived}
 
     def reset(self) -> None:
         """Cut off the end of a chain, at the end of a commit; what follows has other hashes."""

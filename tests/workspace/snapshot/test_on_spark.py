@@ -11,8 +11,8 @@ from bench.run import Run
 from bench.scale import TINY
 from tests.cli.conftest import run  # noqa: F401 (a fixture)
 from tests.workspace.derive.following import follow_all
-from trueline.errors import DatasetNotFound, NoCommonCut
-from trueline.spark.source import register
+from trueline.errors import DatasetNotFound, InputError, NoCommonCut
+from trueline.spark.source import Asked, register
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.derive.define import DerivationRequest, derive
@@ -84,7 +84,10 @@ def test_queries_frames_and_commands_read_where_datasets_agree(ws, spark, run): 
     frame = other.read.format("trueline").option("workspace", ws.location).option("dataset", "credits")
     text = ",".join(f"{name}={offset}" for name, offset in first.cut.items())
     rows = first["credits"].to_arrow()["credit"].to_pylist()
-    assert sorted(row.credit for row in frame.option("cut", text).load().collect()) == sorted(rows)
+    for cut in (text, "1"):
+        assert sorted(row.credit for row in frame.option("cut", cut).load().collect()) == sorted(rows)
+    with pytest.raises(InputError, match="'at' and 'cut' exclude each other"):
+        Asked.of({"workspace": ws.location, "dataset": "credits", "at": "2026-01-01", "cut": "1"})
 
     # And from the command line.
     done = run("-C", ws.location, "sql", TOTAL, "--cut", "1", "--json")

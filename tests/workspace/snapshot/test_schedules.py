@@ -8,8 +8,9 @@ import pytest
 
 import trueline as tl
 from tests.faults import DURABLE, WatchedFiles, failing, watching
-from tests.workspace.snapshot.bank import VIEWS
+from tests.workspace.snapshot.bank import VIEWS, Bank
 from tests.workspace.snapshot.local import Local
+from tests.workspace.snapshot.operations import Operations
 from trueline.errors import TruelineError
 
 
@@ -75,6 +76,45 @@ def test_readers_between_any_two_operations_of_a_pull_see_one_state(bank, by_pul
         assert reader.last == 3
         assert reader.readings > 50
         assert reader.torn > 0, "the heads differed meanwhile"
+
+
+@pytest.mark.contract("cut:P13")
+@pytest.mark.parametrize("by_pulls", [False, True])
+def test_readers_between_any_two_operations_on_an_object_store_see_one_state(tmp_path, monkeypatch, by_pulls):
+    """The same where every operation is a request, and a pull that breaks off at some of them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    place = f"memory://schedules/{tmp_path.name}"
+    with tl.open(place, create=True) as workspace, tl.open(place) as quiet:
+        bank, operations = Bank(workspace), Operations(monkeypatch)
+        bank.transfer(2)
+        bank.pull(*VIEWS)
+        reader = Reader(bank, quiet)
+
+        def pulling():
+            with tl.open(place) as watched:
+                bring(bank, watched, by_pulls=by_pulls)
+
+        def before():
+            operations.before = None  # what the reader itself does is not watched
+            reader.read()
+            operations.before = before
+
+        bank.transfer(2)
+        operations.before = before
+        pulling()
+        operations.before = None
+        reader.read()
+        assert reader.last == 3
+        assert reader.readings > 50
+        assert reader.torn > 0, "the heads differed meanwhile"
+        for at in range(3, reader.readings, 20):
+            bank.transfer(1)
+            operations.run(pulling, at, dies=True)
+            reader.read()
+            pulling()
+            reader.read()
+            assert reader.last == bank.made - 1
 
 
 def crashes(bank, every, *, by_pulls=False):

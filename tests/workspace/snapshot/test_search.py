@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
+from itertools import combinations
 
 import pytest
 
 from tests.workspace.snapshot.model import ModelWorkspace
-from trueline.workspace.snapshot.search import NOTHING, Search
+from trueline.workspace.snapshot.search import NOTHING, OFF_BRANCH, Search
 
 
 def found(workspace, names):
@@ -27,14 +29,44 @@ def explored(seed):
 
 @pytest.mark.contract("cut:P5")
 def test_the_search_finds_what_trying_all_finds():
-    kinds = set()
+    kinds, seen = set(), Counter()
     for seed in range(600):
         workspace, names = explored(seed)
         best = workspace.newest(names)
+        seen.update(kinds_of(workspace, names))
         assert found(workspace, names) == best, f"seed {seed}, {names}"
         heads = {name: workspace.datasets[name].readable() for name in best}
         kinds.add("heads" if best == heads else "nothing" if set(best.values()) == {NOTHING} else "earlier")
     assert kinds == {"heads", "earlier", "nothing"}
+    dull = {
+        kind: seen[kind] for kind in ("diamond", "deep", "diverged", "redefined", "parts") if seen[kind] < 50
+    }
+    assert not dull, "the histories have too little in them"
+
+
+def kinds_of(workspace, names):
+    """What a workspace has in it that a search may stumble over."""
+    below = {name: set(workspace.closure([name])) for name in workspace.closure(names)}
+    derived = {name: workspace.datasets[name] for name in below if workspace.datasets[name].is_derived}
+    for dataset in derived.values():
+        above = [below[each] for each in dataset.inputs]
+        last = dataset._event(len(dataset.blocks) - 1)
+        if any(one & other for one, other in combinations(above, 2)):
+            yield "diamond"
+        if any(
+            each in derived and any(of in derived for of in derived[each].inputs) for each in dataset.inputs
+        ):
+            yield "deep"
+        for each, (block, _) in last.taken.items() if last is not None else ():
+            if block is not None and workspace.datasets[each].number_of(block) == OFF_BRANCH:
+                yield "diverged"
+        if last is not None and any(
+            each in derived and derived[each].blocks[derived[each].definition].hash != block
+            for each, block in last.made_under.items()
+        ):
+            yield "redefined"
+        if any(not block.is_end for block in dataset.blocks):
+            yield "parts"
 
 
 @pytest.mark.soak

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import contextmanager
+from functools import partial
 
 import pyarrow as pa
 import pytest
@@ -15,79 +17,17 @@ import pytest
 import trueline as tl
 from tests.workspace.snapshot.bank import VIEWS, Bank
 from tests.workspace.snapshot.local import Local
+from tests.workspace.snapshot.operations import Operations
 from trueline.chain.instant import Instant
-from trueline.chain.store.file import FileStore
-from trueline.chain.store.object import ObjectStore
-from trueline.errors import RetryError
+from trueline.errors import WaitTimeout
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.derive.rest import left_at
 from trueline.workspace.pull.going import GoingTo
-from trueline.workspace.small_objects import FolderObjects, UrlObjects
+from trueline.workspace.snapshot import wait
+from trueline.workspace.snapshot.agree import agree
 
 pytestmark = pytest.mark.contract("cut:P2", "cut:P13")
-STORES = dict.fromkeys((FileStore, ObjectStore), ("put", "sync", "move_head", "delete", "head"))
-SMALL = dict.fromkeys((FolderObjects, UrlObjects), ("read", "put", "put_new", "swap", "remove", "names"))
 ALL = (*VIEWS, "paired")
-
-
-class Died(BaseException):
-    """A process is gone; nothing of it runs any more."""
-
-
-class Operations:
-    """Calls `before` at each operation on a store."""
-
-    def __init__(self, monkeypatch):
-        self.before, self.is_inside = None, False
-        for kind, names in {**STORES, **SMALL}.items():
-            for name in names:
-                monkeypatch.setattr(kind, name, self.watched(getattr(kind, name)))
-
-    def watched(self, operation):
-        def called(*args, **kwargs):
-            # What an operation itself does is part of it: it may hold a lock. Snapshots that are forgotten
-            # give their leases back whenever Python collects them.
-            is_lease = operation.__name__ == "remove" and str(args[-1]).startswith("pinned/")
-            if self.is_inside or is_lease:
-                return operation(*args, **kwargs)
-            if self.before is not None:
-                self.before()
-            self.is_inside = True
-            try:
-                return operation(*args, **kwargs)
-            finally:
-                self.is_inside = False
-
-        return called
-
-    def run(self, work, at=None, meanwhile=lambda: None, *, dies=False):
-        """Do some work; before its operation number `at` something else happens, and it may die of that.
-
-        Says how many operations there were.
-        """
-        outer, self.before = self.before, None
-        count = 0
-
-        def before():
-            nonlocal count
-            count += 1
-            if at is not None and (count == at or (dies and count > at)):
-                self.before = None
-                if count == at:
-                    meanwhile()
-                if dies:
-                    self.before = before
-                    raise Died
-                self.before = before
-
-        self.before = before
-        try:
-            work()
-        except (Died, RetryError):
-            pass  # who loses a race pulls again
-        finally:
-            self.before = outer
-        return count
 
 
 def paired(transfers, fees):
@@ -103,7 +43,7 @@ class Branches(Bank):
         kinds = {"id": pa.int64(), "transfers": pa.int64(), "fees": pa.int64()}
         self.derive("paired", ("transfers", "fees"), paired, kinds)
         self.last = -1
-        self.readings = self.torn = self.broken = self.late = 0
+        self.readings = self.torn = self.broken = self.late = self.acks = 0
         workspace.clock = self.now
         self.transact()
         self.everybody()
@@ -113,8 +53,19 @@ class Branches(Bank):
 
     def transact(self):
         with self.workspace.transaction("transfers", "fees"):
-            self.transfer(1)
+            commit = self.transfer(1)
             self.workspace["fees"].append([{"id": self.made}])
+        return commit
+
+    def elsewhere(self, deed):
+        """Do something as another process: who is interrupted holds locks of its own."""
+        here = self.workspace
+        with tl.open(here.location) as other:
+            self.workspace, other.clock = other, self.now
+            try:
+                getattr(self, deed)()
+            finally:
+                self.workspace = here
 
     def puller(self):
         other = Local(self.workspace)
@@ -129,6 +80,17 @@ class Branches(Bank):
 
     def debtors(self):
         self.puller().pull("debits")
+
+    def acked(self):
+        """Append, and look whether it is visible; whoever reads after that, wherever, has to see it."""
+        commit = self.transact()
+        try:
+            commit.wait("credits", "debits", timeout=0).close()
+        except WaitTimeout:
+            return
+        self.acks += 1
+        with tl.open(self.workspace.location) as fresh, fresh.snapshot("credits", "debits") as snap:
+            assert snap.cut["transfers"] >= commit.offsets[-1], "it was acknowledged too early"
 
     def sweep(self):
         self.workspace.gc(older_than=0)
@@ -161,15 +123,24 @@ class Branches(Bank):
         assert self.last == self.made - 1
 
 
-@pytest.fixture(params=["files", "object store"])
-def branches(request, tmp_path, monkeypatch):
+FILES, OBJECTS = "files", "object store"
+
+
+@contextmanager
+def opened(kind, place, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    where = tmp_path / "ws" if request.param == "files" else f"memory://together/{tmp_path.name}"
+    where = tmp_path / "ws" if place == FILES else f"memory://together/{tmp_path.name}"
     with tl.open(where, create=True) as workspace:
-        if request.param == "files":
+        if place == FILES:
             workspace.config.set("storage.durable", "false")
-        yield Branches(workspace)
+        yield kind(workspace)
+
+
+@pytest.fixture(params=[FILES, OBJECTS])
+def branches(request, tmp_path, monkeypatch):
+    with opened(Branches, request.param, tmp_path, monkeypatch) as found:
+        yield found
 
 
 class Pulls(Branches):
@@ -181,6 +152,9 @@ class Pulls(Branches):
     def creditors(self):
         self.pulled("credits")
 
+    def debtors(self):
+        self.pulled("debits")
+
     def late_debtors(self):
         """More is appended before the debits are pulled, so that they go further."""
         self.transact()
@@ -190,7 +164,7 @@ class Pulls(Branches):
         # Who is interrupted holds locks of its own process.
         with self.computing(), tl.open(self.workspace.location) as elsewhere:
             elsewhere.clock = self.now
-            elsewhere.pull(*names)
+            elsewhere.pull(*names, workers=1)
 
     def read(self):
         super().read()
@@ -204,11 +178,10 @@ class Pulls(Branches):
         return left_at(chain, chain.tail()).origin.roots[self.workspace["transfers"].id].offset
 
 
-@pytest.fixture
-def pulls(tmp_path):
-    with tl.open(tmp_path / "ws", create=True) as workspace:
-        workspace.config.set("storage.durable", "false")
-        yield Pulls(workspace)
+@pytest.fixture(params=[FILES, OBJECTS])
+def pulls(request, tmp_path, monkeypatch):
+    with opened(Pulls, request.param, tmp_path, monkeypatch) as found:
+        yield found
 
 
 PULLS = [
@@ -218,7 +191,11 @@ PULLS = [
     ("everybody", "read"),
     ("transact", "everybody"),
     ("read", "everybody"),
+    ("acked", "creditors"),
+    ("everybody", "acked"),
 ]
+# Those of `make test`: what differs between stores is little.
+FEW_PULLS = [(FILES, *pair) for pair in PULLS[:-1]] + [(OBJECTS, *PULLS[0]), (OBJECTS, *PULLS[-1])]
 PAIRS = [
     ("everybody", "creditors"),
     ("everybody", "transact"),
@@ -229,6 +206,9 @@ PAIRS = [
     ("read", "everybody"),
     ("sweep", "everybody"),
     ("sweep", "read"),
+    ("acked", "creditors"),
+    ("acked", "everybody"),
+    ("everybody", "acked"),
 ]
 
 
@@ -255,7 +235,7 @@ def test_nothing_is_torn_whoever_interrupts_whom(branches, monkeypatch, outer, i
     assert interrupt(branches, operations, outer, inner, every=step, first=step // 2) > 2
 
 
-@pytest.mark.parametrize(("outer", "inner"), PULLS)
+@pytest.mark.parametrize(("pulls", "outer", "inner"), FEW_PULLS, indirect=["pulls"])
 def test_real_pulls_leave_a_common_cut_that_is_not_older_than_the_laggard(pulls, monkeypatch, outer, inner):
     operations = Operations(monkeypatch)
     pulls.transact()
@@ -263,6 +243,26 @@ def test_real_pulls_leave_a_common_cut_that_is_not_older_than_the_laggard(pulls,
     assert interrupt(pulls, operations, outer, inner, every=step, first=step // 2) > 2
 
 
+@pytest.mark.contract("cut:P9")
+@pytest.mark.parametrize("branches", [OBJECTS], indirect=True)
+def test_a_write_is_acknowledged_when_it_is_visible(branches, monkeypatch):
+    interrupt(branches, Operations(monkeypatch), "acked", "everybody", every=8)
+    assert branches.acks > 0
+
+
+@pytest.mark.contract("cut:P9")
+@pytest.mark.parametrize("branches", [FILES], indirect=True)
+def test_a_wait_that_believes_the_log_of_cuts_acknowledges_too_early(branches, monkeypatch):
+    def recorded(workspace, dataset, root, commit, asked):
+        at = CutLog.of(workspace).newest().positions[root]
+        return agree(workspace, asked) if at.offset >= commit.offsets[-1] else None
+
+    monkeypatch.setattr(wait, "_including", recorded)
+    with pytest.raises(AssertionError, match="acknowledged too early"):
+        interrupt(branches, Operations(monkeypatch), "acked", "creditors", every=5)
+
+
+@pytest.mark.parametrize("pulls", [FILES], indirect=True)
 def test_pulls_that_do_not_say_where_they_go_leave_an_older_one(pulls, monkeypatch):
     monkeypatch.setattr(GoingTo, "read", lambda _: [])
     operations = Operations(monkeypatch)
@@ -288,21 +288,47 @@ def test_nothing_is_torn_at_each_operation(branches, monkeypatch, outer, inner):
         assert branches.torn > 0, "heads differed meanwhile, or nothing was shown"
 
 
+DEEDS = ("everybody", "creditors", "debtors", "transact", "read", "sweep", "acked")
+# Writers of one dataset take turns, and who is interrupted holds its turn; so do real pulls.
+TURNS = [{"transact", "acked"}]
+TURNS_OF_PULLS = [*TURNS, {"everybody", "creditors"}, {"everybody", "debtors"}]
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_nothing_is_torn_at_random_for_long(branches, monkeypatch, soak_minutes):
+@pytest.mark.parametrize("place", [FILES, OBJECTS])
+@pytest.mark.parametrize("kind", [Branches, Pulls])
+def test_nothing_is_torn_at_random_for_long(kind, place, tmp_path, monkeypatch, soak_minutes):
     operations, end = Operations(monkeypatch), time.monotonic() + 60 * soak_minutes
     seed = random.SystemRandom().randrange(1 << 40)
     chance = random.Random(seed)
-    names = ("everybody", "creditors", "debtors", "transact", "read", "sweep")
-    while time.monotonic() < end:
-        # Three that differ: appends to one dataset take turns, and who is interrupted holds its turn.
-        first, second, third = (getattr(branches, name) for name in chance.sample(names, 3))
-        at, then = chance.randint(1, 120), chance.randint(1, 120)
-        dies, too = chance.random() < 0.3, chance.random() < 0.3
-        branches.transact()
-        operations.run(
-            first, at, lambda w=second, t=then, o=third, d=too: operations.run(w, t, o, dies=d), dies=dies
-        )
-        branches.read()
-        branches.settle()
+    with opened(kind, place, tmp_path, monkeypatch) as found:
+        try:
+            while time.monotonic() < end:
+                at_random(found, operations, chance)
+        except BaseException as error:
+            error.add_note(f"again: chance = random.Random({seed})")
+            raise
+
+
+def at_random(branches, operations, chance):
+    """Let three things happen inside of each other, and the outer two die at times."""
+    turns = TURNS_OF_PULLS if isinstance(branches, Pulls) else TURNS
+    names = chance.sample(DEEDS, 3)
+    while any(them <= set(names) for them in turns):
+        names = chance.sample(DEEDS, 3)
+    first, second, third = (partial(branches.elsewhere, name) for name in names)
+    at, then = chance.randint(1, 120), chance.randint(1, 120)
+    dies, too = chance.random() < 0.3, chance.random() < 0.3
+    branches.transact()
+    operations.run(first, at, lambda: operations.run(second, then, third, dies=too), dies=dies)
+    branches.read()
+    branches.settle()
+
+
+@pytest.mark.parametrize("kind", [Branches, Pulls])
+def test_nothing_is_torn_at_random(kind, tmp_path, monkeypatch):
+    operations, chance = Operations(monkeypatch), random.Random(15)
+    with opened(kind, FILES, tmp_path, monkeypatch) as found:
+        for _ in range(6):
+            at_random(found, operations, chance)

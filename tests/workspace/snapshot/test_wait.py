@@ -11,22 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import trueline as tl
-from tests.workspace.snapshot.bank import VIEWS, Bank
-from tests.workspace.snapshot.local import CutLog
+from tests.workspace.snapshot.bank import VIEWS, Bank, summed
 from trueline.errors import CutGone, InputError, NothingShared, WaitTimeout
 from trueline.workspace.snapshot.wait import WATCHER, ReachWatcher
 
 
 def rows(view):
     return view.to_arrow().to_pylist()
-
-
-def tell(bank, cut, *names):
-    """Bring datasets to a cut and say so, as a pull does."""
-    log = CutLog.of(bank.workspace)
-    for name in names:
-        bank.follow(name, cut)
-        log.put_reached(cut.number, bank.workspace[name].id)
 
 
 @pytest.mark.contract("cut:P9")
@@ -38,17 +29,17 @@ def test_a_commit_is_visible_when_all_that_are_named_are_at_rest_with_it(bank):
     cut = bank.record(*VIEWS)
     with pytest.raises(WaitTimeout):
         second.wait("credits", "debits", timeout=0)  # the cut is recorded, but nobody has moved
-    tell(bank, cut, "credits")
+    bank.tell(cut, "credits")
     assert second.wait("credits", timeout=0).cut == {"transfers": 3}
     with pytest.raises(WaitTimeout):
         second.wait("credits", "debits", timeout=0)
     bank.follow("debits", cut, at_rest=False)
     with pytest.raises(WaitTimeout):
         second.wait("credits", "debits", timeout=0)
-    tell(bank, cut, "debits")
+    bank.tell(cut, "debits")
     snap = second.wait("credits", "debits", timeout=0)
     assert {name: rows(snap[name]) for name in snap} == {n: bank.expected(3)[n] for n in snap}
-    tell(bank, cut, "balances", "total")
+    bank.tell(cut, "balances", "total")
     assert list(second.wait(timeout=0)) == sorted(VIEWS), "all that are computed from it"
     assert rows(first.wait("total", timeout=0)["total"]) == [{"id": 1, "amount": 0}]
 
@@ -65,7 +56,7 @@ def test_many_wait_by_one_thread_and_wake_when_it_is_visible(bank):
         watchers = [each for each in threading.enumerate() if each.name == "trueline-wait"]
         assert len(watchers) == 1
         assert not any(each.done() for each in waiting)
-        tell(bank, bank.record(*VIEWS), "credits", "debits")
+        bank.tell(bank.record(*VIEWS), "credits", "debits")
         assert {each.result(60).cut["transfers"] for each in waiting} == {1}
     watchers[0].join(60)
     assert not WATCHER.spots, "it ends when nobody waits"
@@ -89,6 +80,78 @@ def test_a_wait_that_times_out_says_who_lags_and_whether_anybody_pulls(bank):
         commit.wait("debits", timeout="0s")
     assert caught.value.pulled == ("debits",)
     assert bank.workspace["transfers"].head == commit.block, "the write stays"
+
+
+@pytest.mark.contract("cut:P10")
+def test_a_wait_for_what_does_not_rest_on_the_commit_too_says_who_lags(bank):
+    ws = bank.workspace
+    ws.create("weather").append([{"t": 20.5}])
+    bank.transfer(1)
+    bank.pull("credits")
+    with pytest.raises(WaitTimeout) as caught:
+        bank.transfer(1).wait("credits", "weather", timeout=0)
+    assert caught.value.lagging == ("credits",)
+    fees = ws.create("fees")
+    with ws.transaction():
+        commit = bank.transfer(1)
+        fees.append([{"fee": 1}])
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("transfers", "fees", timeout=0)
+    assert commit.wait("transfers", "fees", timeout=0).cut == {"transfers": 2, "fees": 0}
+
+
+@pytest.mark.contract("cut:P10", "cut:P2")
+def test_a_wait_and_a_pull_say_which_transaction_holds_a_commit_back(bank):
+    ws = bank.workspace
+    ws.create("fees")
+    bank.transfer(1)
+    bank.pull("credits", "debits")
+    with bank.computing(), ws.transaction("transfers") as open_one:
+        commit = bank.transfer(1)
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("credits", timeout=0)
+        held = f"held by transaction {open_one.id[:8]} until 2"
+        assert (
+            f"'credits' (1 commit behind, nobody is pulling it); 'transfers' is {held}"
+            in caught.value.problem
+        )
+        assert caught.value.held_by[0].startswith(f"transaction {open_one.id[:8]}")
+        assert caught.value.remedy == "end that transaction, then pull 'credits' and wait again"
+        pulled = ws.pull("credits")["credits"]
+        assert pulled.told.startswith(held)
+        assert pulled.to_dict()["held_by"] == list(caught.value.held_by)
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("transfers", "fees", timeout=0)
+        assert caught.value.remedy == "end that transaction, then wait again", "nobody pulls a root"
+    with bank.computing():
+        assert ws.pull("credits")["credits"].held_by == ()
+    with ws.transaction("transfers"):
+        assert commit.wait("credits", timeout=0).cut == {"transfers": 1}
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("debits", timeout=0)
+        assert caught.value.held_by == (), "it began after the commit"
+
+
+@pytest.mark.contract("cut:P10")
+def test_a_wait_sees_a_pull_that_has_begun_before_it_writes(bank):
+    bank.transfer(1)
+    bank.pull(*VIEWS)
+    commit, seen = bank.transfer(1), []
+
+    def waited(transfers):
+        with pytest.raises(WaitTimeout) as caught:
+            commit.wait("credits", "balances", timeout=0)
+        seen.append(caught.value)
+        return summed("receiver")(transfers)
+
+    bank.functions["credits"] = waited
+    with bank.computing():
+        bank.workspace.pull("balances")
+    (error,) = seen
+    assert error.pulled == ("credits", "balances")
+    assert "'balances' (1 commit behind, a pull of it has begun and not ended)" in error.problem
+    assert error.remedy == "wait again; if the process of the pull has died, pull 'credits', 'balances' first"
+    assert commit.wait("credits", "balances", timeout=0).cut == {"transfers": 1}
 
 
 @pytest.mark.contract("cut:P10")
@@ -166,7 +229,7 @@ def _acknowledge(bank, reader, *, by_pulls):
         if by_pulls:
             bank.workspace.pull("credits", "debits")
         else:
-            tell(bank, bank.record(*VIEWS), "credits", "debits")
+            bank.tell(bank.record(*VIEWS), "credits", "debits")
 
     with bank.computing():
         for _ in range(COMMITS):

@@ -79,6 +79,12 @@ class Intent:
         """Say whether it is open and was not renewed in time."""
         return self.state is IntentState.OPEN and now - self.renewed > self.seconds * 1e9
 
+    @property
+    def told(self) -> str:
+        """Which transaction it is, and until when it holds its roots if it is not renewed, for people."""
+        expires = Instant(self.renewed + int(self.seconds * 1e9))
+        return f"transaction {self.id[:8]} until {str(expires)[:19].replace('T', ' ')} UTC"
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
         return {
@@ -129,6 +135,16 @@ class IntentDocument:
             each for each in self.read().values() if each.state is IntentState.BROKEN or each.is_over(now)
         ]
         return tuple(sorted(over, key=lambda each: (each.started, each.id)))
+
+    def holding(self, roots: Iterable[DatasetId]) -> tuple[Intent, ...]:
+        """Return those that are open and hold some of these roots where they were, the oldest first."""
+        wanted, now = frozenset(roots), self._clock()
+        found = [
+            each
+            for each in self.read().values()
+            if each.state is IntentState.OPEN and not each.is_over(now) and wanted & each.roots.keys()
+        ]
+        return tuple(sorted(found, key=lambda each: (each.started, each.id)))
 
     def read_at(self, now: Instant) -> Intents:
         """Return the intents as they are at a time: those that are over as broken; nothing is changed."""

@@ -166,8 +166,9 @@ class DerivedPull:
 
     def run(self) -> list[Pulled]:
         """Bring all of them there; one that fails stops those that rest on it, and no others (derive:V20)."""
+        held = _held(self.known, self.log, list(self.stops))
         self.done = {
-            name: Pulled(name, cut=stops[-1].number, broken=stops[-1].broken)
+            name: Pulled(name, cut=stops[-1].number, broken=stops[-1].broken, held_by=held.get(name, ()))
             for name, stops in self.stops.items()
         }
         sorter = TopologicalSorter(self._graph())
@@ -298,6 +299,18 @@ class DerivedPull:
 
     def _is_stopped(self, name: str) -> bool:
         return self.done[name].error is not None or bool(self.done[name].waits_for)
+
+
+def _held(known: Dependencies, log: CutLog, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the open transactions that keep newer records of roots from datasets, as people are told."""
+    roots = {known[root].dataset.id: known[root].dataset.chain for root in roots_of(known, names)}
+    holding = [
+        (each.roots.keys(), each.told)
+        for each in log.intents.holding(roots)
+        if any(root in roots and RootHead.of(roots[root]).position != at for root, at in each.roots.items())
+    ]
+    under = {name: {known[root].dataset.id for root in roots_of(known, [name])} for name in names if holding}
+    return {name: tuple(told for held, told in holding if held & own) for name, own in under.items()}
 
 
 def _is_defined_again(node: DatasetNode) -> bool:

@@ -23,7 +23,8 @@ class Pulled:
     `bad_files` are those that were left out since they cannot be read, each with the reason.
     A derived dataset was brought to a `cut`, or `waits_for` what could not be; `differed` says whether it
     was not what its definition gives, if that was asked. `broken` are transactions of which that cut may show
-    a part: they expired or failed half-way. `strategy` is the one it was computed by in the end, `reason` a
+    a part: they expired or failed half-way; `held_by` those that are open and keep newer records of its roots
+    from it, each with the time it expires. `strategy` is the one it was computed by in the end, `reason` a
     code that says why as a whole where its definition can follow by the increment; `driver_bytes` counts the
     bytes of changes and state that passed this process.
     """
@@ -41,6 +42,7 @@ class Pulled:
     waits_for: tuple[str, ...] = ()
     differed: bool | None = None
     broken: tuple[str, ...] = ()
+    held_by: tuple[str, ...] = ()
     strategy: str = ""
     reason: str = ""
     driver_bytes: int = 0
@@ -82,6 +84,8 @@ class Pulled:
         if self.broken:
             which = ", ".join(name[:8] for name in self.broken)
             parts.append(f"cut {self.cut:,} may show a part of transactions that did not finish: {which}")
+        if self.held_by:
+            parts.append(f"held by {', '.join(self.held_by)}")
         if self.waits_for:
             parts.append(f"waits for {', '.join(self.waits_for)}")
         nothing = "no source" if self.source is None else "nothing new"
@@ -103,6 +107,7 @@ class Pulled:
             "waits_for": list(self.waits_for),
             "differed": self.differed,
             "broken": list(self.broken),
+            "held_by": list(self.held_by),
             "strategy": self.strategy,
             "reason": self.reason,
             "driver_bytes": self.driver_bytes,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
 from trueline.chain.branch import WENT_BACK
@@ -16,7 +17,7 @@ from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog, CutPlan
 from trueline.workspace.cuts.roots import RootHead, Roots
 from trueline.workspace.snapshot.histories import ChainHistory, Histories, look, with_absent
-from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search
+from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search, grouped
 from trueline.workspace.snapshot.snapshot import gone
 
 if TYPE_CHECKING:
@@ -53,15 +54,7 @@ class Agreement:
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
         """The names of the datasets, together with those they share something with."""
-        groups: list[tuple[set[DatasetId], list[str]]] = []
-        for asked, dataset in self.asked.items():
-            below, names = self.below(asked), [dataset.name]
-            for group in [each for each in groups if each[0] & below]:
-                groups.remove(group)
-                below, names = below | group[0], group[1] + names
-            groups.append((below, names))
-        order = [dataset.name for dataset in self.asked.values()]
-        return tuple(sorted((tuple(names) for _, names in groups), key=lambda names: order.index(names[0])))
+        return grouped({dataset.name: self.below(asked) for asked, dataset in self.asked.items()})
 
     def below(self, name: DatasetId) -> set[DatasetId]:
         """A dataset and all that it rests on."""
@@ -224,7 +217,7 @@ def _numbers(workspace: Workspace, histories: Histories, cut: Any) -> dict[Datas
             remedy="give its number, or the offset of each root: {'sales': 41}",
             code="BadCut",
         )
-    offsets = {workspace[name].id: offset for name, offset in cut.items()}
+    offsets = {_id_of(workspace, name): offset for name, offset in cut.items()}
     names = ", ".join(repr(each.dataset.name) for each in roots.values())
     for name, history in roots.items():
         if name not in offsets:
@@ -234,6 +227,10 @@ def _numbers(workspace: Workspace, histories: Histories, cut: Any) -> dict[Datas
                 code="BadCut",
             )
     return {name: _at_offset(history, offsets[name]) for name, history in roots.items()}
+
+
+def _id_of(workspace: Workspace, name: str) -> DatasetId:
+    return name if isinstance(name, DatasetId) else workspace[name].id
 
 
 def _number(history: ChainHistory, at: Position | None) -> int:
@@ -274,9 +271,8 @@ def _never_there(found: Agreement, wanted: Mapping[DatasetId, int], cut: Any) ->
     why = f": {cause.problem}" if cause is not None else f" (they are not where it has {', '.join(late)})"
     return NoCommonCut(
         f"{names} were never all at {shown}{why}",
-        remedy=cause.remedy
-        if cause is not None
-        else "pull them first, or give a cut that a pull has reached",
+        remedy=cause.remedy if cause is not None else "pull them, or give a cut that a pull has reached",
+        in_shell="" if cause is None else cause.in_shell,
         dataset=next(iter(found.asked.values())).name,
         source=late[0] if late else None,
     )
@@ -323,7 +319,8 @@ def _not_pulled(found: Agreement, name: DatasetId) -> NoCommonCut:
     return NoCommonCut(
         f"{called!r} {'was defined anew and not pulled since' if again else 'has not been pulled yet'}: "
         "there is no state at which it agrees with what it is made from",
-        remedy=f"pull {called!r}, then try again",
+        remedy=f"ws.pull({called!r}), then try again",
+        in_shell=f"trueline pull {quote(called)}, then try again",
         dataset=called,
         source=None,
     )
@@ -338,8 +335,10 @@ def _conflicting(
         return Diverged(
             f"{called!r} has read{commit} of {other!r}, which is not on its branch: {other!r} was reset, or "
             "is a copy that is behind",
-            remedy=f"pull {other!r} if it is a copy; else reset {called!r} so that it is computed again from "
-            "what is there",
+            remedy=f"pull {other!r} if it is a copy; else ws[{called!r}].reset(rebuild=True), and pull: it "
+            "is computed again from what is there",
+            in_shell=f"pull {quote(other)} if it is a copy; else trueline reset {quote(called)} --rebuild, "
+            "and pull: it is computed again from what is there",
             dataset=called,
             source=other,
             block=block,
@@ -348,10 +347,11 @@ def _conflicting(
         problem = f"{called!r} was made under an earlier definition of {other!r}, and has not followed yet"
     else:
         problem = f"{called!r} and {other!r} were never at one state"
-    names = ", ".join(repr(dataset.name) for dataset in found.asked.values())
+    names = [dataset.name for dataset in found.asked.values()]
     return NoCommonCut(
         problem,
-        remedy=f"pull {names} together, then try again",
+        remedy=f"ws.pull({', '.join(map(repr, names))}), then try again",
+        in_shell=f"trueline pull {' '.join(map(quote, names))}, then try again",
         dataset=called,
         source=other,
         block=block,
@@ -390,7 +390,8 @@ def _unlike(one: str, other: str, source: DatasetId) -> CannotCompare:
     return CannotCompare(
         f"{one!r} and {other!r} were made from {source}, which is not here, at different commits: whether "
         "they agree cannot be known",
-        remedy="clone that dataset here, or pull both copies",
+        remedy=f"ws.pull({one!r}, {other!r}) brings both copies up to date; else clone that dataset here",
+        in_shell=f"trueline pull {quote(one)} {quote(other)}, or clone that dataset here",
         datasets=(one, other),
         source=str(source),
     )

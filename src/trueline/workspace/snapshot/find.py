@@ -8,8 +8,6 @@ from dataclasses import replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from trueline.chain.branch import Branch
-from trueline.chain.head_state import Position
 from trueline.chain.instant import Instant
 from trueline.dataset.at import HEAD, moment_of, resolve
 from trueline.errors import InputError, NothingShared, RetryError
@@ -19,11 +17,11 @@ from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.dependencies import Dependencies
 from trueline.workspace.snapshot.agree import Agreement, agree
 from trueline.workspace.snapshot.lease import SnapshotLease
-from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot, cut_off
+from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot
+from trueline.workspace.snapshot.tagged import of_tag
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
-    from trueline.workspace.tags import Tag
     from trueline.workspace.workspace import Workspace
 
 # What is read "at" a cut: `cut:7`, `cut:sales=41`.
@@ -49,7 +47,10 @@ def snapshot(
     cut = _cut(cut)
     tagged = workspace._tags.read().get(at) if isinstance(at, str) else None
     if tagged is not None:
-        return _leased(_tagged(workspace, tagged, names))
+        there = of_tag(workspace, tagged, names)
+        if together and len(there.groups) > 1:
+            raise _nothing_shared(there.groups)
+        return _leased(there)
     datasets = [workspace[name] for name in dict.fromkeys(names)] if names else workspace.datasets()
     if advance:
         _bring_to_target(workspace, datasets)
@@ -83,10 +84,17 @@ def read_together(workspace: Workspace, names: Sequence[str], at: Any) -> Worksp
     """
     if isinstance(at, WorkspaceSnapshot):
         return at
+    tagged = workspace._tags.read().get(at) if isinstance(at, str) else None
+    if (
+        tagged is not None
+        and len(names) > 1
+        and all(workspace[name].id in tagged.positions for name in names)
+    ):
+        return of_tag(workspace, tagged, names)
     cut: Any = at if isinstance(at, Cut) else None
     if isinstance(at, str) and at.startswith(AT_CUT):
         cut = parsed_cut(at.removeprefix(AT_CUT))
-    timed = at is not None and isinstance(at, datetime | date | str) and at not in workspace._tags.read()
+    timed = isinstance(at, datetime | date | str) and tagged is None
     moment = moment_of(at) if cut is None and timed else None
     if not names or (cut is None and (len(names) < 2 or (at is not None and moment is None))):
         return None
@@ -105,46 +113,10 @@ def _made(workspace: Workspace, found: Agreement, cut: Any) -> WorkspaceSnapshot
         {dataset.name: dataset for dataset in found.asked.values()},
         positions,
         {name: found.position(root) for name, root in named.items()},
+        lagging,
         found.groups,
         {name: found.histories[each].commits_after(found.number(each)) for name, each in lagging.items()},
         cut if isinstance(cut, int) else cut.number or None if isinstance(cut, Cut) else None,
-    )
-
-
-def _tagged(workspace: Workspace, tag: Tag, names: Sequence[str]) -> WorkspaceSnapshot:
-    """Return the datasets of a tag where it has them, whatever has been defined since."""
-    known = workspace._names_by_id()
-    blocks = {known[each]: block for each, block in tag.positions.items() if each in known}
-    for name in names:
-        if name not in blocks:
-            raise InputError(
-                f"the tag {tag.name!r} does not name a commit of {name!r}",
-                remedy=f"it names {', '.join(sorted(blocks))}",
-                code="TagNotFound",
-                tag=tag.name,
-            )
-    positions: dict[str, Position] = {}
-    lag: dict[str, int] = {}
-    for name, block in blocks.items():
-        dataset = workspace[name]
-        entry, tip = dataset.chain.entry(block), Branch.of(dataset.chain).tip
-        if entry is None:
-            # A reset has cut it off; what a tag names is kept.
-            entry = cut_off(dataset, block).entry(block)
-        elif tip is not None:
-            lag[name] = tip.commits - entry.commits
-        assert entry is not None
-        positions[name] = Position(block, entry.last_offset)
-    asked = list(dict.fromkeys(names)) or sorted(blocks)
-    roots = Roots(workspace)
-    origin = {name: at for name, at in positions.items() if roots.inputs(workspace[name]) is None}
-    return WorkspaceSnapshot(
-        workspace,
-        {name: workspace[name] for name in asked},
-        {name: positions[name] for name in asked},
-        origin,
-        (tuple(asked),),
-        lag,
     )
 
 
@@ -177,7 +149,7 @@ def _leased(made: WorkspaceSnapshot) -> WorkspaceSnapshot:
 def _cut(cut: Any) -> Any:
     """Return what a cut is given by; a snapshot stands for its own."""
     if isinstance(cut, WorkspaceSnapshot):
-        return cut.origin
+        return {cut.ids[name]: at for name, at in cut.origin.items()}
     if isinstance(cut, str):
         return parsed_cut(cut)
     return cut

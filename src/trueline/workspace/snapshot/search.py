@@ -218,3 +218,20 @@ class Search(Generic[K]):
 def consumers_first(inputs: Mapping[K, Iterable[K]]) -> list[K]:
     """Order datasets so that each comes before those it is computed from."""
     return list(TopologicalSorter({name: tuple(of) for name, of in inputs.items()}).static_order())[::-1]
+
+
+def grouped(below: Mapping[str, set[K]]) -> tuple[tuple[str, ...], ...]:
+    """Return names of datasets, together with those that rest on something common, in their order.
+
+    >>> grouped({"credits": {1}, "weather": {2}, "debits": {1, 3}})
+    (('credits', 'debits'), ('weather',))
+    """
+    groups: list[tuple[set[K], list[str]]] = []
+    for name, of in below.items():
+        shared, names = set(of), [name]
+        for group in [each for each in groups if each[0] & shared]:
+            groups.remove(group)
+            shared, names = shared | group[0], group[1] + names
+        groups.append((shared, names))
+    order = list(below)
+    return tuple(sorted((tuple(names) for _, names in groups), key=lambda names: order.index(names[0])))

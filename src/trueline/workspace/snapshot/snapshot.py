@@ -14,6 +14,7 @@ from trueline.chain.store.store import Folder, Store
 from trueline.dataset.commit import Commit, commit_at
 from trueline.dataset.duration import seconds
 from trueline.errors import CutGone, DatasetNotFound, InputError, ObjectMissing
+from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.snapshot.lease import SnapshotLease
 
@@ -28,7 +29,8 @@ class WorkspaceSnapshot:
     """Datasets at positions that agree: each shows exactly what the definitions make of one cut.
 
     `snap["daily"]` is the view of one, `positions` says where each is. `cut` holds the last offset of every
-    root it rests on, None where that has no record. `groups` are the datasets by what they share: those of
+    root it rests on, None where that has no record. `ids` says who each of them is, whatever it is called
+    later. `groups` are the datasets by what they share: those of
     different groups have nothing in common and are each at their newest. While it is open, `gc` spares what
     it reads, also what a reset cuts off; `with` or `close` ends that.
     """
@@ -37,6 +39,7 @@ class WorkspaceSnapshot:
     datasets: Mapping[str, Dataset]
     positions: Mapping[str, Position]
     origin: Mapping[str, Position]
+    ids: Mapping[str, DatasetId]
     groups: tuple[tuple[str, ...], ...]
     lag: Mapping[str, int]
     number: int | None = None
@@ -151,10 +154,17 @@ class WorkspaceSnapshot:
             )
         from trueline.dataset.read import changes_of
 
-        (dataset, chain), (_, before) = self._chain(name), since._chain(name)
-        if chain is not before:
-            raise gone(name, since.positions[name].block)
-        upto, after = self.positions[name].block, since.positions[name].block
+        dataset, chain = self._chain(name)
+        twin = next((each for each in since.datasets if since.ids[each] == self.ids[name]), None)
+        if twin is None:
+            raise InputError(
+                f"the earlier snapshot does not have {name!r}: it is of {', '.join(since)}",
+                remedy="give an earlier snapshot of the same datasets",
+                code="BadSnapshot",
+            )
+        upto, after = self.positions[name].block, since.positions[twin].block
+        if chain.entry(after) is None:
+            raise gone(name, after if chain is dataset.chain else upto)
         return dataset._at_home(changes_of(name, chain, after, upto, system=False))
 
     # --- shown ------------------------------------------------------------------------

@@ -7,6 +7,7 @@ hint: who waits looks at the heads, and does so from time to time without one.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,8 +15,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from trueline.chain.head_state import Position
 from trueline.errors import NoCommonCut, NothingShared, TruelineError, WaitTimeout
 from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.cuts.roots import RootHead, Roots
+from trueline.workspace.pull.going import GoingTo
 from trueline.workspace.snapshot.agree import Agreement, agree
 from trueline.workspace.snapshot.find import held
 from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot, gone
@@ -23,6 +27,7 @@ from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot, gone
 if TYPE_CHECKING:
     from trueline.dataset.commit import Commit
     from trueline.identity.dataset_id import DatasetId
+    from trueline.workspace.cuts.transaction import Intent
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
@@ -56,16 +61,20 @@ class ReachWatcher:
 
     spots: dict[str, WatchedPlace] = field(default_factory=dict)
     thread: threading.Thread | None = None
+    _process: int = field(default_factory=os.getpid)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
     @contextmanager
     def watching(self, place: str, look: Callable[[], object]) -> Iterator[WatchedPlace]:
         """Have a place looked at while the caller waits."""
+        if self._process != os.getpid():
+            # A forked child has no threads of its parent; one of them may have held the lock.
+            self._process, self._changed = os.getpid(), threading.Condition()
+            self.spots, self.thread = {}, None
         with self._changed:
             spot = self.spots.setdefault(place, WatchedPlace(look))
             spot.waiting += 1
             spot.pause, spot.due = _FIRST_PAUSE, 0.0
-            # A forked child has no threads of its parent.
             if self.thread is None or not self.thread.is_alive():
                 self.thread = threading.Thread(target=self._watch, name="trueline-wait", daemon=True)
                 self.thread.start()
@@ -137,17 +146,27 @@ def wait_for(
     """
     workspace, root = dataset.workspace, dataset.id
     asked = [workspace[name] for name in dict.fromkeys(names)] if names else _readers(workspace, dataset)
+    if (snap := _snapshot(workspace, dataset, root, commit, asked)) is not None:
+        return snap
     end = None if timeout is None else time.monotonic() + timeout
+    if timeout is not None and timeout <= 0:
+        raise _timed_out(dataset, root, commit, asked)
     with WATCHER.watching(workspace.location, _reached(workspace)) as spot:
         while True:
             version = spot.version
-            found = _including(workspace, dataset, root, commit, asked)
-            if found is not None and (snap := held(workspace, found)) is not None:
+            if (snap := _snapshot(workspace, dataset, root, commit, asked)) is not None:
                 return snap
             left = _LOOK_ANYWAY if end is None else min(end - time.monotonic(), _LOOK_ANYWAY)
             if left <= 0:
                 raise _timed_out(dataset, root, commit, asked)
             WATCHER.wait(spot, version, left)
+
+
+def _snapshot(
+    workspace: Workspace, dataset: Dataset, root: DatasetId, commit: Commit, asked: Sequence[Dataset]
+) -> WorkspaceSnapshot | None:
+    found = _including(workspace, dataset, root, commit, asked)
+    return None if found is None else held(workspace, found)
 
 
 def _readers(workspace: Workspace, dataset: Dataset) -> list[Dataset]:
@@ -188,32 +207,96 @@ def _includes(found: Agreement, dataset: Dataset, root: DatasetId, commit: Commi
 
 
 def _timed_out(dataset: Dataset, root: DatasetId, commit: Commit, asked: Sequence[Dataset]) -> WaitTimeout:
-    """Say who lags, by how much, and whether somebody pulls it."""
+    """Say who lags, by how much, whether somebody pulls it, and what holds the commit back."""
     lagging: dict[str, int | None] = {}
+    able: list[str] = []
     for each in asked:
         try:
             found = agree(dataset.workspace, [each])
         except NoCommonCut:
             lagging[each.name] = None
             continue
+        if root not in found.histories:
+            continue  # it shows the commit wherever it is
+        able.append(each.name)
         if not _includes(found, dataset, root, commit):
             lagging[each.name] = found.histories[root].commits_after(found.number(root))
     # Each may be far enough, and yet no one state common to all.
-    lagging = lagging or {each.name: 0 for each in asked}
-    names = list(lagging)
-    pulled = [name for name in names if dataset.workspace[name].chain.store.oldest_lease() is not None]
-    shown = ", ".join(_lag(name, lagging[name], is_pulled=name in pulled) for name in names)
-    idle = [name for name in names if name not in pulled]
-    pull = f"pull {', '.join(map(repr, idle))}, then wait again"
+    lagging = lagging or dict.fromkeys(able, 0)
+    pulls = CommitPulls.of(dataset.workspace, list(lagging))
+    holding = tuple(each.told for each in _holding(dataset, commit))
+    shown = ", ".join(f"{name!r} ({_lag(lagging[name])}{pulls.told(name)})" for name in lagging)
     return WaitTimeout(
-        f"commit {commit.short} of {dataset.name!r} is committed, but not visible yet in {shown}",
-        remedy=pull if idle else "somebody is at it: wait again",
-        lagging=tuple(names),
-        pulled=tuple(pulled),
+        f"commit {commit.short} of {dataset.name!r} is committed, but not visible yet in {shown}"
+        + "".join(f"; {dataset.name!r} is held by {each}" for each in holding),
+        remedy=_remedy(pulls, holding),
+        lagging=tuple(lagging),
+        pulled=pulls.pulled,
+        held_by=holding,
         commit=commit.block,
     )
 
 
-def _lag(name: str, behind: int | None, *, is_pulled: bool) -> str:
-    many = "not pulled yet" if behind is None else f"{behind:,} commit{'s' * (behind != 1)} behind"
-    return f"{name!r} ({many}, {'somebody is pulling it' if is_pulled else 'nobody is pulling it'})"
+def _lag(behind: int | None) -> str:
+    return "not pulled yet" if behind is None else f"{behind:,} commit{'s' * (behind != 1)} behind"
+
+
+def _remedy(pulls: CommitPulls, holding: Sequence[str]) -> str:
+    idle = ", ".join(map(repr, pulls.idle))
+    if holding:
+        return (
+            f"end that transaction, then pull {idle} and wait again"
+            if idle
+            else ("end that transaction, then wait again")
+        )
+    if idle:
+        return f"pull {idle}, then wait again"
+    if begun := ", ".join(map(repr, pulls.begun)):
+        return f"wait again; if the process of the pull has died, pull {begun} first"
+    return "somebody is at it: wait again"
+
+
+def _holding(dataset: Dataset, commit: Commit) -> list[Intent]:
+    """The open transactions that hold a dataset where it was before a commit."""
+    head = RootHead.of(dataset.chain)
+    at = head.number_of(Position(commit.block, None))
+    intents = CutLog.of(dataset.workspace).intents.holding([dataset.id])
+    before = {each.id: head.number_of(each.roots[dataset.id]) for each in intents}
+    return [each for each in intents if (was := before[each.id]) is None or at is None or was < at]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPulls:
+    """Who pulls some datasets: `busy` ones are written now, `begun` ones a pull has said it brings further.
+
+    What it said stays for a day where its process died. Nobody has to pull `roots`.
+    """
+
+    roots: frozenset[str]
+    busy: tuple[str, ...]
+    begun: tuple[str, ...]
+    idle: tuple[str, ...]
+
+    @classmethod
+    def of(cls, workspace: Workspace, names: Sequence[str]) -> CommitPulls:
+        """Look who pulls datasets."""
+        roots, going = Roots(workspace), GoingTo.of(workspace).read()
+        said = frozenset[str]().union(*(each.datasets for each in going))
+        computed = [name for name in names if roots.inputs(workspace[name]) is not None]
+        busy = [name for name in computed if workspace[name].chain.store.oldest_lease() is not None]
+        begun = [name for name in computed if name not in busy and workspace[name].id in said]
+        idle = [name for name in computed if name not in (*busy, *begun)]
+        return cls(frozenset(names) - frozenset(computed), tuple(busy), tuple(begun), tuple(idle))
+
+    @property
+    def pulled(self) -> tuple[str, ...]:
+        """Those that somebody pulls, or has begun to."""
+        return (*self.busy, *self.begun)
+
+    def told(self, name: str) -> str:
+        """Who pulls a dataset, for people."""
+        if name in self.roots:
+            return ""
+        if name in self.begun:
+            return ", a pull of it has begun and not ended"
+        return ", somebody is pulling it" if name in self.busy else ", nobody is pulling it"
