@@ -83,7 +83,7 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         if not is_read_by_tasks(node):
             want = Want(tuple(column.index for column in columns))
             target_session = LoweringTarget(session, ordered=False)
-            made = published(target_session.lower(node, want), columns, ours, schema)
+            made = _of_unknown_size(published(target_session.lower(node, want), columns, ours, schema))
             keep_for(made, target_session.needs)
             return made
         parts = pieces(node, Want(tuple(column.index for column in columns)))
@@ -92,7 +92,16 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         # Spark takes a time of day from Python in nanoseconds only.
         taken = to_arrow_schema(schema, timezone="UTC")
         read = _Read([pack(part) for part in parts], columns, ours, taken, lasting_nonce())
-        return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
+        made = engine_of(session).numbers(len(parts), len(parts)).mapInArrow(read, schema)
+        return _of_unknown_size(made)
+
+
+def _of_unknown_size(made: DataFrame) -> DataFrame:
+    """Return a frame that Spark does not take for small, and so sends to all executors only when asked.
+
+    Behind Connect, where Spark takes it for as small as the numbers of its pieces, joins shuffle it.
+    """
+    return made.hint("merge") if engine_of(made.sparkSession).is_connect else made
 
 
 class _Read:

@@ -173,6 +173,34 @@ def test_a_query_brings_its_answer_only(few_and_many, spark, tmp_path):
     assert found[1][1].bytes < found[0][1].bytes + (MANY - FEW) * BYTES_OF_A_ROW
 
 
+def sides_of_a_query(rows, session, folder):
+    """Count what passes the driver while a query joins two datasets, the larger of which is `b`."""
+    with tl.open(folder, create=True, spark=session) as ws:
+        for name in ("a", "b"):
+            ws.create(name, merge=tl.merge.upsert("n")).append(rows if name == "b" else rows.filter("k < 9"))
+        with counted(session) as passed:
+            found = ws.sql("select a.k, max(b.p) as p from a join b using (n) group by a.k").count()
+    return found, passed
+
+
+@pytest.mark.contract("exchange:E2")
+def test_no_side_of_a_query_over_keyed_datasets_passes_the_driver(few_and_many, spark, tmp_path):
+    found = [sides_of_a_query(rows, spark, tmp_path / str(place)) for place, rows in enumerate(few_and_many)]
+    assert [count for count, _ in found] == [9, 9]
+    assert found[1][1].bytes < found[0][1].bytes + (MANY - FEW) * BYTES_OF_A_ROW
+
+
+@pytest.mark.contract("exchange:E2")
+@pytest.mark.parametrize("how", ["inner", "left_semi"])
+def test_frames_of_views_are_not_taken_for_small(few_and_many, spark, how):
+    """Spark would collect one of them in the driver, to send it to all executors."""
+    few, many = few_and_many
+    read, moved = few.filter("k >= 0").to_spark(spark), many.group_by("n").agg(s="sum(k)").to_spark(spark)
+    for one, other in ((read, moved), (moved, read)):
+        plan = one.join(other.where("n >= 0").select("n"), "n", how)._jdf.queryExecution()
+        assert "Broadcast" not in plan.executedPlan().toString()
+
+
 @pytest.mark.contract("exchange:E2")
 def test_cursors_read_what_tasks_wrote(few_and_many, spark):
     sizes = []

@@ -202,4 +202,4 @@ def test_ids_of_a_join_are_combined_where_rows_are_written(rows, spark):
 def plan_reads(found):
     """Return how often rows are read by tasks of ours, in all stages that a plan is shown in."""
     text = found.base._jdf.queryExecution().toString()
-    return text.count("Range (0")
+    return text.count("Scan ExistingRDD") + text.count("LogicalRDD")

@@ -18,6 +18,7 @@ import pyarrow as pa
 from trueline import types as t
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
+from trueline.spark.engines import engine_of
 from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.lowering.layout import Layout, OrderColumn
 from trueline.spark.packing import pack, unpack
@@ -300,7 +301,7 @@ def read_by_tasks(
     given = TaskPieces.of(parts, ordered=ordered)
     order = (OrderColumn(pa.int64(), below=given.below),) if ordered else ()
     layout = Layout(types_of(node.schema, want.columns), want.ids, order)
-    frame = session.range(0, len(parts), 1, max(1, len(parts)))
+    frame = engine_of(session).numbers(len(parts), len(parts))
     return Lowered(frame, given, (), layout, is_ordered=True, cuts=EvenCuts(given.below), most=given.count)
 
 

@@ -63,7 +63,7 @@ def grouped_by_tasks(node: GroupBy, want: Want, target: LoweringTarget, *, order
     tasks = max(1, min(len(parts), max(_TASKS_OF_A_CORE * cores, -(-rows // _ROWS_OF_A_TASK))))
     if rows < tasks * most * _ROWS_OF_A_PART:
         return None
-    found = replace(found, base=target.session.range(0, len(parts), 1, tasks))
+    found = replace(found, base=engine_of(target.session).numbers(len(parts), tasks))
     return _lowered(node, want, below, found, most, ordered=ordered)
 
 
