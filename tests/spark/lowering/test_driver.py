@@ -23,6 +23,10 @@ PAYLOAD = 100
 BYTES_OF_A_ROW = 8
 
 
+# The smaller side of a join without keys, in more parts than the larger; that it is small is not known.
+IN_PARTS = tl.View.concat(*(tl.View.from_arrow(pa.table({"m": [part], "t": ["c"]})) for part in range(3)))
+
+
 @dataclass
 class Passed:
     """How many jobs ran, and how many bytes their tasks sent to the driver, as Spark counts them."""
@@ -76,6 +80,7 @@ def views(rows):
         "shuffle": rows.shuffle(1),
         "group": rows.group_by("n").agg(p="first(p)"),
         "join": rows.join(other, on="n"),
+        "cross": rows.join(IN_PARTS, how="cross").filter("n % 10 = m"),
         "window": rows.window(1, 1, s="sum(k)"),
         "window by a key": rows.window(1, 1, by="k", s="sum(n)"),
         "limit": rows.sort("k").limit(7_000),

@@ -21,7 +21,7 @@ from trueline import types as t
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.exchange import Once
 from trueline.spark.lowering.dispatch import LoweringTarget, lowered
-from trueline.spark.lowering.exchange import by_shuffle
+from trueline.spark.lowering.exchange import by_shuffle, in_pairs
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
 from trueline.spark.lowering.lowered import CombinedIds, CutPoints, Lowered, order_of, types_of
@@ -97,8 +97,11 @@ def matched(
     if node.keeps_right:
         # Which side a row has is asked of a column that is never null.
         mine, theirs = mine.withColumn("l_there", f.lit(1)), theirs.withColumn("r_there", f.lit(1))
-    mine = f.broadcast(mine) if small == "left" else by_shuffle(mine) if small is None else mine
-    theirs = f.broadcast(theirs) if small == "right" else by_shuffle(theirs) if small is None else theirs
+    if small is None:
+        mine, theirs = (by_shuffle(side) if keys else in_pairs(side) for side in (mine, theirs))
+    else:
+        mine = f.broadcast(mine) if small == "left" else mine
+        theirs = f.broadcast(theirs) if small == "right" else theirs
     if keys:
         return mine.join(theirs, reduce(lambda a, b: a & b, keys), _HOW.get(node.how, node.how))
     return mine.crossJoin(theirs)
