@@ -57,7 +57,7 @@ def grouped_by_tasks(node: GroupBy, want: Want, target: LoweringTarget, *, order
         return None
     (below,) = node.wants(want)
     parts = pieces(node.below, below)
-    found = read_by_tasks(target.session, node.below, below, parts)
+    found = read_by_tasks(target.session, node.below, below, parts, notes=target.notes)
     rows = found.most if found.most is not None else _source_rows(node.below)
     cores = target.session.sparkContext.defaultParallelism
     tasks = max(1, min(len(parts), max(_TASKS_OF_A_CORE * cores, -(-rows // _ROWS_OF_A_TASK))))
