@@ -25,6 +25,7 @@ from trueline.spark.plans import check_sql
 from trueline.spark.query_columns import needed_columns, stand_in
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, as_spark_values, to_spark_schema
+from trueline.spark.workers import versioned
 from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import Node, Want, steps
@@ -92,7 +93,9 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         # Spark takes a time of day from Python in nanoseconds only.
         taken = to_arrow_schema(schema, timezone="UTC")
         read = _Read([pack(part) for part in parts], columns, ours, taken, lasting_nonce())
-        made = engine_of(session).numbers(len(parts), len(parts)).mapInArrow(read, schema)
+        made = (
+            engine_of(session).numbers(len(parts), len(parts)).mapInArrow(versioned(read, read.nonce), schema)
+        )
         return _of_unknown_size(made)
 
 
@@ -135,7 +138,7 @@ def published(found: Lowered, columns: Sequence[Column], ours: pa.Schema, schema
     work = Publish(
         found.layout, tuple(columns), ours, to_arrow_schema(schema, timezone="UTC"), lasting_nonce()
     )
-    return found.frame.mapInArrow(work, schema)
+    return found.frame.mapInArrow(versioned(work, work.nonce), schema)
 
 
 class Publish:

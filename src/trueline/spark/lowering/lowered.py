@@ -24,6 +24,7 @@ from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.lowering.bad_cells import BadCellNotes
 from trueline.spark.lowering.layout import Layout, OrderColumn
 from trueline.spark.packing import pack, unpack
+from trueline.spark.workers import versioned
 from trueline.view.source_cells import arriving
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ class Lowered:
     def frame(self) -> DataFrame:
         """The rows, everything done."""
         work = self.work
-        return self.base if work is None else self.base.mapInArrow(work, self.layout.spark_schema)
+        if work is None:
+            return self.base
+        return self.base.mapInArrow(versioned(work, work.nonce), self.layout.spark_schema)
 
     @property
     def unfinished(self) -> Lowered:
