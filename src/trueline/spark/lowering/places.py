@@ -175,6 +175,9 @@ def _join(node: Join) -> str:
 def _window(node: Window) -> str:
     if node.by:
         return "a shuffle brings rows of equal keys to one task, in their order"
+    if not node.streams(Want(tuple(range(len(node.schema))))):
+        # Ranks are of all rows.
+        return "all rows meet in one task, in their order"
     return f"blocks of rows go to tasks with their neighbours; {_COUNTS}"
 
 
