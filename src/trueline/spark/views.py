@@ -16,6 +16,7 @@ from trueline.spark.frozen_frames import FrozenFrame, SharedPlace, freeze
 from trueline.spark.lowering import LoweringTarget
 from trueline.spark.lowering.deliver import counted, delivered, written_by
 from trueline.spark.lowering.dispatch import is_read_by_tasks
+from trueline.spark.lowering.join import is_small
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered
 from trueline.spark.lowering.places import advise, describe, travels
@@ -93,10 +94,11 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         # Spark takes a time of day from Python in nanoseconds only.
         taken = to_arrow_schema(schema, timezone="UTC")
         read = _Read([pack(part) for part in parts], columns, ours, taken, lasting_nonce())
-        made = (
-            engine_of(session).numbers(len(parts), len(parts)).mapInArrow(versioned(read, read.nonce), schema)
-        )
-        return _of_unknown_size(made)
+        if is_small(node, session):
+            # Spark may send them to all executors: it takes them for as small as the numbers of their pieces.
+            return session.range(0, len(parts), 1, len(parts)).mapInArrow(versioned(read, read.nonce), schema)
+        numbers = engine_of(session).numbers(len(parts), len(parts))
+        return _of_unknown_size(numbers.mapInArrow(versioned(read, read.nonce), schema))
 
 
 def _of_unknown_size(made: DataFrame) -> DataFrame:

@@ -206,6 +206,23 @@ def test_frames_of_views_are_not_taken_for_small(few_and_many, spark, how):
         assert "Broadcast" not in plan.executedPlan().toString()
 
 
+def test_a_frame_whose_size_is_known_to_be_small_may_be_sent_around(few_and_many, spark, tmp_path):
+    """Rows of a known number and width, in a session that allows as many bytes; of keyed ones the most."""
+    few, many = few_and_many
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        keyed = ws.create("keyed", merge=tl.merge.upsert("n"))
+        keyed.append(few.select("n", "k"))
+        views = few.select("n", "k").with_columns(m="n + 1"), keyed.view()
+    session = spark.newSession()
+    for limit_of_bytes, is_sent in (("1m", True), ("100", False)):
+        session.conf.set("spark.sql.autoBroadcastJoinThreshold", limit_of_bytes)
+        session.conf.set("spark.sql.adaptive.enabled", "false")
+        for view in views:
+            joined = many.filter("k >= 0").to_spark(session).join(view.to_spark(session), "n")
+            plan = joined._jdf.queryExecution().executedPlan().toString()
+            assert ("Broadcast" in plan) == is_sent
+
+
 @pytest.mark.contract("exchange:E2")
 def test_cursors_read_what_tasks_wrote(few_and_many, spark):
     sizes = []
