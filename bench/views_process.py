@@ -1,4 +1,4 @@
-"""Operators of views in this process, on Arrow data in memory, beside DuckDB and polars in the same order."""
+"""Operators of views in this process, on Arrow data, beside DuckDB and polars in one order, and pyarrow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.metadata
 import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,8 +26,20 @@ MOST_EXACT = 6.0  # sums of doubles that no order of adding changes
 ROUNDS = 3
 NOTE = (
     f"views-process: the same Arrow tables, {THREADS} threads each, rows and order the same: DuckDB has "
-    "ORDER BY, polars maintain_order. Ours and DuckDB give Arrow; polars has its own form before and after."
+    "ORDER BY, polars maintain_order. Ours and DuckDB give Arrow; polars has its own form before and after. "
+    "pyarrow keeps the order where it sorts; groups and joins come in any, and the goal does not count it."
 )
+
+# What pyarrow aggregates, by the name that a case gives it.
+_ARROW_CALLS: Final = {
+    "count": ([], "count_all"),
+    "sum of int64": ("whole", "sum"),
+    "exact sum of doubles": ("number", "sum"),
+    "min of doubles": ("number", "min"),
+    "max of int64": ("whole", "max"),
+    "exact average of doubles": ("number", "mean"),
+    "count distinct": ("few", "count_distinct"),
+}
 
 Tables = Mapping[str, pa.Table]
 
@@ -41,6 +53,7 @@ class Case:
     sql: str
     polars: Callable[[Mapping[str, Any]], Any]
     most: float = MOST
+    arrow: Callable[[Tables], pa.Table] | None = None  # where pyarrow has the operator
 
 
 def run(run: Run) -> Iterator[Row]:
@@ -58,6 +71,8 @@ def _row(case: Case, views: Mapping[str, View], peers: _Peers | None, rows: int)
     actions: dict[str, Callable[[], object]] = {"ours": lambda: case.ours(views).to_arrow().num_rows}
     if peers is not None:
         actions |= {"DuckDB": lambda: peers.duckdb(case), "polars": lambda: peers.polars(case)}
+        if (arrow := case.arrow) is not None:
+            actions["pyarrow"] = lambda: arrow(peers.tables).num_rows
         counts = {name: action() for name, action in actions.items()}
         assert len(set(counts.values())) == 1, (case.what, counts)
     taken = alternate(actions, ROUNDS, warmup=1)
@@ -96,6 +111,7 @@ class _Peers:
         import duckdb
         import polars as pl
 
+        self.tables = tables
         self.connection: duckdb.DuckDBPyConnection = duckdb.connect(config={"threads": THREADS})
         for name, table in tables.items():
             self.connection.register(name, table)
@@ -172,6 +188,9 @@ def _groups(key: str, what: str) -> Iterator[Case]:
                 frames["t"].group_by(key, maintain_order=True).agg(x=_polars(name))
             ),
             most,
+            lambda tables, name=name: (  # type: ignore[misc]
+                tables["t"].group_by(key).aggregate([_ARROW_CALLS[name]])
+            ),
         )
 
 
@@ -200,6 +219,7 @@ def _hot() -> Iterator[Case]:
             .agg(c=_polars("count"), x=_polars("exact sum of doubles"))
         ),
         MOST_EXACT,
+        lambda tables: tables["t"].group_by("hot").aggregate([([], "count_all"), ("number", "sum")]),
     )
     yield Case(
         "distinct by whole keys",
@@ -224,6 +244,9 @@ def _joins() -> Iterator[Case]:
                 .select("n", key, "number")
                 .join(frames[right], on=key, maintain_order="left_right")
             ),
+            arrow=lambda tables, right=right, key=key: (  # type: ignore[misc]
+                tables["t"].select(["n", key, "number"]).join(tables[right], key, join_type="inner")
+            ),
         )
 
 
@@ -240,6 +263,9 @@ def _sorts() -> Iterator[Case]:
             f"SELECT {column}, n FROM t ORDER BY {column}, n",
             lambda frames, column=column: (  # type: ignore[misc]
                 frames["t"].select(column, "n").sort(column, maintain_order=True)
+            ),
+            arrow=lambda tables, column=column: (  # type: ignore[misc]
+                tables["t"].select([column, "n"]).sort_by(column)
             ),
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
 
@@ -21,6 +22,7 @@ from trueline.dataset.append import merge as merging
 from trueline.dataset.append import stream
 from trueline.errors import EnvironmentMissing, InputError
 from trueline.spark import frames, workers
+from trueline.spark.errors import translated
 from trueline.spark.lowering import places
 from trueline.spark.session import OLDEST, adopt, is_cluster
 from trueline.workspace.preparing import mask, validate
@@ -481,6 +483,33 @@ def test_workers_without_the_package_are_refused_by_name(both, inbox, spark, unk
     assert caught.value.code == "WorkersLackTrueline"
     assert caught.value.host in caught.value.problem
     assert caught.value.remedy.endswith(f"-m pip install trueline=={tl.__version__}")
+
+
+OTHERS = {
+    "WorkersOtherTrueline": '__version__ = "0.0.7"\n',
+    "WorkersLackTrueline": "raise ModuleNotFoundError(\"No module named 'trueline'\")\n",
+}
+WAYS = {
+    "rows": lambda view, spark: view.on_spark(spark).to_arrow(),
+    "rows in order": lambda view, spark: view.on_spark(spark).sort("n").to_arrow(),
+    "count": lambda view, spark: view.on_spark(spark).filter("n > 1").count(),
+    "frame": lambda view, spark: view.to_spark(spark).collect(),
+    "frame of groups": lambda view, spark: view.group_by("n").agg(m="median(n)").to_spark(spark).collect(),
+}
+
+
+@pytest.mark.contract("exchange:E7")
+@pytest.mark.parametrize(("way", "code"), [(way, [*OTHERS][at % 2]) for at, way in enumerate(WAYS)])
+def test_a_view_is_not_run_by_workers_of_another_version(way, code, spark, tmp_path):
+    """No job asks them first: a frame runs in jobs of whoever has it, on machines that may be new."""
+    view = tl.View.from_arrow(pa.table({"n": range(9)}))
+    others = workers_with(spark, tmp_path / "other", OTHERS[code])
+    with others, jobs_in(spark) as jobs, pytest.raises(EnvironmentMissing) as caught, translated():
+        WAYS[way](view, spark)
+    assert caught.value.code == code
+    assert caught.value.host in caught.value.problem
+    assert caught.value.remedy.endswith(f"{sys.executable} -m pip install trueline=={tl.__version__}")
+    assert "checking Spark's workers" not in jobs
 
 
 def test_a_task_refuses_work_of_another_version():

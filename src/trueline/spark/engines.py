@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from trueline.spark.progress import Counter, Handled, Tracked
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 _POOL: Final = "spark.scheduler.pool"
@@ -49,6 +49,14 @@ class SessionAdapter(ABC):
     @abstractmethod
     def values(self, frame: Any) -> Iterator[bytes]:
         """Yield the values of a frame of one binary column, a few MiB or a partition at a time."""
+
+    @abstractmethod
+    def numbers(self, count: int, parts: int) -> DataFrame:
+        """Return the numbers of the pieces that tasks read, in so many partitions; no job is started.
+
+        What tasks make of a few numbers may be anything. Spark has to know that: it sends what it takes for
+        small to all executors, through the driver (exchange:E2).
+        """
 
     @abstractmethod
     def counter(self, tag: str, thread: threading.Thread) -> Counter:
@@ -124,6 +132,15 @@ class Classic(SessionAdapter):
             wanted[place] = number
         return rows.collectPartitions(wanted)
 
+    def numbers(self, count: int, parts: int) -> DataFrame:
+        from pyspark.sql import DataFrame
+
+        # A range is as large as its numbers; of rows that are an RDD Spark does not know how large they are.
+        java = self.session._jsparkSession  # noqa: SLF001 (PySpark has them for Python's rows only)
+        made = java.range(0, count, 1, max(1, parts))
+        rows = java.internalCreateDataFrame(made.queryExecution().toRdd(), made.schema(), False)
+        return DataFrame(rows, self.session)
+
     def counter(self, tag: str, thread: threading.Thread) -> Counter:
         return Tracked(self.session.sparkContext, tag)
 
@@ -153,6 +170,11 @@ class Connect(SessionAdapter):
     def values(self, frame: Any) -> Iterator[bytes]:
         # Here rows come as Arrow.
         return (bytes(value) for (value,) in frame.toLocalIterator())
+
+    def numbers(self, count: int, parts: int) -> DataFrame:
+        # No size can be said here; where it matters, a join by a shuffle is asked for.
+        made: DataFrame = self.session.range(0, count, 1, max(1, parts))
+        return made
 
     def counter(self, tag: str, thread: threading.Thread) -> Counter:
         return Handled(self.session, thread)

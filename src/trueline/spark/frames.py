@@ -17,11 +17,12 @@ from trueline.chain.store.folders import Inside, inside
 from trueline.errors import EnvironmentMissing, InputError
 from trueline.kernel.tasks import failure
 from trueline.spark.engines import engine_of
-from trueline.spark.errors import CarriedError, expecting, translated
+from trueline.spark.errors import CarriedError, expecting, lasting_nonce, translated
 from trueline.spark.jobs import run
 from trueline.spark.results import decode, encode, unreadable
 from trueline.spark.settings import LOCAL
 from trueline.spark.types import arrow_schema_of
+from trueline.spark.workers import versioned
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -273,7 +274,8 @@ def write_pieces(
     """
     _checked(frame)
     with expecting() as nonce:
-        mapped = frame.mapInArrow(_PerPartition(function, label, nonce), _SCHEMA)
+        work = versioned(_PerPartition(function, label, nonce), lasting_nonce())
+        mapped = frame.mapInArrow(work, _SCHEMA)
         table = run(engine_of(frame.sparkSession), mapped.toArrow, label=label)
     found: dict[int, Written] = {}
     for partition, result in zip(table["partition"].to_pylist(), table["result"].to_pylist(), strict=True):

@@ -16,6 +16,7 @@ from trueline.spark.frozen_frames import FrozenFrame, SharedPlace, freeze
 from trueline.spark.lowering import LoweringTarget
 from trueline.spark.lowering.deliver import counted, delivered, written_by
 from trueline.spark.lowering.dispatch import is_read_by_tasks
+from trueline.spark.lowering.join import is_small
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered
 from trueline.spark.lowering.places import advise, describe, travels
@@ -25,6 +26,7 @@ from trueline.spark.plans import check_sql
 from trueline.spark.query_columns import needed_columns, stand_in
 from trueline.spark.session import start
 from trueline.spark.types import arrow_schema_of, as_spark_values, to_spark_schema
+from trueline.spark.workers import versioned
 from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import Node, Want, steps
@@ -83,7 +85,7 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         if not is_read_by_tasks(node):
             want = Want(tuple(column.index for column in columns))
             target_session = LoweringTarget(session, ordered=False)
-            made = published(target_session.lower(node, want), columns, ours, schema)
+            made = _of_unknown_size(published(target_session.lower(node, want), columns, ours, schema))
             keep_for(made, target_session.needs)
             return made
         parts = pieces(node, Want(tuple(column.index for column in columns)))
@@ -92,7 +94,19 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
         # Spark takes a time of day from Python in nanoseconds only.
         taken = to_arrow_schema(schema, timezone="UTC")
         read = _Read([pack(part) for part in parts], columns, ours, taken, lasting_nonce())
-        return session.range(0, len(parts), 1, len(parts)).mapInArrow(read, schema)
+        if is_small(node, session):
+            # Spark may send them to all executors: it takes them for as small as the numbers of their pieces.
+            return session.range(0, len(parts), 1, len(parts)).mapInArrow(versioned(read, read.nonce), schema)
+        numbers = engine_of(session).numbers(len(parts), len(parts))
+        return _of_unknown_size(numbers.mapInArrow(versioned(read, read.nonce), schema))
+
+
+def _of_unknown_size(made: DataFrame) -> DataFrame:
+    """Return a frame that Spark does not take for small, and so sends to all executors only when asked.
+
+    Behind Connect, where Spark takes it for as small as the numbers of its pieces, joins shuffle it.
+    """
+    return made.hint("merge") if engine_of(made.sparkSession).is_connect else made
 
 
 class _Read:
@@ -126,7 +140,7 @@ def published(found: Lowered, columns: Sequence[Column], ours: pa.Schema, schema
     work = Publish(
         found.layout, tuple(columns), ours, to_arrow_schema(schema, timezone="UTC"), lasting_nonce()
     )
-    return found.frame.mapInArrow(work, schema)
+    return found.frame.mapInArrow(versioned(work, work.nonce), schema)
 
 
 class Publish:

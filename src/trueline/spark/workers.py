@@ -1,7 +1,8 @@
 """Spark's workers: whether they have the same trueline as this process, and see the folders it sees.
 
 They are asked by a small job before the first work of a session goes to them, and again only about
-folders that are new. What asks is plain Python, sent by its code: a worker may have no trueline at all.
+folders that are new. Views and frames, which may run in no job of ours, say their version to each task.
+What asks is plain Python, sent by its code: a worker may have no trueline at all.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from weakref import WeakKeyDictionary
 
 from trueline.errors import EnvironmentMissing, visible
 from trueline.spark.jobs import run
+from trueline.spark.packing import pack
 from trueline.spark.results import unreadable
 
 if TYPE_CHECKING:
@@ -115,6 +117,63 @@ def workers_of(session: SparkSession) -> Workers:
     """Return what is known of the workers of a session, whichever workspaces use it."""
     with _lock:
         return _workers.setdefault(session, Workers())
+
+
+# --- work that says its version -----------------------------------------------------------------
+
+_WORD: Final = "<{}>"  # what a worker fills in
+
+
+def versioned(work: Callable[[Iterator[Any]], Iterator[Any]], nonce: str) -> Callable[..., Iterator[Any]]:
+    """Return work for tasks that is not even unpickled by a worker of another version, or by one of none.
+
+    Its error is recognised by the nonce, as others of the work are.
+    """
+    host, python, theirs = (_WORD.format(name) for name in ("host", "python", "version"))
+    lacking, other = (
+        (error.problem, error.remedy, error.code, dict(error.fields))
+        for error in (
+            _no_trueline(our_version(), host, python),
+            _other_version(theirs, our_version(), host, python),
+        )
+    )
+    return _versioned(pack(work), our_version(), (lacking, other), nonce)
+
+
+def _versioned(packed: bytes, ours: str, errors: Sequence[Any], nonce: str) -> Callable[..., Iterator[Any]]:
+    """Return what a worker does. Spark sends it by its code, since it has no name in a module."""
+    package, kind = __name__.partition(".")[0], EnvironmentMissing.__name__
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        import hmac
+        import json
+        import pickle
+        import socket
+        import sys
+
+        try:
+            version = str(__import__(package).__version__)
+        except Exception:  # noqa: BLE001 (one that cannot be imported is none)
+            version = ""
+        if version == ours:
+            yield from pickle.loads(packed)(batches)  # noqa: S301 (work of our driver)
+            return
+        known = {"<host>": socket.gethostname(), "<python>": sys.executable, "<version>": version}
+
+        def filled(text: str) -> str:
+            for word, value in known.items():
+                text = text.replace(word, value)
+            return text
+
+        problem, remedy, code, fields = errors[1 if version else 0]
+        problem, remedy = filled(problem), filled(remedy)
+        said = json.dumps({name: filled(text) for name, text in fields.items()}, separators=(",", ":"))
+        head = f"{kind} {code} {said}"
+        signed = json.dumps([head, problem, remedy]).encode("ascii")
+        digest = hmac.digest(nonce.encode("ascii"), signed, "sha256").hex()[:16]
+        raise RuntimeError(f"{problem}\n  → {remedy}\n  [{head} {len(problem)}+{len(remedy)}.{digest}]")
+
+    return run
 
 
 # --- what they must see ---------------------------------------------------------------------
@@ -250,13 +309,7 @@ def _text(said: object) -> str:
 def _check(seen: WorkerAnswer) -> None:
     ours = our_version()
     if seen.version is None:
-        raise EnvironmentMissing(
-            f"trueline is not installed where Spark's workers run: on {seen.host}, for {seen.python}",
-            remedy=f"install it there: {seen.python} -m pip install trueline=={ours}",
-            code="WorkersLackTrueline",
-            host=seen.host,
-            python=seen.python,
-        )
+        raise _no_trueline(ours, seen.host, seen.python)
     if seen.version != ours:
         raise _other_version(seen.version, ours, seen.host, seen.python)
     if seen.missing:
@@ -269,6 +322,16 @@ def _check(seen: WorkerAnswer) -> None:
             folder=str(Path(path).parent),
             host=seen.host,
         )
+
+
+def _no_trueline(ours: str, host: str, python: str) -> EnvironmentMissing:
+    return EnvironmentMissing(
+        f"trueline is not installed where Spark's workers run: on {host}, for {python}",
+        remedy=f"install it there: {python} -m pip install trueline=={ours}",
+        code="WorkersLackTrueline",
+        host=host,
+        python=python,
+    )
 
 
 def _other_version(theirs: str, ours: str, host: str, python: str) -> EnvironmentMissing:

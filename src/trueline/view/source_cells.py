@@ -13,9 +13,11 @@ over them is counted, and the one that found most is right.
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -100,11 +102,25 @@ def _is_beyond(array: Array, kind: t.Category) -> bool:
 FilePart: TypeAlias = int | tuple[int, int]
 
 
+class BadCell(NamedTuple):
+    """How many cells of a column were bad: in a part of a file, or, without one, in a pass over rows."""
+
+    path: str
+    part: FilePart | None
+    column: str
+    number: int
+
+
 class ReadCounts:
-    """What reading has found out about a source: rows of each of its files, and cells that were bad."""
+    """What reading has found out about a source: rows of each of its files, and cells that were bad.
+
+    A copy in another process has the same `key`, and what is found there.
+    """
 
     def __init__(self) -> None:
+        self.key = uuid.uuid4().hex
         self._lock = threading.Lock()
+        self._paths: dict[FilePart, str] = {}
         self._rows: dict[int, int] = {}
         self._bad: dict[tuple[FilePart, str], int] = {}
         self._most: dict[str, int] = {}
@@ -123,6 +139,7 @@ class ReadCounts:
         with self._lock:
             new = {name: count for name, count in counts.items() if not self._is_known(part, name)}
             self._bad.update({(part, name): count for name, count in counts.items()})
+            self._paths[part] = path
         for name, count in new.items():
             console.current().warn(f"{path}: {count:,} cells of {name!r} cannot be read, and are null")
 
@@ -136,6 +153,16 @@ class ReadCounts:
             self._most[name] = max(count, self._most.get(name, 0))
 
     @property
+    def cells(self) -> tuple[BadCell, ...]:
+        """The bad cells found so far, for another process that counts them."""
+        with self._lock:
+            found = [
+                BadCell(self._paths[part], part, name, count) for (part, name), count in self._bad.items()
+            ]
+            found += [BadCell("", None, name, count) for name, count in self._most.items()]
+        return tuple(found)
+
+    @property
     def bad(self) -> dict[str, int]:
         """The bad cells found so far, by column."""
         found = dict(self._most)
@@ -146,11 +173,27 @@ class ReadCounts:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_rows": dict(self._rows), "_bad": {}, "_most": {}}
+        return {"key": self.key, "_rows": dict(self._rows), "_bad": {}, "_most": {}, "_paths": {}}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._lock = threading.Lock()
+        for waiting in getattr(_arriving, "lists", ()):
+            waiting.append(self)
+
+
+_arriving: Final = threading.local()
+
+
+@contextmanager
+def arriving() -> Iterator[list[ReadCounts]]:
+    """Note the counts that come to this process inside, with the pieces that are unpickled."""
+    found: list[ReadCounts] = []
+    _arriving.lists = [*getattr(_arriving, "lists", ()), found]
+    try:
+        yield found
+    finally:
+        _arriving.lists = _arriving.lists[:-1]
 
 
 _tallies: Final = NodeState["ReadCounts"](lambda _: ReadCounts())
@@ -159,6 +202,11 @@ _tallies: Final = NodeState["ReadCounts"](lambda _: ReadCounts())
 def tally_of(node: Node) -> ReadCounts:
     """Return what reading has found out about a source."""
     return _tallies.of(node)
+
+
+def known_tally(node: Node) -> ReadCounts | None:
+    """Return what reading has found out about a source, if it was to be read at all."""
+    return _tallies.known(node)
 
 
 def bad_cells(node: Node) -> dict[str, int]:
@@ -188,7 +236,7 @@ class Pass:
             self._tally.note_pass(name, total)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Pass, (ReadCounts(),)
+        return Pass, (self._tally,)
 
 
 def as_types(

@@ -23,6 +23,10 @@ PAYLOAD = 100
 BYTES_OF_A_ROW = 8
 
 
+# The smaller side of a join without keys, in more parts than the larger; that it is small is not known.
+IN_PARTS = tl.View.concat(*(tl.View.from_arrow(pa.table({"m": [part], "t": ["c"]})) for part in range(3)))
+
+
 @dataclass
 class Passed:
     """How many jobs ran, and how many bytes their tasks sent to the driver, as Spark counts them."""
@@ -76,6 +80,7 @@ def views(rows):
         "shuffle": rows.shuffle(1),
         "group": rows.group_by("n").agg(p="first(p)"),
         "join": rows.join(other, on="n"),
+        "cross": rows.join(IN_PARTS, how="cross").filter("n % 10 = m"),
         "window": rows.window(1, 1, s="sum(k)"),
         "window by a key": rows.window(1, 1, by="k", s="sum(n)"),
         "limit": rows.sort("k").limit(7_000),
@@ -171,6 +176,51 @@ def test_a_query_brings_its_answer_only(few_and_many, spark, tmp_path):
     found = [queried(rows, spark, tmp_path / str(place)) for place, rows in enumerate(few_and_many)]
     assert [count for count, _ in found] == [500, 500]
     assert found[1][1].bytes < found[0][1].bytes + (MANY - FEW) * BYTES_OF_A_ROW
+
+
+def sides_of_a_query(rows, session, folder):
+    """Count what passes the driver while a query joins two datasets, the larger of which is `b`."""
+    with tl.open(folder, create=True, spark=session) as ws:
+        for name in ("a", "b"):
+            ws.create(name, merge=tl.merge.upsert("n")).append(rows if name == "b" else rows.filter("k < 9"))
+        with counted(session) as passed:
+            found = ws.sql("select a.k, max(b.p) as p from a join b using (n) group by a.k").count()
+    return found, passed
+
+
+@pytest.mark.contract("exchange:E2")
+def test_no_side_of_a_query_over_keyed_datasets_passes_the_driver(few_and_many, spark, tmp_path):
+    found = [sides_of_a_query(rows, spark, tmp_path / str(place)) for place, rows in enumerate(few_and_many)]
+    assert [count for count, _ in found] == [9, 9]
+    assert found[1][1].bytes < found[0][1].bytes + (MANY - FEW) * BYTES_OF_A_ROW
+
+
+@pytest.mark.contract("exchange:E2")
+@pytest.mark.parametrize("how", ["inner", "left_semi"])
+def test_frames_of_views_are_not_taken_for_small(few_and_many, spark, how):
+    """Spark would collect one of them in the driver, to send it to all executors."""
+    few, many = few_and_many
+    read, moved = few.filter("k >= 0").to_spark(spark), many.group_by("n").agg(s="sum(k)").to_spark(spark)
+    for one, other in ((read, moved), (moved, read)):
+        plan = one.join(other.where("n >= 0").select("n"), "n", how)._jdf.queryExecution()
+        assert "Broadcast" not in plan.executedPlan().toString()
+
+
+def test_a_frame_whose_size_is_known_to_be_small_may_be_sent_around(few_and_many, spark, tmp_path):
+    """Rows of a known number and width, in a session that allows as many bytes; of keyed ones the most."""
+    few, many = few_and_many
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        keyed = ws.create("keyed", merge=tl.merge.upsert("n"))
+        keyed.append(few.select("n", "k"))
+        views = few.select("n", "k").with_columns(m="n + 1"), keyed.view()
+    session = spark.newSession()
+    for limit_of_bytes, is_sent in (("1m", True), ("100", False)):
+        session.conf.set("spark.sql.autoBroadcastJoinThreshold", limit_of_bytes)
+        session.conf.set("spark.sql.adaptive.enabled", "false")
+        for view in views:
+            joined = many.filter("k >= 0").to_spark(session).join(view.to_spark(session), "n")
+            plan = joined._jdf.queryExecution().executedPlan().toString()
+            assert ("Broadcast" in plan) == is_sent
 
 
 @pytest.mark.contract("exchange:E2")

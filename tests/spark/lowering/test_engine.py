@@ -10,6 +10,7 @@ import pytest
 
 import trueline as tl
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
+from trueline import types as t
 from trueline.errors import ConfigError
 from trueline.spark.lowering import deliver, dispatch, places
 from trueline.view.execute import pieces
@@ -85,6 +86,40 @@ def test_a_dataset_takes_a_view_that_runs_on_spark(numbers, spark, tmp_path):
             there.append(numbers.on_spark(spark).sort("k"))
         assert jobs[0] > 0
         assert there.view().to_arrow().equals(here.view().to_arrow())
+
+
+@pytest.mark.contract("exchange:E1")
+@pytest.mark.parametrize("name", ["read", "sort", "group", "join", "append"])
+def test_cells_that_tasks_find_bad_are_counted_once(name, spark, tmp_path, caplog):
+    """Whichever job of a view reads them, and however often (decision 2)."""
+    for number, cells in enumerate(("1,a\n", "x,b\n", "3,c\ny,d\n")):
+        (tmp_path / f"{number}.csv").write_text(f"n,t\n{cells}")
+    given = pa.schema({"n": pa.int64(), "t": pa.string()})
+    found = []
+    for engine in (None, spark):
+        files = tl.View.read_csv(str(tmp_path / "*.csv"), schema=given).filter("t <> 'a' or n = 1")
+        # The codes of a table: another kind of source, of whose rows a pass is counted.
+        coded = pa.schema([t.field("c", t.category(3))])
+        codes = tl.View.from_arrow(pa.table([pa.array([0, 7, 1, 9], pa.uint32())], schema=coded))
+        rows = {
+            "read": files,
+            "sort": files.sort("n"),
+            "group": files.group_by("t").agg(s="sum(n)"),
+            "join": files.join(codes.with_columns(t="'b'"), on="t"),
+            "append": files.sort("t"),
+        }[name]
+        view = rows if engine is None else rows.on_spark(engine)
+        if name == "append":
+            with tl.open(tmp_path / f"ws{len(found)}", create=True, spark=engine) as ws:
+                ws.create("x").append(view)
+        else:
+            for _ in range(2):
+                view.to_arrow()
+        found.append((view.bad, sorted(text for text in caplog.messages if text.endswith("are null"))))
+        caplog.clear()
+    assert found[0] == found[1]
+    assert found[0][0] == {"n": 2} | ({"c": 2} if name == "join" else {})
+    assert len(found[0][1]) == 2
 
 
 @pytest.mark.contract("exchange:E7")

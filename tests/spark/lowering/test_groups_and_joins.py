@@ -191,6 +191,20 @@ def test_a_side_of_texts_that_nobody_measured_is_not_collected_in_the_driver(row
     assert "Broadcast" not in plan_of(rows.join(rows.select("k", "s").limit(9).rename(u="s"), on="k"), spark)
 
 
+@pytest.mark.contract("exchange:E2")
+def test_no_side_of_a_cross_join_is_collected_in_the_driver(rows, spark, ds):
+    """Spark would send the side around that it takes for smaller, whatever its size."""
+    ds.append(pa.table({"t": ["a", "b", "c"]}))
+    small, stored = rows.select("s").limit(9).rename(t="s"), ds.view().select("t")
+    for other in (small, stored.sort("t"), stored.shuffle(1)):
+        for view in (rows.join(other, how="cross"), other.join(rows, how="cross")):
+            plan = plan_of(view, spark)
+            assert "Broadcast" not in plan
+            assert "CartesianProduct" in plan
+            assert "keys" not in view.on_spark(spark).explain()
+        check(view, spark)
+
+
 def test_ids_of_a_join_are_combined_where_rows_are_written(rows, spark):
     view = rows.join(rows.select("n", "x").rename(y="x"), on="n").select("y", "k")
     found = LoweringTarget(spark).lower(view.node, everything(view))
@@ -202,4 +216,4 @@ def test_ids_of_a_join_are_combined_where_rows_are_written(rows, spark):
 def plan_reads(found):
     """Return how often rows are read by tasks of ours, in all stages that a plan is shown in."""
     text = found.base._jdf.queryExecution().toString()
-    return text.count("Range (0")
+    return text.count("Scan ExistingRDD") + text.count("LogicalRDD")

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import trueline as tl
+from tests.spark.lowering.hot_once import LEFT, asked
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of
 from trueline.kernel.exchange import MEMORY_VARIABLE
 from trueline.spark.lowering.deliver import delivered
@@ -105,3 +106,15 @@ def test_a_join_of_the_hot_key_spills(rows, session):
 def test_other_joins_of_the_hot_key(how, rows, session):
     right = rows.select("k", "n").rename(m="n").filter("m % 100000 = 3")
     check(rows.select("k", "n").join(right, on="k", how=how), session)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_memory_does_not_grow_with_the_rows_of_a_key():
+    """Of 100 and 400 MB that one key has on one side, each is written three times."""
+    few, many = asked(1_000_000), asked(4_000_000)
+    assert (few["rows"], many["rows"]) == (LEFT * 1_000_000, LEFT * 4_000_000)
+    for process in ("python", "driver"):
+        assert many[process] < 300 << 20
+        assert many[process] < 1.2 * few[process]
+    assert many["jvm"] < 1.2 * few["jvm"]

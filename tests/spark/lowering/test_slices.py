@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 
 import trueline as tl
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of, table
+from trueline import types as t
 from trueline.dataset.read.slice_reader import SliceFile
 from trueline.limits import DEFAULT
 from trueline.spark.lowering import ordered_join, slices
@@ -25,7 +27,7 @@ from trueline.spark.lowering.slices import read_by_spark
 from trueline.view.plan.node import Want
 
 # Types that Spark reads as they are stored, or whose bits it does.
-AS_STORED = ["i", "u", "x", "f", "s", "b", "at", "day", "raw", "n"]
+AS_STORED = ["i", "u", "x", "f", "s", "b", "at", "day", "raw", "d", "n"]
 
 
 def small(rows: pa.Table) -> pa.Table:
@@ -45,6 +47,18 @@ def small(rows: pa.Table) -> pa.Table:
     }
     for name, values in more.items():
         rows = rows.append_column(name, values)
+    # Codes of as many things as there may be, too: Spark has them as numbers of 64 bits.
+    for name, things in (("code", 5), ("id", 1 << 32)):
+        codes = pa.array([None if n % 7 == 0 else n * 104_729 % things for n in range(count)], pa.uint32())
+        rows = rows.append_column(t.field(name, t.category(things)), codes)
+    for digits, places in ((9, 9), (18, 0), (38, 10)):
+        largest = "9" * digits
+        cells = [
+            each and Decimal(f"{each}e-{places}")
+            for n in range(count)
+            for each in [(None, largest, f"-{largest}", f"{n}")[n % 4]]
+        ]
+        rows = rows.append_column(f"decimal{digits}", pa.array(cells, pa.decimal128(digits, places)))
     return rows
 
 
@@ -88,15 +102,13 @@ def test_every_type_comes_as_tasks_read_it(dataset, spark, batch, vectorized):
     session.conf.set("spark.sql.parquet.enableVectorizedReader", vectorized)
     session.conf.set("spark.sql.parquet.datetimeRebaseModeInRead", "LEGACY")
     view = dataset.view()
-    plain = view.select(*(name for name in view.schema.names if name not in ("v", "d", "large"))).sort(
-        "s", "n"
-    )
+    plain = view.select(*(name for name in view.schema.names if name not in ("v", "large"))).sort("s", "n")
     assert "FileScan parquet" in plan_of(plain, session)
     assert difference(in_process(plain), on_spark(plain, session), plain) == ""
 
 
 @pytest.mark.contract("exchange:E1")
-@pytest.mark.parametrize("column", ["v", "d", "large"])
+@pytest.mark.parametrize("column", ["v", "large"])
 def test_other_types_are_read_by_tasks(dataset, spark, column):
     view = dataset.view().select("n", column).sort("n")
     assert "FileScan" not in plan_of(view, spark)
@@ -210,6 +222,36 @@ def test_a_time_beyond_its_day_is_null_as_in_this_process(dataset, spark):
         assert "FileScan" in plan_of(view, spark)
         assert difference(in_process(view), on_spark(view, spark), view) == ""
         assert in_process(view).arrays[1].null_count > in_process(dataset.view().select("time_ns")).rows // 2
+
+
+def test_a_code_beyond_its_category_is_null_as_in_this_process(dataset, spark):
+    def broken(rows: pa.Table) -> pa.Table:
+        place, field = rows.schema.get_field_index("code"), rows.schema.field("code")
+        codes = pa.array([(4, 5, None, 2**32 - 1)[n % 4] for n in range(rows.num_rows)], field.type)
+        return rows.set_column(place, field, codes)
+
+    view = dataset.view().select("code", "n").sort("n")
+    grouped = dataset.view().select("code", "n").group_by("code").agg(n="count(*)")
+    before = in_process(dataset.view().select("code")).arrays[0]
+    with changed_slice(dataset, rewritten(broken)):
+        assert "FileScan" in plan_of(view, spark)
+        for each in (view, grouped):
+            assert difference(in_process(each), on_spark(each, spark), each) == ""
+        # Of the 60 rows of the slice a quarter are codes.
+        after = in_process(dataset.view().select("code")).arrays[0]
+        assert after.null_count == before[:-60].null_count + 45
+
+
+def test_a_slice_with_other_digits_than_the_dataset_is_read_by_tasks(dataset, spark):
+    def wider(rows: pa.Table) -> pa.Table:
+        place = rows.schema.get_field_index("decimal9")
+        return rows.set_column(place, "decimal9", rows["decimal9"].cast(pa.decimal128(12, 9)))
+
+    view = dataset.view().select("decimal9", "n").sort("n")
+    assert "FileScan" in plan_of(view, spark)
+    with changed_slice(dataset, rewritten(wider)):
+        assert "FileScan" not in plan_of(view, spark)
+        assert difference(in_process(view), on_spark(view, spark), view) == ""
 
 
 def test_a_slice_with_a_page_beyond_the_limits_is_not_given_to_spark(dataset, spark, monkeypatch):

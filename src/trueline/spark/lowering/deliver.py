@@ -11,7 +11,7 @@ import re
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -26,6 +26,7 @@ from trueline.kernel.temporary import Temporary
 from trueline.spark.engines import engine_of
 from trueline.spark.frames import parcels, shares_folders, write_pieces
 from trueline.spark.jobs import run
+from trueline.spark.lowering.bad_cells import merge_notes
 from trueline.spark.lowering.dispatch import LoweringTarget, is_read_by_tasks
 from trueline.spark.lowering.exchange import ranges
 from trueline.spark.lowering.layout import Layout
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 Written = TypeVar("Written")
 _LABEL: Final = "running the view"
+_NOTES: Final = "notes"
 _FILE: Final = re.compile(r"rows-\d{5,10}-[0-9a-f]{32}\.arrow")
 
 
@@ -63,12 +65,32 @@ class ToDeliver:
     parts: int
 
     def __call__(self) -> DeliveredRows:
-        target = LoweringTarget(self.session)
-        found = _lowered(self.node, self.want, target)
         folder = Temporary("rows")
-        rows = DeliveredRows(*_written(found, target, inside(folder.path)), self.parts)
+        try:
+            with noting(self.node, self.session, inside(folder.path)) as target:
+                found = _lowered(self.node, self.want, target)
+                rows = DeliveredRows(*_written(found, target, inside(folder.path)), self.parts)
+        except BaseException:
+            folder.remove()
+            raise
         weakref.finalize(rows, folder.remove)
         return rows
+
+
+@contextmanager
+def noting(node: Node, session: SparkSession, folder: Inside) -> Iterator[LoweringTarget]:
+    """Return where a view is to run; what its tasks found bad inside is counted with what was found here.
+
+    That takes a folder that tasks see: on a cluster bad cells are not counted.
+    """
+    if not shares_folders(session):
+        yield LoweringTarget(session)
+        return
+    notes = folder / _NOTES
+    with notes.folder(make=True):
+        pass
+    yield LoweringTarget(session, notes=notes)
+    merge_notes(notes, node)
 
 
 def _lowered(node: Node, want: Want, target: LoweringTarget) -> Lowered:
@@ -125,13 +147,17 @@ def written_by(
     node: Node, session: SparkSession, function: Callable[[int, Iterator[pa.RecordBatch]], Written]
 ) -> list[Written]:
     """Hand the visible columns of a node, in order, to a function in tasks; return what it returns."""
-    target = LoweringTarget(session)
     columns = node.schema.visible
-    found = _lowered(node, Want(tuple(column.index for column in columns)), target)
-    layout = Layout(found.layout.types, False, ())
-    work = WriteColumns(layout, columns, node.schema.to_arrow(), function)
-    frame = in_order(found, target).frame.select([column(name) for name in layout.names])
-    return write_pieces(frame, work, label=_LABEL)
+    folder = Temporary("notes")
+    try:
+        with noting(node, session, inside(folder.path)) as target:
+            found = _lowered(node, Want(tuple(column.index for column in columns)), target)
+            layout = Layout(found.layout.types, False, ())
+            work = WriteColumns(layout, columns, node.schema.to_arrow(), function)
+            frame = in_order(found, target).frame.select([column(name) for name in layout.names])
+            return write_pieces(frame, work, label=_LABEL)
+    finally:
+        folder.remove()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
+from trueline.chain.store.folders import Inside
 from trueline.errors import NotPortable
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
@@ -30,11 +31,12 @@ class LoweringTarget:
 
     `needs` is what has to stay until Spark has read it: frames that are frozen, rows in files of ours.
     Where nobody asks for the rows in order (not `ordered`), nodes need not know it, and their layout has none
-    or any.
+    or any. Bad cells that tasks meet are noted in the folder `notes`, if somebody reads them there.
     """
 
     session: SparkSession
     ordered: bool = True
+    notes: Inside | None = None
     needs: list[object] = field(default_factory=list)
     known: dict[tuple[Any, ...], tuple[Node, Lowered]] = field(default_factory=dict)
 
@@ -58,7 +60,9 @@ class LoweringTarget:
 
     def read(self, node: Node, want: Want) -> Lowered:
         """Return a node that tasks can read as rows that they do."""
-        return read_by_tasks(self.session, node, want, pieces(node, want), ordered=self.ordered)
+        return read_by_tasks(
+            self.session, node, want, pieces(node, want), ordered=self.ordered, notes=self.notes
+        )
 
     @property
     def in_order(self) -> LoweringTarget:

@@ -82,6 +82,14 @@ def by_shuffle(frame: DataFrame) -> DataFrame:
     return frame.hint("merge")
 
 
+def in_pairs(frame: DataFrame) -> DataFrame:
+    """Return a side of a join without keys, which tasks read once for each part of the other side.
+
+    Without a hint Spark would collect one side in the driver, whatever its size (exchange:E2).
+    """
+    return frame.hint("shuffle_replicate_nl")
+
+
 # --- cuts -----------------------------------------------------------------------------------
 
 

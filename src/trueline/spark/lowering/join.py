@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from trueline import types as t
+from trueline.dataset.read.current import CurrentRows
 from trueline.kernel.chunk import Chunk, Piece
 from trueline.kernel.exchange import Once
 from trueline.spark.lowering.dispatch import LoweringTarget, lowered
-from trueline.spark.lowering.exchange import by_shuffle
+from trueline.spark.lowering.exchange import by_shuffle, in_pairs
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import IDS, Layout, OrderColumn
 from trueline.spark.lowering.lowered import CombinedIds, CutPoints, Lowered, order_of, types_of
@@ -34,7 +35,7 @@ from trueline.view.plan.node import Node, Want
 from trueline.view.plan.select import Select
 from trueline.view.plan.shuffle import Shuffle
 from trueline.view.plan.sort import Sort
-from trueline.view.plan.sources import Memory
+from trueline.view.plan.sources import Memory, SourceScan
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -97,8 +98,11 @@ def matched(
     if node.keeps_right:
         # Which side a row has is asked of a column that is never null.
         mine, theirs = mine.withColumn("l_there", f.lit(1)), theirs.withColumn("r_there", f.lit(1))
-    mine = f.broadcast(mine) if small == "left" else by_shuffle(mine) if small is None else mine
-    theirs = f.broadcast(theirs) if small == "right" else by_shuffle(theirs) if small is None else theirs
+    if small is None:
+        mine, theirs = (by_shuffle(side) if keys else in_pairs(side) for side in (mine, theirs))
+    else:
+        mine = f.broadcast(mine) if small == "left" else mine
+        theirs = f.broadcast(theirs) if small == "right" else theirs
     if keys:
         return mine.join(theirs, reduce(lambda a, b: a & b, keys), _HOW.get(node.how, node.how))
     return mine.crossJoin(theirs)
@@ -160,12 +164,16 @@ def small_side(node: Join, session: SparkSession) -> Side | None:
 
     Spark collects that side in the driver, so its size must be known, and be what the session allows.
     """
-    limit = _threshold(session)
     for side in MAY_BE_SENT[node.how]:
-        size = known_bytes(node.left if side == "left" else node.right)
-        if size is not None and size <= limit:
+        if is_small(node.left if side == "left" else node.right, session):
             return side
     return None
+
+
+def is_small(node: Node, session: SparkSession) -> bool:
+    """Say whether the rows of a node are known to be so few that the session allows them in the driver."""
+    size = known_bytes(node)
+    return size is not None and size <= _threshold(session)
 
 
 def _threshold(session: SparkSession) -> int:
@@ -180,10 +188,17 @@ def known_bytes(node: Node) -> int | None:
         return int(node.table.nbytes) + _BYTES_OF_AN_ID * int(node.table.num_rows)
     if isinstance(node, _NO_MORE):
         return known_bytes(node.inputs[0])
-    count = row_count(node)
+    count = _most_rows(node)
     if count is None or not all(pa.types.is_primitive(each.type.arrow) for each in node.schema):
         return None
     return count * (8 * len(node.schema) + _BYTES_OF_AN_ID)
+
+
+def _most_rows(node: Node) -> int | None:
+    """Return how many rows a node has at most: of a keyed dataset no more than were ever appended."""
+    if isinstance(node, SourceScan) and isinstance(node.source, CurrentRows):
+        return node.source.standing.last_offset + 1
+    return row_count(node)
 
 
 def _either(left: Column | None, right: Column | None) -> Column:

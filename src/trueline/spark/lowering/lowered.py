@@ -16,11 +16,16 @@ import numpy as np
 import pyarrow as pa
 
 from trueline import types as t
+from trueline.chain.store.folders import Inside
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, Piece
+from trueline.spark.engines import engine_of
 from trueline.spark.errors import carrying, lasting_nonce
+from trueline.spark.lowering.bad_cells import BadCellNotes
 from trueline.spark.lowering.layout import Layout, OrderColumn
 from trueline.spark.packing import pack, unpack
+from trueline.spark.workers import versioned
+from trueline.view.source_cells import arriving
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -57,7 +62,9 @@ class Lowered:
     def frame(self) -> DataFrame:
         """The rows, everything done."""
         work = self.work
-        return self.base if work is None else self.base.mapInArrow(work, self.layout.spark_schema)
+        if work is None:
+            return self.base
+        return self.base.mapInArrow(versioned(work, work.nonce), self.layout.spark_schema)
 
     @property
     def unfinished(self) -> Lowered:
@@ -185,9 +192,10 @@ class TaskPieces:
     firsts: tuple[int, ...] | None
     below: int
     count: int | None
+    notes: BadCellNotes | None = None
 
     @classmethod
-    def of(cls, parts: Sequence[Piece], *, ordered: bool) -> TaskPieces:
+    def of(cls, parts: Sequence[Piece], *, ordered: bool, notes: BadCellNotes | None = None) -> TaskPieces:
         """Pack pieces, each to be read by a task."""
         counts = [piece.rows for piece in parts]
         known = [rows for rows in counts if rows is not None]
@@ -197,18 +205,19 @@ class TaskPieces:
         else:
             firsts = list(accumulate(known, initial=0))
         packed = tuple(pack(piece) for piece in parts)
-        return cls(packed, tuple(firsts[:-1]) if ordered else None, max(1, firsts[-1]), count)
+        return cls(packed, tuple(firsts[:-1]) if ordered else None, max(1, firsts[-1]), count, notes)
 
     def chunks(self, number: int) -> Iterator[Chunk]:
-        """Yield the rows of a piece, their places last."""
-        piece: Piece = unpack(self.packed[number])
-        if self.firsts is None:
-            yield from piece.chunks()
-            return
-        start = self.firsts[number]
+        """Yield the rows of a piece, their places last; note its bad cells when it was read to its end."""
+        with arriving() as counts:
+            piece: Piece = unpack(self.packed[number])
+        start = 0 if self.firsts is None else self.firsts[number]
         for chunk in piece.chunks():
-            yield Chunk(chunk.rows, (*chunk.arrays, count_from(start, chunk.rows)), chunk.ids)
+            places = () if self.firsts is None else (count_from(start, chunk.rows),)
+            yield Chunk(chunk.rows, (*chunk.arrays, *places), chunk.ids)
             start += chunk.rows
+        if self.notes is not None:
+            self.notes.write(number, counts)
 
 
 def count_from(start: int, rows: int) -> pa.Array:
@@ -294,13 +303,23 @@ def types_of(schema: Any, columns: Sequence[int]) -> tuple[t.Type, ...]:
 
 
 def read_by_tasks(
-    session: SparkSession, node: Node, want: Want, parts: Sequence[Piece], *, ordered: bool = True
+    session: SparkSession,
+    node: Node,
+    want: Want,
+    parts: Sequence[Piece],
+    *,
+    ordered: bool = True,
+    notes: Inside | None = None,
 ) -> Lowered:
-    """Return pieces of a node that tasks read, in the order of pieces and rows."""
-    given = TaskPieces.of(parts, ordered=ordered)
+    """Return pieces of a node that tasks read, in the order of pieces and rows.
+
+    Bad cells that they meet are noted in a folder, if there is one.
+    """
+    told = None if notes is None else BadCellNotes.of(notes)
+    given = TaskPieces.of(parts, ordered=ordered, notes=told)
     order = (OrderColumn(pa.int64(), below=given.below),) if ordered else ()
     layout = Layout(types_of(node.schema, want.columns), want.ids, order)
-    frame = session.range(0, len(parts), 1, max(1, len(parts)))
+    frame = engine_of(session).numbers(len(parts), len(parts))
     return Lowered(frame, given, (), layout, is_ordered=True, cuts=EvenCuts(given.below), most=given.count)
 
 

@@ -57,13 +57,13 @@ def grouped_by_tasks(node: GroupBy, want: Want, target: LoweringTarget, *, order
         return None
     (below,) = node.wants(want)
     parts = pieces(node.below, below)
-    found = read_by_tasks(target.session, node.below, below, parts)
+    found = read_by_tasks(target.session, node.below, below, parts, notes=target.notes)
     rows = found.most if found.most is not None else _source_rows(node.below)
     cores = target.session.sparkContext.defaultParallelism
     tasks = max(1, min(len(parts), max(_TASKS_OF_A_CORE * cores, -(-rows // _ROWS_OF_A_TASK))))
     if rows < tasks * most * _ROWS_OF_A_PART:
         return None
-    found = replace(found, base=target.session.range(0, len(parts), 1, tasks))
+    found = replace(found, base=engine_of(target.session).numbers(len(parts), tasks))
     return _lowered(node, want, below, found, most, ordered=ordered)
 
 

@@ -165,6 +165,8 @@ def _join(node: Join) -> str:
     if node.as_of is not None:
         return "a shuffle brings rows of equal keys to one task, in the order of time"
     text = "Spark's join, by a shuffle of both sides on keys compared as in this process"
+    if not node.on:
+        text = "Spark's join, by a task for each part of one side and part of the other"
     sides = [side for side in MAY_BE_SENT[node.how] if known_bytes(getattr(node, side)) is not None]
     return f"{text}; the {sides[0]} side, if it is small, goes to all tasks instead" if sides else text
 
@@ -173,6 +175,9 @@ def _join(node: Join) -> str:
 def _window(node: Window) -> str:
     if node.by:
         return "a shuffle brings rows of equal keys to one task, in their order"
+    if not node.streams(Want(tuple(range(len(node.schema))))):
+        # Ranks are of all rows.
+        return "all rows meet in one task, in their order"
     return f"blocks of rows go to tasks with their neighbours; {_COUNTS}"
 
 

@@ -43,7 +43,7 @@ def _of_this_process(node: SourceNode, want: Want, target: LoweringTarget) -> Lo
         target.needs.append(node.source)
         seen = here or node.source.frozen().is_everywhere
         read = node if seen else SourceScan(node.source.sent_along())
-        return read_by_tasks(target.session, node, want, pieces(read, want))
+        return read_by_tasks(target.session, node, want, pieces(read, want), notes=target.notes)
     if not here:
         raise NotPortable(
             f"{node.title}: its rows are in this process, where the tasks of a cluster cannot read them",

@@ -1,9 +1,9 @@
 """Slices of a dataset that Spark reads itself, where rows are moved next: offset as id and position.
 
 Only what it reads as tasks would, bit for bit: values travel as they are stored (a time as its count, an
-unsigned number by its bits), text that is not text is null, as is a time beyond its day. Everything else is
-read by tasks: other types, slices of other types than the dataset, slices whose pages are too large for one
-batch, very many slices.
+unsigned number by its bits), text that is not text is null, as are a time beyond its day and a code that is
+none of its category. Everything else is read by tasks: other types, slices of other types than the dataset,
+slices whose pages are too large for one batch, very many slices.
 """
 
 from __future__ import annotations
@@ -66,7 +66,9 @@ def read_by_spark(session: SparkSession, node: Node, want: Want) -> Lowered | No
     # Offsets are dense, so that ranges of them need no sample.
     below = events.standing.last_offset + 1
     layout = replace(layout, order=(OrderColumn(pa.int64(), below=below),))
-    values = [_as_wire(rows[quoted(field.name)], field.type) for field in fields]
+    values = [
+        _as_wire(rows[quoted(field.name)], kind) for field, kind in zip(fields, layout.types, strict=True)
+    ]
     found = Lowered(rows, layout, (), layout, cuts=EvenCuts(below), most=events.row_count)
     return replace(found.select([*values, *_ids(place, want), place], layout), ids_are_places=True)
 
@@ -101,7 +103,7 @@ def source_of(node: Node, want: Want) -> tuple[SourceScan | None, Sequence[int],
 
 def _is_as_stored(kind: t.Type) -> bool:
     """Say whether what is stored is a value of the type as it is, or can be seen not to be one."""
-    if isinstance(kind, t.Vector | t.Category | t.RowIdentity):
+    if isinstance(kind, t.Vector | t.RowIdentity):
         return False
     arrow, is_ = kind.arrow, pa.types
     return bool(
@@ -115,6 +117,7 @@ def _is_as_stored(kind: t.Type) -> bool:
         or is_.is_date32(arrow)
         or is_.is_timestamp(arrow)
         or is_.is_time(arrow)
+        or (is_.is_decimal128(arrow) and 0 <= arrow.scale <= arrow.precision)
     )
 
 
@@ -123,10 +126,13 @@ def _read_as(kind: pa.DataType) -> pa.DataType:
     return pa.decimal128(20, 0) if kind == pa.uint64() else wire(t.of(kind)).kind
 
 
-def _as_wire(value: Column, kind: pa.DataType) -> Column:
+def _as_wire(value: Column, of: t.Type) -> Column:
     """Return what Spark has read as it travels."""
     from pyspark.sql import functions as f
 
+    kind = of.arrow
+    if isinstance(of, t.Category):
+        return f.when((value >= 0) & (value < f.lit(of.count)), value)
     if kind == pa.uint64():
         wide = f.lit(Decimal(1 << 64)).cast("decimal(20,0)")
         return f.when(value > f.lit((1 << 63) - 1), value - wide).otherwise(value).cast("bigint")
