@@ -60,6 +60,11 @@ def test_no_file_holds_a_path_of_one_machine():
     assert found == []
 
 
+def test_every_file_can_be_checked_out_everywhere():
+    # What a URL was taken for a folder by, and characters that other systems refuse.
+    assert [name for name in tracked() if re.search(r'[<>:"|?*\\\x00-\x1f]', name)] == []
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -297,6 +297,8 @@ SAFE = {
     ("spark/packing.py", "import pickle"): "for pickle.loads below",
     ("spark/packing.py", "pickle.PicklingError"): "the error of packing",
     ("spark/workers.py", "__import__"): "in a task, of our own package by its name",
+    ("spark/workers.py", "import pickle"): "for pickle.loads below",
+    ("spark/workers.py", "pickle.loads"): "in a task, of what its driver sent, once versions agree",
     ("spark/packing.py", "import cloudpickle"): "for cloudpickle.dumps below",
     ("spark/packing.py", "cloudpickle.dumps"): "work of the driver, going out",
     ("spark/packing.py", "pickle.loads"): "in a task, of what the driver of that task sent",

@@ -68,7 +68,11 @@ class KeyRange:
         return KeyRange(max(firsts, default=None), min(ends, default=None))
 
     def holds(self, keys: pa.BinaryArray) -> pa.BooleanArray:
-        """Say of each key whether it is in it."""
+        """Say of each key whether it is in it.
+
+        >>> KeyRange(b"a", b"c").holds(pa.array([b"a", b"b", b"c"], pa.binary())).to_pylist()
+        [True, True, False]
+        """
         found = pa.repeat(True, len(keys))
         if self.first is not None:
             found = pc.and_(found, pc.greater_equal(keys, pa.scalar(self.first, keys.type)))
