@@ -23,11 +23,16 @@ from trueline.kernel.sorted_keys import (
     within,
 )
 
-# One length of up to eight bytes, one longer, and mixed lengths take different ways.
+# One length of up to eight bytes, one longer, one that begins alike, and mixed lengths take different ways.
 KEYS = st.one_of(
     st.lists(st.binary(min_size=2, max_size=2), max_size=40),
     st.lists(st.binary(min_size=8, max_size=8), max_size=40),
     st.lists(st.binary(min_size=9, max_size=9), max_size=40),
+    st.builds(
+        lambda ahead, keys: [ahead + key for key in keys],
+        st.sampled_from([b"\x00", b"\x01", b"together"]),
+        st.lists(st.binary(min_size=8, max_size=8), max_size=40),
+    ),
     st.lists(st.binary(max_size=3), max_size=40),
 )
 
@@ -79,7 +84,9 @@ def test_a_range_is_cut_out_of_sorted_keys(keys, first, end):
 
 def test_keys_of_other_lengths_are_no_numbers():
     assert numbers(binary([b"ab", b"c", b"def"])) is None  # their sum alone would pass
-    assert numbers(binary([b"123456789"])) is None
+    assert numbers(binary([b"a23456789", b"b23456789"])) is None
+    assert numbers(binary([b"long" * 5])) is None
+    assert numbers(binary([b"\x01" + bytes(7) + b"\x02", b"\x01" + bytes(8)])).tolist() == [2, 0]
     assert numbers(binary([b"", b""])) is None
     assert numbers(binary([b"\x01\x00", b"\x00\xff"])).tolist() == [256, 255]
 

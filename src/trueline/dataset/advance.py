@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
-from trueline.chain.checkpoint import STRATEGY, DerivedCheckpoint
+from trueline.chain.checkpoint import STRATEGY, DerivedCheckpoint, StateFile
 from trueline.chain.counts import noted_counts
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import Checkpoint
@@ -45,8 +45,9 @@ from trueline.merge import NetChange, Snapshot
 class Advance:
     """Where a transaction takes its inputs, what it leaves for the next, and the watermark after it.
 
-    `left.state` are files beside those of the rows, which the commit adds. `clock` says what time it is, if
-    not the system's clock; `column_of` reads what checks refer to.
+    `left.state` are files beside those of the rows, which the commit adds; `beside` waits for those that are
+    written meanwhile. `clock` says what time it is, if not the system's clock; `column_of` reads what
+    checks refer to.
     """
 
     positions: Mapping[DatasetId, Position]
@@ -54,6 +55,11 @@ class Advance:
     watermark: Instant | None = None
     clock: Callable[[], Instant] | None = None
     column_of: ColumnOf | None = None
+    beside: Callable[[], tuple[StateFile, ...]] | None = None
+
+    def all_left(self) -> DerivedCheckpoint:
+        """What it leaves, with what was written meanwhile."""
+        return self.left if self.beside is None else replace(self.left, state=self.beside())
 
 
 def commit_result(
@@ -148,7 +154,7 @@ def _blocks(store: Store, prepared: Prepared, advance: Advance) -> list[Block]:
         blocks_tail = add(next_execute_transform(blocks_tail, {}, new_data=piece))
     last: dict[str, Any] = {
         "new_watermark": advance.watermark,
-        "new_checkpoint": _checkpoint(store, prepared, advance.left),
+        "new_checkpoint": _checkpoint(store, prepared, advance.all_left()),
     }
     if slices:
         last["new_data"] = slices[-1]

@@ -26,7 +26,7 @@ from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import key_equality_at
 from trueline.dataset.merge.differences import rows_differ
 from trueline.dataset.merge.result import MergeCounts, Op
-from trueline.dataset.state.rewrite import compacted
+from trueline.dataset.state.rewrite import extended
 from trueline.dataset.state.segment import GONE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.errors import ObjectMissing, SchemaError
@@ -214,7 +214,7 @@ def _at_once(meeting: Meeting, given: Sequence[IncomingPiece], first: int, tasks
         delta = merged.delta_with_offsets(OFFSET, first)
         # A ledger only asks whether a key is known.
         kept = delta.select([KEY, GONE, OFFSET]) if isinstance(meeting.strategy, Ledger) else delta
-        state = _extended(state, [kept], tasks, updated=_updated(meeting, merged.tally))
+        state = extended(state, [kept], tasks, updated=_updated(meeting, merged.tally))
     pieces = (IncomingPiece.of(events),) if events.num_rows else ()
     return MergeOutcome(pieces, state, _counted(merged.ignored), merged.tally)
 
@@ -235,7 +235,7 @@ def _in_ranges(
     tally = sum((each.tally for each in merged), MergeCounts())
     state = meeting.state
     if segments:
-        state = _extended(state, segments, means.tasks, updated=_updated(meeting, tally))
+        state = extended(state, segments, means.tasks, updated=_updated(meeting, tally))
     return MergeOutcome(events, state, _counted(ignored), tally)
 
 
@@ -259,7 +259,7 @@ def put_into(state: State, key: Sequence[str], before: pa.Table, after: pa.Table
     delta = delta.add_column(0, GONE, pa.array(gone)).add_column(0, KEY, keys.take(pa.array(acts)))
     delta = delta.append_column(pa.field(OFFSET, pa.int64()), pa.array(set_by, mask=gone))
     updated = 0 if gone.any() else int(known.sum())
-    return _extended(state, [delta], InlineTasks(), updated=updated) if len(acts) else state
+    return extended(state, [delta], InlineTasks(), updated=updated) if len(acts) else state
 
 
 def _by_key(rows: pa.Table, key: Sequence[str]) -> tuple[pa.BinaryArray, pa.Table]:
@@ -271,19 +271,6 @@ def _by_key(rows: pa.Table, key: Sequence[str]) -> tuple[pa.BinaryArray, pa.Tabl
 def _updated(meeting: Meeting, tally: MergeCounts) -> int:
     """Return how many keys were set anew, where that is known: groups come once each."""
     return tally.updates if meeting.once and not tally.deletes else 0
-
-
-def _extended(
-    state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks, *, updated: int
-) -> State:
-    """Add a generation; what there is becomes fewer files before, so that none is written for nothing.
-
-    One in which all keys there are were `updated` takes the place of what there is.
-    """
-    if len(state.generations) == 1 and updated == _rows_of(state):
-        written = [state.write_part(part) if isinstance(part, pa.Table) else part for part in parts]
-        return state.replaced(0, [info for part in written for info in part])
-    return compacted(state, tasks).apply_parts(parts)
 
 
 def _counted(ignored: Mapping[str, int]) -> dict[str, int]:

@@ -1,13 +1,20 @@
-"""Rewriting state as tasks: each takes a range of keys of the generations that become one."""
+"""How a state takes an update, and rewriting it as tasks: each takes a range of keys."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
 
 from trueline.dataset.state.segment import ROWS_OF_A_FILE, SegmentInfo
 from trueline.dataset.state.state import State
 from trueline.kernel.key_encoding import KeyRange, ranges
 from trueline.kernel.tasks import Tasks
+
+# Of the rows there are: an update with as many would be written once now and once more with the next one.
+LARGE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +65,26 @@ def compacted(state: State, tasks: Tasks, *, rows_of_a_range: int = ROWS_OF_A_FI
     work = [RewriteTask(state, start, key_range) for key_range in ranges(splitters)]
     done = dict(tasks.map(rewrite_range, work, label="rewrite state"))
     return state.replaced(start, [info for number in range(len(work)) for info in done[number]])
+
+
+def extended(
+    state: State, parts: Sequence[pa.Table | Sequence[SegmentInfo]], tasks: Tasks, *, updated: int
+) -> State:
+    """Return the state after an update in parts of ascending keys; the files do not depend on the parts.
+
+    What there is becomes fewer files before, so that none is written for nothing. An update in which all keys
+    there are were `updated` takes the place of what there is, a large one is merged with it.
+    """
+    there = sum(info.rows for generation in state.generations for info in generation)
+    if len(state.generations) == 1 and updated == there:
+        written = [state.write_part(part) if isinstance(part, pa.Table) else part for part in parts]
+        return state.replaced(0, [info for part in written for info in part])
+    rows = sum(
+        part.num_rows if isinstance(part, pa.Table) else sum(info.rows for info in part) for part in parts
+    )
+    if not there or rows < LARGE * there:
+        return compacted(state, tasks).apply_parts(parts)
+    tables = [part for part in parts if isinstance(part, pa.Table)]
+    if len(tables) == len(parts) == 1 and rows + there <= ROWS_OF_A_FILE:
+        return state.merged_with(tables[0])
+    return compacted(state.apply_parts(parts), tasks)

@@ -136,6 +136,11 @@ def segment_schema(payload: pa.Schema) -> pa.Schema:
     return pa.schema([*fields, *(pa.field(field.name, field.type) for field in payload)])
 
 
+def rows_of(payload: pa.Schema) -> pa.Schema:
+    """The columns of rows of a segment as they are read."""
+    return pa.schema([pa.field(KEY, pa.binary()), pa.field(GONE, pa.bool_()), *payload])
+
+
 class SegmentWriter:
     """Writes rows that come in key order into segments; equal rows give equal files, however they come."""
 

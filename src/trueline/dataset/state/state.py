@@ -8,23 +8,29 @@ names the files. They are a cache: when one is missing, the owner rebuilds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from itertools import chain, pairwise
+from itertools import pairwise
 from typing import Any, Final, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueline.chain.checkpoint import CheckpointFile, StateFile
 from trueline.chain.store.store import Store
-from trueline.dataset.state.segment import BOUND_BYTES, GONE, SegmentInfo, write_segment, write_segments
+from trueline.dataset.state.lookup import Room, RoomIsFull, found_rows
+from trueline.dataset.state.segment import (
+    BOUND_BYTES,
+    GONE,
+    SegmentInfo,
+    rows_of,
+    write_segment,
+    write_segments,
+)
 from trueline.dataset.state.segment_reader import Reads, SegmentReader
 from trueline.errors import CorruptionError, InputError, SchemaError
 from trueline.identity.multihash import Multihash
 from trueline.kernel.key_encoding import KEY, KeyEncoding, KeyRange, splitters_by_rank
-from trueline.kernel.sorted_keys import Bools, as_array, ascends, find, merged, repeats, sorting, unified
+from trueline.kernel.sorted_keys import as_array, ascends, merged, repeats, sorting, unified
 
 Generation = tuple[SegmentInfo, ...]
 _GENERATIONS_AT_MOST: Final = 100_000
@@ -55,6 +61,8 @@ class State:
     >>> more = state.apply_parts([state.write_part(delta.slice(0, 1))]).compact_if_needed()
     >>> more.replaced(0, more.write_merged(0)).lookup(keys).num_rows
     2
+    >>> len(more.merged_with(delta).generations)
+    1
     """
 
     def __init__(
@@ -139,18 +147,18 @@ class State:
 
         Groups of rows whose range holds none of the keys are not read.
         """
-        return self._lookup(keys, columns, _Room())
+        return self._lookup(keys, columns, Room())
 
     def lookup_within(
         self, keys: pa.BinaryArray, most: int, columns: Sequence[str] | None = None
     ) -> pa.Table | None:
         """Return what `lookup` does; None as soon as that has more than so many bytes."""
         try:
-            return self._lookup(keys, columns, _Room(most))
-        except _RoomIsFull:
+            return self._lookup(keys, columns, Room(most))
+        except RoomIsFull:
             return None
 
-    def _lookup(self, keys: pa.BinaryArray, columns: Sequence[str] | None, room: _Room) -> pa.Table:
+    def _lookup(self, keys: pa.BinaryArray, columns: Sequence[str] | None, room: Room) -> pa.Table:
         wanted = self._wanted(columns)
         keys = as_array(keys)
         if keys.null_count:
@@ -198,15 +206,12 @@ class State:
     ) -> Iterator[pa.Table]:
         """Merge the generations from `start` on."""
         streams = [self._stream(generation, wanted, key_range) for generation in self.generations[start:]]
-        for table in merged(streams, KEY):
-            rows = table if with_gone else table.filter(pc.invert(table[GONE]))
-            if rows.num_rows:
-                yield rows
+        return _merged(streams, with_gone=with_gone)
 
     def _stream(
         self, generation: Generation, wanted: pa.Schema, key_range: KeyRange | None
     ) -> Iterator[pa.Table]:
-        schema = pa.schema([pa.field(KEY, pa.binary()), pa.field(GONE, pa.bool_()), *wanted])
+        schema = rows_of(wanted)
         last: bytes | None = None
         for info in generation:
             if not info.overlaps(key_range):
@@ -239,8 +244,7 @@ class State:
     def apply_parts(self, parts: Sequence[pa.Table | Sequence[SegmentInfo]]) -> Self:
         """Return the state after one update that comes in parts of separate, ascending key ranges.
 
-        A part is rows, or segments that a task has written with `write_part`.
-        What is read afterwards does not depend on how the update was cut.
+        A part is rows, or segments that a task has written with `write_part`; the cuts do not show.
         """
         generation: list[SegmentInfo] = []
         for part in parts:
@@ -265,21 +269,33 @@ class State:
         start = self.due
         return self if start is None else self.replaced(start, self.write_merged(start))
 
+    def merged_with(self, delta: pa.Table) -> Self:
+        """Return the state after an update that is merged with all there is, in fewer files at once."""
+        rows, payload = _checked(delta, self.schema)
+        self._check_hashes(0, None)
+        streams = [self._stream(generation, payload, None) for generation in self.generations]
+        newest = iter([unified(rows, rows_of(payload))])
+        after = _merged([*streams, newest], with_gone=False)
+        return self.replaced(0, write_segments(self.store, after, payload))
+
     def write_merged(
         self, start: int, key_range: KeyRange | None = None, *, verified: bool = False
     ) -> tuple[SegmentInfo, ...]:
         """Stage the generations from `start` on as one, or that of it which lies in a key range.
 
-        The files it reads are hashed first: a rewrite must not give damaged rows a good name. Where several
-        tasks write a range each, the caller may verify once and say so.
+        Where several tasks write a range each, the caller may verify once and say so.
         """
-        needed = [info for generation in self.generations[start:] for info in generation]
-        for info in needed:
-            if not verified and info.overlaps(key_range):
-                self._readers[info.hash].verify()
+        if not verified:
+            self._check_hashes(start, key_range)
         schema = self.schema
         rows = self._scan(schema, key_range, start, with_gone=start > 0)
         return self._encoded(write_segments(self.store, rows, schema))
+
+    def _check_hashes(self, start: int, key_range: KeyRange | None) -> None:
+        """Hash files that are to be rewritten: a rewrite must not give damaged rows a good name."""
+        for info in (info for generation in self.generations[start:] for info in generation):
+            if info.overlaps(key_range):
+                self._readers[info.hash].check_hash()
 
     def _encoded(self, segments: Sequence[SegmentInfo]) -> tuple[SegmentInfo, ...]:
         """Note how the keys of new segments are encoded."""
@@ -295,6 +311,13 @@ class State:
         return type(self)(
             self.store, self.name, generations, self.encoding, readers=self._readers, reads=self.reads
         )
+
+
+def _merged(streams: Sequence[Iterator[pa.Table]], *, with_gone: bool) -> Iterator[pa.Table]:
+    for table in merged(streams, KEY):
+        rows = table if with_gone else table.filter(pc.invert(table[GONE]))
+        if rows.num_rows:
+            yield rows
 
 
 def _checked(delta: pa.Table, known: pa.Schema) -> tuple[pa.Table, pa.Schema]:
@@ -404,83 +427,3 @@ def rewritten_from(sizes: Sequence[int]) -> int | None:
     while start > 1 and sizes[start - 1] <= SMALL * base:
         start -= 1
     return start if len(sizes) - start > 1 else 0
-
-
-# Reading a group and searching it leave Python, so two at a time keep two cores busy.
-READERS: Final = 2
-_Hit = tuple[int, Bools, pa.Table]
-
-
-class _RoomIsFull(Exception):
-    """Rows have more bytes than there is room for."""
-
-
-class _Room:
-    """How many bytes rows may have together, any number if nothing is said."""
-
-    def __init__(self, most: int | None = None) -> None:
-        self._left = most
-
-    def take(self, rows: pa.Table) -> None:
-        """Make room for rows."""
-        if self._left is not None:
-            self._left -= rows.nbytes
-            if self._left < 0:
-                raise _RoomIsFull
-
-
-def found_rows(
-    newest_first: Sequence[Sequence[SegmentReader]], keys: pa.BinaryArray, wanted: pa.Schema, room: _Room
-) -> pa.Table:
-    """Return the rows of sorted, unique keys; each is looked for, newest first, until it is found."""
-    schema = pa.schema([pa.field(KEY, pa.binary()), pa.field(GONE, pa.bool_()), *wanted])
-    pieces = [schema.empty_table()]
-    for generation in newest_first:
-        if not len(keys):
-            break
-        seen = np.zeros(len(keys), dtype=bool)
-        for start, hit, rows in _in_generation(generation, keys, schema, room):
-            seen[start : start + len(hit)] |= hit
-            pieces.append(rows)
-        keys = keys.filter(pa.array(~seen))
-    rows = pa.concat_tables(pieces)
-    rows = rows.filter(pc.invert(rows[GONE])).drop_columns([GONE])
-    order = sorting(as_array(rows[KEY]))
-    return rows if order is None else rows.take(pa.array(order))
-
-
-def _in_generation(
-    generation: Sequence[SegmentReader], keys: pa.BinaryArray, schema: pa.Schema, room: _Room
-) -> Iterator[_Hit]:
-    """Search segments, side by side if they have many groups; none waits for the end of a segment."""
-    work = [(reader, groups) for reader in generation if (groups := reader.groups_with(keys))]
-    if sum(len(groups) for _, groups in work) < 2 * READERS:
-        return chain.from_iterable(_in_groups(reader, groups, keys, schema, room) for reader, groups in work)
-    shares = [(reader, groups[number::READERS]) for reader, groups in work for number in range(READERS)]
-    with ThreadPoolExecutor(READERS) as pool:
-        return chain(*pool.map(lambda share: _in_groups(share[0], share[1], keys, schema, room), shares))
-
-
-def _in_groups(
-    reader: SegmentReader,
-    groups: Sequence[tuple[int, int, int]],
-    keys: pa.BinaryArray,
-    schema: pa.Schema,
-    room: _Room,
-) -> list[_Hit]:
-    """Search groups: first the keys alone, then the columns of those that have some."""
-    found: list[_Hit] = []
-    if not groups:
-        return found
-    columns = [name for name in schema.names if name != KEY]
-    with reader.groups() as read:
-        for number, start, end in groups:
-            here = keys[start:end]
-            places, hit = find(as_array(read(number, [KEY])[KEY]), here)
-            if not hit.any():
-                continue
-            rows = read(number, columns).take(pa.array(places[hit]))
-            rows = rows.add_column(0, KEY, here.filter(pa.array(hit)))
-            room.take(rows)
-            found.append((start, hit, unified(rows, schema)))
-    return found

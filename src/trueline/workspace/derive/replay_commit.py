@@ -309,7 +309,7 @@ class Replaying:
 
         def record(given: _Given, change: Incoming, leaving: Advance, terms: Terms) -> _Made:
             order = Order(given.dataset.name, NetChange(given.derivation.key), change)
-            return made_again(before, again.tail, order, time, terms), leaving.left
+            return made_again(before, again.tail, order, time, terms), leaving.all_left()
 
         return DerivedTransaction(
             self.workspace, self.dataset, again.derivation, again.inputs, tail, advance, record

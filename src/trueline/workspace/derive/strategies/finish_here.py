@@ -33,6 +33,7 @@ from trueline.workspace.derive.strategies.expressions_here import (
 )
 
 _Whole: TypeAlias = npt.NDArray[np.int64]
+_Codes: TypeAlias = npt.NDArray[np.intp]
 _Results: TypeAlias = tuple[tuple[Evaluation, ...], Evaluation | None]
 
 # Whole numbers whose sums are certain to have room.
@@ -41,8 +42,8 @@ _ROOM: Final = 2.0**62
 _EXACT: Final = 2.0**53
 # Rows that are looked at together: what is computed of them is then still at hand for the next step.
 _ROWS_AT_ONCE: Final = 1 << 16
-# Accumulators of rows have many times the bytes of the rows: so many before those of a group become one.
-_BYTES_AT_ONCE: Final = 16 << 20
+# The bytes of a total while it is added up.
+_NUMBER: Final = 8
 _COUNTS: Final = ("count", "count_if")
 
 
@@ -81,40 +82,75 @@ class Accumulating:
 
     def of(self, rows: pa.Table, kept: pa.Schema, room: int) -> pa.Table:
         """Return the accumulators of the groups of rows, typed as those that are kept, of so many bytes."""
-        names = [*self.keys, *self.sums]
-        held = [pa.schema([kept.field(name) for name in names]).empty_table()]
-        size, most = 0, min(_BYTES_AT_ONCE, room)
         with known_here():
-            for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE):
-                held.append(self._given(batch))
-                size += held[-1].nbytes
-                if size > most:
-                    held = [self._together(held)]
-                    size = held[0].nbytes
-                    most = max(most, 2 * size)
-                if size > room:
-                    raise Elsewhere
-            return self._together(held)
-
-    def _given(self, batch: pa.RecordBatch) -> pa.Table:
-        if self.where is not None:
-            holds = all_rows(self.where(by_name(batch)), batch.num_rows)
-            batch = batch.filter(holds)
-        rows, count = by_name(batch), batch.num_rows
-        arrays = [all_rows(each(rows), count) for each in self.keys.values()]
-        arrays += [each.of(rows, count) for each in self.sums.values()]
-        return pa.table(arrays, names=[*self.keys, *self.sums])
-
-    def _together(self, parts: Sequence[pa.Table]) -> pa.Table:
-        """Return one row for each group; parts of other types are not those that are kept."""
-        if any(part.schema.types != parts[0].schema.types for part in parts):
+            batches = [self._wanted(batch) for batch in rows.to_batches(max_chunksize=_ROWS_AT_ONCE)]
+            keys, codes = self._groups_of(batches, pa.schema([kept.field(name) for name in self.keys]))
+            firsts = _firsts(codes)
+            if _NUMBER * len(firsts) * len(self.sums) > room:
+                raise Elsewhere
+            totals = [_Total(each, kept.field(name).type, len(firsts)) for name, each in self.sums.items()]
+            start = 0
+            for batch in batches:
+                groups, columns = _Groups(codes[start : start + batch.num_rows], len(firsts)), by_name(batch)
+                start += batch.num_rows
+                for total in totals:
+                    total.add(columns, groups)
+            arrays = [as_array(keys[name]).take(pa.array(firsts)) for name in self.keys]
+            found = pa.table([*arrays, *(total.array() for total in totals)], names=[*self.keys, *self.sums])
+        if found.nbytes > room:
             raise Elsewhere
-        table = pa.concat_tables([part.cast(parts[0].schema) for part in parts])
-        merges = {
-            name: each.function if each.function in ("min", "max") else "sum"
-            for name, each in self.sums.items()
-        }
-        return _added(table, tuple(self.keys), merges, np.ones(table.num_rows, np.int64))
+        return found
+
+    def _groups_of(self, batches: Sequence[pa.RecordBatch], kinds: pa.Schema) -> tuple[pa.Table, _Codes]:
+        """Return the keys of rows, and the number of the group of each."""
+        if not self.keys:
+            return kinds.empty_table(), np.zeros(sum(batch.num_rows for batch in batches), np.intp)
+        keys = pa.concat_tables([kinds.empty_table(), *map(self._keys_of, batches)])
+        return keys, _codes(keys, list(self.keys))
+
+    def _wanted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if self.where is None:
+            return batch
+        return batch.filter(all_rows(self.where(by_name(batch)), batch.num_rows))
+
+    def _keys_of(self, batch: pa.RecordBatch) -> pa.Table:
+        rows = by_name(batch)
+        arrays = [all_rows(each(rows), batch.num_rows) for each in self.keys.values()]
+        return pa.table(arrays, names=list(self.keys))
+
+
+class _Total:
+    """An accumulator of each group, while rows are added to it."""
+
+    def __init__(self, summed: _Sum, kind: pa.DataType, groups: int) -> None:
+        self._summed, self._kind = summed, kind
+        self._values = np.zeros(groups, np.int64)
+        self._seen = np.zeros(groups, bool)
+        self._most = 0.0
+
+    def add(self, rows: Columns, groups: _Groups) -> None:
+        """Add what each of the rows gives."""
+        column = self._summed.of(rows, len(groups.codes))
+        if column.type != self._kind:
+            raise Elsewhere
+        if not len(column):
+            return
+        function = self._summed.function
+        if function in ("min", "max"):
+            found, seen = groups.extremes(column, is_least=function == "min"), groups.sizes > 0
+            least = np.minimum if function == "min" else np.maximum
+            self._values[seen] = np.where(self._seen[seen], least(self._values[seen], found), found)
+        else:
+            found, seen, most = groups.sums(column)
+            self._most += most
+            if self._most >= _ROOM:
+                raise Elsewhere
+            self._values += found
+        self._seen |= seen
+
+    def array(self) -> pa.Array:
+        """Return it, null where no row gave a value."""
+        return _typed(self._values, ~self._seen, self._kind)
 
 
 def accumulating(made: Accumulation) -> Accumulating | None:
@@ -207,40 +243,46 @@ def _added(rows: pa.Table, keys: Sequence[str], merges: Mapping[str, str], signs
     """Return one row for each group: sums of what is added or, where the sign says so, taken away."""
     if not rows.num_rows:
         return rows
-    groups = _Groups(rows, keys)
-    found = {name: as_array(rows[name]).take(pa.array(groups.firsts)) for name in keys}
+    codes = _codes(rows, keys)
+    firsts = _firsts(codes)
+    groups = _Groups(codes, len(firsts))
+    found = {name: as_array(rows[name]).take(pa.array(firsts)) for name in keys}
     for name, merge in merges.items():
         column = as_array(rows[name])
         if merge == "sum":
-            found[name] = groups.sums(column, signs)
+            totals, seen, _ = groups.sums(column, signs)
+            found[name] = _typed(totals, ~seen, column.type)
         elif merge in ("min", "max") and (signs > 0).all():
-            found[name] = groups.extremes(column, is_least=merge == "min")
+            values = groups.extremes(column, is_least=merge == "min")
+            found[name] = _typed(values, None, column.type)
         else:
             raise Elsewhere
     return pa.table([found[name] for name in rows.column_names], schema=rows.schema)
 
 
+def _typed(values: _Whole, nulls: npt.NDArray[np.bool_] | None, kind: pa.DataType) -> pa.Array:
+    """Return whole numbers, or days, as Arrow has them."""
+    found = pa.array(values, pa.int64(), mask=nulls)
+    return found.cast(pa.int32()).cast(kind) if pa.types.is_date32(kind) else found.cast(kind)
+
+
 class _Groups:
-    """Rows of a table by group: the number of its group of each row."""
+    """Rows by group, of which there are so many: the number of its group of each row."""
 
-    def __init__(self, rows: pa.Table, keys: Sequence[str]) -> None:
-        self.codes = _codes(rows, keys)
-        self.sizes = np.bincount(self.codes)
-
-    @property
-    def firsts(self) -> npt.NDArray[np.intp]:
-        """The first row of each."""
-        found = np.empty(len(self.sizes), np.intp)
-        # Of several that are put in one place the last one stays.
-        found[self.codes[::-1]] = np.arange(len(self.codes))[::-1]
-        return found
+    def __init__(self, codes: _Codes, groups: int) -> None:
+        self.codes = codes
+        self.sizes = np.bincount(codes, minlength=groups)
 
     @cached_property
     def in_order(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """Rows in the order of their groups, and where in it each starts."""
-        return np.argsort(self.codes, kind="stable"), np.cumsum(self.sizes) - self.sizes
+        """Rows in the order of their groups, and where in it each starts that has some."""
+        there = self.sizes > 0
+        return np.argsort(self.codes, kind="stable"), (np.cumsum(self.sizes) - self.sizes)[there]
 
-    def sums(self, column: pa.Array, signs: _Whole) -> pa.Array:
+    def sums(
+        self, column: pa.Array, signs: _Whole | None = None
+    ) -> tuple[_Whole, npt.NDArray[np.bool_], float]:
+        """Return the sum of each group, whether it had a value, and a bound of what was added."""
         if not pa.types.is_signed_integer(column.type):
             raise Elsewhere
         numbers = np.asarray(pc.fill_null(column, 0) if column.null_count else column).astype(np.int64)
@@ -248,28 +290,39 @@ class _Groups:
         most = max(abs(float(numbers.max())), abs(float(numbers.min()))) * float(self.sizes.max())
         if most >= _ROOM:
             raise Elsewhere
-        given = numbers if (signs == 1).all() else numbers * signs
+        given = numbers if signs is None or (signs == 1).all() else numbers * signs
         if most < _EXACT:
-            totals = np.bincount(self.codes, weights=given).astype(np.int64)
+            totals = np.bincount(self.codes, weights=given, minlength=len(self.sizes)).astype(np.int64)
         else:
             order, starts = self.in_order
-            totals = np.add.reduceat(given[order], starts)
-        none = None
+            totals = np.zeros(len(self.sizes), np.int64)
+            totals[self.sizes > 0] = np.add.reduceat(given[order], starts)
+        seen = self.sizes > 0
         if column.null_count:
-            none = np.bincount(self.codes, weights=np.asarray(column.is_valid())) == 0
-        return pa.array(totals, pa.int64(), mask=none).cast(column.type)
+            weights = np.asarray(column.is_valid())
+            seen = np.bincount(self.codes, weights=weights, minlength=len(self.sizes)) > 0
+        return totals, seen, most
 
-    def extremes(self, column: pa.Array, *, is_least: bool) -> pa.Array:
+    def extremes(self, column: pa.Array, *, is_least: bool) -> _Whole:
+        """Return the least or the greatest of each group that has rows."""
         is_date = pa.types.is_date32(column.type)
         if not (pa.types.is_signed_integer(column.type) or is_date) or column.null_count:
             raise Elsewhere
-        numbers = np.asarray(column.cast(pa.int32()) if is_date else column)
+        numbers = np.asarray(column.cast(pa.int32()) if is_date else column).astype(np.int64)
         order, starts = self.in_order
         least = np.minimum if is_least else np.maximum
-        return pa.array(least.reduceat(numbers[order], starts)).cast(column.type)
+        return least.reduceat(numbers[order], starts)
 
 
-def _codes(rows: pa.Table, keys: Sequence[str]) -> npt.NDArray[np.intp]:
+def _firsts(codes: _Codes) -> npt.NDArray[np.intp]:
+    """Return the first row of each group."""
+    found = np.empty(int(codes.max()) + 1 if len(codes) else 0, np.intp)
+    # Of several that are put in one place the last one stays.
+    found[codes[::-1]] = np.arange(len(codes))[::-1]
+    return found
+
+
+def _codes(rows: pa.Table, keys: Sequence[str]) -> _Codes:
     """Number groups as they come."""
     kinds = [rows.schema.field(name).type for name in keys]
     if len(kinds) == 1 and (pa.types.is_integer(kinds[0]) or pa.types.is_string(kinds[0])):

@@ -7,8 +7,11 @@ were kept for the same groups and evaluates the canonical expressions over both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -70,6 +73,8 @@ LAYOUT: Final = 2
 KEPT: Final = "aggregates"
 # What is read here is sent to Spark and comes back, so that so much of the room is for it.
 _PARTS_OF_ROOM: Final = 3
+# Of fewer the state is made sooner than another thread begins; then all that is written has one order.
+_MANY_GROUPS: Final = 1 << 14
 
 
 def accumulation_of(transaction: DerivedTransaction[Any]) -> Accumulation:
@@ -143,11 +148,34 @@ def follow_keyed(transaction: DerivedTransaction[Recorded], left: DerivedCheckpo
                     after, rows = finished_in_tasks(transaction, session, partials, state, terms)
                 else:
                     found = _finished(transaction, session, partials, touched)
-            if found is not None:
-                after = _updated(made, state, found)
-        if found is not None:
+        if found is None:
+            advance = transaction.leaving(state=after.files, **kept)
+            return transaction.record(transaction, rows, advance, terms)
+        with _meanwhile(partial(_updated, made, state, found), groups=found.num_rows) as updated:
             rows = rows_of_change(transaction, change_of(made, found, transaction.tail.vocab.op))
-        return transaction.record(transaction, rows, transaction.leaving(state=after.files, **kept), terms)
+            advance = replace(transaction.leaving(**kept), beside=lambda: updated().files)
+            return transaction.record(transaction, rows, advance, terms)
+
+
+@contextmanager
+def _meanwhile(call: Callable[[], State], *, groups: int) -> Iterator[Callable[[], State]]:
+    """Make a state while something else is done if it is large; what it raises comes before all else."""
+
+    def made() -> State:
+        with _needing_state():
+            return call()
+
+    if groups < _MANY_GROUPS:
+        state = made()
+        yield lambda: state
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="trueline-state") as pool:
+        waited = pool.submit(made)
+        try:
+            yield waited.result
+        except Exception:
+            waited.result()
+            raise
 
 
 @contextmanager
