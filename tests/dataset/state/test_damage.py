@@ -146,6 +146,8 @@ def test_a_flipped_bit_is_never_read_as_rows(data):
             State.open(state.store, CheckpointFile(state.files)).verify()
         with pytest.raises(HashMismatch):
             State.open(state.store, CheckpointFile(state.files)).write_merged(0)
+        with pytest.raises(HashMismatch):
+            State.open(state.store, CheckpointFile(state.files)).merged_with(delta({3: "new"}))
 
 
 @given(data=st.data())

@@ -271,8 +271,8 @@ class State:
 
     def merged_with(self, delta: pa.Table) -> Self:
         """Return the state after an update that is merged with all there is, in fewer files at once."""
-        rows, payload = _checked(delta, self.schema)
         self._check_hashes(0, None)
+        rows, payload = _checked(delta, self.schema)
         streams = [self._stream(generation, payload, None) for generation in self.generations]
         newest = iter([unified(rows, rows_of(payload))])
         after = _merged([*streams, newest], with_gone=False)
