@@ -16,10 +16,11 @@ from tests.architecture import ROOT
 from tests.chain.histories import dataset_id
 from tests.workspace.cuts.lake import SECOND, Lake, Watched, offsets
 from trueline.chain import Instant
-from trueline.errors import CorruptionError, InputError, OutcomeUnknown
+from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StorageReadOnly
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.transaction import IntentState, transaction
 from trueline.workspace.locations import place_of
+from trueline.workspace.small_objects import FolderObjects
 from trueline.workspace.snapshot import histories
 
 pytestmark = pytest.mark.contract("cut:P2")
@@ -595,6 +596,45 @@ def test_a_transaction_between_two_looks_of_a_snapshot_is_not_shown_in_part(tmp_
         monkeypatch.setattr(histories, "_seen", looking)
         with other.snapshot("orders", "lines") as snap:
             assert set(snap.cut.values()) in ({None}, {0})
+
+
+def expiring(ws, orders):
+    """A transaction that has appended to the first of two roots, and whose owner sleeps."""
+    held = ws.transaction("orders", "lines")
+    held.__enter__()
+    held._stop.set()
+    orders.append([{"id": 1}])
+    return held
+
+
+def test_the_owner_of_one_that_a_reader_has_passed_is_told(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws, tl.open(tmp_path / "ws") as other:
+        orders, lines = ws.create("orders"), ws.create("lines")
+        held = expiring(ws, orders)
+        other.clock = lambda: Instant(Instant.now() + 301 * SECOND)
+        assert other.snapshot("orders", "lines").cut == {"orders": 0, "lines": None}
+        lines.append([{"order": 1}])
+        assert not held.renew()
+        with pytest.raises(OutcomeUnknown, match="has expired"):
+            held.__exit__(None, None, None)
+        assert CutLog.of(ws).record([orders.id]).broken == (held.id,)
+
+
+def test_a_reader_who_cannot_tell_the_owner_of_one_that_is_over_does_not_pass_it(tmp_path, monkeypatch):
+    with tl.open(tmp_path / "ws", create=True) as ws, tl.open(tmp_path / "ws") as other:
+        orders, lines = ws.create("orders"), ws.create("lines")
+        held = expiring(ws, orders)
+        other.clock = lambda: Instant(Instant.now() + 301 * SECOND)
+
+        def refused(self, name, kept, data):
+            raise StorageReadOnly("nobody can write here", remedy="work on a copy")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(FolderObjects, "swap", refused)
+            assert other.snapshot("orders", "lines").cut == {"orders": None, "lines": None}
+        lines.append([{"order": 1}])
+        held.__exit__(None, None, None)
+        assert other.snapshot("orders", "lines").cut == {"orders": 0, "lines": 0}
 
 
 def test_one_that_expired_no_longer_holds_snapshots_and_is_named_by_the_pull(tmp_path, spark):

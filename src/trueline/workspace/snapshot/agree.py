@@ -133,12 +133,12 @@ def _between_transactions(
     As cuts are recorded (cut:P2): intents are read before and after the heads, and a cut that was recorded
     meanwhile, which may have passed a transaction, makes all of it begin again.
     """
-    log, clock = CutLog.of(workspace), workspace.clock or Instant.now
+    log = CutLog.of(workspace)
     for _ in range(_ATTEMPTS):
         last = log.newest()
-        before = log.intents.read_at(clock())
+        before = log.intents.passing()
         histories = look(Roots(workspace), asked)
-        after = log.intents.read_at(clock())
+        after = log.intents.passing()
         if log.newest().number == last.number:
             break
     else:
