@@ -6,7 +6,7 @@ import pickle
 
 import trueline as tl
 from tests.remedies.story import Scene, done, piece, story
-from tests.workspace.snapshot.bank import VIEWS, Bank
+from tests.workspace.snapshot.bank import AMOUNTS, VIEWS, Bank
 
 
 @story(
@@ -95,25 +95,28 @@ def datasets_that_were_never_together(scene: Scene) -> None:
 def copies_of_what_is_not_here(scene: Scene) -> None:
     with tl.open(scene.folder / "far", create=True) as far:
         bank = Bank(far)
+        bank.derive("audit", ("credits",), lambda **read: read["credits"], AMOUNTS)
         for number in range(2):
-            for name in ("credits", "total"):
-                bank.transfer(1)
-                bank.pull(*VIEWS)
-                far[name].push(scene.folder / name)
-            for name in () if number else ("credits", "total"):
-                scene.ws.clone(scene.folder / name, name)
-            if number:
-                scene.ws.pull("credits")
-                scene.ws.pull("total")
+            bank.transfer(1)
+            bank.pull(*VIEWS, "audit")
+            far["total"].push(scene.folder / "total")
+            bank.redefine("credits", bank.functions["credits"])
+            bank.pull("credits", "audit")
+            far["audit"].push(scene.folder / "audit")
+            for name in ("audit", "total"):
+                if number:
+                    scene.ws.pull(name)
+                else:
+                    scene.ws.clone(scene.folder / name, name)
             refusal = (
-                scene.run_refused("snapshot", "credits", "total")
+                scene.run_refused("snapshot", "audit", "total")
                 if number
-                else scene.refused(lambda: scene.ws.snapshot("credits", "total"))
+                else scene.refused(lambda: scene.ws.snapshot("audit", "total"))
             )
-            for name in ("credits", "total"):
-                far[name].push(scene.folder / name)
+            bank.pull(*VIEWS)
+            far["total"].push(scene.folder / "total")
             if number:
                 scene.typed(refusal)
             else:
                 done(piece(refusal, r"ws\.pull\(.*?\)"), ws=scene.ws)
-            assert list(scene.ws.snapshot("credits", "total")) == ["credits", "total"]
+            assert list(scene.ws.snapshot("audit", "total")) == ["audit", "total"]

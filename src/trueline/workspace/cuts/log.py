@@ -221,7 +221,7 @@ class CutLog:
         """Return the cut that `record` would return now; nothing is recorded, so its number is a guess."""
         last, intents = self.newest(), self.intents.read()
         heads = heads_of(self._chain_of, _joined(frozenset(roots), intents))
-        plan = CutPlan.of(last, heads, intents, intents, groups)
+        plan = CutPlan.of(last, heads, intents, intents, groups, chain_of=self._chain_of)
         return plan.cut(self._clock()) if plan.moves else last
 
     def _attempt(self, wanted: frozenset[DatasetId], groups: Groups) -> Cut | None:
@@ -230,7 +230,7 @@ class CutLog:
         last = self.newest()
         before = self.intents.settled(named=last.broken)
         heads = heads_of(self._chain_of, _joined(wanted, before))
-        plan = CutPlan.of(last, heads, before, self.intents.read(), groups)
+        plan = CutPlan.of(last, heads, before, self.intents.read(), groups, chain_of=self._chain_of)
         if not plan.moves:
             if last.number > self._durable:
                 self._objects.settle(_CUT)
@@ -357,6 +357,8 @@ class CutPlan:
         before: Intents,
         after: Intents,
         groups: Groups = (),
+        *,
+        chain_of: ChainOf = lambda _: None,
     ) -> CutPlan:
         """Plan from what was found: the intents before and after the heads were read."""
         concerned = [each for each in after.values() if any(root in heads for root in each.roots)]
@@ -366,7 +368,7 @@ class CutPlan:
         while torn := [e for e in free if any(root in other.roots for other in holding for root in e.roots)]:
             holding += torn
             free = [each for each in free if each not in torn]
-        positions = agreeing_positions(heads, groups)
+        positions = agreeing_positions(heads, groups, chain_of)
         for root, head in heads.items():
             passed, found = head.number_of(last.positions.get(root)), head.number_of(positions[root])
             if passed is not None and found is not None and found < passed:

@@ -17,6 +17,7 @@ from trueline.workspace.cuts.cut import Cut
 from trueline.workspace.cuts.log import CutLog, CutPlan
 from trueline.workspace.cuts.roots import RootHead, Roots
 from trueline.workspace.snapshot.histories import ChainHistory, Histories, look, with_absent
+from trueline.workspace.snapshot.made_from import MadeFrom, Unlike, unlike
 from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search, grouped
 from trueline.workspace.snapshot.snapshot import gone
 
@@ -364,34 +365,42 @@ def _called(found: Agreement, name: DatasetId) -> str:
 
 def _refuse_unlike_copies(found: Agreement) -> None:
     """Refuse copies that were made from another state of what is not here, as far as that can be known."""
-    seen: dict[DatasetId, tuple[str, Position]] = {}
-    for name, history in found.everything.items():
-        number = found.number(name)
-        if not isinstance(history, ChainHistory) or not history.is_derived or number == NOTHING:
-            continue
-        if found.histories[name].inputs:
-            continue  # it is computed here, from what is here
-        left = history.left(number)
-        said = {
-            taken.dataset_id: Position(taken.last_block, taken.last_offset)
-            for taken in (left.event.query_inputs if left.event is not None else ())
-            if taken.last_block is not None
-        }
-        said |= left.checkpoint.origin.roots if left.checkpoint is not None else {}
-        for source, at in said.items():
-            if source in found.histories:
-                continue
-            other, first = seen.setdefault(source, (history.dataset.name, at))
-            if first.block != at.block:
-                raise _unlike(other, history.dataset.name, source)
+    copies = {
+        name: found.histories[name].made_from(number)
+        for name, history in found.histories.items()
+        if history.is_copy and not history.inputs and (number := found.number(name)) != NOTHING
+    }
+    for name, made in copies.items():
+        _refuse_unlike_here(found, name, made)
+    pair = unlike({name: made.without(found.histories) for name, made in copies.items()})
+    if pair is not None:
+        raise _unlike(found, pair)
 
 
-def _unlike(one: str, other: str, source: DatasetId) -> CannotCompare:
+def _refuse_unlike_here(found: Agreement, name: DatasetId, made: MadeFrom) -> None:
+    """Refuse a copy that is not where the others are, though the search could not hold it to that.
+
+    What it rested on before an ancestor was defined anew need not be what it rests on since.
+    """
+    for source, at in made.positions.items():
+        there, number = found.histories.get(source), found.number(source)
+        has = NOTHING if there is None or number == NOTHING else there.offset(number)
+        if at is not None and there is not None and there.offset_of(at.block, NOTHING) != has:
+            raise _conflicting(found, name, Cause.AHEAD, source, at.block)
+    for source, block in made.definitions.items():
+        there = found.histories.get(source)
+        if there is not None and source != name and there.definition_block != block:
+            raise _conflicting(found, name, Cause.REDEFINED, source, block)
+
+
+def _unlike(found: Agreement, pair: Unlike) -> CannotCompare:
+    one, other, source = (_called(found, name) for name in (pair.one, pair.other, pair.source))
+    which = "under different definitions" if pair.is_definition else "at different commits"
+    where = "" if pair.source in found.histories else ", which is not here"
     return CannotCompare(
-        f"{one!r} and {other!r} were made from {source}, which is not here, at different commits: whether "
-        "they agree cannot be known",
+        f"{one!r} and {other!r} were made from {source}{where}, {which}: whether they agree cannot be known",
         remedy=f"ws.pull({one!r}, {other!r}) brings both copies up to date; else clone that dataset here",
         in_shell=f"trueline pull {quote(one)} {quote(other)}, or clone that dataset here",
         datasets=(one, other),
-        source=str(source),
+        source=str(pair.source),
     )
