@@ -7,6 +7,7 @@ import pickle
 import trueline as tl
 from tests.remedies.story import Scene, done, piece, story
 from tests.workspace.snapshot.bank import AMOUNTS, VIEWS, Bank
+from trueline.chain import Instant
 
 
 @story(
@@ -85,6 +86,23 @@ def datasets_that_were_never_together(scene: Scene) -> None:
                 remedy = scene.refused(lambda: scene.ws.snapshot("credits", "total"))
                 done(piece(remedy, r"ws\.pull\(.*?\)"), ws=scene.ws)
             assert scene.ws.snapshot("credits", "total").cut == {"transfers": 0}
+
+
+@story(
+    "workspace.snapshot.agree",
+    "give a later time: ws.snapshot({', '.join(map(repr, names))}, at={str(later)!r})",
+    "give a later time: trueline snapshot {' '.join(map(quote, names))} --at {later}",
+)
+def clocks_that_differ(scene: Scene) -> None:
+    bank = Bank(scene.ws)
+    scene.ws.clock = lambda: Instant.parse("2099-01-01T10:00:05Z")
+    bank.transfer(2)
+    cut = bank.record("credits")
+    scene.ws.clock = lambda: Instant.parse("2099-01-01T10:00:00Z")
+    bank.follow("credits", cut)
+    remedy = scene.refused(lambda: scene.ws.snapshot("credits", at="2099-01-01T10:00:02Z"))
+    assert done(piece(remedy, r"ws\.snapshot\(.*\)"), ws=scene.ws).cut == {"transfers": 1}
+    scene.typed(scene.run_refused("snapshot", "credits", "--at", "2099-01-01T10:00:02Z"))
 
 
 @story(

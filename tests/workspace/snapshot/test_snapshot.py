@@ -242,6 +242,22 @@ def test_a_snapshot_of_a_time_is_what_agreed_then(bank):
         ws.snapshot("credits", at=17)
 
 
+@pytest.mark.contract("cut:P12")
+def test_an_input_whose_clock_is_ahead_was_not_reset(bank):
+    """What is computed is dated with the beginning of its pull: what it has read may be dated later."""
+    ws = bank.workspace
+    times = {"early": "2099-01-01T10:00:00Z", "late": "2099-01-01T10:00:05Z"}
+    ws.clock = lambda: Instant.parse(times["late"])
+    bank.transfer(2)
+    cut = bank.record("credits")
+    ws.clock = lambda: Instant.parse(times["early"])
+    bank.follow("credits", cut)
+    with pytest.raises(NoCommonCut, match="is dated 2099-01-01T10:00:05Z") as caught:
+        ws.snapshot("credits", at="2099-01-01T10:00:02Z")
+    assert "was reset" not in str(caught.value)
+    assert ws.snapshot("credits", at=times["late"]).cut == {"transfers": 1}
+
+
 @pytest.mark.contract("cut:P4")
 def test_what_is_not_at_rest_is_passed_over(bank):
     ws = bank.workspace

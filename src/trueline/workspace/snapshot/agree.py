@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-from trueline.chain.branch import WENT_BACK
+from trueline.chain.branch import WENT_BACK, Branch
 from trueline.chain.head_state import Position
 from trueline.chain.instant import Instant
 from trueline.errors import CannotCompare, Diverged, InputError, NoCommonCut, RetryError
@@ -332,6 +332,8 @@ def _conflicting(
 ) -> InputError:
     called, other = _called(found, name), _called(found, source)
     commit = "" if block is None else f" commit {block.short}"
+    if cause is Cause.DIVERGED and (later := _later(found, source, block)) is not None:
+        return _not_yet(found, name, source, later)
     if cause is Cause.DIVERGED:
         return Diverged(
             f"{called!r} has read{commit} of {other!r}, which is not on its branch: {other!r} was reset, or "
@@ -356,6 +358,26 @@ def _conflicting(
         dataset=called,
         source=other,
         block=block,
+    )
+
+
+def _later(found: Agreement, source: DatasetId, block: Multihash | None) -> Instant | None:
+    """Return when a block was recorded that a dataset was looked at without; None if a reset cut it off."""
+    there = found.histories.get(source)
+    entry = None if there is None or block is None else Branch.of(there.branch.chain).find(block)
+    return None if entry is None else Instant(entry.time_us * 1000)
+
+
+def _not_yet(found: Agreement, name: DatasetId, source: DatasetId, later: Instant) -> NoCommonCut:
+    """Say that the clocks of who wrote two datasets differ: one has read what the other has only later."""
+    names = [dataset.name for dataset in found.asked.values()]
+    return NoCommonCut(
+        f"at that time {_called(found, name)!r} had read a commit of {_called(found, source)!r} that is "
+        f"dated {later}: by another clock, or while a pull was under way",
+        remedy=f"give a later time: ws.snapshot({', '.join(map(repr, names))}, at={str(later)!r})",
+        in_shell=f"give a later time: trueline snapshot {' '.join(map(quote, names))} --at {later}",
+        dataset=_called(found, name),
+        source=_called(found, source),
     )
 
 
