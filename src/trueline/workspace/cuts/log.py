@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trueline.chain.branch import WENT_BACK
@@ -32,7 +32,7 @@ from trueline.chain.store.folders import MAX_SMALL_BYTES
 from trueline.errors import InputError, OutcomeUnknown, RetryError, StoreError, TruelineError
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.copies import Groups, agreeing_positions
-from trueline.workspace.cuts.cut import Cut, fold_cuts, unfold_cuts
+from trueline.workspace.cuts.cut import Before, Cut, fold_cuts, unfold_cuts
 from trueline.workspace.cuts.roots import ChainOf, RootHead, Roots, heads_of
 from trueline.workspace.cuts.transaction import Intent, IntentDocument, Intents, IntentState
 from trueline.workspace.locations import cuts_damaged
@@ -122,6 +122,15 @@ class CutLog:
                 if number <= each.number <= last:
                     yield each
             number = _first(number) + FOLD
+
+    def first(self, fits: Callable[[Cut], bool]) -> Cut | None:
+        """Return the first cut that fits, None if none does; what fits once fits from then on."""
+        low, high = 0, self.newest().number + 1
+        last = high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(self.cut(middle)) else (middle, high)
+        return None if high == last else self.cut(high)
 
     def _read(self, number: int) -> Cut | None:
         # Folded first: an own object may be one that somebody put too late.
@@ -238,6 +247,8 @@ class CutLog:
             self._passed(plan)
             return last
         cut = plan.cut(self._clock())
+        if len(cut.to_bytes()) > MAX_SMALL_BYTES:
+            cut = replace(cut, transactions={})
         number, data = cut.number, cut.to_bytes()
         if len(data) > MAX_SMALL_BYTES:
             raise InputError(
@@ -390,6 +401,12 @@ class CutPlan:
         halves = [each for each in self.ended if each.state is IntentState.BROKEN]
         return tuple(sorted(each.id for each in halves if self._shows(each)))
 
+    @property
+    def transactions(self) -> dict[str, Before]:
+        """Those over several roots that finished, and of which this cut is the first to show something."""
+        done = [each for each in self.ended if each.state is IntentState.CLOSED and len(each.roots) > 1]
+        return {each.id: dict(each.roots) for each in done if self._shows(each)}
+
     def _shows(self, intent: Intent) -> bool:
         return any(
             self.positions[root] not in (at, self.last.positions.get(root))
@@ -421,7 +438,8 @@ class CutPlan:
             was = last.positions.get(root)
             if was is not None and (at is None or head.number_of(was) is None):
                 reset.add(root)
-        return Cut(positions, last.number + 1, time, frozenset(reset), self.broken)
+        number, reset_now = last.number + 1, frozenset(reset)
+        return Cut(positions, number, time, reset_now, self.broken, transactions=self.transactions)
 
 
 def _held(head: RootHead, last: Position | None, before: list[Position | None]) -> Position | None:

@@ -14,12 +14,13 @@ from trueline.errors import CannotCompare, Diverged, InputError, NoCommonCut, Re
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.cuts.cut import Cut
-from trueline.workspace.cuts.log import CutLog, CutPlan
-from trueline.workspace.cuts.roots import RootHead, Roots
+from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.snapshot.histories import ChainHistory, Histories, look, with_absent
 from trueline.workspace.snapshot.made_from import MadeFrom, Unlike, unlike
 from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search, grouped
 from trueline.workspace.snapshot.snapshot import gone
+from trueline.workspace.snapshot.transactions import between_transactions
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -118,39 +119,12 @@ def _found(
     if cut is not None:
         return _at_cut(workspace, asked, histories, cut)
     bounds: dict[DatasetId, int] = {}
-    if moment is None and sum(not histories[name].inputs for name in asked) > 1:
-        histories, bounds = _between_transactions(workspace, asked)
+    if sum(not histories[name].inputs for name in asked) > 1:
+        histories, bounds = between_transactions(workspace, asked, moment)
     found = _searched(asked, histories, bounds)
     if (refusal := _refusal(found)) is not None:
         raise refusal
     return found
-
-
-def _between_transactions(
-    workspace: Workspace, asked: Mapping[DatasetId, Dataset]
-) -> tuple[Histories, dict[DatasetId, int]]:
-    """Look at datasets, and hold roots that are read by themselves where no transaction is shown in part.
-
-    As cuts are recorded (cut:P2): intents are read before and after the heads, and a cut that was recorded
-    meanwhile, which may have passed a transaction, makes all of it begin again.
-    """
-    log = CutLog.of(workspace)
-    for _ in range(_ATTEMPTS):
-        last = log.newest()
-        before = log.intents.passing()
-        histories = look(Roots(workspace), asked)
-        after = log.intents.passing()
-        if log.newest().number == last.number:
-            break
-    else:
-        raise RetryError("cuts are recorded all the time", code=WENT_BACK)
-    roots = {name: histories[name].branch for name in asked if not histories[name].inputs}
-    if not before and not after:
-        return histories, {}
-    heads = {name: RootHead.on(branch) for name, branch in roots.items()}
-    held = CutPlan.of(last, heads, before, after).positions
-    numbers = {name: head.number_of(held[name]) for name, head in heads.items()}
-    return histories, {name: number for name, number in numbers.items() if number is not None}
 
 
 def _searched(
