@@ -184,7 +184,7 @@ def test_a_cut_handed_back_gives_the_same_rows(bank):
     bank.pull(*VIEWS)
     expected = bank.expected(2)
     with tl.open(ws.location) as other:
-        for cut in (first.number, first, snap.cut, snap, "1", "transfers=2"):
+        for cut in (first.number, first, snap.cut, snap, "1", "transfers=2", snap.shown_cut):
             again = other.snapshot(*VIEWS, cut=cut)
             assert again.cut == {"transfers": 2}
             assert all_rows(again) == expected
@@ -193,6 +193,27 @@ def test_a_cut_handed_back_gives_the_same_rows(bank):
     bank.pull(*VIEWS)
     assert rows(ws.snapshot("credits")["credits"]) == []
     assert all_rows(ws.snapshot(*VIEWS, cut=first)) == expected, "what a cut showed then it shows now"
+
+
+@pytest.mark.contract("cut:P15", "cut:P17")
+def test_a_printed_cut_is_that_of_the_same_commits_or_is_gone(bank):
+    ws = bank.workspace
+    first = bank.transfer(3)
+    bank.transfer(2)
+    with ws.snapshot("transfers") as snap:
+        printed = snap.shown_cut
+        was = all_rows(snap)
+    assert printed == f"transfers=4@{snap.at['transfers'].short}"
+    ws["transfers"].append([], watermark="2099-01-01T00:00:00Z")
+    assert ws["transfers"].head != snap.at["transfers"].block
+    assert all_rows(ws.snapshot("transfers", cut=printed)) == was, "a watermark moves no offset"
+    ws["transfers"].chain.reset(first.block)
+    bank.made = 7
+    bank.transfer(2)
+    with pytest.raises(CutGone, match=f"commit {snap.at['transfers'].short} of 'transfers' is not there"):
+        ws.snapshot("transfers", cut=printed)
+    assert ws.snapshot("transfers", cut=snap.cut).cut == {"transfers": 4}, "an offset alone is what is there"
+    assert ws.snapshot("transfers").shown_cut != printed
 
 
 @pytest.mark.contract("cut:P12", "cut:P17")
@@ -209,6 +230,8 @@ def test_cuts_that_are_not_there_are_refused(bank):
         ("what", "is not a cut"),
         (1.5, "is not a cut"),
         ({"transfers": "x"}, "is not an offset"),
+        ("transfers=2@", "is not a cut"),
+        ("transfers=2@xyz1", "is not a cut"),
     ):
         with pytest.raises(InputError, match=words):
             ws.snapshot("credits", cut=wrong)

@@ -19,7 +19,7 @@ from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.snapshot.histories import ChainHistory, Histories, look, with_absent
 from trueline.workspace.snapshot.made_from import MadeFrom, Unlike, unlike
 from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search, grouped
-from trueline.workspace.snapshot.snapshot import gone
+from trueline.workspace.snapshot.snapshot import PrintedPosition, gone
 from trueline.workspace.snapshot.transactions import between_transactions
 
 if TYPE_CHECKING:
@@ -220,6 +220,8 @@ def _number(history: ChainHistory, at: Position | None) -> int:
 def _at_offset(history: ChainHistory, offset: object) -> int:
     if isinstance(offset, Position):
         return _number(history, offset)
+    if isinstance(offset, PrintedPosition):
+        return _printed(history, offset)
     if offset is None or offset == NOTHING:
         return NOTHING
     if type(offset) is not int or offset < 0:
@@ -234,6 +236,16 @@ def _at_offset(history: ChainHistory, offset: object) -> int:
             offset=offset,
         )
     return number
+
+
+def _printed(history: ChainHistory, at: PrintedPosition) -> int:
+    """Return the commit that was printed; others that add no rows may end at its offset too."""
+    number = history.readable(history.last_within(at.offset, history.readable()))
+    while number != NOTHING and history.offset(number) == at.offset:
+        if history.branch.at(number).hash.endswith(at.block):
+            return number
+        number = history.readable(number - 1)
+    raise gone(history.dataset.name, at.block)
 
 
 def _never_there(found: Agreement, wanted: Mapping[DatasetId, int], cut: Any) -> InputError:
