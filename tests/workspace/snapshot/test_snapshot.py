@@ -195,6 +195,35 @@ def test_a_cut_handed_back_gives_the_same_rows(bank):
     assert all_rows(ws.snapshot(*VIEWS, cut=first)) == expected, "what a cut showed then it shows now"
 
 
+@pytest.mark.contract("cut:P6")
+def test_datasets_over_one_root_of_a_transaction_each_are_apart_until_they_are_pulled_together(bank):
+    """Nothing that is computed from all its roots shows a part of it, nor do the roots by themselves."""
+    ws = bank.workspace
+    for root in ("orders", "lines"):
+        ws.create(root).append([{"id": 0}])
+        bank.derive(f"{root}_count", (root,), lambda **read: count(*read.values()), AMOUNTS)
+    bank.derive("both", ("orders", "lines"), lambda **read: count(*read.values()), AMOUNTS)
+    computed = ("orders_count", "lines_count", "both")
+    bank.pull(*computed)
+    with ws.transaction():
+        ws["orders"].append([{"id": 1}])
+        ws["lines"].append([{"id": 1}])
+    bank.pull("orders_count")
+    assert ws.snapshot("orders", "lines").cut == {"orders": 1, "lines": 1}
+    assert ws.snapshot("both").cut == {"orders": 0, "lines": 0}
+    for names in (("orders_count", "lines_count"), ("orders", "lines_count")):
+        apart = ws.snapshot(*names)
+        assert (apart.cut, len(apart.groups)) == ({"orders": 1, "lines": 0}, 2)
+    assert ws.snapshot(*computed).cut == {"orders": 0, "lines": 0}, "what rests on both joins them"
+    with bank.computing():
+        together = ws.snapshot("orders_count", "lines_count", advance=True)
+    assert together.cut == {"orders": 1, "lines": 1}
+
+
+def count(*tables):
+    return [{"account": 1, "amount": sum(map(len, tables))}]
+
+
 @pytest.mark.contract("cut:P15", "cut:P17")
 def test_a_printed_cut_is_that_of_the_same_commits_or_is_gone(bank):
     ws = bank.workspace
