@@ -6,7 +6,8 @@ import pickle
 
 import trueline as tl
 from tests.remedies.story import Scene, done, piece, story
-from tests.workspace.snapshot.bank import VIEWS, Bank
+from tests.workspace.snapshot.bank import AMOUNTS, VIEWS, Bank
+from trueline.chain import Instant
 
 
 @story(
@@ -89,31 +90,51 @@ def datasets_that_were_never_together(scene: Scene) -> None:
 
 @story(
     "workspace.snapshot.agree",
+    "give a later time: ws.snapshot({', '.join(map(repr, names))}, at={str(later)!r})",
+    "give a later time: trueline snapshot {' '.join(map(quote, names))} --at {later}",
+)
+def clocks_that_differ(scene: Scene) -> None:
+    bank = Bank(scene.ws)
+    scene.ws.clock = lambda: Instant.parse("2099-01-01T10:00:05Z")
+    bank.transfer(2)
+    cut = bank.record("credits")
+    scene.ws.clock = lambda: Instant.parse("2099-01-01T10:00:00Z")
+    bank.follow("credits", cut)
+    remedy = scene.refused(lambda: scene.ws.snapshot("credits", at="2099-01-01T10:00:02Z"))
+    assert done(piece(remedy, r"ws\.snapshot\(.*\)"), ws=scene.ws).cut == {"transfers": 1}
+    scene.typed(scene.run_refused("snapshot", "credits", "--at", "2099-01-01T10:00:02Z"))
+
+
+@story(
+    "workspace.snapshot.agree",
     "ws.pull({one!r}, {other!r}) brings both copies up to date; else clone that dataset here",
     "trueline pull {quote(one)} {quote(other)}, or clone that dataset here",
 )
 def copies_of_what_is_not_here(scene: Scene) -> None:
     with tl.open(scene.folder / "far", create=True) as far:
         bank = Bank(far)
+        bank.derive("audit", ("credits",), lambda **read: read["credits"], AMOUNTS)
         for number in range(2):
-            for name in ("credits", "total"):
-                bank.transfer(1)
-                bank.pull(*VIEWS)
-                far[name].push(scene.folder / name)
-            for name in () if number else ("credits", "total"):
-                scene.ws.clone(scene.folder / name, name)
-            if number:
-                scene.ws.pull("credits")
-                scene.ws.pull("total")
+            bank.transfer(1)
+            bank.pull(*VIEWS, "audit")
+            far["total"].push(scene.folder / "total")
+            bank.redefine("credits", bank.functions["credits"])
+            bank.pull("credits", "audit")
+            far["audit"].push(scene.folder / "audit")
+            for name in ("audit", "total"):
+                if number:
+                    scene.ws.pull(name)
+                else:
+                    scene.ws.clone(scene.folder / name, name)
             refusal = (
-                scene.run_refused("snapshot", "credits", "total")
+                scene.run_refused("snapshot", "audit", "total")
                 if number
-                else scene.refused(lambda: scene.ws.snapshot("credits", "total"))
+                else scene.refused(lambda: scene.ws.snapshot("audit", "total"))
             )
-            for name in ("credits", "total"):
-                far[name].push(scene.folder / name)
+            bank.pull(*VIEWS)
+            far["total"].push(scene.folder / "total")
             if number:
                 scene.typed(refusal)
             else:
                 done(piece(refusal, r"ws\.pull\(.*?\)"), ws=scene.ws)
-            assert list(scene.ws.snapshot("credits", "total")) == ["credits", "total"]
+            assert list(scene.ws.snapshot("audit", "total")) == ["audit", "total"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from trueline.identity.multihash import Multihash
 from trueline.workspace.cuts.cut import Cut, fold_cuts, unfold_cuts
 
 A, B = dataset_id("a"), dataset_id("b")
-OWN = ("format", "version", "number", "time", "positions", "reset", "broken", "gone")
+OWN = ("format", "version", "number", "time", "positions", "reset", "broken", "transactions", "gone")
 positions = st.builds(Position, hashes, st.none() | st.integers(0, (1 << 64) - 1))
 cuts = st.builds(
     Cut,
@@ -27,6 +28,11 @@ cuts = st.builds(
     st.frozensets(dataset_ids, max_size=2),
     st.lists(st.binary(min_size=16, max_size=16).map(bytes.hex), max_size=2).map(tuple),
     st.dictionaries(st.text(max_size=6).filter(lambda key: key not in OWN), json_values, max_size=2),
+    st.dictionaries(
+        st.binary(min_size=16, max_size=16).map(bytes.hex),
+        st.dictionaries(dataset_ids, st.none() | positions, max_size=2),
+        max_size=2,
+    ),
 )
 
 
@@ -35,7 +41,7 @@ def at(label, offset):
 
 
 def fields(cut):
-    return (cut.positions, cut.number, cut.time, cut.reset, cut.broken, cut.more)
+    return (cut.positions, cut.number, cut.time, cut.reset, cut.broken, cut.more, cut.transactions)
 
 
 @given(cuts)
@@ -112,6 +118,10 @@ NESTED = b'{"format":"trueline/cut","version":1,"positions":{},"x":' + b"[" * 10
                 {"reset": "all"},
                 {"reset": [3]},
                 {"broken": [3]},
+                {"transactions": [3]},
+                {"transactions": {"x": {}}},
+                {"transactions": {"0" * 32: {"x": None}}},
+                {"transactions": {"0" * 32: {str(A): 3}}},
                 {"broken": ["x" * 32]},
                 {"broken": ["0" * 32] * 10_001},
             )
@@ -147,7 +157,7 @@ def test_a_cut_is_shown_with_its_offsets_and_what_was_reset():
 
 @given(st.lists(cuts, min_size=1, max_size=5), st.integers(1, 1 << 40))
 def test_folded_cuts_are_the_same_cuts(found, first):
-    numbered = [Cut(c.positions, first + n, c.time, c.reset, c.broken, c.more) for n, c in enumerate(found)]
+    numbered = [replace(c, number=first + n) for n, c in enumerate(found)]
     raw = fold_cuts(numbered)
     assert [fields(c) for c in unfold_cuts(raw, "here", first, len(found))] == [fields(c) for c in numbered]
 

@@ -16,11 +16,13 @@ from tests.architecture import ROOT
 from tests.chain.histories import dataset_id
 from tests.workspace.cuts.lake import SECOND, Lake, Watched, offsets
 from trueline.chain import Instant
-from trueline.errors import CorruptionError, InputError, OutcomeUnknown
+from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StorageReadOnly
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.transaction import IntentState, transaction
 from trueline.workspace.locations import place_of
+from trueline.workspace.small_objects import FolderObjects
 from trueline.workspace.snapshot import histories
+from trueline.workspace.snapshot.find import read_together
 
 pytestmark = pytest.mark.contract("cut:P2")
 
@@ -595,6 +597,124 @@ def test_a_transaction_between_two_looks_of_a_snapshot_is_not_shown_in_part(tmp_
         monkeypatch.setattr(histories, "_seen", looking)
         with other.snapshot("orders", "lines") as snap:
             assert set(snap.cut.values()) in ({None}, {0})
+
+
+DAY = "2099-01-01T"
+
+
+def at_times(ws, clock):
+    """A function that sets the clock of a workspace to a time of a day."""
+
+    def at(time):
+        clock[0] = Instant.parse(f"{DAY}{time}Z")
+
+    ws.clock = lambda: clock[0]
+    return at
+
+
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_snapshot_at_a_time_shows_a_transaction_as_a_whole_or_not_at_all(tmp_path, recorded):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        at = at_times(ws, [Instant.now()])
+        at("09:00:00")
+        orders, lines = ws.create("orders"), ws.create("lines")
+        orders.append([{"id": 0}])
+        for minute in (0, 10):
+            with ws.transaction():
+                at(f"10:{minute:02}:00")
+                orders.append([{"id": minute}])
+                at(f"10:{minute:02}:05")
+                lines.append([{"order": minute}])
+            if recorded:
+                CutLog.of(ws).record([orders.id])
+        at("11:00:00")
+        lines.append([{"order": 10}])
+        at("12:00:00")
+        if recorded:
+            CutLog.of(ws).record([orders.id, lines.id])
+        shown = {
+            time: tuple(ws.snapshot("orders", "lines", at=f"{DAY}{time}Z").cut.values())
+            for time in ("09:30:00", "10:00:02", "10:10:02", "11:30:00")
+        }
+        read = read_together(ws, ("orders", "lines"), f"{DAY}10:00:02Z")
+        # Without cuts it is not known where one transaction ends and the next begins.
+        between = (1, 0) if recorded else (0, None)
+        assert shown == {
+            "09:30:00": (0, None),
+            "10:00:02": (0, None),
+            "10:10:02": between,
+            "11:30:00": (2, 2),
+        }
+        assert tuple(read.cut.values()) == (0, None)
+        assert ws.snapshot("orders", at=f"{DAY}10:00:02Z").cut == {"orders": 1}, "alone it is not torn"
+
+
+def test_roots_without_transactions_are_at_a_time_what_they_were(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        at = at_times(ws, [Instant.now()])
+        at("09:00:00")
+        orders, lines = ws.create("orders"), ws.create("lines")
+        for hour in (10, 12):
+            at(f"{hour}:00:00")
+            orders.append([{"id": 0}])
+            lines.append([{"order": 0}])
+        at("13:00:00")
+        for each in (None, CutLog.of(ws).record([orders.id, lines.id])):
+            assert ws.snapshot("orders", "lines", at=f"{DAY}11:00:00Z").cut == {"orders": 0, "lines": 0}, each
+
+
+def test_one_that_did_not_finish_is_shown_at_a_time_as_it_is_shown_now(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws:
+        at = at_times(ws, [Instant.now()])
+        at("09:00:00")
+        orders, _ = ws.create("orders"), ws.create("lines")
+        at("10:00:00")
+        held = expiring(ws, orders)
+        at("10:01:00")
+        assert ws.snapshot("orders", "lines", at=f"{DAY}10:00:30Z").cut == {"orders": None, "lines": None}
+        at("11:00:00")
+        assert ws.snapshot("orders", "lines", at=f"{DAY}10:00:30Z").cut == {"orders": 0, "lines": None}
+        assert CutLog.of(ws).record([orders.id]).broken == (held.id,)
+        assert ws.snapshot("orders", "lines", at=f"{DAY}10:00:30Z").cut == {"orders": 0, "lines": None}
+
+
+def expiring(ws, orders):
+    """A transaction that has appended to the first of two roots, and whose owner sleeps."""
+    held = ws.transaction("orders", "lines")
+    held.__enter__()
+    held._stop.set()
+    orders.append([{"id": 1}])
+    return held
+
+
+def test_the_owner_of_one_that_a_reader_has_passed_is_told(tmp_path):
+    with tl.open(tmp_path / "ws", create=True) as ws, tl.open(tmp_path / "ws") as other:
+        orders, lines = ws.create("orders"), ws.create("lines")
+        held = expiring(ws, orders)
+        other.clock = lambda: Instant(Instant.now() + 301 * SECOND)
+        assert other.snapshot("orders", "lines").cut == {"orders": 0, "lines": None}
+        lines.append([{"order": 1}])
+        assert not held.renew()
+        with pytest.raises(OutcomeUnknown, match="has expired"):
+            held.__exit__(None, None, None)
+        assert CutLog.of(ws).record([orders.id]).broken == (held.id,)
+
+
+def test_a_reader_who_cannot_tell_the_owner_of_one_that_is_over_does_not_pass_it(tmp_path, monkeypatch):
+    with tl.open(tmp_path / "ws", create=True) as ws, tl.open(tmp_path / "ws") as other:
+        orders, lines = ws.create("orders"), ws.create("lines")
+        held = expiring(ws, orders)
+        other.clock = lambda: Instant(Instant.now() + 301 * SECOND)
+
+        def refused(self, name, kept, data):
+            raise StorageReadOnly("nobody can write here", remedy="work on a copy")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(FolderObjects, "swap", refused)
+            assert other.snapshot("orders", "lines").cut == {"orders": None, "lines": None}
+        lines.append([{"order": 1}])
+        held.__exit__(None, None, None)
+        assert other.snapshot("orders", "lines").cut == {"orders": 0, "lines": 0}
 
 
 def test_one_that_expired_no_longer_holds_snapshots_and_is_named_by_the_pull(tmp_path, spark):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 
@@ -15,7 +16,10 @@ from trueline.workspace.snapshot.search import NOTHING, OFF_BRANCH
 
 @dataclass(frozen=True)
 class ModelBlock:
-    """A block: `taken` are block and offset of each input, `made_under` the definitions of ancestors."""
+    """A block: `taken` are block and offset of each input, `made_under` the definitions of ancestors.
+
+    `origin` are block and offset of each root that it was made from.
+    """
 
     hash: int
     offset: int
@@ -25,6 +29,7 @@ class ModelBlock:
     inputs: tuple[str, ...] | None = None  # of a definition
     taken: Mapping[str, tuple[int | None, int]] = field(default_factory=dict)
     made_under: Mapping[str, int] = field(default_factory=dict)
+    origin: Mapping[str, tuple[int | None, int]] = field(default_factory=dict)
 
 
 class ModelDataset:
@@ -84,8 +89,11 @@ class ModelDataset:
 class ModelWorkspace:
     """A workspace to which random things happen."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, tears: bool = True) -> None:
         self.random = random.Random(seed)
+        self.tears = tears  # whether readers may stop at what was made from inputs that do not agree
+        self.late: set[str] = set()
+        self.rebuilt: set[str] = set()
         self.datasets: dict[str, ModelDataset] = {}
         self._hashes = count()
         for i in range(self.random.randint(1, 3)):
@@ -106,7 +114,9 @@ class ModelWorkspace:
             + [self.reset, self.rebuild, self.redefine, self.create, self.describe]
         )
         for _ in range(steps):
+            there = set(self.datasets)
             self.random.choice(things)()
+            self.late |= set(self.datasets) - there
 
     @property
     def derived(self) -> list[str]:
@@ -136,7 +146,12 @@ class ModelWorkspace:
             said = (
                 what
                 if part == parts or before is None
-                else {"taken": before.taken, "made_under": before.made_under, "at_rest": False}
+                else {
+                    "taken": before.taken,
+                    "made_under": before.made_under,
+                    "origin": before.origin,
+                    "at_rest": False,
+                }
             )
             if part < parts and before is None and what:
                 nothing = dict.fromkeys(dataset.inputs, (None, NOTHING))
@@ -168,6 +183,8 @@ class ModelWorkspace:
         before = dataset._event(len(dataset.blocks) - 1)
         taken: dict[str, tuple[int | None, int]] = {}
         made_under = {name: dataset.blocks[dataset.definition].hash}
+        origin: dict[str, tuple[int | None, int]] = {}
+        is_torn = False
         for source in dataset.inputs:
             there = self.datasets[source]
             at = there.readable()
@@ -180,9 +197,20 @@ class ModelWorkspace:
                 if at < number:
                     at, block = number, there.blocks[number]
             taken[source] = (None, NOTHING) if block is None else (block.hash, block.offset)
-            made_under |= self._definitions(source) if block is None else block.made_under
-        at_rest = rest or self.random.random() < 0.8
-        self._commit(dataset, taken=taken, made_under=made_under, at_rest=at_rest)
+            under = self._definitions(source) if block is None else block.made_under
+            of = self._origin(source, block)
+            is_torn |= any(made_under.get(each, at) != at for each, at in under.items())
+            is_torn |= any(origin.get(each, at) != at for each, at in of.items())
+            made_under |= under
+            origin |= of
+        at_rest = (rest or self.random.random() < 0.8) and (self.tears or not is_torn)
+        self._commit(dataset, taken=taken, made_under=made_under, origin=origin, at_rest=at_rest)
+
+    def _origin(self, name: str, block: ModelBlock | None) -> Mapping[str, tuple[int | None, int]]:
+        """The roots that a block of a dataset, or a dataset without data, was made from."""
+        if block is None:
+            return {each: (None, NOTHING) for each in self.closure([name]) if each not in self.derived}
+        return block.origin if name in self.derived else {name: (block.hash, block.offset)}
 
     def _definitions(self, name: str) -> dict[str, int]:
         """The definitions of a dataset without data, and of what it is made from: they count all the same."""
@@ -204,6 +232,7 @@ class ModelWorkspace:
                 for source, (block, _) in event.taken.items()
             ):
                 del dataset.blocks[-1]
+                self.rebuilt.add(name)
 
     def redefine(self) -> None:
         """Define a derived dataset anew, over the same inputs or others."""
@@ -213,6 +242,14 @@ class ModelWorkspace:
             others = [each for each in self.datasets if each not in self.derived or each < name]
             inputs = dataset.inputs if self.random.random() < 0.6 else self._some(others)
             dataset.blocks.append(self._block(dataset.blocks[-1].offset, inputs=inputs))
+
+    def at(self, lengths: Mapping[str, int]) -> ModelWorkspace:
+        """The same when each dataset had so many blocks; of clocks that differ any lengths may be."""
+        then = copy(self)
+        then.datasets = {
+            name: ModelDataset(dataset.blocks[: lengths[name]]) for name, dataset in self.datasets.items()
+        }
+        return then
 
     # --- what is true -------------------------------------------------------------------
 
@@ -265,9 +302,14 @@ class ModelWorkspace:
             if each in order
         )
 
-    def newest(self, names: list[str]) -> dict[str, int]:
+    def newest(self, names: list[str], bounds: Mapping[str, int] | None = None) -> dict[str, int]:
         """Return the newest choice: the later event of each dataset over all that agree, which agrees too."""
-        every = list(self.consistent(names))
+        held = bounds or {}
+        every = [
+            each
+            for each in self.consistent(names)
+            if all(each[name] <= bound for name, bound in held.items())
+        ]
         best = {name: max(each[name] for each in every) for name in every[0]}
         assert best in every
         return best

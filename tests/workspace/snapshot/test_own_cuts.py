@@ -29,3 +29,18 @@ def test_a_snapshot_says_which_root_reads_inputs_at_a_cut_of_its_own(ws, run):  
     plain = ws.snapshot("credits")
     assert plain.own_cuts == {}
     assert "of its own" not in plain._repr_html_()
+
+
+@pytest.mark.contract("cut:P16")
+def test_what_reads_inputs_at_cuts_of_its_own_is_not_held_to_them(ws):
+    ws.create("transfers").append(pa.table({"account": ["a"], "total": [1.0]}))
+    define_by_hand(ws, "credits", "select 1", ["transfers"], columns=COLUMNS)
+    why = {"credits": "any recent total will do"}
+    define_by_hand(ws, "priced", "select 2", ["transfers", "credits"], columns=COLUMNS, nondet=why)
+    with computing(counted):
+        ws.pull()
+        ws["transfers"].append(pa.table({"account": ["b"], "total": [2.0]}))
+        ws.pull("credits")
+    snap = ws.snapshot("priced", "credits", "transfers")
+    assert snap.groups == (("priced",), ("credits", "transfers"))
+    assert snap.positions["transfers"].offset == 1

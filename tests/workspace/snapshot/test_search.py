@@ -13,9 +13,9 @@ from tests.workspace.snapshot.model import ModelWorkspace
 from trueline.workspace.snapshot.search import NOTHING, OFF_BRANCH, Search
 
 
-def found(workspace, names):
+def found(workspace, names, bounds=None):
     histories = {name: workspace.datasets[name] for name in workspace.closure(names)}
-    return Search(histories).run(dict.fromkeys(names))
+    return Search(histories).run(dict.fromkeys(names) | (bounds or {}))
 
 
 def explored(seed):
@@ -38,17 +38,24 @@ def test_the_search_finds_what_trying_all_finds():
         heads = {name: workspace.datasets[name].readable() for name in best}
         kinds.add("heads" if best == heads else "nothing" if set(best.values()) == {NOTHING} else "earlier")
     assert kinds == {"heads", "earlier", "nothing"}
-    dull = {
-        kind: seen[kind] for kind in ("diamond", "deep", "diverged", "redefined", "parts") if seen[kind] < 50
-    }
+    dull = {kind: seen[kind] for kind in KINDS if seen[kind] < 50}
     assert not dull, "the histories have too little in them"
+
+
+KINDS = ("diamond", "deep", "diverged", "redefined", "parts", "not at rest", "late", "rebuilt")
 
 
 def kinds_of(workspace, names):
     """What a workspace has in it that a search may stumble over."""
     below = {name: set(workspace.closure([name])) for name in workspace.closure(names)}
     derived = {name: workspace.datasets[name] for name in below if workspace.datasets[name].is_derived}
-    for dataset in derived.values():
+    for name, dataset in derived.items():
+        if name in workspace.late:
+            yield "late"
+        if name in workspace.rebuilt:
+            yield "rebuilt"
+        if any(block.is_data and block.is_end and not block.at_rest for block in dataset.blocks):
+            yield "not at rest"
         above = [below[each] for each in dataset.inputs]
         last = dataset._event(len(dataset.blocks) - 1)
         if any(one & other for one, other in combinations(above, 2)):
@@ -77,8 +84,40 @@ def test_the_search_finds_what_trying_all_finds_for_long(soak_minutes):
     for seed in range(first, first + 1_000_000):
         workspace, names = explored(seed)
         assert found(workspace, names) == workspace.newest(names), f"seed {seed}, {names}"
+        chance = random.Random(seed)
+        moment = then(workspace, chance)
+        bounds = held(moment, chance, names)
+        assert found(moment, names, bounds) == moment.newest(names, bounds), f"seed {seed}, {names}, {bounds}"
         if seed - first >= 10_000 and time.monotonic() > end:
             return
+
+
+def held(workspace, chance, names):
+    """Roots that a transaction or a cut holds back, and where."""
+    roots = [name for name in workspace.closure(names) if not workspace.datasets[name].is_derived]
+    some = chance.sample(roots, chance.randint(1, len(roots)))
+    return {name: chance.randint(NOTHING, len(workspace.datasets[name].blocks) - 1) for name in some}
+
+
+def then(workspace, chance):
+    """A workspace as it was at a moment of clocks that differ."""
+    whole = {name: len(dataset.blocks) for name, dataset in workspace.datasets.items()}
+    return workspace.at({name: max(1, length - chance.randint(0, 4)) for name, length in whole.items()})
+
+
+@pytest.mark.contract("cut:P2", "cut:P5")
+def test_the_search_finds_what_trying_all_finds_where_roots_are_held_and_at_a_moment():
+    seen = Counter()
+    for seed in range(250):
+        workspace, names = explored(seed)
+        chance = random.Random(-seed - 1)
+        for moment in (workspace, then(workspace, chance)):
+            bounds = held(moment, chance, names)
+            best = moment.newest(names, bounds)
+            assert found(moment, names, bounds) == best, f"seed {seed}, {names}, {bounds}"
+            seen["held" if best != moment.newest(names) else "free"] += 1
+            seen["earlier" if found(moment, names) != found(workspace, names) else "the same"] += 1
+    assert all(seen[kind] > 50 for kind in ("held", "free", "earlier", "the same")), seen
 
 
 class WithoutDefinitions(Search):

@@ -7,35 +7,48 @@ that a cut takes the newest positions at which they agree, as far as can be know
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Mapping
+from functools import cache
 from typing import Any, cast
 
 from trueline.chain.head_state import Position
 from trueline.identity.dataset_id import DatasetId
-from trueline.workspace.cuts.roots import RootHead, positions_of
-from trueline.workspace.snapshot.histories import AbsentHistory, ChainHistory, read_by
-from trueline.workspace.snapshot.search import History, Search
+from trueline.workspace.cuts.roots import ChainOf, RootHead, positions_of
+from trueline.workspace.snapshot.histories import AbsentHistory, ChainHistory
+from trueline.workspace.snapshot.made_from import held_to, unlike
+from trueline.workspace.snapshot.search import NOTHING, History, Search
 
 # The roots that one dataset rests on, for each of some datasets.
 Groups = Collection[frozenset[DatasetId]]
 
 
 def agreeing_positions(
-    heads: Mapping[DatasetId, RootHead], groups: Groups
+    heads: Mapping[DatasetId, RootHead], groups: Groups, chain_of: ChainOf
 ) -> dict[DatasetId, Position | None]:
-    """Return where a cut takes each root: copies that are read together where they agree, others at heads."""
+    """Return where a cut takes each root: copies that are read together where they agree, others at heads.
+
+    None where they agree nowhere, or where they say of something that is not here that they do not.
+    """
     found = positions_of(heads)
     copies = {name for name, head in heads.items() if head.is_copy}
     if not any(len(group) > 1 and group & copies for group in groups):
         return found
-    here = {name: ChainHistory(cast("Any", None), head.branch, ()) for name, head in heads.items()}
-    made_from = {name: read_by(here[name]) for name in copies}
-    histories = _held_together(here, made_from, groups)
+    known = cache(chain_of)
+    here = {name: ChainHistory(cast("Any", None), head.branch, (), known) for name, head in heads.items()}
+    rests_on = {name: here[name].rests_on() for name in copies}
+    histories = _held_together(here, rests_on, groups)
     held = {name for name in copies if histories[name].inputs}
     # What a copy was made from is held where it is read with that copy, and looked at otherwise.
-    held |= {each for group in groups for name in group & copies for each in made_from[name] if each in group}
-    for name, number in Search(histories).run(dict.fromkeys(held & set(heads))).items():
+    held |= {each for group in groups for name in group & copies for each in rests_on[name] if each in group}
+    numbers = Search(histories).run(dict.fromkeys(held & set(heads)))
+    for group in groups:
+        together = [name for name in sorted(group & copies & held) if numbers[name] >= 0]
+        if (
+            unlike({name: here[name].made_from(numbers[name]).without(heads) for name in together})
+            is not None
+        ):
+            numbers.update(dict.fromkeys(group & held, NOTHING))
+    for name, number in numbers.items():
         if name in held:
             entry = heads[name].branch.at(number) if number >= 0 else None
             found[name] = None if entry is None else Position(entry.hash, entry.last_offset)
@@ -44,20 +57,20 @@ def agreeing_positions(
 
 def _held_together(
     here: Mapping[DatasetId, ChainHistory],
-    made_from: Mapping[DatasetId, tuple[DatasetId, ...]],
+    rests_on: Mapping[DatasetId, tuple[DatasetId, ...]],
     groups: Groups,
 ) -> dict[DatasetId, History[DatasetId]]:
     """Hold copies to what they were made from, where that is read with them, or another copy made from it."""
-    joined: dict[DatasetId, set[DatasetId]] = {name: set() for name in made_from}
+    joined: dict[DatasetId, set[DatasetId]] = {name: set() for name in rests_on}
     for group in groups:
-        together = [name for name in group if name in made_from]
-        times = Counter(source for name in together for source in set(made_from[name]))
-        for name in together:
-            joined[name] |= {each for each in made_from[name] if times[each] > 1 or each in group}
+        for name, sources in held_to(
+            {name: rests_on[name] for name in group & rests_on.keys()}, group
+        ).items():
+            joined[name].update(sources)
     found: dict[DatasetId, History[DatasetId]] = dict(here)
-    for name in made_from:
-        held = tuple(source for source in made_from[name] if source in joined[name])
-        found[name] = ChainHistory(here[name].dataset, here[name].branch, held)
+    for name, sources in rests_on.items():
+        held = tuple(source for source in sources if source in joined[name])
+        found[name] = here[name].held_to(held)
         for source in held:
             found.setdefault(source, AbsentHistory())
     return found

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from trueline.chain.datatypes import Extra
 from trueline.chain.head_state import Position
@@ -18,13 +18,16 @@ from trueline.workspace.locations import cuts_damaged
 _FORMAT: Final = "trueline/cut"
 _FORMAT_OF_MANY: Final = "trueline/cuts"
 _VERSION: Final = 1
-_FIELDS: Final = ("format", "version", "number", "time", "positions", "reset", "broken")
+_FIELDS: Final = ("format", "version", "number", "time", "positions", "reset", "broken", "transactions")
 # Of a cut among many, which says only what is not as in the one before it.
 _GONE: Final = "gone"
 _MOST_ROOTS: Final = 100_000
 _MOST_BROKEN: Final = 10_000
+_MOST_TRANSACTIONS: Final = 10_000
 _MOST_NUMBER: Final = (1 << 63) - 1
 TRANSACTION: Final = re.compile(r"[0-9a-f]{32}")
+# Of each root of a transaction, where it was before.
+Before: TypeAlias = Mapping[DatasetId, Position | None]
 # What parsing JSON that somebody else wrote can raise.
 UNREADABLE: Final = (ValueError, KeyError, TypeError, AttributeError, RecursionError, InputError)
 
@@ -35,7 +38,8 @@ class Cut:
 
     A recorded one has a `number` (0: it was not recorded) and a `time` that no block of it is later than.
     `reset` are roots that went back since the cut before, `broken` the transactions that did not finish and
-    whose appends this cut is the first to pass, perhaps in part. `more` are fields of later versions.
+    whose appends this cut is the first to pass, perhaps in part. `transactions` are those over several roots
+    that did, which it is the first to show. `more` are fields of later versions.
 
     >>> from trueline.identity.multihash import Multihash
     >>> sales = DatasetId("did:odf:fed01" + "0" * 64)
@@ -52,6 +56,7 @@ class Cut:
     reset: frozenset[DatasetId] = field(default=frozenset(), compare=False)
     broken: tuple[str, ...] = field(default=(), compare=False)
     more: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    transactions: Mapping[str, Before] = field(default_factory=dict, compare=False)
 
     def __hash__(self) -> int:
         return hash(frozenset(self.positions.items()))
@@ -90,6 +95,11 @@ class Cut:
             value["reset"] = sorted(map(str, self.reset))
         if self.broken:
             value["broken"] = list(self.broken)
+        if self.transactions:
+            value["transactions"] = {
+                each: {str(name): None if at is None else at.to_dict() for name, at in roots.items()}
+                for each, roots in self.transactions.items()
+            }
         return value
 
     def to_bytes(self) -> bytes:
@@ -126,6 +136,7 @@ class Cut:
             frozenset(dataset_of(name) for name in _listed(value.get("reset", []), _MOST_ROOTS)),
             tuple(_transaction(name) for name in _listed(broken, _MOST_BROKEN)),
             {key: item for key, item in value.items() if key not in _FIELDS},
+            _transactions(value.get("transactions", {})),
         )
 
     # --- shown ------------------------------------------------------------------------
@@ -199,6 +210,17 @@ def _transaction(name: object) -> str:
     if not isinstance(name, str) or not TRANSACTION.fullmatch(name):
         raise ValueError(f"{name!r:.80} is not the id of a transaction")
     return name
+
+
+def _transactions(value: object) -> dict[str, Before]:
+    if not isinstance(value, dict) or len(value) > _MOST_TRANSACTIONS:
+        raise ValueError("its transactions are not a mapping, or too many")
+    return {
+        _transaction(each): {
+            dataset_of(name): None if at is None else Position.of(at) for name, at in roots.items()
+        }
+        for each, roots in value.items()
+    }
 
 
 # --- many in one object -----------------------------------------------------------------

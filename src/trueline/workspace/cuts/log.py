@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trueline.chain.branch import WENT_BACK
@@ -32,7 +32,7 @@ from trueline.chain.store.folders import MAX_SMALL_BYTES
 from trueline.errors import InputError, OutcomeUnknown, RetryError, StoreError, TruelineError
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.copies import Groups, agreeing_positions
-from trueline.workspace.cuts.cut import Cut, fold_cuts, unfold_cuts
+from trueline.workspace.cuts.cut import Before, Cut, fold_cuts, unfold_cuts
 from trueline.workspace.cuts.roots import ChainOf, RootHead, Roots, heads_of
 from trueline.workspace.cuts.transaction import Intent, IntentDocument, Intents, IntentState
 from trueline.workspace.locations import cuts_damaged
@@ -122,6 +122,15 @@ class CutLog:
                 if number <= each.number <= last:
                     yield each
             number = _first(number) + FOLD
+
+    def first(self, fits: Callable[[Cut], bool]) -> Cut | None:
+        """Return the first cut that fits, None if none does; what fits once fits from then on."""
+        low, high = 0, self.newest().number + 1
+        last = high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if fits(self.cut(middle)) else (middle, high)
+        return None if high == last else self.cut(high)
 
     def _read(self, number: int) -> Cut | None:
         # Folded first: an own object may be one that somebody put too late.
@@ -221,7 +230,7 @@ class CutLog:
         """Return the cut that `record` would return now; nothing is recorded, so its number is a guess."""
         last, intents = self.newest(), self.intents.read()
         heads = heads_of(self._chain_of, _joined(frozenset(roots), intents))
-        plan = CutPlan.of(last, heads, intents, intents, groups)
+        plan = CutPlan.of(last, heads, intents, intents, groups, chain_of=self._chain_of)
         return plan.cut(self._clock()) if plan.moves else last
 
     def _attempt(self, wanted: frozenset[DatasetId], groups: Groups) -> Cut | None:
@@ -230,7 +239,7 @@ class CutLog:
         last = self.newest()
         before = self.intents.settled(named=last.broken)
         heads = heads_of(self._chain_of, _joined(wanted, before))
-        plan = CutPlan.of(last, heads, before, self.intents.read(), groups)
+        plan = CutPlan.of(last, heads, before, self.intents.read(), groups, chain_of=self._chain_of)
         if not plan.moves:
             if last.number > self._durable:
                 self._objects.settle(_CUT)
@@ -238,6 +247,8 @@ class CutLog:
             self._passed(plan)
             return last
         cut = plan.cut(self._clock())
+        if len(cut.to_bytes()) > MAX_SMALL_BYTES:
+            cut = replace(cut, transactions={})
         number, data = cut.number, cut.to_bytes()
         if len(data) > MAX_SMALL_BYTES:
             raise InputError(
@@ -357,6 +368,8 @@ class CutPlan:
         before: Intents,
         after: Intents,
         groups: Groups = (),
+        *,
+        chain_of: ChainOf = lambda _: None,
     ) -> CutPlan:
         """Plan from what was found: the intents before and after the heads were read."""
         concerned = [each for each in after.values() if any(root in heads for root in each.roots)]
@@ -366,7 +379,7 @@ class CutPlan:
         while torn := [e for e in free if any(root in other.roots for other in holding for root in e.roots)]:
             holding += torn
             free = [each for each in free if each not in torn]
-        positions = agreeing_positions(heads, groups)
+        positions = agreeing_positions(heads, groups, chain_of)
         for root, head in heads.items():
             passed, found = head.number_of(last.positions.get(root)), head.number_of(positions[root])
             if passed is not None and found is not None and found < passed:
@@ -387,6 +400,12 @@ class CutPlan:
         """The transactions that did not finish and of which this cut is the first to show something."""
         halves = [each for each in self.ended if each.state is IntentState.BROKEN]
         return tuple(sorted(each.id for each in halves if self._shows(each)))
+
+    @property
+    def transactions(self) -> dict[str, Before]:
+        """Those over several roots that finished, and of which this cut is the first to show something."""
+        done = [each for each in self.ended if each.state is IntentState.CLOSED and len(each.roots) > 1]
+        return {each.id: dict(each.roots) for each in done if self._shows(each)}
 
     def _shows(self, intent: Intent) -> bool:
         return any(
@@ -419,7 +438,8 @@ class CutPlan:
             was = last.positions.get(root)
             if was is not None and (at is None or head.number_of(was) is None):
                 reset.add(root)
-        return Cut(positions, last.number + 1, time, frozenset(reset), self.broken)
+        number, reset_now = last.number + 1, frozenset(reset)
+        return Cut(positions, number, time, reset_now, self.broken, transactions=self.transactions)
 
 
 def _held(head: RootHead, last: Position | None, before: list[Position | None]) -> Position | None:

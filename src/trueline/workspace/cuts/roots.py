@@ -22,6 +22,7 @@ from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.catalogue import CatalogueEntry
 from trueline.workspace.dependencies import own_cuts
+from trueline.workspace.snapshot.made_from import is_copy
 from trueline.workspace.transfer.origin import origin_of
 
 if TYPE_CHECKING:
@@ -55,9 +56,7 @@ class RootHead:
     @property
     def is_copy(self) -> bool:
         """Whether it was computed elsewhere; one that reads inputs at cuts of their own counts as no copy."""
-        tail = self.branch.tail
-        derivation = None if tail is None or tail.transform is None else derivation_at(tail)
-        return tail is not None and tail.transform is not None and not (derivation and own_cuts(derivation))
+        return is_copy(self.branch.tail)
 
     @property
     def position(self) -> Position | None:

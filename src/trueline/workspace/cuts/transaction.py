@@ -20,6 +20,7 @@ import json
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -28,7 +29,14 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from trueline.chain.datatypes import Extra
 from trueline.chain.head_state import Position
 from trueline.chain.instant import Instant
-from trueline.errors import InputError, OutcomeUnknown, RetryError, TruelineError, UnsupportedVersion
+from trueline.errors import (
+    InputError,
+    OutcomeUnknown,
+    RetryError,
+    StoreError,
+    TruelineError,
+    UnsupportedVersion,
+)
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.cut import TRANSACTION, UNREADABLE, check_version, dataset_of, reason
 from trueline.workspace.cuts.roots import ChainOf, Roots, heads_of, positions_of
@@ -146,12 +154,16 @@ class IntentDocument:
         ]
         return tuple(sorted(found, key=lambda each: (each.started, each.id)))
 
-    def read_at(self, now: Instant) -> Intents:
-        """Return the intents as they are at a time: those that are over as broken; nothing is changed."""
-        return {
-            name: replace(each, state=IntentState.BROKEN) if each.is_over(now) else each
-            for name, each in self.read().items()
-        }
+    def passing(self) -> Intents:
+        """Return the intents for who reads past those that are over: they are marked as broken before that.
+
+        Where that cannot be written they hold as before, since their owners would not be told.
+        """
+        known, now = self.read(), self._clock()
+        if any(each.is_over(now) for each in known.values()):
+            with suppress(StoreError, OutcomeUnknown, RetryError):
+                return self.settled(())
+        return known
 
     def settled(self, named: Iterable[str]) -> Intents:
         """Return the intents, those that are over marked as broken, those that a cut `named` forgotten.

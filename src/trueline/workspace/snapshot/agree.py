@@ -7,18 +7,20 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Final
 
-from trueline.chain.branch import WENT_BACK
+from trueline.chain.branch import WENT_BACK, Branch
 from trueline.chain.head_state import Position
 from trueline.chain.instant import Instant
 from trueline.errors import CannotCompare, Diverged, InputError, NoCommonCut, RetryError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.cuts.cut import Cut
-from trueline.workspace.cuts.log import CutLog, CutPlan
-from trueline.workspace.cuts.roots import RootHead, Roots
+from trueline.workspace.cuts.log import CutLog
+from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.snapshot.histories import ChainHistory, Histories, look, with_absent
+from trueline.workspace.snapshot.made_from import MadeFrom, Unlike, unlike
 from trueline.workspace.snapshot.search import NOTHING, Cause, History, Search, grouped
-from trueline.workspace.snapshot.snapshot import gone
+from trueline.workspace.snapshot.snapshot import PrintedPosition, gone
+from trueline.workspace.snapshot.transactions import between_transactions
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -117,39 +119,12 @@ def _found(
     if cut is not None:
         return _at_cut(workspace, asked, histories, cut)
     bounds: dict[DatasetId, int] = {}
-    if moment is None and sum(not histories[name].inputs for name in asked) > 1:
-        histories, bounds = _between_transactions(workspace, asked)
+    if sum(not histories[name].inputs for name in asked) > 1:
+        histories, bounds = between_transactions(workspace, asked, moment)
     found = _searched(asked, histories, bounds)
     if (refusal := _refusal(found)) is not None:
         raise refusal
     return found
-
-
-def _between_transactions(
-    workspace: Workspace, asked: Mapping[DatasetId, Dataset]
-) -> tuple[Histories, dict[DatasetId, int]]:
-    """Look at datasets, and hold roots that are read by themselves where no transaction is shown in part.
-
-    As cuts are recorded (cut:P2): intents are read before and after the heads, and a cut that was recorded
-    meanwhile, which may have passed a transaction, makes all of it begin again.
-    """
-    log, clock = CutLog.of(workspace), workspace.clock or Instant.now
-    for _ in range(_ATTEMPTS):
-        last = log.newest()
-        before = log.intents.read_at(clock())
-        histories = look(Roots(workspace), asked)
-        after = log.intents.read_at(clock())
-        if log.newest().number == last.number:
-            break
-    else:
-        raise RetryError("cuts are recorded all the time", code=WENT_BACK)
-    roots = {name: histories[name].branch for name in asked if not histories[name].inputs}
-    if not before and not after:
-        return histories, {}
-    heads = {name: RootHead.on(branch) for name, branch in roots.items()}
-    held = CutPlan.of(last, heads, before, after).positions
-    numbers = {name: head.number_of(held[name]) for name, head in heads.items()}
-    return histories, {name: number for name, number in numbers.items() if number is not None}
 
 
 def _searched(
@@ -245,6 +220,8 @@ def _number(history: ChainHistory, at: Position | None) -> int:
 def _at_offset(history: ChainHistory, offset: object) -> int:
     if isinstance(offset, Position):
         return _number(history, offset)
+    if isinstance(offset, PrintedPosition):
+        return _printed(history, offset)
     if offset is None or offset == NOTHING:
         return NOTHING
     if type(offset) is not int or offset < 0:
@@ -259,6 +236,16 @@ def _at_offset(history: ChainHistory, offset: object) -> int:
             offset=offset,
         )
     return number
+
+
+def _printed(history: ChainHistory, at: PrintedPosition) -> int:
+    """Return the commit that was printed; others that add no rows may end at its offset too."""
+    number = history.readable(history.last_within(at.offset, history.readable()))
+    while number != NOTHING and history.offset(number) == at.offset:
+        if history.branch.at(number).hash.endswith(at.block):
+            return number
+        number = history.readable(number - 1)
+    raise gone(history.dataset.name, at.block)
 
 
 def _never_there(found: Agreement, wanted: Mapping[DatasetId, int], cut: Any) -> InputError:
@@ -331,6 +318,8 @@ def _conflicting(
 ) -> InputError:
     called, other = _called(found, name), _called(found, source)
     commit = "" if block is None else f" commit {block.short}"
+    if cause is Cause.DIVERGED and (later := _later(found, source, block)) is not None:
+        return _not_yet(found, name, source, later)
     if cause is Cause.DIVERGED:
         return Diverged(
             f"{called!r} has read{commit} of {other!r}, which is not on its branch: {other!r} was reset, or "
@@ -358,40 +347,68 @@ def _conflicting(
     )
 
 
+def _later(found: Agreement, source: DatasetId, block: Multihash | None) -> Instant | None:
+    """Return when a block was recorded that a dataset was looked at without; None if a reset cut it off."""
+    there = found.histories.get(source)
+    entry = None if there is None or block is None else Branch.of(there.branch.chain).find(block)
+    return None if entry is None else Instant(entry.time_us * 1000)
+
+
+def _not_yet(found: Agreement, name: DatasetId, source: DatasetId, later: Instant) -> NoCommonCut:
+    """Say that the clocks of who wrote two datasets differ: one has read what the other has only later."""
+    names = [dataset.name for dataset in found.asked.values()]
+    return NoCommonCut(
+        f"at that time {_called(found, name)!r} had read a commit of {_called(found, source)!r} that is "
+        f"dated {later}: by another clock, or while a pull was under way",
+        remedy=f"give a later time: ws.snapshot({', '.join(map(repr, names))}, at={str(later)!r})",
+        in_shell=f"give a later time: trueline snapshot {' '.join(map(quote, names))} --at {later}",
+        dataset=_called(found, name),
+        source=_called(found, source),
+    )
+
+
 def _called(found: Agreement, name: DatasetId) -> str:
     return found.histories[name].dataset.name if name in found.histories else str(name)
 
 
 def _refuse_unlike_copies(found: Agreement) -> None:
     """Refuse copies that were made from another state of what is not here, as far as that can be known."""
-    seen: dict[DatasetId, tuple[str, Position]] = {}
-    for name, history in found.everything.items():
-        number = found.number(name)
-        if not isinstance(history, ChainHistory) or not history.is_derived or number == NOTHING:
-            continue
-        if found.histories[name].inputs:
-            continue  # it is computed here, from what is here
-        left = history.left(number)
-        said = {
-            taken.dataset_id: Position(taken.last_block, taken.last_offset)
-            for taken in (left.event.query_inputs if left.event is not None else ())
-            if taken.last_block is not None
-        }
-        said |= left.checkpoint.origin.roots if left.checkpoint is not None else {}
-        for source, at in said.items():
-            if source in found.histories:
-                continue
-            other, first = seen.setdefault(source, (history.dataset.name, at))
-            if first.block != at.block:
-                raise _unlike(other, history.dataset.name, source)
+    copies = {
+        name: found.histories[name].made_from(number)
+        for name, history in found.histories.items()
+        if history.is_copy and not history.inputs and (number := found.number(name)) != NOTHING
+    }
+    for name, made in copies.items():
+        _refuse_unlike_here(found, name, made)
+    pair = unlike({name: made.without(found.histories) for name, made in copies.items()})
+    if pair is not None:
+        raise _unlike(found, pair)
 
 
-def _unlike(one: str, other: str, source: DatasetId) -> CannotCompare:
+def _refuse_unlike_here(found: Agreement, name: DatasetId, made: MadeFrom) -> None:
+    """Refuse a copy that is not where the others are, though the search could not hold it to that.
+
+    What it rested on before an ancestor was defined anew need not be what it rests on since.
+    """
+    for source, at in made.positions.items():
+        there, number = found.histories.get(source), found.number(source)
+        has = NOTHING if there is None or number == NOTHING else there.offset(number)
+        if at is not None and there is not None and there.offset_of(at.block, NOTHING) != has:
+            raise _conflicting(found, name, Cause.AHEAD, source, at.block)
+    for source, block in made.definitions.items():
+        there = found.histories.get(source)
+        if there is not None and source != name and there.definition_block != block:
+            raise _conflicting(found, name, Cause.REDEFINED, source, block)
+
+
+def _unlike(found: Agreement, pair: Unlike) -> CannotCompare:
+    one, other, source = (_called(found, name) for name in (pair.one, pair.other, pair.source))
+    which = "under different definitions" if pair.is_definition else "at different commits"
+    where = "" if pair.source in found.histories else ", which is not here"
     return CannotCompare(
-        f"{one!r} and {other!r} were made from {source}, which is not here, at different commits: whether "
-        "they agree cannot be known",
+        f"{one!r} and {other!r} were made from {source}{where}, {which}: whether they agree cannot be known",
         remedy=f"ws.pull({one!r}, {other!r}) brings both copies up to date; else clone that dataset here",
         in_shell=f"trueline pull {quote(one)} {quote(other)}, or clone that dataset here",
         datasets=(one, other),
-        source=str(source),
+        source=str(pair.source),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from trueline.workspace.cuts.roots import Roots
 from trueline.workspace.dependencies import Dependencies
 from trueline.workspace.snapshot.agree import Agreement, agree
 from trueline.workspace.snapshot.lease import SnapshotLease
-from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot
+from trueline.workspace.snapshot.snapshot import PrintedPosition, WorkspaceSnapshot
 from trueline.workspace.snapshot.tagged import of_tag
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 # What is read "at" a cut: `cut:7`, `cut:sales=41`.
 AT_CUT: Final = "cut:"
+_PRINTED: Final = re.compile(r"([0-9]{1,20})(?:@([0-9a-fA-F]{4,}))?")
 # Each time a dataset was reset between two instructions.
 _ATTEMPTS: Final = 100
 
@@ -155,24 +157,31 @@ def _cut(cut: Any) -> Any:
     return cut
 
 
-def parsed_cut(text: str) -> int | dict[str, int | None]:
-    """Read a cut as people write it: its number, or the offset of each root.
+def parsed_cut(text: str) -> int | dict[str, int | PrintedPosition | None]:
+    """Read a cut as people write it: its number, or the offset of each root, with its commit or without.
 
     >>> parsed_cut("7"), parsed_cut("sales=41, fx=none")
     (7, {'sales': 41, 'fx': None})
+    >>> parsed_cut("sales=41@6643f3ac")
+    {'sales': PrintedPosition(offset=41, block='6643f3ac')}
     """
     if text.strip().isdecimal():
         return int(text)
-    found: dict[str, int | None] = {}
+    found: dict[str, int | PrintedPosition | None] = {}
     for each in text.split(","):
-        name, sign, offset = (part.strip() for part in each.partition("="))
-        if not sign or not (offset.isdecimal() or offset == "none"):
+        name, sign, at = (part.strip() for part in each.partition("="))
+        printed = _PRINTED.fullmatch(at)
+        if not sign or not (printed or at == "none"):
             raise InputError(
                 f"{text!r:.80} is not a cut",
                 remedy="give its number, or the offset of each root as a snapshot shows them",
                 code="BadCut",
             )
-        found[name] = None if offset == "none" else int(offset)
+        if printed is None:
+            found[name] = None
+        else:
+            offset, block = int(printed[1]), printed[2]
+            found[name] = offset if block is None else PrintedPosition(offset, block.lower())
     return found
 
 

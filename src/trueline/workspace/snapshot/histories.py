@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Final
 
 from trueline.chain.branch import Branch
-from trueline.chain.checkpoint import DerivedCheckpoint, derived_checkpoint
+from trueline.chain.checkpoint import derived_checkpoint
 from trueline.chain.events import DatasetKind, ExecuteTransform, SetTransform
 from trueline.chain.head_state import Position
 from trueline.chain.index_rows import IndexEntry
@@ -17,50 +17,54 @@ from trueline.chain.instant import Instant
 from trueline.errors import RetryError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
+from trueline.workspace.snapshot.made_from import (
+    Left,
+    MadeFrom,
+    held_to,
+    inputs_defined,
+    is_copy,
+    made_from,
+)
 from trueline.workspace.snapshot.search import NOTHING, OFF_BRANCH, History, consumers_first
 
 if TYPE_CHECKING:
-    from trueline.workspace.cuts.roots import Roots
+    from trueline.workspace.cuts.roots import ChainOf, Roots
     from trueline.workspace.dataset import Dataset
 
 # Each time a dataset was defined anew between two instructions.
 _ATTEMPTS: Final = 100
 
 
-@dataclass(slots=True)
-class Left:
-    """What the end of a transaction left, as far as agreement goes.
-
-    `event` is None where a chain from elsewhere has something that is not a transaction.
-    """
-
-    event: ExecuteTransform | None
-    checkpoint: DerivedCheckpoint | None
-
-    @property
-    def at_rest(self) -> bool:
-        """Whether readers may stop there; what other software wrote counts as such."""
-        return self.checkpoint is None or self.checkpoint.at_rest
+def _nowhere(_: DatasetId) -> None:
+    """No other dataset is here."""
 
 
 @dataclass
 class ChainHistory:
     """A dataset at the head it was seen at; `inputs` are none where it counts as a root here.
 
+    A copy that is read with others has for inputs what it is held to, which its own definition need not name.
     `reads` counts the blocks that were read.
     """
 
     dataset: Dataset
     branch: Branch
     inputs: tuple[DatasetId, ...]
+    chain_of: ChainOf = field(default=_nowhere, repr=False)
     reads: Counter[str] = field(default_factory=Counter)
     _left: dict[int, Left] = field(default_factory=dict)
+    _made: dict[int, MadeFrom] = field(default_factory=dict)
 
     @property
     def is_derived(self) -> bool:
         """Whether its commits are transactions over inputs, wherever they were made."""
         tail = self.branch.tail
         return tail is not None and tail.dataset_kind is DatasetKind.Derivative
+
+    @cached_property
+    def is_copy(self) -> bool:
+        """Whether it was computed elsewhere, if it counts as a root here."""
+        return is_copy(self.branch.tail)
 
     @cached_property
     def definition(self) -> int:
@@ -116,9 +120,40 @@ class ChainHistory:
         return self.branch.last_within(offset, upto)
 
     def read_of(self, source: DatasetId, number: int) -> tuple[Multihash | None, int]:
-        """Return how far an input had been read, as the index noted it."""
+        """Return how far an input had been read, as the index noted it.
+
+        Where an ancestor that is no input was, the checkpoint says.
+        """
+        if source not in self._named:
+            at = self.made_from(number).positions.get(source)
+            return (None, NOTHING) if at is None else (at.block, _or_nothing(at.offset))
         block, last = self.branch.taken(str(source), self.definition, number) or (None, None)
         return block, _or_nothing(last)
+
+    @cached_property
+    def _named(self) -> frozenset[DatasetId]:
+        return frozenset(read_by(self))
+
+    def made_from(self, number: int) -> MadeFrom:
+        """Return what the newest transaction up to a number was made from, through all that is here."""
+        found = self._end(number)
+        if found is None:
+            return MadeFrom()
+        if found.sequence_number not in self._made:
+            left = self.left(found.sequence_number)
+            self._made[found.sequence_number] = made_from(left, self.chain_of)
+        return self._made[found.sequence_number]
+
+    def rests_on(self) -> tuple[DatasetId, ...]:
+        """Return all that it was made from at its newest transaction, and what its definition names."""
+        tip = self.branch.tip
+        made = MadeFrom() if tip is None else self.made_from(tip.sequence_number)
+        without_data = inputs_defined(made.definitions, self.chain_of) - made.definitions.keys()
+        return tuple(dict.fromkeys((*read_by(self), *made.positions, *sorted(without_data))))
+
+    def held_to(self, sources: tuple[DatasetId, ...]) -> ChainHistory:
+        """Return it as one of which the search holds to what it was made from."""
+        return replace(self, inputs=sources)
 
     def offset_of(self, block: Multihash, recorded: int) -> int:
         """Return the offset at a block of the present branch."""
@@ -133,9 +168,14 @@ class ChainHistory:
 
     def definitions(self, number: int) -> Mapping[DatasetId, Multihash]:
         """Return the definitions of ancestors that the newest transaction up to a number was made under."""
-        found = next((each for each in self._data(number) if each.is_end), None)
+        if self.is_copy:
+            return self.made_from(number).definitions
+        found = self._end(number)
         left = None if found is None else self.left(found.sequence_number).checkpoint
         return {} if left is None else left.origin.definitions
+
+    def _end(self, number: int) -> IndexEntry | None:
+        return next((each for each in self._data(number) if each.is_end), None)
 
     def is_proven(self, number: int) -> bool:
         """Say whether the block of a commit has read its inputs as far as the index noted."""
@@ -154,7 +194,7 @@ class ChainHistory:
         branch = self.branch.before(self.definition)
         if branch.tail is None or branch.tail.transform is None:
             return None
-        return ChainHistory(self.dataset, branch, self.inputs)
+        return ChainHistory(self.dataset, branch, self.inputs, self.chain_of)
 
     def position(self, number: int) -> Position:
         """Return a commit as readers give it; before the first it is where there are no records yet."""
@@ -233,12 +273,13 @@ def look(roots: Roots, given: Mapping[DatasetId, Dataset], moment: Instant | Non
     Each is looked at before those it is computed from: whoever is looked at later has at least what the
     earlier ones have read of it.
     """
+    chain_of = cache(roots.chain_of)
     for _ in range(_ATTEMPTS):
         known = _inputs(roots, given, moment)
         found: Histories = {}
         for name in consumers_first({name: inputs for name, (_, inputs) in known.items()}):
             dataset, inputs = known[name]
-            history = ChainHistory(dataset, _seen(dataset, moment), inputs)
+            history = ChainHistory(dataset, _seen(dataset, moment), inputs, chain_of)
             if inputs and read_by(history) != inputs:
                 break  # it was defined anew meanwhile
             found[name] = history
@@ -284,20 +325,15 @@ def read_by(history: ChainHistory) -> tuple[DatasetId, ...]:
 def with_absent(histories: Histories) -> dict[DatasetId, History[DatasetId]]:
     """Add what copies of derived datasets were made from: what they share, here or elsewhere.
 
-    A copy counts as a root. It is held to its inputs where those are read as well, or where another copy
+    A copy counts as a root. It is held to its ancestors where those are read as well, or where another copy
     was made from them.
     """
-    copies = {
-        name: read_by(history)
-        for name, history in histories.items()
-        if history.is_derived and not history.inputs
-    }
-    shared = Counter(source for inputs in copies.values() for source in set(inputs))
-    joined = {source for source, times in shared.items() if times > 1 or source in histories}
     found: dict[DatasetId, History[DatasetId]] = dict(histories)
-    for name, inputs in copies.items():
-        held = tuple(source for source in inputs if source in joined)
-        found[name] = ChainHistory(histories[name].dataset, histories[name].branch, held)
-    for source in joined:
-        found.setdefault(source, AbsentHistory())
+    copies = {name for name, history in histories.items() if history.is_copy and not history.inputs}
+    if len(histories) > 1:
+        held = held_to({name: histories[name].rests_on() for name in histories if name in copies}, histories)
+        for name, sources in held.items():
+            found[name] = histories[name].held_to(sources)
+            for source in sources:
+                found.setdefault(source, AbsentHistory())
     return found

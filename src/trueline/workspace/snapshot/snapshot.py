@@ -50,14 +50,22 @@ class WorkspaceSnapshot:
 
     @property
     def cut(self) -> dict[str, int | None]:
-        """The last offset of each root, by name: `ws.snapshot(…, cut=snap.cut)` is the same again."""
+        """The last offset of each root, by name.
+
+        `ws.snapshot(…, cut=snap.cut)` is the same again unless a root was reset since.
+        """
         return {name: at.offset for name, at in self.origin.items()}
 
     @property
     def shown_cut(self) -> str:
-        """The cut as people write it: `cut="transfers=41,fx=none"` is the same again, in the shell too."""
-        offsets = ((name, "none" if at is None else at) for name, at in self.cut.items())
-        return ",".join(f"{name}={at}" for name, at in offsets)
+        """The cut as people write it, in the shell too: `cut="transfers=41@6643f3ac,fx=none"` is it again.
+
+        It names commits, since others may end at an offset after a reset.
+        """
+        return ",".join(
+            f"{name}=none" if at.offset is None else f"{name}={at.offset}@{at.block.short}"
+            for name, at in self.origin.items()
+        )
 
     @cached_property
     def at(self) -> dict[str, Commit]:
@@ -259,10 +267,19 @@ def cut_off(dataset: Dataset, block: Multihash) -> Chain:
     return chain
 
 
-def gone(name: str, block: Multihash) -> CutGone:
+@dataclass(frozen=True, slots=True)
+class PrintedPosition:
+    """An offset, and the end of the hash of the commit that ends there, as a snapshot shows them."""
+
+    offset: int
+    block: str
+
+
+def gone(name: str, block: Multihash | str) -> CutGone:
     """The error of a position that a reset has cut off."""
+    short = block.short if isinstance(block, Multihash) else block
     return CutGone(
-        f"commit {block.short} of {name!r} is not there any more: a reset has cut it off",
+        f"commit {short} of {name!r} is not there any more: a reset has cut it off",
         remedy="give a later cut; a tag or an open snapshot keeps what it names",
         dataset=name,
         block=block,
