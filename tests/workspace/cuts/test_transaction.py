@@ -16,7 +16,7 @@ from tests.architecture import ROOT
 from tests.chain.histories import dataset_id
 from tests.workspace.cuts.lake import SECOND, Lake, Watched, offsets
 from trueline.chain import Instant
-from trueline.errors import CorruptionError, InputError, OutcomeUnknown
+from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StoreError
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.transaction import IntentState, transaction
 from trueline.workspace.locations import place_of
@@ -205,6 +205,34 @@ def test_one_that_fails_before_it_has_appended_is_not_named(pair):
     assert log.intents.unfinished() == ()
     lake.append(a)
     assert (log.record([a]).broken, log.intents.read()) == ((), {})
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("failed", [False, True])
+def test_one_that_a_store_did_not_let_close_is_closed_again(pair, failed, is_lost):
+    """The first answer of the store is an error, whether it has done what was asked or not."""
+    lake, a, b, log = pair
+    held = lake.transaction(a, b)
+    held.__enter__()
+    lake.append(a)
+    swap = held._intents._objects.swap
+
+    def refused(*asked):
+        if is_lost:
+            swap(*asked)
+        raise StoreError("no answer", remedy="try again")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(held._intents._objects, "swap", refused)
+        with pytest.raises(StoreError):
+            held.close(failed=failed)
+    assert bool(log.intents.holding([a])) is not is_lost
+    with pytest.raises(InputError, match="is closed"):
+        held.join(lake.root("c"))
+    held.close()
+    cut = log.record([a])
+    assert (offsets(cut, a, b), cut.broken) == ([19, 9], (held.id,) if failed else ())
+    held.close()
 
 
 def test_what_cannot_be_joined_is_refused(pair):
