@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import signal
+import subprocess
+import sys
 import threading
 from dataclasses import replace
 
 import pytest
 
 import trueline as tl
+from tests.architecture import ROOT
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
 from trueline.errors import CutGone
@@ -75,6 +81,47 @@ def test_an_open_snapshot_that_nobody_asks_for_anything_is_held(bank, monkeypatc
     assert keeper._thread is None, "it ends with the last of them"
     ws.gc(older_than=0)
     assert ws["transfers"].chain.store.size(Folder.BLOCKS, second.block) is None
+
+
+FORKING = """
+import os, sys, trueline as tl
+with tl.open(sys.argv[1]) as ws:
+    snap = ws.snapshot("transfers")
+    if not (child := os.fork()):
+        sys.exit(0)
+    os.waitpid(child, 0)
+    print(*ws._location.cuts().names("pinned"))
+    os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("ending", ["forgets", "closes"])
+def test_a_forked_child_that_is_done_with_a_snapshot_leaves_it_to_its_parent(bank, ending):
+    ws = bank.workspace
+    first, second = bank.transfer(3), bank.transfer(3)
+    snap = ws.snapshot("transfers")
+    if not (child := os.fork()):
+        signal.alarm(20)  # it would hang
+        if ending == "closes":
+            snap.close()
+        else:
+            del snap
+            gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    ws["transfers"].chain.reset(first.block)
+    assert ws.gc(older_than=0).objects == 0
+    assert snap["transfers"].count() == 6
+    snap.close()
+    ws.gc(older_than=0)
+    assert ws["transfers"].chain.store.size(Folder.BLOCKS, second.block) is None
+
+
+def test_a_forked_child_that_ends_leaves_the_snapshots_of_its_parent(bank):
+    bank.transfer(3)
+    command = [sys.executable, "-c", FORKING, bank.workspace.location]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert len(done.stdout.split()) == 1, done.stderr
 
 
 class Telling:

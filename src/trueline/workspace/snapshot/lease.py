@@ -4,9 +4,10 @@ A lease is a small object beside the datasets, in the place of the log of cuts:
 
     pinned/3f…    {"positions": {"did:odf:fed01…": "f1620…"}, "expires": "2026-11-13T10:00:00Z"}
 
-It is removed when the snapshot is closed or forgotten. Until then one thread of the process renews it,
-however long nobody asks the snapshot for anything. One whose process died is passed over once it has expired,
-and removed by the next `gc`.
+It is removed when the snapshot is closed or forgotten by the process that took it: forked children have
+copies of the snapshot, and only forget. Until then one thread of that process renews it, however long nobody
+asks the snapshot for anything. One whose process died is passed over once it has expired, and removed by the
+next `gc`.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ class SnapshotLease:
     positions: Mapping[str, Multihash]
     name: str
     expires: Instant
+    process: int = field(default_factory=os.getpid)
     is_released: bool = False
 
     @classmethod
@@ -71,9 +73,11 @@ class SnapshotLease:
         return not self.is_released
 
     def release(self) -> None:
-        """Give it back."""
+        """Give it back; in a forked child only forget it, for it is still its parent's."""
         self.is_released = True
         KEEPER.leases.pop(self.name, None)
+        if self.process != os.getpid():
+            return
         with suppress(TruelineError, OSError):
             self.objects.remove(self.name)
 
