@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import signal
@@ -11,12 +12,15 @@ import threading
 from dataclasses import replace
 
 import pytest
+from obstore.exceptions import PermissionDeniedError
 
 import trueline as tl
 from tests.architecture import ROOT
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
-from trueline.errors import CutGone
+from trueline.errors import CutGone, StoreError
+from trueline.workspace import small_objects
+from trueline.workspace.small_objects import FolderObjects
 from trueline.workspace.snapshot import lease
 
 
@@ -81,6 +85,53 @@ def test_an_open_snapshot_that_nobody_asks_for_anything_is_held(bank, monkeypatc
     assert keeper._thread is None, "it ends with the last of them"
     ws.gc(older_than=0)
     assert ws["transfers"].chain.store.size(Folder.BLOCKS, second.block) is None
+
+
+@pytest.mark.contract("cut:P17")
+def test_a_snapshot_that_cannot_be_held_is_not_given(bank, monkeypatch):
+    """A store that fails once may serve `gc` the next moment; later it has half of an hour to come back."""
+    ws, now = bank.workspace, Instant.now()
+    monkeypatch.setattr(lease, "Instant", Later)
+    Later.time = now
+    first, second = bank.transfer(3), bank.transfer(3)
+    failing = StoreError("no answer", remedy="try again")
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderObjects, "put", raising(failing))
+        with pytest.raises(StoreError, match="no answer"):
+            ws.snapshot("transfers")
+    snap = ws.snapshot("transfers")  # as the remedy says
+    ws["transfers"].chain.reset(first.block)
+    Later.time = Instant(now + 50 * 60 * 10**9)
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderObjects, "put", raising(failing))
+        assert snap["transfers"].count() == 6
+    assert snap["transfers"].count() == 6, "and it is renewed"
+    Later.time = Instant(now + 100 * 60 * 10**9)
+    ws.gc(older_than=0)
+    assert ws["transfers"].chain.store.size(Folder.BLOCKS, second.block) is not None
+
+
+@pytest.mark.parametrize("place", ["folder", "objects"])
+def test_a_place_that_nobody_can_write_to_gives_snapshots(place, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    where = tmp_path / "ws" if place == "folder" else "memory://read-only/ws"
+    with tl.open(where, create=True) as ws:
+        ws.create("sales").append([{"x": 1}])
+        if place == "folder":
+            monkeypatch.setattr(small_objects, "_write", raising(OSError(errno.EROFS, "read-only")))
+        else:
+            monkeypatch.setattr("obstore.put", raising(PermissionDeniedError("no")))
+        with ws.snapshot("sales") as snap:
+            assert snap["sales"].count() == 1
+        assert ws._location.cuts().names("pinned") == []
+
+
+def raising(error):
+    def refuse(*_args, **_kwargs):
+        raise error
+
+    return refuse
 
 
 FORKING = """

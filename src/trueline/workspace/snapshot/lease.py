@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from trueline.chain.instant import Instant
-from trueline.errors import InputError, OutcomeUnknown, StoreError, TruelineError
+from trueline.errors import InputError, StorageReadOnly, StoreError, TruelineError
 from trueline.identity.multihash import Multihash
 from trueline.workspace.small_objects import SmallObjects
 
@@ -46,14 +46,17 @@ class SnapshotLease:
 
     @classmethod
     def take(cls, objects: SmallObjects, positions: Mapping[str, Multihash]) -> SnapshotLease:
-        """Take a lease; a place that nobody can write to needs none, for nobody can remove anything."""
+        """Take a lease, `StoreError` if it cannot be put.
+
+        A place that nobody can write to needs none, for nobody can remove anything.
+        """
         lease = cls(objects, positions, f"{_FOLDER}/{secrets.token_hex(16)}", Instant(0))
         lease.renew()
         KEEPER.keep(lease)
         return lease
 
     def renew(self) -> None:
-        """Hold on to it if half of its time has passed."""
+        """Hold on to it if half of its time has passed; a store that fails meanwhile is asked again later."""
         now = Instant.now()
         if not self.is_held() or self.expires - now > _SECONDS * _SECOND // 2:
             return
@@ -62,9 +65,14 @@ class SnapshotLease:
             "positions": {name: str(block) for name, block in self.positions.items()},
             "expires": str(expires),
         }
-        with suppress(StoreError, OutcomeUnknown):
+        try:
             self.objects.put(self.name, json.dumps(document, sort_keys=True).encode() + b"\n")
             self.expires = expires
+        except StorageReadOnly:
+            pass
+        except StoreError:
+            if self.expires < now:
+                raise  # it holds nothing
         if not self.is_held():
             self.release()  # it was given back meanwhile
 
