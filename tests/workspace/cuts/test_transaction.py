@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
@@ -579,6 +580,30 @@ def test_appends_join_the_transaction_they_are_made_in(tmp_path):
             entered.join(stock.id)
         orders.append([{"id": 2}])
         assert log.intents.read() == {}, "what is appended later joins nothing"
+
+
+def test_appends_of_other_threads_are_held_where_their_datasets_are_named(tmp_path):
+    """An append joins the transaction that its own thread is in: other threads are in none."""
+    with tl.open(tmp_path / "ws", create=True) as ws, ThreadPoolExecutor(1) as pool:
+        orders, lines = ws.create("orders"), ws.create("lines")
+
+        def append():
+            pool.submit(orders.append, [{"id": 1}]).result()
+            between = ws.snapshot("orders", "lines").cut
+            pool.submit(lines.append, [{"order": 1}]).result()
+            return between
+
+        with ws.transaction():
+            assert append() == {"orders": 0, "lines": None}
+            assert CutLog.of(ws).intents.read() == {}, "nothing has joined"
+        with ws.transaction("orders", "lines") as entered:
+            assert append() == {"orders": 0, "lines": 0}
+            assert CutLog.of(ws).intents.read()[entered.id].roots.keys() == {orders.id, lines.id}
+        CutLog.of(ws).record([orders.id])
+        with ws.transaction() as entered:
+            entered.join(orders.id, lines.id)
+            assert append() == {"orders": 1, "lines": 1}
+        assert ws.snapshot("orders", "lines").cut == {"orders": 2, "lines": 2}
 
 
 def test_a_snapshot_of_roots_shows_a_transaction_as_a_whole_or_not_at_all(tmp_path):

@@ -222,9 +222,9 @@ class Transaction:
     """Appends to several roots that no cut falls between; a context manager.
 
     A root is joined before the first append to it: by `join`, or by the append itself if that is made inside
-    of the `with` of a workspace's transaction. What was appended is committed as it comes, and stays when the
-    block of code fails: only cuts wait, and the next one says that it did not finish. It is renewed by a
-    thread until it is closed.
+    of the `with` of a workspace's transaction, by the same thread. What was appended is committed as it
+    comes, and stays when the block of code fails: only cuts wait, and the next one says that it did not
+    finish. It is renewed by a thread until it is closed.
 
     >>> import tempfile, trueline as tl
     >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
