@@ -45,6 +45,33 @@ def test_an_open_snapshot_is_spared_by_gc_and_a_closed_one_is_not(bank):
         replace(other, positions=snap.positions)["transfers"]
 
 
+@pytest.mark.contract("cut:P17")
+def test_what_was_removed_on_purpose_is_held_by_nothing(bank):
+    """Neither an open snapshot nor a tag nor a cut shows it; what was computed from it stays."""
+    ws, transfers = bank.workspace, bank.workspace["transfers"]
+    first = bank.transfer(2)
+    bank.pull("credits")
+    bank.transfer(2)
+    bank.pull("credits")
+    earlier, newest = ws.snapshot("transfers", "credits", cut=1), ws.snapshot("transfers", "credits")
+    ws.tag("q3", earlier)
+
+    def shown():
+        again = (ws.snapshot("transfers", "credits", cut=1), ws.snapshot("transfers", "credits", at="q3"))
+        for snap in (earlier, *again):
+            assert snap.cut == {"transfers": 1}
+            assert snap["credits"].to_arrow().to_pylist() == bank.expected(1)["credits"]
+        assert newest["credits"].to_arrow().to_pylist() == bank.expected(3)["credits"]
+        counts = {snap["transfers"].count() for snap in (earlier, *again)}
+        return (*counts, newest["transfers"].count())
+
+    assert shown() == (2, 4)
+    transfers.drop_data(where="sender = 0", reason="a request")
+    assert shown() == (1, 3)
+    transfers.drop_data(upto=first, reason="a limit")
+    assert shown() == (0, 2)
+
+
 def test_leases_of_processes_that_died_expire(bank, monkeypatch):
     ws = bank.workspace
     first = bank.transfer(3)
