@@ -244,6 +244,15 @@ def test_gc_says_what_it_removes(run, shop):
     assert run("-C", shop, "gc", "--older-than", "soon").code == 2
 
 
+def test_gc_says_what_keeps_a_deleted_dataset(run, shop):
+    with tl.open(shop) as ws, ws.snapshot("sales"):
+        assert run("-C", shop, "delete", "sales", "--yes").code == 0
+        done = run("-C", shop, "gc", "--older-than", "0")
+        assert "sales was skipped: it was deleted, but an open snapshot reads it" in done.err + done.out
+        assert "its files stay as long as that is so" in done.err + done.out
+    assert "removed deleted datasets: sales" in run("-C", shop, "gc", "--older-than", "0").out
+
+
 def test_settings_are_shown_and_set(run, shop):
     listed = run("-C", shop, "config", "list")
     assert "gc.older_than" in listed.out

@@ -29,6 +29,15 @@ def test_a_dataset_goes_out_and_comes_in(run, shop, tmp_path):
     assert run("-C", str(tmp_path / "copy"), "verify").code == 0
 
 
+def test_a_tag_that_cannot_be_sent_is_named(run, shop, tmp_path):
+    with tl.open(shop) as ws, ws.snapshot("sales") as snap:
+        ws["sales"].reset(to="offset:1")
+        ws.tag("q3", snap)
+    sent = run("-C", str(shop), "push", "sales", str(tmp_path / "out"))
+    assert sent.code == 0, sent.err
+    assert "the tag q3 was not sent: a reset has cut off the commit it names" in sent.out + sent.err
+
+
 def test_a_clone_that_is_refused_says_why(run, shop, tmp_path):
     done = run("-C", str(shop), "clone", str(tmp_path / "nothing"), "x", "--json")
     assert (done.code, done.error["code"]) == (2, "NotADataset")

@@ -91,6 +91,48 @@ def test_a_commit_in_flight_keeps_them(lake):
     assert lake.gc(older_than=0).deleted == ("sales",)
 
 
+def test_an_open_snapshot_keeps_them(lake):
+    lake.create("sales").append(pa.table({"x": [1]}))
+    lake.create("other")
+    snap = lake.snapshot("sales", "other")
+    lake.delete("sales")
+    for dry_run in (True, False):
+        swept = lake.gc(older_than=0, dry_run=dry_run)
+        assert (swept.deleted, dict(swept.skipped)) == (
+            (),
+            {"sales": "it was deleted, but an open snapshot reads it"},
+        )
+    assert lake._location.exists("sales")
+    snap.close()
+    assert lake.gc(older_than=0).deleted == ("sales",)
+
+
+def test_who_has_a_snapshot_of_what_another_process_deleted_goes_on_reading(ws):
+    ws.create("sales").append(pa.table({"x": [1, 2]}))
+    with ws.snapshot("sales") as snap, tl.open(ws.location) as other:
+        other.delete("sales")
+        assert other.gc(older_than=0).deleted == ()
+        assert snap["sales"].count() == 2
+
+
+def test_a_tag_keeps_a_deleted_copy_that_alone_has_what_it_names(ws, tmp_path):
+    """One of two copies may be deleted though a tag names its commits; the other may be behind."""
+    sales = ws.create("sales")
+    first = sales.append(pa.table({"x": [1]}))
+    sales.push(tmp_path / "copy")
+    ws.clone(tmp_path / "copy", "twin")
+    sales.append(pa.table({"x": [2]}))
+    ws.tag("v2", "sales")
+    ws.delete("sales")
+    swept = ws.gc(older_than=0)
+    assert (swept.deleted, list(swept.skipped)) == ((), ["sales"])
+    assert "the tag 'v2' names a commit that no copy of it has" in swept.skipped["sales"]
+    ws.untag("v2")
+    ws.tag("v1", ws["twin"].commit(first.block))
+    assert ws.gc(older_than=0).deleted == ("sales",)
+    assert ws["twin"].view("v1").count() == 1
+
+
 def test_what_rests_on_it_is_named_and_the_remedy_works(ws):
     sales = ws.create("sales")
     derived(ws, "daily", "sales")

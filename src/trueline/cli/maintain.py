@@ -197,7 +197,10 @@ def gc(
                 if items:
                     shown.say(f"{verb} {what}: {', '.join(items)}")
             for name, reason in swept.skipped.items():
-                shown.warn(f"{name} was skipped: {reason}", remedy=f"`trueline status {name}` says more")
+                if name in workspace:
+                    shown.warn(f"{name} was skipped: {reason}", remedy=f"`trueline status {name}` says more")
+                else:
+                    shown.warn(f"{name} was skipped: {reason}", remedy="its files stay as long as that is so")
 
         removed = {name: [str(stored.hash) for stored in c.removed] for name, c in swept.datasets.items()}
         here.console.answer(

@@ -80,6 +80,11 @@ def push(
                 shown.say(f"{name} → {sent.target}: {counts}", "good")
             else:
                 shown.say(f"{name}: {sent.target} is up to date")
+            for tag in sent.left_behind:
+                shown.warn(
+                    f"the tag {tag} was not sent: a reset has cut off the commit it names",
+                    remedy="it stays here; what is to be sent has to be tagged again, under another name",
+                )
 
         here.console.answer(sent.to_dict(), render)
 

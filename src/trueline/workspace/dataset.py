@@ -449,7 +449,8 @@ class Dataset:
     def push(self, url: str | os.PathLike[str], *, force: bool = False, **options: Any) -> Transferred:
         """Send it, or what is new of it, to a folder or an object store, byte for byte.
 
-        Refused where the copy there has blocks that this one lacks, unless `force`.
+        Refused where the copy there has blocks that this one lacks, unless `force`. Tags of what was sent go
+        along; `left_behind` are those whose commits a reset has cut off.
         """
         from trueline.workspace.transfer.push import push
 

@@ -6,18 +6,22 @@ A dataset is kept while something rests on it; its files stay until `gc` collect
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
+from trueline.chain.store.store import Folder
 from trueline.dataset.derivation import checks_at
 from trueline.errors import CorruptionError, InputError
 from trueline.workspace.dependencies import referred
 from trueline.workspace.names import check_name, not_found
+from trueline.workspace.snapshot.lease import pinned
 from trueline.workspace.transfer.origin import forget_origin
 
 if TYPE_CHECKING:
     from trueline.dataset.at import At
     from trueline.dataset.remove.drop import Removed, Where
+    from trueline.identity.multihash import Multihash
+    from trueline.workspace.catalogue import CatalogueEntry
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
@@ -120,18 +124,47 @@ def _listed(names: list[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def collect_deleted(workspace: Workspace, before: float, *, dry_run: bool) -> tuple[str, ...]:
-    """Remove the files of datasets that were deleted before a moment, unless a commit is in flight there."""
+def collect_deleted(
+    workspace: Workspace, before: float, skipped: dict[str, str], *, dry_run: bool
+) -> tuple[str, ...]:
+    """Remove the files of datasets that were deleted before a moment, unless a commit is in flight there.
+
+    Those that an open snapshot reads, or of which a tag names what nobody else has, are `skipped`.
+    """
     place = workspace._location
     there, removed = set(place.names()), []
     for entry in workspace._catalogue.deleted():
         if entry.deleted is None or entry.folder not in there or int(entry.deleted) / 1e9 >= before:
             continue
-        if place.remove_deleted(entry.folder, dry_run=dry_run):
+        if (reason := _kept_by(workspace, entry)) is not None:
+            skipped[entry.name] = f"it was deleted, but {reason}"
+        elif place.remove_deleted(entry.folder, dry_run=dry_run):
             removed.append(entry.name)
             if not dry_run:
                 forget_origin(place, entry.folder)
     return tuple(removed)
+
+
+def _kept_by(workspace: Workspace, entry: CatalogueEntry) -> str | None:
+    """Say why the files of a deleted dataset stay, None if nothing needs them."""
+    if entry.id is None:
+        return None
+    held = pinned(workspace._location.cuts(), entry.id)
+    tagged = workspace._tags.of(entry.id)
+    if not held and not tagged:
+        return None
+    copies = [workspace._dataset(each) for each in workspace._catalogue.entries() if each.id == entry.id]
+    with closing(workspace._location.store(entry.folder, durable=True)) as store:
+
+        def has(block: Multihash) -> bool:
+            return store.size(Folder.BLOCKS, block) is not None
+
+        if any(map(has, held)):
+            return "an open snapshot reads it"
+        for name, block in sorted(tagged.items()):
+            if has(block) and not any(each.chain.store.size(Folder.BLOCKS, block) for each in copies):
+                return f"the tag {name!r} names a commit that no copy of it has"
+    return None
 
 
 def drop_records(

@@ -34,7 +34,8 @@ class Swept:
     """What was removed (or would be): objects by dataset, unfinished datasets, stale indexes.
 
     `seen` are datasets of which it was still remembered which files had been read, though they are gone
-    or poll no folder any more; `deleted` are datasets whose files went because they had been deleted.
+    or poll no folder any more; `deleted` are datasets whose files went because they had been deleted, and
+    `skipped` says why those of others stay.
     """
 
     datasets: Mapping[str, Collected] = field(default_factory=dict)
@@ -75,7 +76,7 @@ def sweep(workspace: Workspace, older_than: float, dry_run: bool) -> Swept:
             skipped[dataset.name] = "its head is missing"
             continue
         collected[dataset.name] = sweep_dataset(dataset, older_than, dry_run=dry_run)
-    deleted = collect_deleted(workspace, now - older_than, dry_run=dry_run)
+    deleted = collect_deleted(workspace, now - older_than, skipped, dry_run=dry_run)
     unfinished = _unfinished(workspace, now - older_than, dry_run)
     if not dry_run:
         workspace._catalogue.sweep(now - older_than)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 from trueline.chain.instant import Instant
 from trueline.dataset.at import resolve
 from trueline.dataset.commit import Commit
-from trueline.errors import InputError, RetryError, UnsupportedVersion
+from trueline.errors import CutGone, InputError, RetryError, TruelineError, UnsupportedVersion
 from trueline.identity.multihash import Multihash
 from trueline.workspace.dataset import Dataset
 from trueline.workspace.locations import Place, tags_damaged
-from trueline.workspace.names import check_tag_name, is_tag_name, same_but_for_case
+from trueline.workspace.names import check_tag_name, is_tag_name, not_found, same_but_for_case
 from trueline.workspace.small_objects import CatalogueBytes
-from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot
+from trueline.workspace.snapshot.snapshot import WorkspaceSnapshot, cut_off
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace
@@ -138,6 +138,19 @@ class Tags:
 
         self._change(change)
 
+    def take_back(self, name: str, dataset_ids: Iterable[str]) -> None:
+        """Let a tag name commits of some datasets no longer; one that names none is removed."""
+        gone = frozenset(dataset_ids)
+
+        def change(now: Documents) -> Documents:
+            if name not in now:
+                return now
+            left = {key: block for key, block in now[name].positions.items() if key not in gone}
+            others = {key: tag for key, tag in now.items() if key != name}
+            return others | {name: replace(now[name], positions=left)} if left else others
+
+        self._change(change)
+
     def _change(self, change: Callable[[Documents], Documents]) -> Documents:
         for _ in range(_ATTEMPTS):
             kept = self._place.read_tags()
@@ -233,16 +246,47 @@ def _from_dict(value: Mapping[str, Any]) -> Tag:
 def tag(workspace: Workspace, name: str, what: Commit | Dataset | WorkspaceSnapshot | str) -> Tag:
     """Give a name to a commit, a dataset's newest commit, what `name@at` says, or a snapshot.
 
-    Of a snapshot it names the commits of its datasets and of the roots they rest on.
+    Of a snapshot it names the commits of its datasets and of the roots they rest on; `CutGone` if one of them
+    is not there any more.
     """
     check_tag_name(name)
     if isinstance(what, WorkspaceSnapshot):
-        positions = {**what.origin, **what.positions}
-        blocks = {str(what.ids[each]): at.block for each, at in positions.items()}
-        return _named(workspace, workspace._tags.put(name, blocks))
+        return _named(workspace, _of_snapshot(workspace, name, what))
     dataset, at = _meant(workspace, what)
     block = resolve(dataset._present, at).block
     return _named(workspace, workspace._tags.put(name, {str(dataset.id): block}))
+
+
+def _of_snapshot(workspace: Workspace, name: str, snap: WorkspaceSnapshot) -> Tag:
+    """Put the tag of a snapshot, then look whether what it names is there: `gc` may have come before it."""
+    positions = {**snap.origin, **snap.positions}
+    blocks = {str(snap.ids[each]): at.block for each, at in positions.items()}
+    there = workspace._tags.read().get(name)
+    made = workspace._tags.put(name, blocks)
+    try:
+        known = _names(workspace)
+        for each, at in positions.items():
+            _check_there(workspace, each, known.get(str(snap.ids[each]), []), at.block)
+    except TruelineError:
+        workspace._tags.take_back(name, blocks.keys() - (there.positions.keys() if there else ()))
+        raise
+    return made
+
+
+def _check_there(workspace: Workspace, name: str, copies: list[str], block: Multihash) -> None:
+    """Refuse a commit that no copy of a dataset has; it is called so in a snapshot, here maybe otherwise."""
+    missing: TruelineError = not_found(name, workspace, workspace.location)
+    for each in copies:
+        dataset = workspace[each]
+        if dataset.chain.entry(block) is not None:
+            return
+        try:
+            cut_off(dataset, block)
+        except CutGone as error:
+            missing = error
+        else:
+            return
+    raise missing
 
 
 def _meant(workspace: Workspace, what: object) -> tuple[Dataset, object]:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from trueline.chain.store.folders import Inside
 from trueline.chain.store.open import below, open_store
 from trueline.chain.store.store import Store, is_ref
-from trueline.errors import ConfigError, StoreError
+from trueline.errors import ConfigError, StorageReadOnly, StoreError
 from trueline.workspace import settings_file
 from trueline.workspace.locations import (
     CATALOGUE,
@@ -73,9 +73,10 @@ class UrlPlace:
             raise self._refused(doing, error) from error
 
     def _refused(self, doing: str, error: Exception) -> StoreError:
-        from trueline.chain.store.object_client import first_line
+        from trueline.chain.store.object_client import first_line, is_refusal
 
-        return StoreError(
+        kind = StorageReadOnly if doing == "write to" and is_refusal(error) else StoreError
+        return kind(
             f"cannot {doing} {self.location}: {first_line(error)}",
             remedy="check address, permissions, the network and the option endpoint, then try again",
             path=self.location,

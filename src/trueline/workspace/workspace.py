@@ -308,9 +308,10 @@ class Workspace(OpenDatasets):
         """Append to several datasets so that whatever is computed from them shows all of it or none.
 
         No cut falls between the appends that are made inside of `with ws.transaction():`, in this process or
-        another; `names` are held from the beginning, others from the first append to them. Each append is a
-        commit of its own, and stays if a later one fails. A transaction whose process died holds cuts back
-        for so many `seconds`; then they go on, and the first that may show a part of it says so.
+        another; `names` are held from the beginning, others from the first append to them in the same thread:
+        where other threads append, name what they append to. Each append is a commit of its own, and stays if
+        a later one fails. A transaction whose process died holds cuts back for so many `seconds`; then they
+        go on, and the first that may show a part of it says so.
 
         >>> import tempfile, trueline as tl
         >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
@@ -16,7 +17,7 @@ from tests.architecture import ROOT
 from tests.chain.histories import dataset_id
 from tests.workspace.cuts.lake import SECOND, Lake, Watched, offsets
 from trueline.chain import Instant
-from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StorageReadOnly
+from trueline.errors import CorruptionError, InputError, OutcomeUnknown, StorageReadOnly, StoreError
 from trueline.workspace.cuts.log import CutLog
 from trueline.workspace.cuts.transaction import IntentState, transaction
 from trueline.workspace.locations import place_of
@@ -207,6 +208,34 @@ def test_one_that_fails_before_it_has_appended_is_not_named(pair):
     assert log.intents.unfinished() == ()
     lake.append(a)
     assert (log.record([a]).broken, log.intents.read()) == ((), {})
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("failed", [False, True])
+def test_one_that_a_store_did_not_let_close_is_closed_again(pair, failed, is_lost):
+    """The first answer of the store is an error, whether it has done what was asked or not."""
+    lake, a, b, log = pair
+    held = lake.transaction(a, b)
+    held.__enter__()
+    lake.append(a)
+    swap = held._intents._objects.swap
+
+    def refused(*asked):
+        if is_lost:
+            swap(*asked)
+        raise StoreError("no answer", remedy="try again")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(held._intents._objects, "swap", refused)
+        with pytest.raises(StoreError):
+            held.close(failed=failed)
+    assert bool(log.intents.holding([a])) is not is_lost
+    with pytest.raises(InputError, match="is closed"):
+        held.join(lake.root("c"))
+    held.close()
+    cut = log.record([a])
+    assert (offsets(cut, a, b), cut.broken) == ([19, 9], (held.id,) if failed else ())
+    held.close()
 
 
 def test_what_cannot_be_joined_is_refused(pair):
@@ -553,6 +582,30 @@ def test_appends_join_the_transaction_they_are_made_in(tmp_path):
             entered.join(stock.id)
         orders.append([{"id": 2}])
         assert log.intents.read() == {}, "what is appended later joins nothing"
+
+
+def test_appends_of_other_threads_are_held_where_their_datasets_are_named(tmp_path):
+    """An append joins the transaction that its own thread is in: other threads are in none."""
+    with tl.open(tmp_path / "ws", create=True) as ws, ThreadPoolExecutor(1) as pool:
+        orders, lines = ws.create("orders"), ws.create("lines")
+
+        def append():
+            pool.submit(orders.append, [{"id": 1}]).result()
+            between = ws.snapshot("orders", "lines").cut
+            pool.submit(lines.append, [{"order": 1}]).result()
+            return between
+
+        with ws.transaction():
+            assert append() == {"orders": 0, "lines": None}
+            assert CutLog.of(ws).intents.read() == {}, "nothing has joined"
+        with ws.transaction("orders", "lines") as entered:
+            assert append() == {"orders": 0, "lines": 0}
+            assert CutLog.of(ws).intents.read()[entered.id].roots.keys() == {orders.id, lines.id}
+        CutLog.of(ws).record([orders.id])
+        with ws.transaction() as entered:
+            entered.join(orders.id, lines.id)
+            assert append() == {"orders": 1, "lines": 1}
+        assert ws.snapshot("orders", "lines").cut == {"orders": 2, "lines": 2}
 
 
 def test_a_snapshot_of_roots_shows_a_transaction_as_a_whole_or_not_at_all(tmp_path):

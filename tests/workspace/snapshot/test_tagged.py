@@ -7,7 +7,7 @@ import pytest
 import trueline as tl
 from tests.workspace.snapshot.bank import AMOUNTS, VIEWS, summed
 from tests.workspace.snapshot.local import Local
-from trueline.errors import InputError, NoCommonCut, NothingShared
+from trueline.errors import CutGone, DatasetNotFound, InputError, NoCommonCut, NothingShared
 from trueline.workspace.snapshot.find import read_together
 
 
@@ -134,3 +134,56 @@ def test_a_tag_and_a_snapshot_stay_with_a_dataset_whose_name_another_has_taken(b
     with pytest.raises(InputError, match="does not say where 'weather' is"):
         ws.snapshot("weather", cut=snap)
     assert ws.snapshot("old-weather", cut=snap).positions["old-weather"] == snap.positions["weather"]
+
+
+@pytest.mark.contract("cut:P15", "cut:P17")
+def test_an_open_snapshot_holds_its_roots_and_can_be_tagged_whatever_happens(bank):
+    """The tag names the roots too, though nobody asked the snapshot for them."""
+    ws = bank.workspace
+    first = bank.transfer(3)
+    bank.pull("credits", "debits")
+    bank.transfer(2)
+    bank.pull("credits", "debits")
+    snap = ws.snapshot("credits", "debits")
+    ws["transfers"].chain.reset(first.block)
+    ws.gc(older_than=0)
+    assert sorted(ws.tag("q3", snap).at) == ["credits", "debits", "transfers"]
+    snap.close()
+    ws.gc(older_than=0)
+    again = ws.snapshot(at="q3")
+    assert again.cut == {"transfers": 4}
+    assert {name: rows(again[name]) for name in ("credits", "debits")} == {
+        name: bank.expected(4)[name] for name in ("credits", "debits")
+    }
+    assert again["transfers"].count() == 5
+
+
+@pytest.mark.contract("cut:P15")
+@pytest.mark.parametrize("names", [("transfers",), ("credits",)])
+def test_a_tag_of_what_is_not_there_any_more_is_refused(bank, names):
+    ws = bank.workspace
+    first = bank.transfer(3)
+    bank.transfer(2)
+    bank.pull("credits")
+    ws.create("weather").append([{"t": 20.5}])
+    ws.tag("q3", "weather")
+    snap = ws.snapshot(*names)
+    snap.close()
+    ws["transfers"].chain.reset(first.block)
+    ws.tag("q2", snap)  # it is still there
+    ws.untag("q2")
+    ws.gc(older_than=0)
+    for tag in ("q2", "q3"):
+        with pytest.raises(CutGone, match=r"commit .* of 'transfers' is not there any more"):
+            ws.tag(tag, snap)
+    assert {name: list(tag.at) for name, tag in ws.tags().items()} == {"q3": ["weather"]}
+
+
+def test_a_tag_of_a_snapshot_whose_dataset_was_deleted_is_refused(bank):
+    ws = bank.workspace
+    ws.create("weather").append([{"t": 20.5}])
+    snap = ws.snapshot("weather")
+    ws.delete("weather")
+    with pytest.raises(DatasetNotFound, match="no dataset 'weather'"):
+        ws.tag("q3", snap)
+    assert ws.tags() == {}

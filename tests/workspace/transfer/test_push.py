@@ -183,3 +183,37 @@ def test_a_folder_that_holds_other_things_is_left_alone(source, tmp_path):
 def test_a_file_server_takes_nothing(source):
     with pytest.raises(InputError, match="read only"):
         source.push("https://example.org/trades")
+
+
+def test_a_tag_of_a_commit_that_was_made_while_others_were_sent_goes_with_the_next_push(
+    source, target, monkeypatch
+):
+    url, options = target
+    ws, run = source.workspace, pushing._Sending.run
+    ws.tag("v1", source)
+
+    def slow(sending, name, *, force):
+        done = run(sending, name, force=force)
+        source.append(pa.table({"k": [5], "v": ["e"]}))
+        ws.tag("v2", source)
+        return done
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pushing._Sending, "run", slow)
+        assert source.push(url, **options).tags == ("v1",)
+    store = open_store(url, **options)
+    assert (store.head("v1"), store.head("v2")) == (store.head(), None)
+    assert source.push(url, **options).tags == ("v2",)
+    assert store.head("v2") == store.head() == source.head
+
+
+def test_a_tag_of_what_a_reset_has_cut_off_stays_here_and_is_named(source, target):
+    url, options = target
+    ws, first = source.workspace, source.commit()
+    ws.tag("v1", source.append(pa.table({"k": [5], "v": ["e"]})))
+    source.chain.reset(first.block)
+    ws.tag("v2", source)
+    done = source.push(url, **options)
+    assert (done.tags, done.left_behind) == (("v2",), ("v1",))
+    assert done.to_dict()["left_behind"] == ("v1",)
+    assert open_store(url, **options).head("v1") is None

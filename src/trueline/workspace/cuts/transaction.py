@@ -234,9 +234,9 @@ class Transaction:
     """Appends to several roots that no cut falls between; a context manager.
 
     A root is joined before the first append to it: by `join`, or by the append itself if that is made inside
-    of the `with` of a workspace's transaction. What was appended is committed as it comes, and stays when the
-    block of code fails: only cuts wait, and the next one says that it did not finish. It is renewed by a
-    thread until it is closed.
+    of the `with` of a workspace's transaction, by the same thread. What was appended is committed as it
+    comes, and stays when the block of code fails: only cuts wait, and the next one says that it did not
+    finish. It is renewed by a thread until it is closed.
 
     >>> import tempfile, trueline as tl
     >>> with tempfile.TemporaryDirectory() as folder, tl.open(folder, create=True) as ws:
@@ -273,12 +273,13 @@ class Transaction:
         self._roots: frozenset[DatasetId] = frozenset()
         self._stop = threading.Event()
         self._renewer: threading.Thread | None = None
-        self._is_closed = False
+        self._is_closing = self._is_closed = self._has_failed = False
+        self._ended: IntentState | None = None
 
     def join(self, *roots: DatasetId) -> None:
         """Hold roots where they are now, for cuts; done before the first append to them."""
         new = frozenset(roots) - self._roots
-        if self._is_closed:
+        if self._is_closing:
             raise InputError(f"transaction {self.id[:8]} is closed", remedy="begin a new one")
         if not new:
             return
@@ -321,27 +322,33 @@ class Transaction:
     def close(self, *, failed: bool = False) -> None:
         """Let the next cut pass all appends together; `OutcomeUnknown` if it has expired before.
 
-        One that `failed` is named by the cut that passes it, if it had appended something.
+        One that `failed` is named by the cut that passes it, if it had appended something. If a store
+        does not answer it can be closed again, before it expires.
         """
         if self._is_closed:
             return
-        self._is_closed = True
+        self._is_closing, self._has_failed = True, self._has_failed or failed
         self._stop.set()
         if self._renewer is not None:
             self._renewer.join()
-        if not self._roots:
-            return
+        if self._roots:
+            self._end()
+        self._is_closed = True
+
+    def _end(self) -> None:
+        failed = self._has_failed
         now = positions_of(heads_of(self._chain_of, self._roots)) if failed else {}
 
         def change(intents: Intents) -> Intents:
             mine = intents.get(self.id)
-            # It is closed already where the answer to the first attempt was lost.
+            if mine is not None and mine.state is self._ended:
+                return intents  # the answer to an earlier attempt was lost
             if mine is None or mine.state is IntentState.BROKEN:
+                self._is_closed = True  # nothing changes that
                 raise self._expired()
             half = failed and any(now.get(root) != at for root, at in mine.roots.items())
-            return intents | {
-                self.id: replace(mine, state=IntentState.BROKEN if half else IntentState.CLOSED)
-            }
+            self._ended = IntentState.BROKEN if half else IntentState.CLOSED
+            return intents | {self.id: replace(mine, state=self._ended)}
 
         self._intents.change(change)
 

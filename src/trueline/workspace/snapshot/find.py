@@ -73,7 +73,8 @@ def snapshot(
 def held(workspace: Workspace, found: Agreement, cut: Any = None) -> WorkspaceSnapshot | None:
     """Hold what was found; None if a reset and `gc` came between the look and the lease."""
     made = _leased(_made(workspace, found, cut))
-    if all(dataset.chain.entry(made.positions[name].block) for name, dataset in made.datasets.items()):
+    read = {name: found.position(name).block for name in (*found.asked, *found.roots)}
+    if all(found.histories[name].dataset.chain.entry(block) for name, block in read.items()):
         return made
     made.close()
     return None
@@ -141,7 +142,9 @@ def _bring_to_target(workspace: Workspace, datasets: Sequence[Dataset]) -> None:
 
 
 def _leased(made: WorkspaceSnapshot) -> WorkspaceSnapshot:
-    blocks = {str(dataset.id): made.positions[name].block for name, dataset in made.datasets.items()}
+    """Hold the datasets of a snapshot, and the roots they rest on: a tag of it names these too."""
+    positions = {**made.origin, **made.positions}
+    blocks = {str(made.ids[name]): at.block for name, at in positions.items()}
     lease = SnapshotLease.take(made.workspace._location.cuts(), blocks)
     held = replace(made, lease=lease)
     weakref.finalize(held, lease.release)

@@ -4,9 +4,10 @@ A lease is a small object beside the datasets, in the place of the log of cuts:
 
     pinned/3f…    {"positions": {"did:odf:fed01…": "f1620…"}, "expires": "2026-11-13T10:00:00Z"}
 
-It is removed when the snapshot is closed or forgotten. Until then one thread of the process renews it,
-however long nobody asks the snapshot for anything. One whose process died is passed over once it has expired,
-and removed by the next `gc`.
+It is removed when the snapshot is closed or forgotten by the process that took it: forked children have
+copies of the snapshot, and only forget. Until then one thread of that process renews it, however long nobody
+asks the snapshot for anything. One whose process died is passed over once it has expired, and removed by the
+next `gc`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from trueline.chain.instant import Instant
-from trueline.errors import InputError, OutcomeUnknown, StoreError, TruelineError
+from trueline.errors import InputError, StorageReadOnly, StoreError, TruelineError
 from trueline.identity.multihash import Multihash
 from trueline.workspace.small_objects import SmallObjects
 
@@ -40,18 +41,22 @@ class SnapshotLease:
     positions: Mapping[str, Multihash]
     name: str
     expires: Instant
+    process: int = field(default_factory=os.getpid)
     is_released: bool = False
 
     @classmethod
     def take(cls, objects: SmallObjects, positions: Mapping[str, Multihash]) -> SnapshotLease:
-        """Take a lease; a place that nobody can write to needs none, for nobody can remove anything."""
+        """Take a lease, `StoreError` if it cannot be put.
+
+        A place that nobody can write to needs none, for nobody can remove anything.
+        """
         lease = cls(objects, positions, f"{_FOLDER}/{secrets.token_hex(16)}", Instant(0))
         lease.renew()
         KEEPER.keep(lease)
         return lease
 
     def renew(self) -> None:
-        """Hold on to it if half of its time has passed."""
+        """Hold on to it if half of its time has passed; a store that fails meanwhile is asked again later."""
         now = Instant.now()
         if not self.is_held() or self.expires - now > _SECONDS * _SECOND // 2:
             return
@@ -60,9 +65,14 @@ class SnapshotLease:
             "positions": {name: str(block) for name, block in self.positions.items()},
             "expires": str(expires),
         }
-        with suppress(StoreError, OutcomeUnknown):
+        try:
             self.objects.put(self.name, json.dumps(document, sort_keys=True).encode() + b"\n")
             self.expires = expires
+        except StorageReadOnly:
+            pass
+        except StoreError:
+            if self.expires < now:
+                raise  # it holds nothing
         if not self.is_held():
             self.release()  # it was given back meanwhile
 
@@ -71,9 +81,11 @@ class SnapshotLease:
         return not self.is_released
 
     def release(self) -> None:
-        """Give it back."""
+        """Give it back; in a forked child only forget it, for it is still its parent's."""
         self.is_released = True
         KEEPER.leases.pop(self.name, None)
+        if self.process != os.getpid():
+            return
         with suppress(TruelineError, OSError):
             self.objects.remove(self.name)
 

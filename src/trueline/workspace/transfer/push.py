@@ -58,20 +58,29 @@ def push(
             dataset.workspace._spark.tasks, f"push {dataset.name}", reads=[chain.store], writes=[target]
         )
         done = _Sending(chain, target, tasks).run(dataset.name, force=force)
-        return replace(done, tags=tuple(_send_tags(dataset, target, force=force)))
+        sent, left_behind = _send_tags(dataset, target, done.head, force=force)
+        return replace(done, tags=sent, left_behind=left_behind)
 
 
-def _send_tags(dataset: Dataset, target: Store, *, force: bool) -> Iterator[str]:
-    """Make the tags of a dataset refs of the copy; those the copy has keep their commits, unless `force`."""
-    tags = dataset.chain.tags
-    for name, block in sorted(tags().items()) if tags is not None else ():
+def _send_tags(
+    dataset: Dataset, target: Store, head: Multihash, *, force: bool
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Make the tags of what was sent, up to a head, refs of the copy; those it has stay, unless `force`.
+
+    Returns those that were sent, and those whose commits a reset has cut off here.
+    """
+    chain, sent, left_behind = dataset.chain, list[str](), list[str]()
+    for name, block in sorted(chain.tags().items()) if chain.tags is not None else ():
         there = target.head(name)
-        if there == block or (there is not None and not force):
+        if there == block:
             continue
-        if dataset.chain.entry(block) is not None:
+        if chain.entry(block) is None:
+            left_behind.append(name)
+        elif chain.is_ancestor(block, head) and (there is None or force):
             with suppress(RefCASFailed):  # another push was faster
                 target.move_head(block, expected=there, ref=name)
-                yield name
+                sent.append(name)
+    return tuple(sent), tuple(left_behind)
 
 
 def _check_place(target: Store) -> None:

@@ -14,7 +14,8 @@ from trueline.identity.multihash import Multihash
 class Transferred:
     """What went over: new blocks and objects, bytes of both, and `kept`, objects that were there already.
 
-    `findings` are stricter rules a foreign chain breaks, with the block that does; `tags` came along.
+    `findings` are stricter rules a foreign chain breaks, with the block that does; `tags` came along, those
+    `left_behind` name commits that a reset has cut off, which no transfer carries.
     """
 
     dataset: str
@@ -28,6 +29,7 @@ class Transferred:
     kept: int = 0
     findings: tuple[tuple[Multihash, Finding], ...] = ()
     tags: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:
