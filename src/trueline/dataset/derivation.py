@@ -30,7 +30,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
-from trueline.check import DatasetCheck, same_checks
+from trueline.check import Action, DatasetCheck, same_checks
 from trueline.dataset.commit import linked
 from trueline.dataset.definition import PATH, addendum_at
 from trueline.errors import InputError, UnsupportedVersion
@@ -197,6 +197,11 @@ class Derivation:
         if found and schema is not None:
             found += schema_differences(tail, schema)
         return found
+
+    @property
+    def leaving_out(self) -> frozenset[str]:
+        """The checks that decide which rows there are; others only judge them."""
+        return frozenset(str(each) for each in self.checks if each.action is Action.QUARANTINE)
 
     @property
     def shown_key(self) -> tuple[str, ...]:

@@ -93,7 +93,7 @@ def _events(dataset: Dataset, there: Derivation, asked: Derivation, schema: Data
     tail = dataset._tail
     same = asked.transform == there.transform and asked.key == there.key
     same = same and (asked.canonical, asked.nondet) == (there.canonical, there.nondet)
-    same = same and asked.from_here == there.from_here
+    same = same and asked.from_here == there.from_here and asked.leaving_out == there.leaving_out
     if not same or asked.function != there.function:
         yield asked.transform
     if asked.description is not None and asked.description != described(dataset.chain):

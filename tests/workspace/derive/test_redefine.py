@@ -1,0 +1,69 @@
+"""What another definition of a dataset does to its rows, without Spark."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import trueline as tl
+from tests.workspace.derive.computed_here import by_hand, computing, define_by_hand
+from trueline import check
+from trueline.chain.events import SetTransform
+from trueline.workspace.derive.redefine import OnChange, redefine
+
+COLUMNS = {"account": pa.string(), "total": pa.float64()}
+POSITIVE = check.in_range("total", 0)
+
+
+def rows(**totals):
+    return pa.table({"account": list(totals), "total": [float(each) for each in totals.values()]})
+
+
+def shown(dataset):
+    found = dataset.view().to_arrow().to_pylist()
+    return {row["account"]: row["total"] for row in found}
+
+
+def together(_, inputs):
+    """Compute the rows of all inputs, those of the first where an account is in several."""
+    found = [row for _, table in sorted(inputs.items()) for row in table.to_pylist()]
+    return rows(**{row["account"]: row["total"] for row in reversed(found)})
+
+
+@pytest.fixture
+def bank(ws):
+    ws.create("transfers", merge=tl.merge.upsert("account")).append(rows(a=1, b=-2))
+    ws.create("rates", merge=tl.merge.upsert("account")).append(rows(c=3))
+    return ws
+
+
+def defined(ws, sql="q", inputs=("transfers",), change=None, **more):
+    """Define `q`, or what is to become of it."""
+    if change is None:
+        return define_by_hand(ws, "q", sql, list(inputs), columns=COLUMNS, **more)
+    derivation, schema = by_hand(ws, sql, list(inputs), columns=COLUMNS, **more)
+    return redefine(ws, ws["q"], derivation, schema, change)
+
+
+def definitions(dataset):
+    return sum(isinstance(block.event, SetTransform) for _, block in dataset.blocks())
+
+
+@pytest.mark.contract("derive:V15")
+@pytest.mark.contract("derive:V22")
+def test_a_check_that_leaves_rows_out_is_part_of_what_is_computed(bank):
+    made = defined(bank)
+    with computing(together):
+        bank.pull("q")
+        assert shown(made) == {"a": 1.0, "b": -2.0}
+        defined(bank, change=OnChange.REBUILD, checks=(POSITIVE.quarantine(),))
+        assert (definitions(made), bank.plan("q")["q"].state) == (2, "redefined")
+        assert bank.pull("q")["q"].commit.checks == {str(POSITIVE.quarantine()): 1}
+        assert shown(made) == {"a": 1.0}
+        # A check that only judges changes no row.
+        defined(bank, change=OnChange.REBUILD, checks=(POSITIVE.quarantine(), check.not_null("total").warn()))
+        assert definitions(made) == 2
+        defined(bank, change=OnChange.REBUILD, checks=(POSITIVE.warn(),))
+        bank.pull("q")
+        assert shown(made) == {"a": 1.0, "b": -2.0}
+        assert made.verify(replay=True).ok
