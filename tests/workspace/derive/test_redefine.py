@@ -9,6 +9,7 @@ import trueline as tl
 from tests.workspace.derive.computed_here import by_hand, computing, define_by_hand
 from trueline import check
 from trueline.chain.events import SetTransform
+from trueline.errors import InputReset, PullError
 from trueline.workspace.derive.redefine import OnChange, redefine
 
 COLUMNS = {"account": pa.string(), "total": pa.float64()}
@@ -67,3 +68,36 @@ def test_a_check_that_leaves_rows_out_is_part_of_what_is_computed(bank):
         bank.pull("q")
         assert shown(made) == {"a": 1.0, "b": -2.0}
         assert made.verify(replay=True).ok
+
+
+@pytest.mark.contract("derive:V16")
+def test_an_input_that_a_definition_no_longer_reads_may_be_reset(bank):
+    first = bank["rates"].commit()
+    bank["rates"].append(rows(d=4))
+    made = defined(bank, inputs=("transfers", "rates"))
+    with computing(together):
+        bank.pull("q")
+        defined(bank, "less", change=OnChange.REBUILD)
+        bank["rates"].reset(to=first)
+        assert bank.plan("q")["q"].error is None
+        bank.pull("q")
+        assert shown(made) == {"a": 1.0, "b": -2.0}
+        bank["transfers"].append(rows(e=5))
+        bank.pull("q", full_refresh=True)
+        assert shown(made) == {"a": 1.0, "b": -2.0, "e": 5.0}
+        assert made.verify(replay="head").ok
+
+
+@pytest.mark.contract("derive:V16")
+def test_an_input_that_is_read_still_is_not_reset_unnoticed(bank):
+    first = bank["rates"].commit()
+    bank["rates"].append(rows(d=4))
+    defined(bank, inputs=("transfers", "rates"))
+    with computing(together):
+        bank.pull("q")
+        defined(bank, "less", ("rates",), change=OnChange.REBUILD)
+        with pytest.warns(tl.errors.DataWarning, match="'q' was computed from commits that are gone"):
+            bank["rates"].reset(to=first)
+        with pytest.raises(PullError) as caught:
+            bank.pull("q")
+    assert isinstance(caught.value.report.errors["q"], InputReset)
