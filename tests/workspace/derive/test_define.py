@@ -249,13 +249,6 @@ def test_a_cycle_is_refused_with_the_way_round(ws):
         assert caught.value.code == "Cycle"
 
 
-def test_from_here_is_refused_where_it_is_not_sound(ws):
-    ws.derive("balances", BALANCES, key="account")
-    with pytest.raises(InputError) as caught:
-        ws.derive("balances", BALANCES + " having sum(amount) > 1", key="account", on_change="from_here")
-    assert caught.value.code == "NotFromHere"
-
-
 @pytest.mark.contract("derive:V15")
 def test_from_here_keeps_the_rows_that_are_there(ws):
     log = ws.create("log")

@@ -9,7 +9,7 @@ import trueline as tl
 from tests.workspace.derive.computed_here import by_hand, computing, define_by_hand
 from trueline import check
 from trueline.chain.events import SetTransform
-from trueline.errors import InputReset, PullError
+from trueline.errors import InputError, InputReset, PullError
 from trueline.workspace.derive.redefine import OnChange, redefine
 
 COLUMNS = {"account": pa.string(), "total": pa.float64()}
@@ -101,3 +101,56 @@ def test_an_input_that_is_read_still_is_not_reset_unnoticed(bank):
         with pytest.raises(PullError) as caught:
             bank.pull("q")
     assert isinstance(caught.value.report.errors["q"], InputReset)
+
+
+FLOW = {"strategy": "stateless", "reason": ""}
+
+
+@pytest.fixture
+def log(ws):
+    """Rows that only get more, and what follows them by the increment."""
+    ws.create("log").append(rows(a=1))
+    ws.create("other").append(rows(a=1))
+    defined(ws, inputs=("log",), **FLOW)
+    return ws
+
+
+@pytest.mark.contract("derive:V15")
+@pytest.mark.contract("derive:V29")
+def test_rows_from_before_a_definition_stay_when_all_is_computed_again(log):
+    with computing(together):
+        log.pull("q")
+        made = defined(log, "other", ("log",), OnChange.FROM_HERE, **FLOW)
+        log.pull("q")
+        head = made.head
+        for _ in range(2):
+            done = log.pull("q", full_refresh=True)["q"]
+            assert (done.differed, done.not_refreshed, made.head) == (None, "from_here", head)
+            assert "not computed again, since rows from before its definition are to stay" in done.told
+            assert done.to_dict()["not_refreshed"] == "from_here"
+        defined(log, "other", ("log",), OnChange.REBUILD, **FLOW)
+        assert log.pull("q", full_refresh=True)["q"].differed is False
+
+
+@pytest.mark.contract("derive:V15")
+@pytest.mark.parametrize(
+    ("inputs", "more", "why"),
+    [
+        (("log",), {"strategy": "keyed"}, "rows that are there already would change with later rows"),
+        (("log", "transfers"), FLOW, "rows of 'transfers' can be corrected"),
+        (("log", "sums"), FLOW, "rows of 'sums' can be corrected"),
+        (("log",), {**FLOW, "key": "total"}, "the key or the columns are other ones"),
+        (("other",), FLOW, "the inputs are other ones"),
+    ],
+    ids=["not row by row", "rows are corrected", "results are corrected", "another key", "other inputs"],
+)
+def test_from_here_is_refused_where_rows_that_stay_would_be_wrong(log, bank, inputs, more, why):
+    sums = "select account, sum(total) as total from log group by account"
+    define_by_hand(log, "sums", sums, ["log"], columns=COLUMNS, strategy="keyed")
+    made = log["q"]
+    head = made.head
+    with pytest.raises(InputError) as caught:
+        defined(log, f"select * from {', '.join(inputs)}", inputs, OnChange.FROM_HERE, **more)
+    assert caught.value.code == "NotFromHere"
+    assert why in str(caught.value)
+    assert made.head == head
