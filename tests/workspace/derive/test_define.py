@@ -127,6 +127,30 @@ def test_what_cannot_be_defined_is_refused_before_anything_is_recorded(ws):
         assert "x" not in ws
 
 
+@pytest.mark.contract("derive:V14")
+@pytest.mark.contract("derive:V12")
+def test_a_column_of_the_name_event_time_is_the_event_time(ws):
+    at = pa.array([0, 86_400_000], pa.timestamp("ms", "UTC"))
+    ws.create("log").append(pa.table({"id": [1, 2], "at": at}))
+    text = "select id, at as event_time from log"
+    later = ws.derive("timed", "select id from log", key="id")
+    made = ws.derive("made", text, key="id")
+    assert (definition(made).event_time, made.info.event_time) == ("event_time", "event_time")
+    follow_all(ws, ["timed", "made"])
+    # Declared later it is the same, in the chain that is there.
+    assert ws.derive("timed", text, key="id", on_change="rebuild") is later
+    follow_all(ws, ["timed"])
+    for dataset in (made, later):
+        head = dataset.head
+        for options in ({}, {"event_time": "event_time"}, {"on_change": "rebuild"}):
+            assert ws.derive(dataset.name, text, key="id", **options) is dataset
+        assert dataset.head == head
+        assert [time for _, time in rows(dataset, "id", "event_time")] == at.to_pylist()
+        assert ws.verify(dataset.name, replay="head").ok
+    with pytest.raises(TruelineError, match="'event_time' is the event time but its type is"):
+        ws.derive("text", "select id, 'noon' as event_time from log", key="id")
+
+
 @pytest.mark.contract("derive:V19")
 def test_what_can_only_be_recomputed_is_refused_where_increments_were_asked_for(ws):
     query = "select account, amount from transfers order by amount limit 2"

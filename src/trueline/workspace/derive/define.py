@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.schema import fields_of, hidden
 from trueline.check import checked
-from trueline.dataset.append.intake import whole_schema
+from trueline.dataset.append.intake import EVENT_TIME, whole_schema
 from trueline.dataset.definition import vocabulary
 from trueline.dataset.derivation import (
     CANONICAL,
@@ -224,7 +224,7 @@ def same_as_there(
         nondet=inputs.nondet,
         key=key,
         identity=identity,
-        event_time=request.event_time,
+        event_time=request.event_time or _by_its_name(there.event_time),
         checks=bound(workspace, checked(request.checks)),
         columns=dict(request.columns),
         description=request.description,
@@ -305,7 +305,7 @@ def _defined(
         description=request.description,
         canonical=tuple(each.canonical for each in (*steps, last)),
     )
-    return derivation, _schema(session.result(derivation), derivation)
+    return _with_columns(derivation, session.result(derivation))
 
 
 def check_key(key: Sequence[str], columns: Sequence[str]) -> None:
@@ -321,6 +321,21 @@ def check_key(key: Sequence[str], columns: Sequence[str]) -> None:
                 code="MissingKeyColumn",
                 column=name,
             )
+
+
+def _with_columns(derivation: Derivation, frame: Any) -> tuple[Derivation, DataSchema]:
+    """Return a definition with its event time, and the columns of its result.
+
+    A column `event_time` is the event time where no other is named, as it is of a root.
+    """
+    if derivation.event_time is None and EVENT_TIME in frame.columns:
+        derivation = replace(derivation, event_time=EVENT_TIME)
+    return derivation, _schema(frame, derivation)
+
+
+def _by_its_name(event_time: str | None) -> str | None:
+    """Return the event time that a definition may have though nobody has named it."""
+    return event_time if event_time == EVENT_TIME else None
 
 
 def _schema(frame: Any, derivation: Derivation) -> DataSchema:
@@ -358,4 +373,4 @@ def _defined_by_function(
     )
     frame = result_of_function(session, derivation)
     check_key(key, frame.columns)
-    return derivation, _schema(frame, derivation)
+    return _with_columns(derivation, frame)
