@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -9,6 +12,7 @@ import trueline as tl
 from tests.workspace.derive.computed_here import by_hand, computing, define_by_hand
 from trueline import check
 from trueline.chain.events import SetTransform
+from trueline.cli.app import run
 from trueline.errors import InputError, InputReset, PullError
 from trueline.workspace.derive.redefine import OnChange, redefine
 
@@ -154,3 +158,42 @@ def test_from_here_is_refused_where_rows_that_stay_would_be_wrong(log, bank, inp
     assert caught.value.code == "NotFromHere"
     assert why in str(caught.value)
     assert made.head == head
+
+
+@pytest.mark.contract("derive:V15")
+def test_the_log_and_the_lineage_say_how_a_definition_came_into_force(log, capsys):
+    where = ["-C", log.location]
+
+    def told():
+        """How the newest definition came into force, in the log and in the lineage."""
+        (commit,) = [each for each in log["q"].log() if "SetTransform" in each.events][:1]
+        (node,) = [each for each in log.lineage("q").nodes if each.name == "q"]
+        assert (commit.to_dict()["on_change"], commit.replaces) == (
+            commit.on_change,
+            node.to_dict()["replaces"],
+        )
+        assert run([*where, "log", "q", "--json"]) == 0
+        assert f'"on_change": {json.dumps(commit.on_change)}' in capsys.readouterr().out
+        assert run([*where, "log", "q"]) == 0
+        shown = capsys.readouterr().out
+        assert run([*where, "lineage", "q"]) == 0
+        return commit.on_change, node.on_change, commit.summary, shown, capsys.readouterr().out
+
+    assert told()[:2] == (None, None)
+    with computing(together):
+        log.pull("q")
+        for change in (OnChange.FROM_HERE, OnChange.REBUILD):
+            defined(log, change.value, ("log",), change, **FLOW)
+            in_log, in_lineage, summary, shown, drawn = told()
+            assert (in_log, in_lineage) == (change.value, change.value)
+            assert summary == f"SetTransform, SetAttachments ({change.value})"
+            assert summary in shown
+            assert "q (" + change.value + ")" in html.unescape(drawn.replace("#", "&#"))
+    assert '"q" [shape=box, label="q (rebuild)"]' in log.lineage("q").dot()
+    old = str(log["q"].id)
+    derivation, schema = by_hand(log, "less", ["log"], columns={"account": pa.string()}, **FLOW)
+    redefine(log, log["q"], derivation, schema, OnChange.REBUILD)
+    in_log, in_lineage, summary, *_ = told()
+    assert (in_log, in_lineage) == ("rebuild", "rebuild")
+    assert summary.endswith(f"(rebuild, in place of {old})")
+    assert log.lineage("q").to_dict()["nodes"][-1]["replaces"] == old
