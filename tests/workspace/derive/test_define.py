@@ -127,6 +127,36 @@ def test_what_cannot_be_defined_is_refused_before_anything_is_recorded(ws):
         assert "x" not in ws
 
 
+@pytest.mark.contract("derive:V6")
+def test_columns_that_cannot_tell_rows_apart_are_refused_where_they_have_to(ws):
+    # `twice` hides the key of the input.
+    query = "select id * 2 as twice, {} as c from transfers"
+    other = "name columns of other types as the key"
+    binary = "select it COLLATE UTF8_BINARY: as it is, texts of other bytes are equal"
+    pairs = "map_keys(map(account, amount)) as k, map_values(map(account, amount))"
+    for column, key, remedy, instead in (
+        ("account collate unicode_ci", "c", binary, ("account collate unicode_ci collate utf8_binary", "c")),
+        (
+            "account collate unicode_ci",
+            None,
+            binary,
+            ("account collate unicode_ci collate utf8_binary", None),
+        ),
+        ("map(account, amount)", None, f"select its map_keys and map_values, and {other}", (pairs, "twice")),
+        ("parse_json('1')", None, "select it as text, by to_json", ("to_json(parse_json('1'))", None)),
+        ("array(account)", None, other, ("array(account)", "twice")),
+        ("struct(account)", "c", other, ("struct(account)", "twice")),
+    ):
+        with pytest.raises(InputError) as caught:
+            ws.derive("x", query.format(column), key=key)
+        assert (caught.value.code, caught.value.remedy) == ("BadKeyType", remedy)
+        assert ("without a key" in caught.value.problem) == (key is None)
+        assert "x" not in ws
+        text, named = instead
+        ws.derive("x", query.format(text), key=named)
+        ws.delete("x")
+
+
 @pytest.mark.contract("derive:V14")
 @pytest.mark.contract("derive:V12")
 def test_a_column_of_the_name_event_time_is_the_event_time(ws):

@@ -36,6 +36,7 @@ from trueline.workspace.derive.input_tables import (
     tables_read,
 )
 from trueline.workspace.derive.output_keys import key_of
+from trueline.workspace.derive.part_types import PartType
 from trueline.workspace.derive.redefine import OnChange, redefine, refuse_cycle, replacements
 from trueline.workspace.derive.reproducible import BY_OFFSET, check_reproducible
 from trueline.workspace.derive.request import (
@@ -305,6 +306,7 @@ def _defined(
         description=request.description,
         canonical=tuple(each.canonical for each in (*steps, last)),
     )
+    _check_told_apart(derivation, session.types(last.canonical))
     return _with_columns(derivation, session.result(derivation))
 
 
@@ -321,6 +323,29 @@ def check_key(key: Sequence[str], columns: Sequence[str]) -> None:
                 code="MissingKeyColumn",
                 column=name,
             )
+
+
+def _check_told_apart(derivation: Derivation, types: Mapping[str, str]) -> None:
+    """Refuse types that cannot tell rows apart where they have to: in a key, and anywhere in a bag."""
+    for name in derivation.key:
+        kind = PartType(types.get(name, ""))
+        remedy = "name columns of other types as the key"
+        if kind.is_collated:
+            remedy = "select it COLLATE UTF8_BINARY: as it is, texts of other bytes are equal"
+        elif kind.name.startswith("map<"):
+            remedy = f"select its map_keys and map_values, and {remedy}"
+        elif not kind.is_orderable:
+            remedy = "select it as text, by to_json"
+        elif not kind.is_nested:
+            continue
+        is_bag = derivation.identity is KeyKind.BAG
+        raise InputError(
+            f"column {name!r} is of type {kind.name}, which cannot tell rows apart"
+            + "; without a key all columns have to" * is_bag,
+            remedy=remedy,
+            code="BadKeyType",
+            column=name,
+        )
 
 
 def _with_columns(derivation: Derivation, frame: Any) -> tuple[Derivation, DataSchema]:
@@ -373,4 +398,7 @@ def _defined_by_function(
     )
     frame = result_of_function(session, derivation)
     check_key(key, frame.columns)
+    _check_told_apart(
+        derivation, {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    )
     return _with_columns(derivation, frame)
