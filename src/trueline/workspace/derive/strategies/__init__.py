@@ -135,7 +135,7 @@ def recomputed(transaction: DerivedTransaction[Commit]) -> Commit:
             dataset.chain,
             derivation,
             result,
-            transaction.leaving(**left),
+            replace(transaction.leaving(**left), passing=transaction.carried.note),
             scratch=scratch,
             tasks=tasks,
             tail=transaction.tail,
