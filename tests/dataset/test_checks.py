@@ -179,6 +179,26 @@ def test_values_are_unique_among_all_current_rows(ws):
         plain.append(table([1], [2]))
 
 
+@pytest.mark.contract("derive:V22")
+@pytest.mark.usefixtures("little_memory")
+def test_a_row_that_came_again_is_not_unique_whichever_commit_brought_it(ws):
+    columns = pa.schema({"id": pa.int64(), "price": pa.float64()})
+    dataset = define(ws, "bag", columns, checks=[check.unique("id")])
+    advance(ws, dataset, table([1, 2], [1, 2]))
+    head = dataset.head
+    for repeated in (table([1, 1, 2], [1, 1, 2]), table([1, 1, 2], [1, 9, 2])):
+        with pytest.raises(CheckFailed, match="1 rows break unique"):
+            advance(ws, dataset, repeated)
+        assert dataset.head == head
+    # The row that goes makes room for another.
+    advance(ws, dataset, table([1, 2], [9, 2]))
+    warned = define(ws, "warned", columns, checks=[check.unique("id").warn()])
+    advance(ws, warned, table([1, 1, 2], [1, 1, 2]))
+    assert advance(ws, warned, table([1, 1, 1, 2], [1, 1, 1, 2])).checks == {"unique('id').warn()": 2}
+    # Of three copies one goes: what is left is judged no more than what was not touched.
+    assert advance(ws, warned, table([1, 1, 2], [1, 1, 2])).checks == {}
+
+
 @pytest.mark.usefixtures("little_memory")
 def test_values_are_those_of_another_dataset(ws):
     people = ws.create("people")

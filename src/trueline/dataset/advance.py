@@ -47,7 +47,7 @@ class Advance:
 
     `left.state` are files beside those of the rows, which the commit adds; `beside` waits for those that are
     written meanwhile. `clock` says what time it is, if not the system's clock; `column_of` reads what
-    checks refer to.
+    checks refer to; `passing` is told how many bytes of rows and state are read in this process.
     """
 
     positions: Mapping[DatasetId, Position]
@@ -56,6 +56,7 @@ class Advance:
     clock: Callable[[], Instant] | None = None
     column_of: ColumnOf | None = None
     beside: Callable[[], tuple[StateFile, ...]] | None = None
+    passing: Callable[[int], object] | None = None
 
     def all_left(self) -> DerivedCheckpoint:
         """What it leaves, with what was written meanwhile."""
@@ -130,6 +131,8 @@ def _prepared(chain: Chain, tail: Tail, order: Order, derivation: Derivation, te
 
 
 def _published(chain: Chain, prepared: Prepared, name: str, advance: Advance) -> Commit:
+    if advance.passing is not None:
+        advance.passing(prepared.outcome.passed)
     blocks = _blocks(chain.store, prepared, advance)
     chain.append(*blocks)
     made = Commit.of(name, [(block.hash, block) for block in blocks], chain)

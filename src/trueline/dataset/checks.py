@@ -26,7 +26,7 @@ from trueline.dataset.append.pieces import IncomingPiece, PieceWriter
 from trueline.dataset.commit import Advice
 from trueline.dataset.counts import counted_rows
 from trueline.dataset.definition import strategy_of
-from trueline.dataset.derivation import COPY, derivation_at
+from trueline.dataset.derivation import derivation_at
 from trueline.dataset.key_counts import counted
 from trueline.dataset.merge.result import Op
 from trueline.errors import CheckFailed, InputError, UnsupportedVersion
@@ -382,14 +382,17 @@ class CheckedCommit:
             yield _encoded(current(table, op), columns)
 
     def _untouched(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Yield columns of the rows that were current before and that the commit does not touch."""
-        from trueline.dataset.read import view_of
+        """Yield columns of the rows that were current before and that the commit does not touch.
+
+        Equal rows of a bag are told apart by the number of the copy.
+        """
+        from trueline.dataset.read import current_columns
 
         if self.tail.last_offset is None or self.alone:
             return
-        key = [name for name in key_at(self.tail) if name != COPY]
+        key = key_at(self.tail)
         wanted = list(dict.fromkeys([*columns, *key]))
-        view = view_of(self.name, self.chain, self.tail.head, system=False)
+        view = current_columns(self.name, self.chain, self.tail.head, wanted)
         if not key:
             yield from (pa.Table.from_batches([batch]) for batch in view.batches(wanted))
             return

@@ -59,7 +59,8 @@ class Commit:
     `operations` counts the rows it inserted, updated and deleted (an update is two events), None if
     nobody has counted them; `current_rows` is how many rows a keyed dataset has after it. One that restored
     the rows of an earlier commit names it in `reverted_to`.
-    Of a derived dataset `inputs` are the intervals it took of others, `strategy` how it was computed.
+    Of a derived dataset `inputs` are the intervals it took of others, `strategy` how it was computed. What
+    defines it anew says by which `on_change`, and in a new chain in place of which dataset (`replaces`).
     `ignored` counts rows, `ignored_columns` are columns that were left out as
     was asked for; `checks` counts the rows that broke a check that warns or leaves
     rows out. `advice`, where rows were just appended, is what to look at.
@@ -94,6 +95,8 @@ class Commit:
     checks: Mapping[str, int] = field(default_factory=dict)
     inputs: tuple[ExecuteTransformInput, ...] = ()
     strategy: str | None = None
+    on_change: str | None = None
+    replaces: str | None = None
     advice: tuple[Advice, ...] = field(default=(), repr=False, compare=False)
     chain: Chain | None = field(default=None, repr=False, compare=False)
     waiting: Callable[..., Any] | None = field(default=None, repr=False, compare=False)
@@ -142,6 +145,9 @@ class Commit:
         left = left_by(chain, last.event) if inputs and chain is not None else None
         strategy = left.more.get(STRATEGY) if left is not None else None
         counted = derived_counts(left) if left is not None else None
+        from trueline.dataset.derivation import changed_by
+
+        on_change, replaces = changed_by(pairs, chain)
         return cls(
             dataset,
             name,
@@ -169,6 +175,8 @@ class Commit:
             checks=noted_numbers(notes.get("checks") or _derived_checks(last, chain)),
             inputs=inputs,
             strategy=strategy if isinstance(strategy, str) else None,
+            on_change=on_change,
+            replaces=replaces,
             chain=chain,
         )
 
@@ -203,6 +211,8 @@ class Commit:
             "origins": [noted(origin) for origin in self.origins],
             "inputs": [_interval(taken) for taken in self.inputs],
             "strategy": self.strategy,
+            "on_change": self.on_change,
+            "replaces": self.replaces,
         }
 
     def __repr__(self) -> str:
@@ -260,7 +270,9 @@ class Commit:
             return "watermark" if self.watermark is not None else "no rows"
         if self.events == ("ExecuteTransform",):
             return "no rows changed"
-        return ", ".join(dict.fromkeys(self.events))
+        place = "" if self.replaces is None else f", in place of {self.replaces}"
+        change = "" if self.on_change is None else f" ({self.on_change}{place})"
+        return ", ".join(dict.fromkeys(self.events)) + change
 
     def bad_cells(self) -> View:
         """View the cells that could not be read: file, row, line, column and text.

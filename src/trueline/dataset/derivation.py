@@ -30,11 +30,12 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
-from trueline.check import DatasetCheck, same_checks
+from trueline.check import Action, DatasetCheck, same_checks
 from trueline.dataset.commit import linked
 from trueline.dataset.definition import PATH, addendum_at
-from trueline.errors import InputError, UnsupportedVersion
+from trueline.errors import InputError, TruelineError, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
+from trueline.identity.multihash import Multihash
 from trueline.merge import KeyEquality
 
 # The version that a SetTransform of ours names: that of the canonical query.
@@ -199,9 +200,36 @@ class Derivation:
         return found
 
     @property
+    def leaving_out(self) -> frozenset[str]:
+        """The checks that decide which rows there are; others only judge them."""
+        return frozenset(str(each) for each in self.checks if each.action is Action.QUARANTINE)
+
+    def change(self, *, is_new: bool) -> str | None:
+        """Return the `on_change` by which it came into force, None for the first definition of a dataset."""
+        if self.from_here:
+            return "from_here"
+        return None if is_new and self.replaces is None else "rebuild"
+
+    @property
     def shown_key(self) -> tuple[str, ...]:
         """The key that people know: none where rows are told apart by all they hold."""
         return () if self.identity is KeyKind.BAG else self.key
+
+
+def changed_by(
+    commit: Sequence[tuple[Multihash, Block]], chain: Chain | None
+) -> tuple[str | None, str | None]:
+    """Say by which `on_change` a commit defines a dataset anew, and in place of which other (derive:V15)."""
+    if chain is None or not any(isinstance(block.event, SetTransform) for _, block in commit):
+        return None, None
+    try:
+        derivation = derivation_at(chain.tail_at(commit[-1][0]))
+    except TruelineError:
+        return None, None  # looking at the past must not fail for what cannot be read
+    if derivation is None:
+        return None, None
+    is_new = isinstance(commit[0][1].event, Seed)
+    return derivation.change(is_new=is_new), derivation.replaces if is_new else None
 
 
 def described(chain: Chain) -> str | None:

@@ -59,7 +59,8 @@ def prepare_rekeyed(
     layout = SliceLayout(incoming.schema, incoming.vocab, system_time, tail.watermark, whole_pairs=True)
     written = write_all(chain.store, gone.pieces, layout, tail.next_offset, tasks)
     written = [*written, *write_all(chain.store, came.pieces, layout, tail.next_offset + count, tasks)]
-    outcome = MergeOutcome((*gone.pieces, *came.pieces), came.state, came.ignored, gone.tally + came.tally)
+    pieces, tally, passed = (*gone.pieces, *came.pieces), gone.tally + came.tally, gone.passed + came.passed
+    outcome = MergeOutcome(pieces, came.state, came.ignored, tally, passed)
     watermark = watermark_after(tail, incoming.newest, order.watermark, order.lateness_ns)
     return Prepared(tail, incoming, outcome, written, system_time, watermark, came.tally.growth, found)
 

@@ -311,6 +311,8 @@ def _described(workspace: Workspace, node: DatasetNode) -> LineageNode:
             reason=derivation.reason or None,
             query=derivation.written or None,
             columns=columns,
+            on_change=derivation.change(is_new=dataset.chain.newest(SetTransform, nth=1) is None),
+            replaces=derivation.replaces,
         )
     polled = None if tail is None or tail.polling is None else shown(tail.polling.fetch)
     kind = "root" if origin is None else "clone"

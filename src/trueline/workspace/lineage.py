@@ -22,6 +22,7 @@ class LineageNode:
     """A dataset: a root, a clone, derived, or missing (an input that is not in the workspace).
 
     `source` is where its records come from, `strategy` how it follows its inputs and `reason` why so.
+    Of one that was defined anew `on_change` says how, and `replaces` which dataset had its name before.
     """
 
     name: str
@@ -32,6 +33,13 @@ class LineageNode:
     reason: str | None = None
     query: str | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    on_change: str | None = None
+    replaces: str | None = None
+
+    @property
+    def label(self) -> str:
+        """How it is called in a picture."""
+        return self.name if self.on_change is None else f"{self.name} ({self.on_change})"
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain values."""
@@ -44,6 +52,8 @@ class LineageNode:
             "reason": self.reason,
             "query": self.query,
             "columns": dict(self.columns),
+            "on_change": self.on_change,
+            "replaces": self.replaces,
         }
 
 
@@ -105,7 +115,7 @@ class LineageGraph:
         lines = ["graph LR"]
         for node in self.nodes:
             before, after = _SHAPES[node.kind]
-            lines.append(f'    {ids[node.name]}{before}"{_escaped(node.name)}"{after}')
+            lines.append(f'    {ids[node.name]}{before}"{_escaped(node.label)}"{after}')
         for edge in self.edges:
             arrow = "-->" if edge.label is None else f'-. "{_escaped(edge.label)}" .->'
             lines.append(f"    {ids[edge.input]} {arrow} {ids[edge.dataset]}")
@@ -113,9 +123,11 @@ class LineageGraph:
 
     def dot(self) -> str:
         """Return the picture as Graphviz text."""
-        shapes = {node.name: "box" if node.kind == "derived" else "ellipse" for node in self.nodes}
         lines = ["digraph lineage {", "    rankdir=LR;"]
-        lines += [f"    {_quoted(name)} [shape={shape}];" for name, shape in shapes.items()]
+        for node in self.nodes:
+            shape = "box" if node.kind == "derived" else "ellipse"
+            label = "" if node.on_change is None else f", label={_quoted(node.label)}"
+            lines.append(f"    {_quoted(node.name)} [shape={shape}{label}];")
         for edge in self.edges:
             style = "" if edge.label is None else f" [style=dashed, label={_quoted(edge.label)}]"
             lines.append(f"    {_quoted(edge.input)} -> {_quoted(edge.dataset)}{style};")
@@ -166,7 +178,7 @@ class LineageGraph:
             why = f" (at a cut of its own: {edge.own_cut})" if edge.own_cut is not None else ""
             read.setdefault(edge.dataset, []).append(edge.input + why)
         rows = [
-            (node.name, node.kind, ", ".join(read.get(node.name, ())) or node.source, node.strategy)
+            (node.label, node.kind, ", ".join(read.get(node.name, ())) or node.source, node.strategy)
             for node in self.nodes
         ]
         return html_table("Lineage", ("dataset", "kind", "made from", "strategy"), rows)

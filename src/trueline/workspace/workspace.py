@@ -344,10 +344,10 @@ class Workspace(OpenDatasets):
         Without names all datasets are pulled. What is named is pulled with all it rests on; `name+` names a
         dataset with all that rests on it, `+name` and `2+name` with what it rests on. A plan (`ws.plan`) is
         carried out exactly, or `StalePlan` is raised if something has moved since.
-        With `full_refresh` derived datasets are computed again, once, and what differs is recorded. With
-        `watch` it goes on until it is interrupted, looking again after a second, then more rarely while
-        nothing comes; `on_report` gets the report of each round, `stop` waits for so many seconds and ends
-        it by True.
+        With `full_refresh` derived datasets are computed again, once, and what differs is recorded; those
+        defined with `on_change="from_here"` are left as they are, and the report says so. With `watch` it
+        goes on until it is interrupted, looking again after a second, then more rarely while nothing comes;
+        `on_report` gets the report of each round, `stop` waits for so many seconds and ends it by True.
 
         Files and pages that were read before are passed over, clones are
         brought up to what they are copies of. A known file name with other

@@ -38,19 +38,28 @@ MERGES = ("append", "ledger", "upsert", "changelog", "snapshot")
 
 @dataclass(frozen=True, slots=True)
 class RandomQuery:
-    """A query with its key; `duckdb` says whether another engine gives the same answer."""
+    """A query with its key; `duckdb` says whether another engine gives the same answer.
+
+    `strategy` is how it has to be followed, if that is known.
+    """
 
     sql: str
     key: tuple[str, ...] | None
     duckdb: bool = True
+    strategy: str | None = None
 
 
 @dataclass
 class RandomTable:
-    """A table of random columns, in a dataset with a random history."""
+    """A table of random columns, in a dataset with a random history.
+
+    Without `edges` it has no group of the greatest numbers; `key_kind` is the type of `k`, if not any.
+    """
 
     random_: random.Random
     name: str = "t"
+    edges: bool = True
+    key_kind: str = ""
     columns: dict[str, str] = field(default_factory=dict)
     merge: str = ""
     moments: int = 0
@@ -58,7 +67,7 @@ class RandomTable:
     def __post_init__(self) -> None:
         pick = self.random_
         self.merge = pick.choice(MERGES)
-        self.columns = {"k": pick.choice(list(RESERVED)), "w": "whole"}
+        self.columns = {"k": self.key_kind or pick.choice(list(RESERVED)), "w": "whole"}
         for at in range(pick.randint(1, 3)):
             self.columns[f"v{at}"] = pick.choice(list(POOLS))
         self.timed = pick.random() < 0.5
@@ -100,7 +109,7 @@ class RandomTable:
         pick = self.random_
         there = {row["id"]: row for row in dataset.view().to_arrow().to_pylist()}
         given = [self.row(number) for number in pick.sample(range(25), pick.randint(0, 8))]
-        if pick.random() < 0.4 and not {100, 101, 102} & set(there):
+        if self.edges and pick.random() < 0.4 and not {100, 101, 102} & set(there):
             given += self.edge()
         more = {"watermark": datetime(2026, 1, 1 + self.moments, tzinfo=UTC)} if self.timed else {}
         self.moments += 1
@@ -224,3 +233,59 @@ class RandomTable:
         text = "select id, k, row_number() over (partition by k order by w, id) as r from t"
         # Nulls are sorted first by Spark, last by others.
         return RandomQuery(text, ("id",), duckdb=False)
+
+
+@dataclass
+class RandomPair:
+    """Two tables whose `k` and `w` have the same types; queries over both, and over their results."""
+
+    t: RandomTable
+    u: RandomTable
+
+    @classmethod
+    def of(cls, random_: random.Random) -> RandomPair:
+        t = RandomTable(random_)
+        # Of two groups of the greatest numbers the total would be too large.
+        return cls(t, RandomTable(random_, "u", edges=False, key_kind=t.columns["k"]))
+
+    @property
+    def is_keyed(self) -> bool:
+        return self.t.is_keyed and self.u.is_keyed
+
+    def queries(self, name: str, kind: str) -> dict[str, RandomQuery]:
+        """Return a query of a kind, after those that it reads."""
+        return getattr(self, f"_{kind}")(name)
+
+    def _union(self, name: str) -> dict[str, RandomQuery]:
+        text = " union all ".join(
+            f"select '{each.name}' as b, id, k, w from {each.name} where {each._condition()}"
+            for each in (self.t, self.u)
+        )
+        key = ("b", "id") if self.is_keyed else None
+        return {name: RandomQuery(text, key, strategy="stateless")}
+
+    def _grouped(self, name: str) -> dict[str, RandomQuery]:
+        values = "count(*) as n, sum(w) as s, min(w) as l, max(w) as h, count(distinct w) as d"
+        both = "select k, w from t union all select k, w from u"
+        return {name: RandomQuery(f"select k, {values} from ({both}) group by k", ("k",))}
+
+    def _joined(self, name: str) -> dict[str, RandomQuery]:
+        side = self.t.random_.choice(["join", "left join"])
+        text = f"select t.id as i, u.id as j, t.k, t.w as x, u.w as y from t {side} u on t.k = u.k"
+        return {name: RandomQuery(text, ("i", "j") if self.is_keyed else None, strategy="recompute")}
+
+    def _counted(self, name: str) -> dict[str, RandomQuery]:
+        text = "select t.k, count(*) as n, max(u.w) as h from t join u on t.k = u.k group by t.k"
+        return {name: RandomQuery(text, ("k",), strategy="recompute")}
+
+    def _stacked(self, name: str) -> dict[str, RandomQuery]:
+        shown = {"union": "sum(id) as v, max(w) as h", "grouped": "sum(n) as v, max(s) as h"}
+        shown["joined"] = "sum(j) as v, min(x) as h"
+        kind = self.t.random_.choice(list(shown))
+        below = self.queries(f"{name}_below", kind)
+        text = f"select k, count(*) as n, {shown[kind]} from {name}_below group by k"
+        return {**below, name: RandomQuery(text, ("k",), strategy="keyed")}
+
+
+# What a pair of tables is asked.
+PAIRED = ("union", "grouped", "joined", "counted", "stacked")

@@ -127,6 +127,60 @@ def test_what_cannot_be_defined_is_refused_before_anything_is_recorded(ws):
         assert "x" not in ws
 
 
+@pytest.mark.contract("derive:V6")
+def test_columns_that_cannot_tell_rows_apart_are_refused_where_they_have_to(ws):
+    # `twice` hides the key of the input.
+    query = "select id * 2 as twice, {} as c from transfers"
+    other = "name columns of other types as the key"
+    binary = "select it COLLATE UTF8_BINARY: as it is, texts of other bytes are equal"
+    pairs = "map_keys(map(account, amount)) as k, map_values(map(account, amount))"
+    for column, key, remedy, instead in (
+        ("account collate unicode_ci", "c", binary, ("account collate unicode_ci collate utf8_binary", "c")),
+        (
+            "account collate unicode_ci",
+            None,
+            binary,
+            ("account collate unicode_ci collate utf8_binary", None),
+        ),
+        ("map(account, amount)", None, f"select its map_keys and map_values, and {other}", (pairs, "twice")),
+        ("parse_json('1')", None, "select it as text, by to_json", ("to_json(parse_json('1'))", None)),
+        ("array(account)", None, other, ("array(account)", "twice")),
+        ("struct(account)", "c", other, ("struct(account)", "twice")),
+    ):
+        with pytest.raises(InputError) as caught:
+            ws.derive("x", query.format(column), key=key)
+        assert (caught.value.code, caught.value.remedy) == ("BadKeyType", remedy)
+        assert ("without a key" in caught.value.problem) == (key is None)
+        assert "x" not in ws
+        text, named = instead
+        ws.derive("x", query.format(text), key=named)
+        ws.delete("x")
+
+
+@pytest.mark.contract("derive:V14")
+@pytest.mark.contract("derive:V12")
+def test_a_column_of_the_name_event_time_is_the_event_time(ws):
+    at = pa.array([0, 86_400_000], pa.timestamp("ms", "UTC"))
+    ws.create("log").append(pa.table({"id": [1, 2], "at": at}))
+    text = "select id, at as event_time from log"
+    later = ws.derive("timed", "select id from log", key="id")
+    made = ws.derive("made", text, key="id")
+    assert (definition(made).event_time, made.info.event_time) == ("event_time", "event_time")
+    follow_all(ws, ["timed", "made"])
+    # Declared later it is the same, in the chain that is there.
+    assert ws.derive("timed", text, key="id", on_change="rebuild") is later
+    follow_all(ws, ["timed"])
+    for dataset in (made, later):
+        head = dataset.head
+        for options in ({}, {"event_time": "event_time"}, {"on_change": "rebuild"}):
+            assert ws.derive(dataset.name, text, key="id", **options) is dataset
+        assert dataset.head == head
+        assert [time for _, time in rows(dataset, "id", "event_time")] == at.to_pylist()
+        assert ws.verify(dataset.name, replay="head").ok
+    with pytest.raises(TruelineError, match="'event_time' is the event time but its type is"):
+        ws.derive("text", "select id, 'noon' as event_time from log", key="id")
+
+
 @pytest.mark.contract("derive:V19")
 def test_what_can_only_be_recomputed_is_refused_where_increments_were_asked_for(ws):
     query = "select account, amount from transfers order by amount limit 2"
@@ -247,13 +301,6 @@ def test_a_cycle_is_refused_with_the_way_round(ws):
         with pytest.raises(InputError, match="'balances' ← ") as caught:
             ws.derive("balances", query, on_change="rebuild")
         assert caught.value.code == "Cycle"
-
-
-def test_from_here_is_refused_where_it_is_not_sound(ws):
-    ws.derive("balances", BALANCES, key="account")
-    with pytest.raises(InputError) as caught:
-        ws.derive("balances", BALANCES + " having sum(amount) > 1", key="account", on_change="from_here")
-    assert caught.value.code == "NotFromHere"
 
 
 @pytest.mark.contract("derive:V15")

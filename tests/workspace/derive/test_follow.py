@@ -6,8 +6,10 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.spark.passing import ROWS, passing
 from tests.workspace.derive.following import follow_all
 from trueline.chain.checkpoint import derived_checkpoint
+from trueline.dataset.append import merge as merging
 from trueline.errors import DatasetExists, InputError, SchemaError
 from trueline.workspace.derive import judge
 from trueline.workspace.derive.define import derive
@@ -139,3 +141,19 @@ def test_what_cannot_be_defined_is_refused(ws):
         with pytest.raises(error, match=words):
             derive(ws, request)
         assert "x" not in ws
+
+
+@pytest.mark.contract("derive:V26")
+def test_what_a_whole_result_brings_to_this_process_is_counted(ws, monkeypatch):
+    ranked = "select id, row_number() over (order by amount, id) as at from transfers"
+    ws.derive("ranked", ranked, key="id")
+    ws.pull()
+    # A few rows are compared here, with those that are there; more are by tasks.
+    for number, few in ((5, merging.FEW_ROWS), (6, 0)):
+        monkeypatch.setattr(merging, "FEW_ROWS", few)
+        transfers(ws, (number, "c", -float(number)))
+        with passing() as passed:
+            done = ws.pull("ranked")["ranked"]
+        assert (done.strategy, done.rows > 0) == ("recompute", True)
+        assert (done.driver_bytes > 0) == (passed[ROWS] > 0) == (few > 0)
+    assert rows(ws["ranked"])[-1] == {"id": 6, "at": 1}

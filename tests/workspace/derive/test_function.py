@@ -62,6 +62,21 @@ def test_what_cannot_be_computed_again_is_refused(ws):
     assert ws["places"].chain.tail().data is None
 
 
+@pytest.mark.contract("derive:V5")
+def test_another_function_is_run_over_other_partitions_too(ws):
+    made = ws.derive("places", fn=f"{PATH}:places", inputs=["transfers"], key="id")
+    follow_all(ws, ["places"])
+    last = made.chain.tail().data
+    assert (
+        ws.derive("places", fn=f"{PATH}:by_place", inputs=["transfers"], key="id", on_change="rebuild")
+        is made
+    )
+    with pytest.raises(InputError) as caught:
+        follow_all(ws, ["places"])
+    assert caught.value.code == "NotReproducible"
+    assert made.chain.tail().data == last
+
+
 @pytest.mark.contract("derive:V4")
 def test_equal_numbers_of_a_function_have_one_form(ws):
     made = ws.derive("zeros", fn=f"{PATH}:zeros", inputs=["transfers"], key="id")

@@ -74,6 +74,37 @@ def test_a_check_of_a_derived_dataset_stops_leaves_out_or_counts(ws):
     assert rows(stops) == {"a": 1.0, "b": 2.0, "c": 5.0, "d": 6.0}
 
 
+@pytest.mark.contract("derive:V15")
+def test_rows_that_a_new_check_leaves_out_go_and_come_back(ws):
+    append(ws, (3, "c", -5.0), (4, "d", -6.0))
+    queries = {"each": "select id, account, amount as total from transfers", "sums": BALANCES}
+    followed = {"each": "stateless", "sums": "keyed"}
+    kept = [check.in_range("total", 0).quarantine()]
+    for name, query in queries.items():
+        ws.derive(name, query)
+    follow_all(ws, queries)
+    for name, query in queries.items():
+        ws.derive(name, query, checks=kept, on_change="rebuild")
+    follow_all(ws, queries)
+    for name in queries:
+        assert ws[name].info.strategy == followed[name]
+        assert rows(ws[name]) == {"a": 1.0, "b": 2.0}
+    # One bad row goes, another becomes good: both were left out.
+    ws["transfers"].append(
+        pa.table({"op": [1, 0], "id": [3, 4], "account": ["c", "d"], "amount": [-5.0, 6.0]})
+    )
+    follow_all(ws, queries)
+    for name, query in queries.items():
+        assert rows(ws[name]) == {"a": 1.0, "b": 2.0, "d": 6.0}
+        assert ws.verify(name, replay="head").ok
+        ws.derive(name, query, on_change="rebuild")
+    append(ws, (5, "e", -7.0))
+    follow_all(ws, queries)
+    for name in queries:
+        assert rows(ws[name]) == {"a": 1.0, "b": 2.0, "d": 6.0, "e": -7.0}
+        assert ws.verify(name, replay="head").ok
+
+
 @pytest.mark.contract("derive:V28", "derive:V16")
 def test_going_back_names_what_rests_on_it_and_rebuilds_it(ws):
     first = ws["transfers"].commit()

@@ -14,6 +14,7 @@ from tests.workspace.derive.following import follow_all
 from tests.workspace.derive.histories import QUERIES, begin, next_commit, rows
 from trueline.chain.checkpoint import derived_checkpoint
 from trueline.chain.instant import Instant
+from trueline.dataset.append import merge as merging
 from trueline.dataset.derivation import derivation_at
 from trueline.workspace.derive import follow, strategies
 from trueline.workspace.derive.define import DerivationRequest, derive
@@ -143,6 +144,7 @@ def test_changes_that_are_large_stay_in_tasks(spark_workspace, monkeypatch, merg
     # Nothing is few enough to be read here.
     monkeypatch.setattr(increment, "DRIVER_EVENTS", -1)
     monkeypatch.setattr(increment, "DRIVER_EVENTS_HERE", -1)
+    monkeypatch.setattr(merging, "FEW_ROWS", 0)
     next_commit(random_, dataset)
     assert followed.pull() == used
     assert followed.differences() == []

@@ -117,7 +117,9 @@ def test_a_report_says_how_a_dataset_was_computed_and_why_as_a_whole(ws):
     assert (first["rows"].strategy, first["rows"].reason) == ("recompute", "first")
     assert "as a whole" not in first["rows"].told
     found = report["rows"]
-    assert (found.strategy, found.reason, found.driver_bytes) == ("recompute", "records_removed", 0)
+    assert (found.strategy, found.reason) == ("recompute", "records_removed")
+    # The rows that were there are compared here.
+    assert found.driver_bytes > 0
     assert "computed as a whole (records_removed)" in found.told
     assert found.to_dict()["reason"] == "records_removed"
     # Of what is always recomputed the plan says why.

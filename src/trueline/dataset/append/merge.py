@@ -46,13 +46,15 @@ RESERVED: Final = frozenset({KEY, GONE, RANK, OFFSET, "_order"})
 class MergeOutcome:
     """What merging gave: events in their final order, the state after them, rows left out by reason.
 
-    `tally` counts what the events do.
+    `tally` counts what the events do, `passed` the bytes of rows and state that were read for it in this
+    process; rows that were here already are not among them.
     """
 
     pieces: tuple[IncomingPiece, ...]
     state: State | None = None
     ignored: Mapping[str, int] = field(default_factory=dict)
     tally: MergeCounts = field(default_factory=MergeCounts)
+    passed: int = 0
 
 
 def open_state(store: Store, tail: Tail) -> State:
@@ -207,7 +209,10 @@ def _is_here(pieces: Sequence[IncomingPiece]) -> bool:
 
 def _at_once(meeting: Meeting, given: Sequence[IncomingPiece], first: int, tasks: Tasks) -> MergeOutcome:
     """Merge all rows in memory."""
-    merged = meeting.merged(meeting.read([RowRange(piece, 0, piece.rows) for piece in given], 0))
+    new = meeting.read([RowRange(piece, 0, piece.rows) for piece in given], 0)
+    old = meeting.current(new)
+    passed = (0 if _is_here(given) else new.nbytes) + (0 if old is None else old.nbytes)
+    merged = meeting.merged_with(old, new)
     events = merged.events.drop_columns([RANK]) if RANK in merged.events.column_names else merged.events
     state = meeting.state
     if merged.delta is not None and merged.delta.num_rows:
@@ -216,7 +221,7 @@ def _at_once(meeting: Meeting, given: Sequence[IncomingPiece], first: int, tasks
         kept = delta.select([KEY, GONE, OFFSET]) if isinstance(meeting.strategy, Ledger) else delta
         state = extended(state, [kept], tasks, updated=_updated(meeting, merged.tally))
     pieces = (IncomingPiece.of(events),) if events.num_rows else ()
-    return MergeOutcome(pieces, state, _counted(merged.ignored), merged.tally)
+    return MergeOutcome(pieces, state, _counted(merged.ignored), merged.tally, passed)
 
 
 def _in_ranges(

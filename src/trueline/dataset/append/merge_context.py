@@ -57,12 +57,15 @@ class Meeting:
 
     def merged(self, new: pa.Table, key_range: KeyRange | None = None) -> Merged:
         """Merge rows whose keys lie in a range into the state."""
-        old = self._old(new, key_range)
+        return self.merged_with(self.current(new, key_range), new)
+
+    def merged_with(self, old: pa.Table | None, new: pa.Table) -> Merged:
+        """Merge rows into the current ones that they meet."""
         return merge_batch(
             self.strategy, new, old, vocab=self.vocab, equality=self.equality, partial=self.partial
         )
 
-    def _old(self, new: pa.Table, key_range: KeyRange | None) -> pa.Table | None:
+    def current(self, new: pa.Table, key_range: KeyRange | None = None) -> pa.Table | None:
         """Return the current rows a strategy needs: those of the new keys, for a snapshot all."""
         if not self.state.generations:
             return None

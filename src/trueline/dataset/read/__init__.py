@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from trueline.dataset.at import At, resolve
-from trueline.dataset.read.views import changes_of, diff_of, row_of, schema_of, view_of
+from trueline.dataset.read.views import changes_of, current_columns, diff_of, row_of, schema_of, view_of
 
-__all__ = ["At", "changes_of", "diff_of", "resolve", "row_of", "schema_of", "view_of"]
+__all__ = ["At", "changes_of", "current_columns", "diff_of", "resolve", "row_of", "schema_of", "view_of"]

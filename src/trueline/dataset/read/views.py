@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from trueline.chain.chain import Chain
 from trueline.chain.events import DatasetKind
 from trueline.chain.head_state import Position
@@ -22,7 +24,15 @@ from trueline.view.view import View
 def view_of(name: str, chain: Chain, at: object, *, system: bool, tags: Tags | None = None) -> View:
     """Return the current rows at a commit: all records, or the newest of each key."""
     standing = Standing.of(name, chain, resolve(chain, at, tags))
-    columns = _all_columns(standing) if system else standing.data_columns
+    return _current(standing, _all_columns(standing) if system else standing.data_columns)
+
+
+def current_columns(name: str, chain: Chain, at: object, columns: Sequence[str]) -> View:
+    """Return columns of the current rows at a commit, those that readers do not see too."""
+    return _current(Standing.of(name, chain, resolve(chain, at)), tuple(columns))
+
+
+def _current(standing: Standing, columns: tuple[str, ...]) -> View:
     source: RowSource = CurrentRows(standing, columns) if standing.is_keyed else Events(standing, columns)
     return View(source)
 

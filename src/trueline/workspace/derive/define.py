@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.schema import fields_of, hidden
 from trueline.check import checked
-from trueline.dataset.append.intake import whole_schema
+from trueline.dataset.append.intake import EVENT_TIME, whole_schema
 from trueline.dataset.definition import vocabulary
 from trueline.dataset.derivation import (
     CANONICAL,
@@ -36,6 +36,7 @@ from trueline.workspace.derive.input_tables import (
     tables_read,
 )
 from trueline.workspace.derive.output_keys import key_of
+from trueline.workspace.derive.part_types import PartType
 from trueline.workspace.derive.redefine import OnChange, redefine, refuse_cycle, replacements
 from trueline.workspace.derive.reproducible import BY_OFFSET, check_reproducible
 from trueline.workspace.derive.request import (
@@ -224,7 +225,7 @@ def same_as_there(
         nondet=inputs.nondet,
         key=key,
         identity=identity,
-        event_time=request.event_time,
+        event_time=request.event_time or _by_its_name(there.event_time),
         checks=bound(workspace, checked(request.checks)),
         columns=dict(request.columns),
         description=request.description,
@@ -305,7 +306,8 @@ def _defined(
         description=request.description,
         canonical=tuple(each.canonical for each in (*steps, last)),
     )
-    return derivation, _schema(session.result(derivation), derivation)
+    _check_told_apart(derivation, session.types(last.canonical))
+    return _with_columns(derivation, session.result(derivation))
 
 
 def check_key(key: Sequence[str], columns: Sequence[str]) -> None:
@@ -321,6 +323,44 @@ def check_key(key: Sequence[str], columns: Sequence[str]) -> None:
                 code="MissingKeyColumn",
                 column=name,
             )
+
+
+def _check_told_apart(derivation: Derivation, types: Mapping[str, str]) -> None:
+    """Refuse types that cannot tell rows apart where they have to: in a key, and anywhere in a bag."""
+    for name in derivation.key:
+        kind = PartType(types.get(name, ""))
+        remedy = "name columns of other types as the key"
+        if kind.is_collated:
+            remedy = "select it COLLATE UTF8_BINARY: as it is, texts of other bytes are equal"
+        elif kind.name.startswith("map<"):
+            remedy = f"select its map_keys and map_values, and {remedy}"
+        elif not kind.is_orderable:
+            remedy = "select it as text, by to_json"
+        elif not kind.is_nested:
+            continue
+        is_bag = derivation.identity is KeyKind.BAG
+        raise InputError(
+            f"column {name!r} is of type {kind.name}, which cannot tell rows apart"
+            + "; without a key all columns have to" * is_bag,
+            remedy=remedy,
+            code="BadKeyType",
+            column=name,
+        )
+
+
+def _with_columns(derivation: Derivation, frame: Any) -> tuple[Derivation, DataSchema]:
+    """Return a definition with its event time, and the columns of its result.
+
+    A column `event_time` is the event time where no other is named, as it is of a root.
+    """
+    if derivation.event_time is None and EVENT_TIME in frame.columns:
+        derivation = replace(derivation, event_time=EVENT_TIME)
+    return derivation, _schema(frame, derivation)
+
+
+def _by_its_name(event_time: str | None) -> str | None:
+    """Return the event time that a definition may have though nobody has named it."""
+    return event_time if event_time == EVENT_TIME else None
 
 
 def _schema(frame: Any, derivation: Derivation) -> DataSchema:
@@ -358,4 +398,7 @@ def _defined_by_function(
     )
     frame = result_of_function(session, derivation)
     check_key(key, frame.columns)
-    return derivation, _schema(frame, derivation)
+    _check_told_apart(
+        derivation, {field.name: field.dataType.simpleString() for field in frame.schema.fields}
+    )
+    return _with_columns(derivation, frame)

@@ -295,9 +295,15 @@ def check_inputs(known: Dependencies, node: DatasetNode, tail: Tail) -> None:
     read = {name: taken.last_block for name, taken in tail.taken.items() if taken.last_block is not None}
     if left is not None:
         read |= {root: at.block for root, at in left.origin.roots.items() if root not in read}
+    # What an earlier definition has read may be reset as it likes.
+    resting_on = known.upstream(node.name)
     for dataset, block in read.items():
         other = known.by_id(dataset)
-        if other is None or other.dataset.chain.sequence_of(block) is not None:
+        if (
+            other is None
+            or other.name not in resting_on
+            or other.dataset.chain.sequence_of(block) is not None
+        ):
             continue
         now = other.dataset.head
         raise InputReset(

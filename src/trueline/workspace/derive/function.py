@@ -215,7 +215,7 @@ def _in_one_form(frame: Any) -> Any:
 def check_partitionings(session: QuerySession, derivation: Derivation) -> None:
     """Run a function over its inputs cut in two ways, and refuse it where the results differ (derive:V5).
 
-    The first pull of a dataset does it: a result that depends on how rows were cut cannot be proven.
+    The first pull of a definition does it: a result that depends on how rows were cut cannot be proven.
     """
     from trueline.spark.canonical import differing_rows
 

@@ -70,6 +70,11 @@ class PartType:
         return _UNORDERED_WORD.search(self.name) is None
 
     @property
+    def is_nested(self) -> bool:
+        """Whether its values are made of others."""
+        return self.name.startswith(("array<", "struct<", "map<"))
+
+    @property
     def is_collated(self) -> bool:
         """Whether texts of other bytes may be equal."""
         return _COLLATED.search(self.name) is not None

@@ -13,6 +13,7 @@ from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import DatasetKind, Event, SetDataSchema, SetInfo
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, schema_findings
+from trueline.dataset.append.intake import EVENT_TIME
 from trueline.dataset.commit import linked
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import COPY, Derivation, derivation_at, described
@@ -91,9 +92,11 @@ def _append(workspace: Workspace, dataset: Dataset, events: list[Event]) -> None
 def _events(dataset: Dataset, there: Derivation, asked: Derivation, schema: DataSchema) -> Iterator[Event]:
     """Yield what brings a chain to a definition; SetTransform only if rows may come out otherwise."""
     tail = dataset._tail
+    if asked.event_time != tail.vocab.event_time_column:
+        yield replace(tail.vocab, event_time_column=asked.event_time)
     same = asked.transform == there.transform and asked.key == there.key
     same = same and (asked.canonical, asked.nondet) == (there.canonical, there.nondet)
-    same = same and asked.from_here == there.from_here
+    same = same and asked.from_here == there.from_here and asked.leaving_out == there.leaving_out
     if not same or asked.function != there.function:
         yield asked.transform
     if asked.description is not None and asked.description != described(dataset.chain):
@@ -141,7 +144,9 @@ def _merged(tail: Tail, schema: DataSchema) -> DataSchema:
 
 def _follows(tail: Tail, derivation: Derivation, schema: DataSchema) -> bool:
     """Say whether a definition can follow in the same chain: event time and columns decide."""
-    if tail.vocab.event_time_column != derivation.event_time:
+    declared = tail.vocab.event_time_column
+    # Every dataset has the column of this name, null until an event time is declared.
+    if declared != derivation.event_time and (declared, derivation.event_time) != (None, EVENT_TIME):
         return False
     after = SetDataSchema(schema=_merged(tail, schema))
     return not any(rule != "H1" for rule, _, _ in schema_findings(tail.schema, after, tail.vocab))

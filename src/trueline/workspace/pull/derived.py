@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from trueline import console
 from trueline.chain.events import SetTransform
 from trueline.chain.instant import Instant
+from trueline.dataset.derivation import derivation_at
 from trueline.errors import (
     CorruptionError,
     InputError,
@@ -38,11 +39,12 @@ from trueline.workspace.derive.rest import NOT_AT_REST
 from trueline.workspace.derive.strategies import Advanced
 from trueline.workspace.derive.strategies.classify import RECOMPUTE
 from trueline.workspace.pull.going import GoingTo, Stops, going_to
-from trueline.workspace.pull.report import Pulled
+from trueline.workspace.pull.report import FROM_HERE, Pulled
 from trueline.workspace.pull.scheduler import go_on
 from trueline.workspace.pull.watched import WatchedConsole
 
 if TYPE_CHECKING:
+    from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
 
 GraphNode = tuple[str, int]
@@ -245,6 +247,8 @@ class DerivedPull:
             return None, None
         if not (self.full_refresh and is_last):
             return made, None
+        if _keeps_rows(dataset):
+            return made, None
         if made is not None and made.commit.blocks and self._strategy(name) == RECOMPUTE:
             return made, False  # it was computed from scratch just now
         again = refresh(self.workspace, dataset, clock=self.clock)
@@ -265,7 +269,9 @@ class DerivedPull:
             return
         assert isinstance(outcome, Outcome)
         made, differed = outcome.changed[0][1]
-        self.done[name] = replace(before, differed=differed)
+        is_last = place == len(self.stops[name]) - 1
+        kept = FROM_HERE if self.full_refresh and is_last and differed is None else ""
+        self.done[name] = replace(before, differed=differed, not_refreshed=kept)
         if made is not None:
             self.done[name] = self._with(self.done[name], made)
         if differed or _is_defined_again(self.known[name]):
@@ -316,6 +322,12 @@ def _held(known: Dependencies, log: CutLog, names: Sequence[str]) -> dict[str, t
 def _is_defined_again(node: DatasetNode) -> bool:
     defined = node.dataset.chain.newest(SetTransform)
     return defined is not None and defined.hash != node.definition
+
+
+def _keeps_rows(dataset: Dataset) -> bool:
+    """Say whether rows of earlier definitions stay, which the one in force does not give."""
+    derivation = derivation_at(dataset._tail)
+    return derivation is not None and derivation.from_here
 
 
 def _may_be_corrected(error: Exception) -> bool:

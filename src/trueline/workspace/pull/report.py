@@ -11,6 +11,8 @@ from trueline.errors import TruelineError
 
 # Nobody wonders why all is computed then.
 _AS_EXPECTED: Final = ("", "first", "redefined")
+# Why a dataset is not computed again: rows from before its definition are to stay.
+FROM_HERE: Final = "from_here"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ class Pulled:
     `duplicates` are files with the bytes of another that this pull read, which they name.
     `bad_files` are those that were left out since they cannot be read, each with the reason.
     A derived dataset was brought to a `cut`, or `waits_for` what could not be; `differed` says whether it
-    was not what its definition gives, if that was asked. `broken` are transactions of which that cut may show
+    was not what its definition gives, if that was asked; `not_refreshed` is a code that says why it was not
+    computed again though that was asked. `broken` are transactions of which that cut may show
     a part: they expired or failed half-way; `held_by` those that are open and keep newer records of its roots
     from it, each with the time it expires. `strategy` is the one it was computed by in the end, `reason` a
     code that says why as a whole where its definition can follow by the increment; `driver_bytes` counts the
@@ -41,6 +44,7 @@ class Pulled:
     cut: int | None = None
     waits_for: tuple[str, ...] = ()
     differed: bool | None = None
+    not_refreshed: str = ""
     broken: tuple[str, ...] = ()
     held_by: tuple[str, ...] = ()
     strategy: str = ""
@@ -80,6 +84,11 @@ class Pulled:
             parts.append(f"computed as a whole ({self.reason})")
         if self.differed is not None:
             parts.append("differed from its definition" if self.differed else "equals its definition")
+        if self.not_refreshed:
+            parts.append(
+                "not computed again, since rows from before its definition are to stay"
+                f" ({self.not_refreshed})"
+            )
         parts += [why.problem for why in (self.error, self.refused) if why is not None]
         if self.broken:
             which = ", ".join(name[:8] for name in self.broken)
@@ -106,6 +115,7 @@ class Pulled:
             "cut": self.cut,
             "waits_for": list(self.waits_for),
             "differed": self.differed,
+            "not_refreshed": self.not_refreshed,
             "broken": list(self.broken),
             "held_by": list(self.held_by),
             "strategy": self.strategy,

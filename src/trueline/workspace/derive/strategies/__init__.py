@@ -135,7 +135,7 @@ def recomputed(transaction: DerivedTransaction[Commit]) -> Commit:
             dataset.chain,
             derivation,
             result,
-            transaction.leaving(**left),
+            replace(transaction.leaving(**left), passing=transaction.carried.note),
             scratch=scratch,
             tasks=tasks,
             tail=transaction.tail,
@@ -149,7 +149,7 @@ def computed(transaction: DerivedTransaction[Any]) -> Iterator[tuple[QuerySessio
     views = views_at(derivation, transaction.inputs, transaction.advance.positions)
     function = permitted(workspace, dataset, derivation)
     with query_session(workspace, views, function) as session, dataset.chain.store.scratch() as scratch:
-        if function is not None and transaction.tail.data is None:
+        if function is not None and (transaction.tail.data is None or transaction.tail.redefined):
             check_partitionings(session, derivation)
         result, tasks = taken(workspace, session, derivation, transaction.tail, scratch)
         yield session, result, scratch, tasks

@@ -59,8 +59,12 @@ class DriverBytes:
 
     def add(self, table: pa.Table) -> pa.Table:
         """Count a table."""
-        self.size += table.nbytes
+        self.note(table.nbytes)
         return table
+
+    def note(self, size: int) -> None:
+        """Count bytes."""
+        self.size += size
 
 
 Recorded = TypeVar("Recorded")
@@ -118,7 +122,7 @@ def committed(
         transaction.tail,
         transaction.derivation,
         change,
-        advance=advance,
+        advance=replace(advance, passing=transaction.carried.note),
         scratch=terms.scratch,
         tasks=terms.tasks,
     )
