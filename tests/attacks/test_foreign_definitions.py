@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 import trueline as tl
 from tests.attacks.test_query_text import COMMANDS, JAVA, PATHS, PROGRAMS, TABLES
 from tests.workspace.derive.computed_here import computing, counted, define_by_hand
-from trueline.chain.events import SetAttachments
+from trueline.chain.events import AttachmentEmbedded, AttachmentsEmbedded, SetAttachments
 from trueline.chain.head_state import next_block
 from trueline.chain.sources import SqlQueryStep
 from trueline.dataset.derivation import Derivation, FunctionOf, KeyKind, derivation_at
@@ -182,3 +183,61 @@ def test_sparks_own_parser_looks_at_each_text_that_is_run(spark, place):
     assert [row[0] for row in found.collect()] == ["ANNA"]
     with pytest.raises(QueryError, match=re.escape("`one` is not a dataset")):
         result_of(spark, ["people"], {}, "select name from one")
+
+
+# --- what cannot be read ----------------------------------------------------------------------
+
+
+def written(dataset, **said):
+    """Change the words of the attachment itself."""
+    tail = dataset.chain.tail()
+    items = tail.attachments.attachments.items if tail.attachments is not None else ()
+    usual = {"format": "trueline/definition", "version": 1}
+    document = {**(json.loads(items[0].content) if items else usual), **said}
+    content = AttachmentEmbedded("trueline.json", json.dumps(document))
+    dataset.chain.append(next_block(tail, SetAttachments(AttachmentsEmbedded((content,)))))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("totals", {"identity": "x"}),
+        ("totals", {"canonical": []}),
+        ("totals", {"checks": [{"kind": "unique", "columns": 5}]}),
+        ("totals", {"checks": [{"kind": ["x"]}]}),
+        ("totals", {"nondet": {"transfers": 3}}),
+        ("transfers", {"checks": 5}),
+        ("transfers", {"checks": [{"kind": "relation", "columns": ["account"], "dataset": [], "other": 1}]}),
+        ("transfers", {"lateness_ns": "x"}),
+        ("transfers", {"reader": [1]}),
+    ],
+    ids=str,
+)
+def test_a_clone_that_cannot_be_read_is_a_problem_of_its_own(tmp_path, name, said):
+    with tl.open(tmp_path / "theirs", create=True) as ws:
+        ws.create("transfers").append(TRANSFERS)
+        define_by_hand(ws, "totals", QUERY, ["transfers"], columns=COLUMNS)
+        with computing(counted):
+            ws.pull()
+        written(ws[name], **said)
+        ws[name].push(tmp_path / "shared")
+    with tl.open(tmp_path / "ours", create=True) as ws:
+        ws.create("mine").append(TRANSFERS)
+        define_by_hand(ws, "sums", QUERY, ["mine"], columns=COLUMNS)
+        ws.clone(tmp_path / "shared", "evil")
+        with computing(counted):
+            ws.pull("sums")
+            ws["mine"].append(TRANSFERS)
+            with suppress(PullError):  # of the clone alone
+                ws.pull()
+        assert ws["sums"].view().to_arrow()["total"].to_pylist() == [2.0]
+        assert not ws.plan("sums").moves
+        assert {node.name for node in ws.lineage().nodes} >= {"evil", "mine", "sums"}
+        assert [each.info.rows for each in ws.datasets() if each.name != "evil"] == [2, 1]
+        assert ws.verify("mine").ok
+        with suppress(InputError):
+            assert ws["evil"].info
+        with suppress(InputError):
+            ws["evil"].verify()
+        ws.delete("evil")
+        assert sorted(ws) == ["mine", "sums"]

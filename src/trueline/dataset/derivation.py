@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -30,6 +29,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
+from trueline.chain.text import read_document
 from trueline.check import DatasetCheck, same_checks
 from trueline.dataset.commit import linked
 from trueline.dataset.definition import PATH, addendum_at
@@ -248,7 +248,12 @@ def derivation_at(tail: Tail) -> Derivation | None:
     return _read(tail.transform, texts.get(PATH), tail.vocab.event_time_column, texts.get(SOURCE_PATH, ""))
 
 
-_KINDS: Final = {"nondet": dict, "columns": dict, "checks": list, "canonical": list}
+# What an attachment says, by the type it has there; of lists and mappings, that of what is in them.
+_TEXTS: Final = ("written", "strategy", "reason")
+_TEXTS_OR_NONE: Final = ("function", "replaces", "file", "folder")
+_LISTS: Final = ("key", "canonical")
+_MAPPINGS: Final = ("nondet", "columns")
+_COPY_OF_IT: Final = "restore the dataset from a copy"
 
 
 def _checks(said: list[Any]) -> tuple[DatasetCheck, ...]:
@@ -264,14 +269,11 @@ def _checks(said: list[Any]) -> tuple[DatasetCheck, ...]:
 
 @lru_cache(maxsize=256)
 def _read(event: SetTransform, content: str | None, event_time: str | None, source: str) -> Derivation:
-    try:
-        said = json.loads(content or "")
-    except (ValueError, RecursionError):
-        said = None
+    said = read_document(content or "")
     if not isinstance(said, dict) or said.get("format") != FORMAT:
         raise InputError(
             f"the attachment {PATH} of a derived dataset cannot be read",
-            remedy="restore the dataset from a copy",
+            remedy=_COPY_OF_IT,
             code="BadDerivation",
         )
     if said.get("version") != VERSION or not _is_known(event.transform.version):
@@ -279,29 +281,24 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         raise UnsupportedVersion(
             f"a derivation of version {version} is not known here", remedy="upgrade trueline"
         )
-    key = said.get("key", [])
-    if not isinstance(key, list) or not all(isinstance(name, str) for name in key):
-        raise InputError(
-            f"the attachment {PATH} says the key is {key!r:.80}", remedy="restore the dataset from a copy"
-        )
-    for name, kind in _KINDS.items():
-        if not isinstance(said.get(name, kind()), kind):
-            raise InputError(
-                f"the attachment {PATH} says {name} is {said[name]!r:.80}",
-                remedy="restore the dataset from a copy",
-                code="BadDerivation",
-            )
+    for name in said:
+        if not _is_shaped(name, said[name]):
+            raise _bad(name, said[name])
+    queries, canonical = event.transform.queries or (), said.get("canonical", [])
+    # A function has no queries that are run.
+    if not queries or (not said.get("function") and len(canonical) != len(queries)):
+        raise _bad("canonical", canonical)
     return Derivation(
-        event.transform.queries or (),
+        queries,
         event.inputs,
-        tuple(key),
+        tuple(said.get("key", ())),
         KeyKind(said.get("identity", "bag")),
         str(said.get("written", "")),
         str(said.get("strategy", "recompute")),
         str(said.get("reason", "")),
         event_time,
         columns=said.get("columns", {}),
-        canonical=tuple(said.get("canonical", ())),
+        canonical=tuple(canonical),
         nondet=said.get("nondet", {}),
         checks=_checks(said.get("checks", [])),
         function=FunctionOf(str(said["function"]), source) if said.get("function") else None,
@@ -310,6 +307,27 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         file=said.get("file"),
         version=str(event.transform.version),
         folder=said.get("folder"),
+    )
+
+
+def _is_shaped(name: str, value: object) -> bool:
+    """Say whether what an attachment says under a name has the type that it has in ours."""
+    if name == "identity":
+        return value in list(KeyKind)
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name in _TEXTS_OR_NONE:
+        return value is None or isinstance(value, str)
+    if name in _LISTS:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if name in _MAPPINGS:
+        return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+    return name != "checks" or isinstance(value, list)
+
+
+def _bad(name: str, value: object) -> InputError:
+    return InputError(
+        f"the attachment {PATH} says {name} is {value!r:.80}", remedy=_COPY_OF_IT, code="BadDerivation"
     )
 
 
