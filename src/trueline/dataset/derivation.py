@@ -82,7 +82,8 @@ class Derivation:
     names they have here, with the reason. `replaces` is the dataset that had the name before; with
     `from_here` rows that were there before this definition stay as they are. `file` is the file that says
     all this, with the name of its folder, and `folder` what tells that folder from others of this name.
-    `version` is that of the canonical queries.
+    `version` is that of the canonical queries. `steps` are the names and texts of several queries, which
+    `written` has one after another.
     """
 
     queries: tuple[SqlQueryStep, ...]
@@ -104,6 +105,7 @@ class Derivation:
     file: str | None = None
     version: str = field(default_factory=lambda: CANONICAL)
     folder: str | None = None
+    steps: tuple[tuple[str, str], ...] = ()
 
     def over(self, inputs: tuple[TransformInput, ...]) -> Derivation:
         """Return the definition with its inputs."""
@@ -141,6 +143,7 @@ class Derivation:
             "from_here": self.from_here,
             "file": self.file,
             "folder": self.folder,
+            "steps": [list(step) for step in self.steps],
         }
         said = {name: value for name, value in said.items() if value}
         return Extra.of({**said, "format": FORMAT, "version": VERSION}).entries
@@ -178,6 +181,8 @@ class Derivation:
         found = []
         if there.written != self.written:
             found += _text_differences("query", there.written, self.written)
+        elif there.steps and self.steps and there.steps != self.steps:
+            found.append("query: the same text is cut into other steps")
         if there.function is not None and self.function is not None:
             found += _text_differences("module", there.function.source, self.function.source)
         for what, before, asked in (
@@ -307,6 +312,7 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         file=said.get("file"),
         version=str(event.transform.version),
         folder=said.get("folder"),
+        steps=tuple((name, text) for name, text in said.get("steps", ())),
     )
 
 
@@ -320,9 +326,15 @@ def _is_shaped(name: str, value: object) -> bool:
         return value is None or isinstance(value, str)
     if name in _LISTS:
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if name == "steps":
+        return isinstance(value, list) and all(_is_step(each) for each in value)
     if name in _MAPPINGS:
         return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
     return name != "checks" or isinstance(value, list)
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(each, str) for each in value)
 
 
 def _bad(name: str, value: object) -> InputError:

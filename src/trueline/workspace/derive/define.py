@@ -93,7 +93,11 @@ def defined_again(workspace: Workspace, dataset: Dataset) -> tuple[Derivation, D
     request = _request_again(dataset, there, steps, workspace._names_by_id())
     derivation, schema = defined(workspace, request, inputs_of(workspace, request))
     return replace(
-        derivation, written=there.written, replaces=there.replaces, from_here=there.from_here
+        derivation,
+        written=there.written,
+        steps=there.steps,
+        replaces=there.replaces,
+        from_here=there.from_here,
     ), schema
 
 
@@ -160,6 +164,7 @@ def defined(
     derivation = replace(
         derivation.over(inputs.named),
         written=request.written if function is None else function.path,
+        steps=request.recorded_steps,
         nondet=inputs.nondet,
         checks=checked(request.checks),
         columns=dict(request.columns),
@@ -208,6 +213,7 @@ def same_as_there(
     asked = replace(
         there,
         written=request.written if function is None else function.path,
+        steps=request.recorded_steps,
         inputs=inputs.named,
         nondet=inputs.nondet,
         key=key,
