@@ -34,6 +34,17 @@ __all__ = [
 ]
 
 _BY_ROW: Final = frozenset({"not_null", "in_range", "expression"})
+# What must be said: by kind, how many columns and which options; at least one bound.
+_MANY_COLUMNS: Final = {
+    "not_null": range(1, 1 << 20),
+    "unique": range(1, 1 << 20),
+    "in_range": range(1, 2),
+    "relation": range(1, 2),
+}
+_NEEDED: Final = {"expression": ("condition",), "max_age": ("age",), "relation": ("dataset", "other")}
+_TEXTS: Final = frozenset({"condition", "age", "dataset", "other", "id"})
+_BOUNDED: Final = frozenset({"in_range", "row_count"})
+_BOUNDS: Final = frozenset({"at_least", "at_most"})
 _KINDS: Final = _BY_ROW | {"unique", "row_count", "max_age", "relation"}
 
 
@@ -155,12 +166,20 @@ class DatasetCheck:
         """
         given: object = said
         kind = said.get("kind") if isinstance(given, Mapping) else None
-        if kind not in _KINDS or said.get("action", "stop") not in list(Action):
+        known = isinstance(kind, str) and kind in _KINDS
+        if not known or said.get("action", "stop") not in list(Action):
             raise UnsupportedVersion(
                 f"the check {said!r:.80} in {place} is not known here", remedy="upgrade trueline"
             )
-        options = tuple((k, v) for k, v in said.items() if k not in ("kind", "columns", "action"))
-        return cls(kind, tuple(said.get("columns", ())), options, Action(said.get("action", "stop")))
+        options = {name: value for name, value in said.items() if name not in ("kind", "columns", "action")}
+        columns = said.get("columns", ())
+        if not _is_shaped(str(kind), columns, options):
+            raise InputError(
+                f"the check {said!r:.80} in {place} does not say what a check {kind} needs",
+                remedy="say what checks of its kind need, or restore the dataset from a copy",
+                code="BadCheck",
+            )
+        return cls(str(kind), tuple(columns), tuple(options.items()), Action(said.get("action", "stop")))
 
     def __str__(self) -> str:
         said = list(map(repr, self.columns))
@@ -248,6 +267,22 @@ def relation(column: str, dataset: str, other: str | None = None) -> DatasetChec
     (name,) = _named((column,))
     (there,) = _named((dataset,))
     return DatasetCheck("relation", (name,), (("dataset", there), ("other", other or name)))
+
+
+def _is_shaped(kind: str, columns: object, options: Mapping[Any, object]) -> bool:
+    """Say whether a check that was read has the columns of its kind, and plain values beside them."""
+    if not isinstance(columns, list | tuple) or not all(isinstance(name, str) and name for name in columns):
+        return False
+    if len(columns) not in _MANY_COLUMNS.get(kind, range(1)):
+        return False
+    for name, value in options.items():
+        kinds = (str,) if name in _TEXTS else (str, int, float, bool, type(None))
+        if not isinstance(name, str) or not isinstance(value, kinds):
+            return False
+        if name in _BOUNDS and (isinstance(value, bool) or not isinstance(value, str | int | float)):
+            return False
+    bounded = kind not in _BOUNDED or bool(options.keys() & _BOUNDS)
+    return bounded and all(name in options for name in _NEEDED.get(kind, ()))
 
 
 def _named(columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import pytest
 from tests.chain.store.ledger import commit, reachable, walk
 from tests.chain.store.small_s3 import SmallS3, serving
 from trueline.chain.references import Reference
-from trueline.chain.store import object_leases
+from trueline.chain.store import object_leases, object_turn
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.gc import Collected, collect
 from trueline.chain.store.memory import MemoryStore
@@ -322,6 +322,30 @@ def test_a_turn_is_forgotten_by_the_stores_clock(
         assert not other._turns._is_old(obstore.head(other._client, other._key("private/turn")))
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_a_turn_is_renewed_for_as_long_as_it_is_held(
+    opened: Callable[..., ObjectStore], monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    """A pull computes for hours under its turn; it would be deleted, and the same computed beside it."""
+    monkeypatch.setattr(object_turn, "TURN_SECONDS", 0.03)
+    renewed, real = threading.Event(), obstore.put
+
+    def put(client: Any, key: str, *content: Any, **how: Any) -> Any:
+        done = real(client, key, *content, **how)
+        if key.endswith("private/turn") and "mode" not in how:
+            renewed.set()
+        return done
+
+    monkeypatch.setattr(obstore, "put", put)
+    store = opened()
+    with store.turn(alone=alone):
+        assert renewed.wait(30)
+        renewed.clear()
+        assert renewed.wait(30), "and again"
+    with pytest.raises(FileNotFoundError):
+        obstore.head(store._client, store._key("private/turn"))
+
+
 # --- every interleaving of a commit and a collection ---------------------------
 
 
@@ -344,10 +368,10 @@ class Interleaved:
             if who == "writer" and number == self.k:
                 self.thread = threading.Thread(target=self._collect, name="collector")
                 self.thread.start()
-                assert self.collector_waits.wait(30)
+                assert self.collector_waits.wait(3)
             if who == "collector" and number == self.j:
                 self.collector_waits.set()
-                assert self.commit_ended.wait(30)
+                assert self.commit_ended.wait(3)
             return real(*args, **options)
 
         return request

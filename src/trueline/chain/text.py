@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Mapping
 from difflib import get_close_matches
 from enum import IntEnum
@@ -36,6 +37,17 @@ from trueline.errors import InputError, ManifestError
 
 if TYPE_CHECKING:
     from trueline.chain.block import Block
+
+
+def read_document(text: str) -> Any:
+    """Read the JSON of an attachment; None if it is none, or has text that cannot be written again."""
+    try:
+        value = json.loads(text)
+        json.dumps(value, ensure_ascii=False).encode()  # half of a character has no bytes
+    except (ValueError, RecursionError):
+        return None
+    return value
+
 
 _RANGES = {"i": (-(1 << 31), (1 << 31) - 1), "I": (0, (1 << 32) - 1), "Q": (0, (1 << 64) - 1)}
 _OLD_KINDS = {"executequery": "ExecuteTransform"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -37,6 +36,7 @@ from trueline.chain.sources import (
     MergeUpsertStream,
     ReadParquet,
 )
+from trueline.chain.text import read_document
 from trueline.check import DatasetCheck, checked, same_checks
 from trueline.dataset.append.new_columns import POLICIES, NewColumns, checked_policy
 from trueline.dataset.commit import linked
@@ -393,10 +393,7 @@ class Addendum:
     @classmethod
     def from_text(cls, text: str) -> Addendum:
         """Read the document; what is not understood is an error, for rows would be read wrongly."""
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = None
+        value = read_document(text)
         if not isinstance(value, dict) or value.get("format") != FORMAT:
             raise _damaged("it is not a definition")
         known = {name: item for name, item in value.items() if name not in ("format", "version")}
@@ -406,6 +403,8 @@ class Addendum:
             raise UnsupportedVersion(
                 f"the attachment {PATH} says {what}, which is not known here", remedy="upgrade trueline"
             )
+        if not isinstance(known.get("checks", []), list):
+            raise _damaged(f"the checks are {known['checks']!r:.80}")
         if "checks" in known:
             known["checks"] = tuple(map(DatasetCheck.of, known["checks"]))
         return cls(**known)
@@ -457,10 +456,7 @@ def key_equality_at(tail: Tail) -> KeyEquality:
     """Say which merge keys are equal; reading asks too, so what else the document says does not matter."""
     for item in _items(tail.attachments):
         if item.path == PATH:
-            try:
-                value = json.loads(item.content)
-            except (ValueError, RecursionError):
-                break
+            value = read_document(item.content)
             return _known_equality(value.get("key_equality") if isinstance(value, dict) else None)
     return KeyEquality.BITWISE
 

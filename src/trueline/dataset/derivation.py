@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -30,6 +29,7 @@ from trueline.chain.head_state import Tail
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
+from trueline.chain.text import read_document
 from trueline.check import Action, DatasetCheck, same_checks
 from trueline.dataset.commit import linked
 from trueline.dataset.definition import PATH, addendum_at
@@ -83,7 +83,8 @@ class Derivation:
     names they have here, with the reason. `replaces` is the dataset that had the name before; with
     `from_here` rows that were there before this definition stay as they are. `file` is the file that says
     all this, with the name of its folder, and `folder` what tells that folder from others of this name.
-    `version` is that of the canonical queries.
+    `version` is that of the canonical queries. `steps` are the names and texts of several queries, which
+    `written` has one after another.
     """
 
     queries: tuple[SqlQueryStep, ...]
@@ -105,6 +106,7 @@ class Derivation:
     file: str | None = None
     version: str = field(default_factory=lambda: CANONICAL)
     folder: str | None = None
+    steps: tuple[tuple[str, str], ...] = ()
 
     def over(self, inputs: tuple[TransformInput, ...]) -> Derivation:
         """Return the definition with its inputs."""
@@ -142,6 +144,7 @@ class Derivation:
             "from_here": self.from_here,
             "file": self.file,
             "folder": self.folder,
+            "steps": [list(step) for step in self.steps],
         }
         said = {name: value for name, value in said.items() if value}
         return Extra.of({**said, "format": FORMAT, "version": VERSION}).entries
@@ -179,6 +182,8 @@ class Derivation:
         found = []
         if there.written != self.written:
             found += _text_differences("query", there.written, self.written)
+        elif there.steps and self.steps and there.steps != self.steps:
+            found.append("query: the same text is cut into other steps")
         if there.function is not None and self.function is not None:
             found += _text_differences("module", there.function.source, self.function.source)
         for what, before, asked in (
@@ -276,7 +281,12 @@ def derivation_at(tail: Tail) -> Derivation | None:
     return _read(tail.transform, texts.get(PATH), tail.vocab.event_time_column, texts.get(SOURCE_PATH, ""))
 
 
-_KINDS: Final = {"nondet": dict, "columns": dict, "checks": list, "canonical": list}
+# What an attachment says, by the type it has there; of lists and mappings, that of what is in them.
+_TEXTS: Final = ("written", "strategy", "reason")
+_TEXTS_OR_NONE: Final = ("function", "replaces", "file", "folder")
+_LISTS: Final = ("key", "canonical")
+_MAPPINGS: Final = ("nondet", "columns")
+_COPY_OF_IT: Final = "restore the dataset from a copy"
 
 
 def _checks(said: list[Any]) -> tuple[DatasetCheck, ...]:
@@ -292,14 +302,11 @@ def _checks(said: list[Any]) -> tuple[DatasetCheck, ...]:
 
 @lru_cache(maxsize=256)
 def _read(event: SetTransform, content: str | None, event_time: str | None, source: str) -> Derivation:
-    try:
-        said = json.loads(content or "")
-    except (ValueError, RecursionError):
-        said = None
+    said = read_document(content or "")
     if not isinstance(said, dict) or said.get("format") != FORMAT:
         raise InputError(
             f"the attachment {PATH} of a derived dataset cannot be read",
-            remedy="restore the dataset from a copy",
+            remedy=_COPY_OF_IT,
             code="BadDerivation",
         )
     if said.get("version") != VERSION or not _is_known(event.transform.version):
@@ -307,29 +314,24 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         raise UnsupportedVersion(
             f"a derivation of version {version} is not known here", remedy="upgrade trueline"
         )
-    key = said.get("key", [])
-    if not isinstance(key, list) or not all(isinstance(name, str) for name in key):
-        raise InputError(
-            f"the attachment {PATH} says the key is {key!r:.80}", remedy="restore the dataset from a copy"
-        )
-    for name, kind in _KINDS.items():
-        if not isinstance(said.get(name, kind()), kind):
-            raise InputError(
-                f"the attachment {PATH} says {name} is {said[name]!r:.80}",
-                remedy="restore the dataset from a copy",
-                code="BadDerivation",
-            )
+    for name in said:
+        if not _is_shaped(name, said[name]):
+            raise _bad(name, said[name])
+    queries, canonical = event.transform.queries or (), said.get("canonical", [])
+    # A function has no queries that are run.
+    if not queries or (not said.get("function") and len(canonical) != len(queries)):
+        raise _bad("canonical", canonical)
     return Derivation(
-        event.transform.queries or (),
+        queries,
         event.inputs,
-        tuple(key),
+        tuple(said.get("key", ())),
         KeyKind(said.get("identity", "bag")),
         str(said.get("written", "")),
         str(said.get("strategy", "recompute")),
         str(said.get("reason", "")),
         event_time,
         columns=said.get("columns", {}),
-        canonical=tuple(said.get("canonical", ())),
+        canonical=tuple(canonical),
         nondet=said.get("nondet", {}),
         checks=_checks(said.get("checks", [])),
         function=FunctionOf(str(said["function"]), source) if said.get("function") else None,
@@ -338,6 +340,34 @@ def _read(event: SetTransform, content: str | None, event_time: str | None, sour
         file=said.get("file"),
         version=str(event.transform.version),
         folder=said.get("folder"),
+        steps=tuple((name, text) for name, text in said.get("steps", ())),
+    )
+
+
+def _is_shaped(name: str, value: object) -> bool:
+    """Say whether what an attachment says under a name has the type that it has in ours."""
+    if name == "identity":
+        return value in list(KeyKind)
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name in _TEXTS_OR_NONE:
+        return value is None or isinstance(value, str)
+    if name in _LISTS:
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if name == "steps":
+        return isinstance(value, list) and all(_is_step(each) for each in value)
+    if name in _MAPPINGS:
+        return isinstance(value, dict) and all(isinstance(each, str) for each in value.values())
+    return name != "checks" or isinstance(value, list)
+
+
+def _is_step(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(each, str) for each in value)
+
+
+def _bad(name: str, value: object) -> InputError:
+    return InputError(
+        f"the attachment {PATH} says {name} is {value!r:.80}", remedy=_COPY_OF_IT, code="BadDerivation"
     )
 
 

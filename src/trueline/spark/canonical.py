@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import translated
-from trueline.spark.exact_functions import register
-from trueline.spark.plans import PlanNode, plan_roots
+from trueline.spark.exact_functions import HELPERS, register
+from trueline.spark.plans import PlanNode, check_sql, plan_roots
 from trueline.spark.settings import SQL_SETTINGS
 from trueline.workspace.derive.plan_part import PlanPart
+from trueline.workspace.query_guard import MOST_NESTED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 # Not for what is read: what a query may mean in another session.
 _PINNED = {**SQL_SETTINGS, "spark.sql.runSQLOnFiles": "false"}
+# A canonical query has brackets of its own around those that were written.
+CANONICAL_NESTED: Final = 2 * MOST_NESTED
+# Texts that were found safe over some tables, here or on Connect: increments run the same again and again.
+_safe: dict[tuple[str, frozenset[str], bool], None] = {}
+_MOST_SAFE: Final = 256
 # The functions of each version of Spark that was asked.
 _functions: dict[str, frozenset[str]] = {}
 _IDENTITY: Final = re.compile(r'"id":\d+,')
@@ -127,13 +133,34 @@ def function_names(session: SparkSession) -> frozenset[str]:
 # --- results --------------------------------------------------------------------------------------
 
 
-def result_of(session: SparkSession, steps: Mapping[str, str], last: str) -> DataFrame:
-    """Return the frame of the last query; earlier steps are tables of it by their names."""
+def result_of(
+    session: SparkSession, tables: Collection[str], steps: Mapping[str, str], last: str
+) -> DataFrame:
+    """Return the frame of the last query; earlier steps are tables of it by their names.
+
+    The text may be what somebody else recorded, and a command is run as soon as Spark is given it.
+    """
+    known = set(tables)
     for name, text in steps.items():
+        check_safe(session, text, known)
         with translated(text):
             session.sql(text).createOrReplaceTempView(f"`{name.replace('`', '``')}`")
+        known.add(name)
+    check_safe(session, last, known)
     with translated(last):
         return session.sql(last)
+
+
+def check_safe(session: SparkSession, text: str, tables: Collection[str]) -> None:
+    """Refuse what is not one query over tables, by Spark's own parser; functions of ours may be called."""
+    about = text, frozenset(tables), engine_of(session).is_connect
+    if about in _safe:
+        return
+    with translated(text):
+        check_sql(session, text, tables, HELPERS, CANONICAL_NESTED)
+    if len(_safe) >= _MOST_SAFE:
+        _safe.clear()
+    _safe[about] = None
 
 
 def numbered(frame: DataFrame, name: str) -> DataFrame:

@@ -6,7 +6,7 @@ Workers import this module and nothing of what rewrites queries.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,9 @@ from trueline.kernel.power_sums import from_limbs, from_values, limbs_of, sums_f
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# By the names that queries call them.
+HELPERS: Final = frozenset({"tl_limbs_of", "tl_from_limbs", "tl_from_values"})
 
 
 def register(session: SparkSession) -> None:

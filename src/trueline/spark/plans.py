@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from trueline.spark.engines import engine_of
 from trueline.workspace.query_guard import (
+    MOST_NESTED,
     check_function,
     check_query,
     check_relation,
@@ -29,22 +30,37 @@ _PLANS: Final = """
 # Names that are made when the query is analysed, objects of catalogs, streams.
 _NOT_YET: Final = """
     PlanWithUnresolvedIdentifier ExpressionWithUnresolvedIdentifier UnresolvedTable UnresolvedView
-    UnresolvedTableOrView UnresolvedIdentifier UnresolvedProcedure UnresolvedNamespace UnresolvedFunctionName
+    UnresolvedTableOrView UnresolvedExecuteImmediate UnresolvedInsertTarget
+    UnresolvedIdentifier UnresolvedProcedure UnresolvedNamespace UnresolvedFunctionName
     NamedStreamingRelation RelationTimeTravel RelationChanges
 """
 
 
-def check_sql(session: Any, text: str, tables: Collection[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Allowed:
+    """What a query may name: tables in small letters, and functions of ours."""
+
+    tables: frozenset[str]
+    helpers: frozenset[str]
+
+
+def check_sql(
+    session: Any,
+    text: str,
+    tables: Collection[str],
+    helpers: Collection[str] = (),
+    most_nested: int = MOST_NESTED,
+) -> None:
     """Refuse an unsafe query; Spark's own parser says what is in it, where it can be reached."""
     if engine_of(session).is_connect:
-        check_query(text, tables)
+        check_query(text, tables, helpers, most_nested)
         return
-    check_words(text)
+    check_words(text, most_nested)
     parsed = session._jsparkSession.sessionState().sqlParser().parsePlan(text)  # noqa: SLF001 (no public way)
-    known = frozenset(name.lower() for name in tables)
+    allowed = _Allowed(frozenset(name.lower() for name in tables), frozenset(helpers))
     try:
         for node in plan_roots(json.loads(parsed.toJSON())):
-            _check(text, node, known)
+            _check(text, node, allowed)
     except RecursionError:
         raise refused(text, "this query", "is nested too deeply to be checked") from None
 
@@ -81,15 +97,15 @@ def _node(first: dict[str, Any], coming: Iterator[dict[str, Any]]) -> PlanNode:
     return PlanNode(first["class"], first, children)
 
 
-def _check(text: str, node: PlanNode, tables: frozenset[str]) -> None:
+def _check(text: str, node: PlanNode, allowed: _Allowed) -> None:
     name = node.kind.rpartition(".")[2]
     _check_kind(text, node.kind, name)
     if name == "UnresolvedRelation":
         shown = node.fields["multipartIdentifier"]
         # A name of several parts is never a dataset, even if a dataset's name has dots.
-        check_relation(text, _joined(shown), () if ", " in shown else tables)
+        check_relation(text, _joined(shown), () if ", " in shown else allowed.tables)
     elif name == "UnresolvedFunction":
-        check_function(text, _joined(node.fields["nameParts"]))
+        check_function(text, _joined(node.fields["nameParts"]), allowed.helpers)
     elif name == "UnresolvedTableValuedFunction":
         check_function(text, _joined(node.fields["name"]))
     elif name == "UnresolvedGenerator":
@@ -97,25 +113,26 @@ def _check(text: str, node: PlanNode, tables: frozenset[str]) -> None:
         parts = [called.get(part) for part in ("catalog", "database", "funcName")]
         check_function(text, ".".join(part for part in parts if part))
     if name == "UnresolvedWith":
-        _check_with(text, node, tables)
+        _check_with(text, node, allowed)
         return
     for child in node.children:
-        _check(text, child, tables)
+        _check(text, child, allowed)
     for value in node.fields.values():
         for inner in plan_roots(value):
-            _check(text, inner, tables)
+            _check(text, inner, allowed)
 
 
-def _check_with(text: str, node: PlanNode, tables: frozenset[str]) -> None:
+def _check_with(text: str, node: PlanNode, allowed: _Allowed) -> None:
     """Check the parts of a WITH, each with the names of those before it, and the query with all of them."""
     for part in node.fields["cteRelations"]:
         own = frozenset({part["_1"].lower()})
-        seen = tables | own if node.fields.get("allowRecursion") else tables
+        after = replace(allowed, tables=allowed.tables | own)
+        seen = after if node.fields.get("allowRecursion") else allowed
         for inner in plan_roots(part):
             _check(text, inner, seen)
-        tables |= own
+        allowed = after
     for child in node.children:
-        _check(text, child, tables)
+        _check(text, child, allowed)
 
 
 def _check_kind(text: str, kind: str, name: str) -> None:

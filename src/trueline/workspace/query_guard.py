@@ -139,10 +139,13 @@ def refused(
     )
 
 
-def check_function(text: str, name: str) -> None:
-    """Refuse a function by its name as the query has it; a name of several parts is not known."""
+def check_function(text: str, name: str, helpers: Collection[str] = ()) -> None:
+    """Refuse a function by its name as the query has it; a name of several parts is not known.
+
+    `helpers` are functions of ours, which queries of users may not call.
+    """
     known = name.lower()
-    if known not in FUNCTIONS:
+    if known not in FUNCTIONS and known not in helpers:
         why = REFUSED_FUNCTIONS.get(known, "is not a built-in function of Spark")
         raise refused(text, f"{name}()", why, place_of_name(text, name))
 
@@ -222,14 +225,14 @@ def _comment_end(text: str, at: int) -> int:
     return len(text)
 
 
-def check_words(text: str) -> None:
+def check_words(text: str, most_nested: int = MOST_NESTED) -> None:
     """Refuse what its words alone give away; whatever Spark makes of the rest."""
     before: SqlToken | None = None
     depth = 0
     for token in tokens(text):
         depth += (token.name in "([") - (token.name in ")]") if token.kind == "other" else 0
-        if depth > MOST_NESTED:
-            raise refused(text, "this query", f"has more than {MOST_NESTED} open brackets", token.at)
+        if depth > most_nested:
+            raise refused(text, "this query", f"has more than {most_nested} open brackets", token.at)
         if before is not None:
             if token.name == "(" and before.kind != "other" and before.name in REFUSED_FUNCTIONS:
                 raise refused(text, f"{before.name}()", REFUSED_FUNCTIONS[before.name], before.at)
@@ -244,10 +247,13 @@ def check_words(text: str) -> None:
 # --- without Spark ----------------------------------------------------------------------------
 
 
-def check_query(text: str, tables: Collection[str]) -> None:
+def check_query(
+    text: str, tables: Collection[str], helpers: Collection[str] = (), most_nested: int = MOST_NESTED
+) -> None:
     """Refuse a query that may run programs, call Java, read paths, or reach other tables than `tables`.
 
-    It is for where Spark's own parser is not available; what cannot be parsed here is refused.
+    It is for where Spark's own parser is not available; what cannot be parsed here is refused. Functions of
+    ours may be called if they are among `helpers`.
 
     >>> check_query("select max(price) from sales", ["sales"])
     >>> check_query("select * from text.`/etc/passwd`", ["sales"])
@@ -261,7 +267,7 @@ trusted_sql=True (`trueline sql --trusted-sql`)
     from sqlglot import exp, parse
     from sqlglot.errors import SqlglotError
 
-    check_words(text)
+    check_words(text, most_nested)
     _check_table_words(text)
     known = {name.lower() for name in tables}
     try:
@@ -276,7 +282,7 @@ trusted_sql=True (`trueline sql --trusted-sql`)
         if isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
             check_function(text, f"{node.this.name}.{node.expression.name}")
         elif isinstance(node, exp.Anonymous):
-            check_function(text, node.name)
+            check_function(text, node.name, helpers)
         elif isinstance(node, exp.Table):
             names = [part.name for part in (*node.parts[:-1], node.this)]
             if len(names) > 1:

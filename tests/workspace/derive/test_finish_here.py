@@ -76,7 +76,7 @@ class Query:
 
     def partial(self, session, rows: pa.Table) -> pa.Table:
         local_frame(session, rows).createOrReplaceTempView("t")
-        frame = run_sql(session, self.made.partial)
+        frame = run_sql(session, self.made.partial, ["t"])
         self.schema = frame.schema
         return local_table(frame, label="test")
 
@@ -94,7 +94,7 @@ class Query:
         schema = with_whole_numbers(columns_of(self.schema, self.made.kept), SIGN, VERSION)
         tables = tables.append_column(VERSION, pa.array(versions))
         local_frame(session, tables, schema).createOrReplaceTempView(PARTS)
-        frame = run_sql(session, self.made.finish(types_of(self.made, self.schema)))
+        frame = run_sql(session, self.made.finish(types_of(self.made, self.schema)), [PARTS])
         result = arrow_schema_of(frame.schema).field("r").type
         kinds = [result.field(at).type for at in range(result.num_fields)]
         # Where this answers Spark must not refuse.

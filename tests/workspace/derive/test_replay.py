@@ -10,12 +10,14 @@ import pyarrow as pa
 import pytest
 
 import trueline as tl
+from tests.attacks.test_foreign_definitions import attach
 from tests.forging import forge, forget, with_value
 from tests.workspace.derive.following import follow_all
 from trueline import console
 from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin, derived_checkpoint, is_ours
 from trueline.chain.events import Checkpoint
 from trueline.chain.store.store import Folder
+from trueline.dataset.derivation import derivation_at
 from trueline.errors import InputError
 from trueline.workspace.derive.define import DerivationRequest, derive
 
@@ -132,6 +134,22 @@ def test_a_slice_that_was_changed_with_all_its_hashes_is_found(ws):
     head = balances.verify(replay="head")
     # The next commit had corrected that row, so that the current ones are right again.
     assert kinds(head) == []
+
+
+@pytest.mark.contract("derive:V24")
+@pytest.mark.parametrize("mode", [True, "head"])
+def test_a_query_that_is_run_in_the_place_of_the_one_that_is_recorded_is_found(ws, mode):
+    """Rows that fit what is run prove nothing, if that is not what the definition says."""
+    balances = ws["balances"]
+    recorded = derivation_at(balances.chain.tail())
+    attach(balances, canonical=tuple(text.replace("count(*)", "count(*) + 1") for text in recorded.canonical))
+    assert derivation_at(balances.chain.tail()).canonical != recorded.canonical
+    transfers(ws, (9, "z", 1.0))
+    follow_all(ws, ["balances"])
+    assert balances.get("z")["n"] == 2
+    found = balances.verify(replay=mode)
+    assert kinds(found) == ["not_reproducible"]
+    assert "its canonical query is not what its query gives: recorded" in found.problems[0].message
 
 
 @pytest.mark.contract("derive:V23")

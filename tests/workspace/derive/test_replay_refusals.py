@@ -38,7 +38,15 @@ def append(workspace):
 
 def computed_by(workspace, name, computes):
     define_by_hand(
-        workspace, name, name, ["transfers"], columns=COLUMNS, function=computes, reason="function"
+        workspace,
+        name,
+        name,
+        ["transfers"],
+        columns=COLUMNS,
+        function=computes,
+        reason="function",
+        queries=(computes.step,),
+        canonical=(),
     )
     with computing(counted):
         for _ in range(2):

@@ -37,20 +37,21 @@ class ObjectTurn:
 
     @contextmanager
     def taken(self, *, alone: bool) -> Iterator[None]:
-        """Wait for the turn, and hold it; alone, it is renewed for as long as the work takes."""
+        """Wait for the turn, and hold it; it is renewed for as long as the work takes.
+
+        A pull computes under its turn: if that lapsed, whoever waits would compute the same beside it.
+        """
         mine = secrets.token_hex(8).encode("ascii") + (_ALONE if alone else b"")
         self._wait(mine)
         self._holder = threading.get_ident()
         done = threading.Event()
         keeper = threading.Thread(target=self._renew, args=(mine, done), daemon=True)
-        if alone:
-            keeper.start()
+        keeper.start()
         try:
             yield
         finally:
             done.set()
-            if alone:
-                keeper.join()
+            keeper.join()
             self._holder = None
             self._end(mine)
 

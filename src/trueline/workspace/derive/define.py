@@ -24,21 +24,14 @@ from trueline.dataset.derivation import (
 from trueline.errors import InputError, SchemaError
 from trueline.flow import nondet
 from trueline.workspace.creation import CreationPlan, make
-from trueline.workspace.derive.canonical import OffsetTable
 from trueline.workspace.derive.checks import bound, check_definition, refuse_circle_of_checks
 from trueline.workspace.derive.evaluate import QuerySession, query_session
 from trueline.workspace.derive.function import allow, function_of, result_of_function
-from trueline.workspace.derive.input_tables import (
-    InputTable,
-    TableKind,
-    events_named,
-    offset_column,
-    tables_read,
-)
+from trueline.workspace.derive.input_tables import InputTable, TableKind, offset_column, tables_read
 from trueline.workspace.derive.output_keys import key_of
 from trueline.workspace.derive.part_types import PartType
 from trueline.workspace.derive.redefine import OnChange, redefine, refuse_cycle, replacements
-from trueline.workspace.derive.reproducible import BY_OFFSET, check_reproducible
+from trueline.workspace.derive.reproducible import BY_OFFSET
 from trueline.workspace.derive.request import (
     DerivationRequest,
     GivenInputs,
@@ -46,9 +39,10 @@ from trueline.workspace.derive.request import (
     inputs_of,
     steps_of,
 )
+from trueline.workspace.derive.statements import check_steps
 from trueline.workspace.derive.strategies import with_strategy
 from trueline.workspace.names import check_name
-from trueline.workspace.query_guard import check_query, tokens
+from trueline.workspace.query_guard import tokens
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
@@ -100,7 +94,11 @@ def defined_again(workspace: Workspace, dataset: Dataset) -> tuple[Derivation, D
     request = _request_again(dataset, there, steps, workspace._names_by_id())
     derivation, schema = defined(workspace, request, inputs_of(workspace, request))
     return replace(
-        derivation, written=there.written, replaces=there.replaces, from_here=there.from_here
+        derivation,
+        written=there.written,
+        steps=there.steps,
+        replaces=there.replaces,
+        from_here=there.from_here,
     ), schema
 
 
@@ -140,15 +138,8 @@ def defined(
 ) -> tuple[Derivation, DataSchema]:
     """Check a definition with Spark; return it and the columns of its result. Nothing is recorded."""
     aliases = list(inputs.datasets)
-    earlier: list[str] = []
     offsets = _offset_tables(request, inputs.datasets)
-    possible = [
-        InputTable(alias, kind).name for alias in aliases for kind in (TableKind.ROWS, TableKind.EVENTS)
-    ]
-    for name, text in request.queries:
-        check_query(text, [*possible, *earlier])
-        check_reproducible(text, ordered=bool(offsets or events_named(text)))
-        earlier.append(name)
+    check_steps(request.queries, aliases, ordered=bool(offsets))
     views = {alias: dataset.view() for alias, dataset in inputs.datasets.items()}
     for table in tables_read((text for _, text in request.queries), aliases):
         views[table.name] = table.view(inputs.datasets[table.alias])
@@ -161,18 +152,20 @@ def defined(
                 remedy="append rows to it, or create it with a schema",
                 code="InputSchemaNotDefined",
             )
+    from trueline.workspace.derive.judge import with_offsets
+
     # Whoever calls `derive` names the function.
     with query_session(workspace, views, function) as session:
         if function is None:
-            derivation, schema = _defined(
-                _with_offsets(session, inputs.datasets, offsets), request, inputs.datasets
-            )
+            ordered = with_offsets(session, inputs.datasets, offsets)
+            derivation, schema = _defined(ordered, request, inputs.datasets)
             derivation = with_strategy(derivation, inputs.datasets, session)
         else:
             derivation, schema = _defined_by_function(session, request, function)
     derivation = replace(
         derivation.over(inputs.named),
         written=request.written if function is None else function.path,
+        steps=request.recorded_steps,
         nondet=inputs.nondet,
         checks=checked(request.checks),
         columns=dict(request.columns),
@@ -221,6 +214,7 @@ def same_as_there(
     asked = replace(
         there,
         written=request.written if function is None else function.path,
+        steps=request.recorded_steps,
         inputs=inputs.named,
         nondet=inputs.nondet,
         key=key,
@@ -257,16 +251,6 @@ def _offset_tables(request: DerivationRequest, inputs: Mapping[str, Dataset]) ->
     words = {token.name for _, text in request.queries for token in tokens(text)}
     tables = (InputTable(alias, TableKind.OFFSETS) for alias in inputs) if words & BY_OFFSET else ()
     return [table for table in tables if table.only_grows(inputs[table.alias])]
-
-
-def _with_offsets(
-    session: QuerySession, inputs: Mapping[str, Dataset], offsets: Sequence[InputTable]
-) -> QuerySession:
-    """Let the judge know which tables have offsets: those, and events, where they are shown."""
-    events = [table for table in map(_events, inputs) if table.name in session.tables]
-    found = {table.name: OffsetTable(table.name, offset_column(inputs[table.alias])) for table in events}
-    found |= {table.alias: OffsetTable(table.name, offset_column(inputs[table.alias])) for table in offsets}
-    return replace(session, offsets=found)
 
 
 def _events(alias: str) -> InputTable:

@@ -11,6 +11,7 @@ from trueline.dataset.derivation import CANONICAL, COPY, Derivation, FunctionOf,
 from trueline.kernel.power_sums import ESCAPED
 from trueline.view.engine import engine
 from trueline.workspace.derive.exact import widened
+from trueline.workspace.derive.statements import statements
 
 if TYPE_CHECKING:
     from trueline.chain.head_state import Tail
@@ -38,6 +39,13 @@ class QuerySession:
     may_call: FunctionOf | None = None
     offsets: Mapping[str, OffsetTable] = field(default_factory=dict)
 
+    @property
+    def hides_plans(self) -> bool:
+        """Whether Spark's plans cannot be seen, as on Connect."""
+        from trueline.spark.engines import engine_of
+
+        return engine_of(self.session).is_connect
+
     def types(self, query: str) -> Mapping[str, str]:
         """Return the columns of a query with the types they have."""
         from trueline.spark.canonical import types_of
@@ -54,7 +62,7 @@ class QuerySession:
         """Return the session with one more table: what a step gives, which later steps read by its name."""
         from trueline.spark.canonical import result_of
 
-        frame = result_of(self.session, {name: query}, query)
+        frame = result_of(self.session, self.tables, {name: query}, query)
         columns = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
         return replace(self, tables={**self.tables, name: columns})
 
@@ -75,9 +83,10 @@ class QuerySession:
             from trueline.workspace.derive.function import result_of_function
 
             return result_of_function(self, derivation)
-        *steps, last = map(widened, derivation.canonical) if wide else derivation.canonical
+        texts = statements(derivation, self.tables)
+        *steps, last = map(widened, texts) if wide else texts
         names = [step.alias or "" for step in derivation.queries[:-1]]
-        frame = result_of(self.session, dict(zip(names, steps, strict=True)), last)
+        frame = result_of(self.session, self.tables, dict(zip(names, steps, strict=True)), last)
         return numbered(frame, COPY) if derivation.identity is KeyKind.BAG else frame
 
 
@@ -132,7 +141,7 @@ def query_session(
         prepare(session)
         for name, view in views.items():
             frame = engine().frame(view.node, session)
-            frame.createOrReplaceTempView(f"`{name}`")
+            frame.createOrReplaceTempView(f"`{name.replace('`', '``')}`")
             tables[name] = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
         yield QuerySession(session, tables, may_call)
     finally:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -22,7 +23,7 @@ from trueline.chain.events import SetTransform
 from trueline.chain.manifest import DatasetSnapshot
 from trueline.check import DatasetCheck
 from trueline.dataset.derivation import derivation_at
-from trueline.errors import InputError, ManifestError, TruelineError
+from trueline.errors import CorruptionError, InputError, ManifestError, TruelineError
 from trueline.flow import nondet
 from trueline.workspace.dependencies import referred
 from trueline.workspace.derive.define import derive, same_as_there
@@ -174,7 +175,9 @@ def _without_file(
     names = workspace._names_by_id()
     elsewhere: list[str] = []
     for dataset in workspace.datasets():
-        derivation = derivation_at(dataset._tail)
+        derivation = None
+        with suppress(CorruptionError, InputError):  # whoever looks at the dataset itself is told
+            derivation = derivation_at(dataset._tail)
         if derivation is None or derivation.file is None or dataset.name in there:
             continue
         if not holds_key(workspace._location, dataset.id):

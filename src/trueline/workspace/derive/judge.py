@@ -8,13 +8,14 @@ need no judge.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from trueline.dataset.derivation import COPY, KeyKind
 from trueline.errors import InputError, SchemaError, TruelineError
-from trueline.workspace.derive.canonical import UNORDERED, NotCanonical, canonical
+from trueline.workspace.derive.canonical import UNORDERED, NotCanonical, OffsetTable, canonical
+from trueline.workspace.derive.input_tables import InputTable, TableKind, offset_column
 from trueline.workspace.derive.output_keys import proven_key
 from trueline.workspace.derive.part_types import PartType
 from trueline.workspace.derive.reproducible import check_calls, check_plan
@@ -23,6 +24,7 @@ from trueline.workspace.derive.spark_sql import names, parsed, qualified, writte
 if TYPE_CHECKING:
     from sqlglot import exp
 
+    from trueline.workspace.dataset import Dataset
     from trueline.workspace.derive.evaluate import QuerySession
     from trueline.workspace.derive.plan_part import PlanPart
 
@@ -86,9 +88,10 @@ def judged(session: QuerySession, text: str, keys: Mapping[str, tuple[str, ...]]
     Raises what says why it is refused: `IrreproducibleQuery`, `InputError` with code `NotCanonical`, or what
     Spark says of it.
     """
-    from trueline.spark.canonical import analysed, function_names
+    from trueline.spark.canonical import analysed, check_safe, function_names
 
     text = text.strip().rstrip(";")
+    check_safe(session.session, text, session.tables)
     check_calls(text, function_names(session.session), ordered=bool(session.offsets))
     described, plan = analysed(session.session, text)
     columns, types = [name for name, _ in described], dict(described)
@@ -115,6 +118,18 @@ def judged(session: QuerySession, text: str, keys: Mapping[str, tuple[str, ...]]
     return Judged(expanded, made.text, key, KeyKind.PROVEN, "", made.repairs)
 
 
+def with_offsets(
+    session: QuerySession, inputs: Mapping[str, Dataset], offsets: Iterable[InputTable]
+) -> QuerySession:
+    """Let the judge know which tables have offsets: those, and events, where they are shown."""
+    events = [
+        table for alias in inputs if (table := InputTable(alias, TableKind.EVENTS)).name in session.tables
+    ]
+    found = {table.name: OffsetTable(table.name, offset_column(inputs[table.alias])) for table in events}
+    found |= {table.alias: OffsetTable(table.name, offset_column(inputs[table.alias])) for table in offsets}
+    return replace(session, offsets=found)
+
+
 def judged_steps(
     session: QuerySession, steps: Sequence[tuple[str, str]], keys: Mapping[str, tuple[str, ...]]
 ) -> list[Judged]:
@@ -131,7 +146,7 @@ def judged_steps(
         found.append(verdict)
         if at < len(steps) - 1:
             tables[name] = dict(session.types(verdict.canonical))
-            result_of(session.session, {name: verdict.canonical}, verdict.canonical)
+            result_of(session.session, tables, {name: verdict.canonical}, verdict.canonical)
             if verdict.key_kind is not KeyKind.BAG:
                 known[name] = verdict.key
     return found

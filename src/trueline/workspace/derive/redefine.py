@@ -242,11 +242,12 @@ def _tell(workspace: Workspace, name: str, former: str, old: str) -> None:
 def tell_hidden(dataset: Dataset, column: str) -> None:
     """Say which definitions name a column that is hidden now: the next pull does not find it (derive:V28)."""
     shown = f"`{column.replace('`', '``')}`"
-    naming = [
-        each.name
-        for each in resting_on(dataset.workspace, str(dataset.id))
-        if (there := derivation_at(each._tail)) is not None and any(shown in text for text in there.canonical)
-    ]
+    naming = []
+    for each in resting_on(dataset.workspace, str(dataset.id)):
+        with suppress(InputError):  # what it is computed by cannot be read
+            there = derivation_at(each._tail)
+            if there is not None and any(shown in text for text in there.canonical):
+                naming.append(each.name)
     if naming:
         who = ", ".join(map(repr, sorted(naming)))
         warnings.warn(

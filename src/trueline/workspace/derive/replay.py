@@ -304,6 +304,9 @@ def _replay_part(workspace: Workspace, part: ReplayPart, tally: _Tally) -> None:
                 tally.leave_out(dataset, str(error))
             else:
                 tally.add(dataset, transaction, problems)
+        for verdict in replaying.verdicts.values():
+            if verdict.unknown:
+                tally.leave_out(dataset, verdict.unknown)
         replaying.settle()
         # Increments that agree with each other do not agree with the definition: which was the first?
         for transaction in replaying.suspect:

@@ -47,6 +47,7 @@ from trueline.identity.dataset_id import DatasetId
 from trueline.merge import NetChange, Snapshot
 from trueline.workspace.derive.evaluate import engine_versions
 from trueline.workspace.derive.follow import before_data, watermark_after
+from trueline.workspace.derive.judged_again import StatementVerdict, judged_again
 from trueline.workspace.derive.rest import left_at
 from trueline.workspace.derive.strategies import computed, kept_after
 from trueline.workspace.derive.strategies.classify import KEYED, STATELESS
@@ -63,7 +64,11 @@ _OTHER: Final = "replay it with the versions that it was computed with"
 _WRONG: Final = "compare with a copy of the dataset; rebuild it from its inputs if they are right"
 # What an evaluation says of the recorded rows. Anything else says something of where it was to run.
 _CONTRADICTS: Final = frozenset(
-    {"DuplicateKeys", "KeyViolated", "NullKey", "RowsDisagree", "NotReproducible", "BadFunction"}
+    {
+        *("DuplicateKeys", "KeyViolated", "NullKey", "RowsDisagree", "NotReproducible", "BadFunction"),
+        # Of the judge.
+        *("NotCanonical", "Opaque", "BadQuery"),
+    }
 )
 _NOT_RUN: Final = frozenset({"FunctionNotConfirmed", "FunctionMissing"})
 
@@ -109,7 +114,8 @@ class Replaying:
     """A derived dataset and its inputs, each as a dataset of its own with a store beside that of the other.
 
     `left` is what the last increment leaves for the next, None where that has to begin anew. `by_increment`
-    are the commits replayed so that no whole result has confirmed yet, `suspect` those that one contradicts.
+    are the commits replayed so that no whole result has confirmed yet, `suspect` those that one contradicts;
+    `verdicts` are those on the definitions that were met.
     """
 
     workspace: Workspace
@@ -119,6 +125,7 @@ class Replaying:
     left: DerivedCheckpoint | None = None
     by_increment: list[DerivedCommit] = field(default_factory=list)
     suspect: list[DerivedCommit] = field(default_factory=list)
+    verdicts: dict[object, StatementVerdict] = field(default_factory=dict)
 
     @classmethod
     @contextmanager
@@ -174,9 +181,12 @@ class Replaying:
             if isinstance(taken, Problem):
                 return [*found, taken]
             again = _Again(commit, tail, derivation, left, *taken)
-            if not rows_only:
-                found += self._watermark_problems(again)
-            return [*found, *rows(again)]
+            if rows_only:
+                return rows(again)
+            found += self._watermark_problems(again)
+            # Of queries that are not those of the definition the rows would prove nothing.
+            forged = self._definition_problems(again)
+            return [*found, *(forged or rows(again))]
         except UnsupportedVersion as error:
             return [_problem(commit, ProblemKind.OTHER_ENGINE, error.problem, _OTHER)]
         except InputError as error:
@@ -327,7 +337,22 @@ class Replaying:
             store.delete(Folder.DATA, each.physical_hash)
         return found
 
-    # --- watermark and origin -------------------------------------------------------------------------
+    # --- definition, watermark and origin -------------------------------------------------------------
+
+    def _definition_problems(self, again: _Again) -> list[Problem]:
+        """Check that the queries that are run are those of the definition."""
+        derivation = again.derivation
+        about = derivation.queries, derivation.canonical, derivation.function
+        if about not in self.verdicts:
+            try:
+                verdict = judged_again(self.workspace, derivation, again.inputs, again.positions)
+            except InputError as error:
+                if not contradicts(error):
+                    raise
+                verdict = StatementVerdict(f"its definition cannot be evaluated again: {error.problem}")
+            self.verdicts[about] = verdict
+        wrong = self.verdicts[about].wrong
+        return [self._wrong(again, wrong)] if wrong else []
 
     def _watermark_problems(self, again: _Again) -> list[Problem]:
         """Check that the watermark is the one that the inputs give."""

@@ -66,9 +66,13 @@ class DerivationRequest:
     def written(self) -> str:
         """The text as it was written, for people and to compare it."""
         steps = self.steps
-        if len(steps) == 1:
-            return steps[0][1]
-        return "\n".join(f"{_STEP}{name}\n{text}" for name, text in steps)
+        return steps[0][1] if len(steps) == 1 else _one_after_another(steps)
+
+    @property
+    def recorded_steps(self) -> tuple[tuple[str, str], ...]:
+        """The steps where there are several: from the text that has all of them they cannot be told."""
+        steps = self.steps
+        return steps if len(steps) > 1 else ()
 
     @property
     def declared_key(self) -> tuple[str, ...] | None:
@@ -261,7 +265,12 @@ def steps_of(derivation: Derivation) -> str | list[tuple[str, str]]:
     names = [step.alias or "" for step in derivation.queries[:-1]]
     if not names:
         return derivation.written
+    if derivation.steps and _one_after_another(derivation.steps) == derivation.written:
+        return list(derivation.steps)
+    # Recorded before steps were: a comment in one of them may look as a name does.
     lines, steps = derivation.written.splitlines(), list[tuple[str, list[str]]]()
+    if not lines or not lines[0].startswith(_STEP):
+        return [(step.alias or "", step.query) for step in derivation.queries]
     for line in lines:
         at = len(steps)
         is_start = line.startswith(_STEP) and (at >= len(names) or line == f"{_STEP}{names[at]}")
@@ -270,3 +279,7 @@ def steps_of(derivation: Derivation) -> str | list[tuple[str, str]]:
         else:
             steps[-1][1].append(line)
     return [(name, "\n".join(text)) for name, text in steps]
+
+
+def _one_after_another(steps: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"{_STEP}{name}\n{text}" for name, text in steps)

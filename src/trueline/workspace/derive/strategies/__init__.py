@@ -53,7 +53,7 @@ def with_strategy(derivation: Derivation, inputs: Mapping[str, Dataset], session
     verdict = classify(text, facts, derivation.key, operators=session.operators(text))
     if verdict.strategy == KEYED:
         append_only = all(fact.append_only for fact in facts.values())
-        if reason := judged(session.session, text, append_only=append_only):
+        if reason := judged(session.session, text, session.tables, append_only=append_only):
             verdict = StrategyVerdict(RECOMPUTE, reason)
     return replace(derivation, strategy=verdict.strategy, reason=verdict.reason)
 
@@ -76,6 +76,7 @@ def advance_by(transaction: DerivedTransaction[Commit]) -> Advanced:
     """
     strategy = transaction.derivation.strategy
     reason = transaction.derivation.reason
+    transaction.check_statements()
     if strategy in (STATELESS, KEYED):
         try:
             commit = _increment(transaction, strategy)

@@ -22,6 +22,7 @@ from trueline.dataset.remove.record import removals_of
 from trueline.identity.multihash import Multihash
 from trueline.view.engine import engine
 from trueline.workspace.derive.input_tables import InputTable, TableKind, tables_of
+from trueline.workspace.derive.statements import statements
 from trueline.workspace.derive.strategies.accumulators import PARTS
 
 if TYPE_CHECKING:
@@ -99,6 +100,15 @@ class DerivedTransaction(Generic[Recorded]):
     def tables(self) -> list[tuple[InputTable, Dataset]]:
         """The tables of the query, each with the dataset that it shows."""
         return [(table, self.inputs[table.alias]) for table in tables_of(self.derivation)]
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        """The queries that are run: see `trueline.workspace.derive.statements`."""
+        return statements(self.derivation, [table.name for table in tables_of(self.derivation)])
+
+    def check_statements(self) -> None:
+        """Refuse what no definition of ours would run, before anything else is done."""
+        _ = self.statements
 
     def check_head(self) -> None:
         """Raise `RefCASFailed` if others have moved the head since this was planned."""
@@ -261,11 +271,11 @@ def _forget_tables(session: Any, names: Sequence[str]) -> None:
             session.catalog.dropTempView(name)
 
 
-def run_sql(session: Any, text: str) -> Any:
-    """Return the frame of a query; what Spark says of it is an error of ours."""
+def run_sql(session: Any, text: str, tables: Collection[str]) -> Any:
+    """Return the frame of a query over some tables; what Spark says of it is an error of ours."""
     from trueline.spark.canonical import result_of
 
-    return result_of(session, {}, text)
+    return result_of(session, tables, {}, text)
 
 
 def name_tables(session: Any, rows: Mapping[str, Any], empty: Mapping[str, pa.Schema]) -> None:
@@ -277,7 +287,7 @@ def name_tables(session: Any, rows: Mapping[str, Any], empty: Mapping[str, pa.Sc
         if found is None:
             found = schema.empty_table()
         frame = local_frame(session, found) if isinstance(found, pa.Table) else found
-        frame.createOrReplaceTempView(f"`{alias}`")
+        frame.createOrReplaceTempView(f"`{alias.replace('`', '``')}`")
 
 
 def is_same_definition(left: DerivedCheckpoint | None, now: DerivedCheckpoint) -> bool:

@@ -7,7 +7,7 @@ were kept for the same groups and evaluates the canonical expressions over both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -79,8 +79,12 @@ _MANY_GROUPS: Final = 1 << 14
 
 def accumulation_of(transaction: DerivedTransaction[Any]) -> Accumulation:
     """Return the accumulators of a definition."""
-    *_, text = transaction.derivation.canonical
-    return accumulation_of_text(text, append_only=transaction.append_only)
+    *_, text = transaction.statements
+    try:
+        return accumulation_of_text(text, append_only=transaction.append_only)
+    except NotIncremental as problem:
+        # Judged when it was defined; what a chain says may be somebody else's word.
+        raise Impossible(problem.code) from None
 
 
 def state_name(transaction: DerivedTransaction[Any]) -> str:
@@ -88,7 +92,7 @@ def state_name(transaction: DerivedTransaction[Any]) -> str:
     return f"aggregates-{LAYOUT}{'-grows' if transaction.append_only else ''}"
 
 
-def judged(session: Any, text: str, *, append_only: bool) -> str:
+def judged(session: Any, text: str, tables: Collection[str], *, append_only: bool) -> str:
     """Let Spark judge what a query was taken apart into, over no rows; return why not, or nothing.
 
     Sums have to be exact, groups have to have keys, and the result the columns of the query.
@@ -101,7 +105,7 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
         if not same_meaning(session, text, query.sql("spark")):
             return "opaque"
         made = accumulation(query, append_only=append_only)
-        frame = run_sql(session, made.partial)
+        frame = run_sql(session, made.partial, tables)
         rows = _schema(frame).empty_table()
         check_accumulators(made, rows.schema)
         encode_keys(rows, made.keys, encoding=KeyEncoding.GROUP)
@@ -109,7 +113,7 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
             rows = rows.append_column(name, pa.array([], pa.int32()))
         schema = with_whole_numbers(frame.schema, SIGN, VERSION)
         local_frame(session, rows, schema).createOrReplaceTempView(PARTS)
-        found = run_sql(session, made.finish(types_of(made, schema))).schema[RESULT].dataType
+        found = run_sql(session, made.finish(types_of(made, schema)), [PARTS]).schema[RESULT].dataType
     except Impossible as problem:
         return problem.code
     except NotIncremental as problem:
@@ -118,7 +122,7 @@ def judged(session: Any, text: str, *, append_only: bool) -> str:
         return "key_type" if error.code == "BadKeyType" else "opaque"
     except TruelineError:
         return "opaque"
-    kinds = [field.dataType for field in run_sql(session, text).schema.fields]
+    kinds = [field.dataType for field in run_sql(session, text, tables).schema.fields]
     return "" if [field.dataType for field in found.fields] == kinds else "opaque"
 
 
@@ -297,7 +301,7 @@ def _finished(
     parts = pa.concat_tables([old, old, new]).append_column(VERSION, pa.array(np.concatenate(versions)))
     schema = with_whole_numbers(columns_of(partials.schema, columns), VERSION)
     local_frame(session, parts, schema).createOrReplaceTempView(PARTS)
-    frame = run_sql(session, made.finish(types_of(made, partials.schema)))
+    frame = run_sql(session, made.finish(types_of(made, partials.schema)), [PARTS])
     return transaction.carried.add(local_table(frame, label="finishing groups"))
 
 
@@ -330,7 +334,7 @@ def built(
 ) -> tuple[str, tuple[StateFile, ...]]:
     """Make the accumulators of all rows of the inputs, tables of the session; return their files."""
     made = accumulation_of(transaction)
-    frame = run_sql(session, made.partial)
+    frame = run_sql(session, made.partial, [table.name for table, _ in transaction.tables])
     schema = _schema(frame)
     check_accumulators(made, schema)
     pieces: list[Any] = list(spooled(frame, scratch, "accumulating groups"))

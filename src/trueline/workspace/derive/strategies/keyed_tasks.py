@@ -165,7 +165,7 @@ def finished_in_tasks(
         session, parts, len(parts.ranges), with_whole_numbers(columns, VERSION), label="reading groups"
     )
     frame.createOrReplaceTempView(PARTS)
-    finished = run_sql(session, made.finish(types_of(made, schema)))
+    finished = run_sql(session, made.finish(types_of(made, schema)), [PARTS])
     found = arrow_schema_of(finished.schema)
     tail, is_bag = transaction.tail, transaction.derivation.identity is KeyKind.BAG
     change = change_of(made, found.empty_table(), tail.vocab.op).schema

@@ -97,7 +97,7 @@ def side_of(session: Any, text: str, rows: Mapping[str, Any], delta: Delta, scra
     from trueline.spark.increments import frame_of_parts, local_frame, local_table, resolves_late
 
     name_tables(session, rows, delta.empty)
-    frame = run_sql(session, text)
+    frame = run_sql(session, text, delta.empty)
     if len(delta.sides) < 2 or not resolves_late(session):
         return frame
     # Its names would mean the other side by the time it is used: what it gives now is kept.

@@ -35,11 +35,12 @@ _GROWTH: Final = 7
 
 def follow_stateless(transaction: DerivedTransaction[Recorded]) -> Recorded:
     """Record what the rows that were lost and gained make of the result."""
+    *_, text = transaction.statements
     with increment_session(transaction) as session, transaction.dataset.chain.store.scratch() as scratch:
         delta = delta_of(transaction, session)
         if not delta.sides:
             return commit_rows(transaction, None)
-        frame = _signed(transaction, session(), delta, scratch)
+        frame = _signed(transaction, text, session(), delta, scratch)
         if delta.is_local and (rows := _few_rows(transaction.carried, frame, scratch)) is not None:
             return commit_rows(transaction, transaction.carried.add(rows))
         return _commit_frame(transaction, frame, scratch)
@@ -57,11 +58,12 @@ def _few_rows(carried: DriverBytes, frame: Any, scratch: Scratch) -> pa.Table | 
     return read_within(spooled(frame, scratch, _LABEL), arrow_schema_of(frame.schema), carried.room)
 
 
-def _signed(transaction: DerivedTransaction[Any], session: Any, delta: Delta, scratch: Scratch) -> Any:
+def _signed(
+    transaction: DerivedTransaction[Any], text: str, session: Any, delta: Delta, scratch: Scratch
+) -> Any:
     """Return the rows of the result that go, then those that come; `op` says which they are."""
     from trueline.spark.increments import one_after_another
 
-    *_, text = transaction.derivation.canonical
     frames = []
     for sign, rows in delta.sides:
         frames.append((1 if sign < 0 else 0, side_of(session, text, rows, delta, scratch)))
