@@ -43,6 +43,12 @@ class OneStream:
 
 
 def temporary_folders() -> set[Path]:
+@pytest.fixture(autouse=True)
+def folders_of_nobody_else(monkeypatch, tmp_path):
+    """Other processes make such folders too, where temporary files are."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
     gc.collect()
     return set(Path(tempfile.gettempdir()).glob("trueline-rows-*"))
 
@@ -81,6 +87,15 @@ def test_a_piece_of_a_table_takes_its_own_rows_with_it_only():
 
 
 @pytest.mark.contract("exchange:E1")
+def test_rows_in_files_of_ours_stay_until_they_were_counted(spark, monkeypatch):
+    monkeypatch.setattr(dispatch, "_SENT_ALONG", 0)
+    view = tl.View.from_arrow(pa.table({"n": range(9), "k": [n % 2 for n in range(9)]}))
+    before = temporary_folders()
+    assert view.filter("n > 1").on_spark(spark).count() == 7
+    assert view.group_by("k").agg(c="count(*)").on_spark(spark).count() == 2
+    assert temporary_folders() <= before
+
+
 def test_a_frozen_frame_is_computed_once_and_read_by_tasks(spark):
     seen = spark.sparkContext.accumulator(0)
 

@@ -179,8 +179,9 @@ def counted(node: Node, session: SparkSession) -> int:
     """Return how many rows a node has, counted where they are."""
     from pyspark.sql import functions as f
 
-    found = LoweringTarget(session).lower(node, Want(()))
-    counting = found.frame.agg(f.count(f.lit(1)).alias("rows"))
+    # It keeps the files that tasks read until they have.
+    target = LoweringTarget(session)
+    counting = target.lower(node, Want(())).frame.agg(f.count(f.lit(1)).alias("rows"))
     return int(run(engine_of(session), counting.toArrow, label="counting rows")["rows"][0].as_py())
 
 
