@@ -136,11 +136,12 @@ def _told_apart(cuts: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
         (
             count
             for count in range(1, max(map(len, cuts), default=0))
-            if len({cut[:count] for cut in cuts}) == len(cuts)
+            if len({each[:count] for each in known}) == len(cuts)
         ),
         None,
     )
-    return list(dict.fromkeys(cut[:width] for cut in cuts))
+    different = {each[:width]: cut[:width] for each, cut in zip(known, cuts, strict=True)}
+    return list(different.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,6 +173,8 @@ class SpreadRows:
 
 def _numbered(cuts: Sequence[tuple[Any, ...]], layout: Layout, low: int, high: int) -> Column:
     """Return the number of cuts that are not after a row, found by halves among those from low to high."""
+    # One NaN is another to a set.
+    known = [tuple("NaN" if value != value else value for value in cut) for cut in cuts]  # noqa: PLR0124
     from pyspark.sql import functions as f
 
     if low >= high:
