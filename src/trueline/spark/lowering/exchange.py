@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 _SAMPLES: Final = 500
 # What one task brings in order, by the widths of the columns: enough that there are few tasks.
 _BYTES_OF_A_RANGE: Final = 64 << 20
-_BYTES_OF_A_TEXT: Final = 32
+# How long texts and lists are is not known: a document is not wider, and of few rows there are few ranges.
+_BYTES_OF_A_TEXT: Final = 64 << 10
 _PART: Final = "part"
 # Which rows are looked at decides how even ranges are, and nothing else.
 _SEED: Final = 1
@@ -67,14 +68,22 @@ def parts_of(found: Lowered, target: LoweringTarget) -> int:
     """Say in how many ranges rows are put in order: no more than it takes, where they are counted."""
     if found.most is None:
         return target.parts
-    width = 8 * len(found.layout.names) + sum(
-        _BYTES_OF_A_TEXT for each in found.layout.wires if not pa.types.is_primitive(each.kind)
-    )
+    layout = found.layout
+    kinds = (*(each.kind for each in layout.wires), *(each.kind for each in layout.order))
+    width = sum(_width(kind, _BYTES_OF_A_TEXT) for kind in kinds) + 16 * layout.ids
     return max(1, min(target.parts, -(-found.most * width // _BYTES_OF_A_RANGE)))
 
 
 def by_shuffle(frame: DataFrame) -> DataFrame:
     """Return a side of a join whose rows meet the others' in tasks, whatever size Spark takes it for.
+
+def _width(kind: pa.DataType, otherwise: int) -> int:
+    """Return how many bytes a value takes, where that does not depend on the value."""
+    try:
+        return max(8, int(kind.bit_width) // 8)
+    except ValueError:
+        return otherwise
+
 
     Rows that Python tasks read count for Spark as the few bytes of the numbers of their pieces: it would
     collect them all in the driver, to send them to every executor (exchange:E2).
@@ -113,11 +122,14 @@ def sampled(found: Lowered, parts: int) -> list[tuple[Any, ...]]:
 
 def few_of(found: Lowered, parts: int) -> Lowered:
     """Return a few rows without ids, from all over them: enough to cut them into parts."""
-    if found.work is not None or found.most is None:
-        # The rows are in Python already, or nobody knows how many make a few.
-        return found.then(SpreadRows, Layout(found.layout.types, False, found.layout.order))
-    share = _SAMPLES * parts / max(1, found.most)
-    return replace(found, base=found.base.sample(share, _SEED)) if share < 1 else found
+    about = found.about if found.most is None else found.most
+    if found.work is None and about is not None:
+        share = _SAMPLES * parts / max(1, about)
+        found = replace(found, base=found.base.sample(share, _SEED)) if share < 1 else found
+        if found.most is not None:
+            return found
+    # The rows are in Python already, or nobody knows how many make a few.
+    return found.then(SpreadRows, Layout(found.layout.types, False, found.layout.order))
 
 
 def chosen_cuts(few: Lowered, parts: int) -> list[tuple[Any, ...]]:

@@ -44,8 +44,8 @@ class Lowered:
     """Rows on Spark, in no order of the frame's: `layout.order` says which they have.
 
     `cuts` says where ranges of the order begin, without a look at these rows; `most` how many rows there are
-    about, if that is known. Steps that are `late` may as well be taken after the rows of `base` were moved:
-    its order begins as theirs does.
+    at most, if that is known; `about` is a guess, by which a sample is taken. Steps that are `late` may as
+    well be taken after the rows of `base` were moved: its order begins as theirs does.
     """
 
     base: DataFrame
@@ -55,6 +55,7 @@ class Lowered:
     is_ordered: bool = False  # whether tasks, one after another, have the rows in order
     cuts: CutPoints | None = None
     most: int | None = None
+    about: int | None = None
     late: bool = False
     ids_are_places: bool = False  # whether the id of a row is its only column of order, and 0
 
@@ -71,7 +72,7 @@ class Lowered:
         """The rows to be moved: without the steps that may be taken after that."""
         if not self.late or not isinstance(self.given, Layout):
             return self
-        return Lowered(self.base, self.given, (), self.given, cuts=self.cuts, most=self.most)
+        return replace(Lowered(self.base, self.given, (), self.given), **self._known)
 
     @property
     def work(self) -> TaskWork | None:
@@ -79,6 +80,16 @@ class Lowered:
         if not self.steps and isinstance(self.given, Layout):
             return None
         return TaskWork(self.given, tuple(map(pack, self.steps)), self.layout, lasting_nonce())
+
+    @property
+    def _known(self) -> dict[str, Any]:
+        """What is known of the rows, whatever columns they have."""
+        return {"cuts": self.cuts, "most": self.most, "about": self.about}
+
+    @property
+    def multiplied(self) -> Lowered:
+        """The same of rows of which each may have become several: nobody knows how many there are."""
+        return replace(self, most=None, about=self.about if self.most is None else self.most)
 
     def then(self, step: Step, layout: Layout, *, keeps_order: bool = True) -> Lowered:
         """Return it with one more thing done to its rows in tasks."""
@@ -95,19 +106,19 @@ class Lowered:
 
     def per_task(self, frame: DataFrame, step: Step, layout: Layout) -> Lowered:
         """Return what a step makes of all rows of each task of a frame that has these columns."""
-        return Lowered(frame, self.layout, (step,), layout, cuts=self.cuts, most=self.most)
+        return replace(Lowered(frame, self.layout, (step,), layout), **self._known)
 
     def select(self, columns: Sequence[Column], layout: Layout) -> Lowered:
         """Return other columns, computed by Spark."""
         named = [column.alias(name) for column, name in zip(columns, layout.names, strict=True)]
-        cuts = self.cuts if layout.order == self.layout.order else None
-        return Lowered(self.frame.select(*named), layout, (), layout, cuts=cuts, most=self.most)
+        found = replace(Lowered(self.frame.select(*named), layout, (), layout), **self._known)
+        return found if layout.order == self.layout.order else replace(found, cuts=None)
 
     def with_ids_of_places(self, sides: int) -> Lowered:
         """Return rows without ids with those that their last columns of order are, made as late as can be."""
         layout = replace(self.layout, ids=True)
         step = partial(IdsOfPlaces, sides=sides)
-        return Lowered(self.base, self.layout, (step,), layout, cuts=self.cuts, most=self.most, late=True)
+        return replace(Lowered(self.base, self.layout, (step,), layout, late=True), **self._known)
 
     @property
     def makes_ids_late(self) -> bool:

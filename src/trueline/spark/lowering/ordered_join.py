@@ -20,7 +20,7 @@ from trueline.dataset.read.slice_reader import Slices
 from trueline.kernel.chunk import Chunk, Piece, together
 from trueline.spark.lowering.dispatch import LoweringTarget
 from trueline.spark.lowering.exchange import ranges
-from trueline.spark.lowering.join import matched, small_side
+from trueline.spark.lowering.join import larger_side, matched, small_side
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import IdsOfPlaces, Lowered, types_of
 from trueline.spark.lowering.rows import column
@@ -97,10 +97,8 @@ def _matches(
         *(f"r_{name}" for name in theirs.layout.order_names),
     ]
     named = [column(each).alias(name) for each, name in zip(names, layout.names, strict=True)]
-    known = [each.most for each in (mine, theirs) if each.most is not None]
-    # A guess: as many as the larger side has.
-    most = max(known) if len(known) == 2 else None
-    return Lowered(frame.select(*named), layout, (), layout, cuts=mine.cuts, most=most)
+    about = larger_side(mine, theirs)
+    return Lowered(frame.select(*named), layout, (), layout, cuts=mine.cuts, about=about)
 
 
 @dataclass(frozen=True, eq=False)
