@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import trueline as tl
 from tests.spark.lowering.conftest import BYTES_OF_A_RANGE
-from tests.spark.lowering.nasty import everything
+from tests.spark.lowering.nasty import difference, everything, in_process, rows_of
 from trueline.spark.lowering import exchange
+from trueline.spark.lowering.deliver import delivered
 from trueline.spark.lowering.dispatch import LoweringTarget
 
 NAN = math.nan
@@ -73,3 +77,32 @@ def test_wide_rows_and_rows_that_nobody_counted_are_not_put_in_order_by_one_task
 )
 def test_cuts_are_told_apart_by_their_values(cuts, expected):
     assert list(map(repr, exchange._told_apart(cuts))) == list(map(repr, expected))
+
+
+def written(folder, groups):
+    """Return the same rows in so many pieces, with keys that begin alike and are long."""
+    rows = 6_400
+    keys = np.random.default_rng(3).permutation(rows)
+    made = pa.table({"s": [f"{key:06}" * 400 for key in keys], "n": range(rows)})
+    pq.write_table(made, folder / f"{groups}.parquet", row_group_size=rows // groups)
+    return tl.View.read_parquet(str(folder / f"{groups}.parquet"))
+
+
+@pytest.mark.contract("exchange:E2")
+def test_what_is_looked_at_passes_the_driver_in_few_bytes_whatever_the_pieces(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(exchange, "_BYTES_OF_SAMPLES", 64 << 10)
+    run, seen = exchange.run, []
+
+    def noted(engine, action, *, label):
+        found = run(engine, action, label=label)
+        seen.append((label, found.num_rows, found.nbytes))
+        return found
+
+    monkeypatch.setattr(exchange, "run", noted)
+    for groups in (4, 64):
+        view = written(tmp_path, groups).sort("s")
+        found = rows_of(delivered(view.node, everything(view), spark))
+        assert difference(in_process(view), found, view) == ""
+    assert [label for label, _, _ in seen] == ["choosing ranges"] * 2
+    assert seen[0] == seen[1]
+    assert seen[0][2] < 80 << 10

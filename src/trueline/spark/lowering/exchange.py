@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from trueline.kernel.chunk import Chunk, Piece, together
+from trueline.kernel.chunk import Chunk, Piece, bytes_of, together
 from trueline.spark.engines import engine_of
 from trueline.spark.jobs import run
 from trueline.spark.lowering.layout import Layout, OrderColumn
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 # Rows of a task whose order is looked at to choose cuts.
 _SAMPLES: Final = 500
+# Bytes of the orders that are looked at, which pass the driver; a long text counts by how it begins.
+_BYTES_OF_SAMPLES: Final = 16 << 20
+_BYTES_OF_A_KEY: Final = 1 << 10
 # What one task brings in order, by the widths of the columns: enough that there are few tasks.
 _BYTES_OF_A_RANGE: Final = 64 << 20
 # How long texts and lists are is not known: a document is not wider, and of few rows there are few ranges.
@@ -74,9 +77,6 @@ def parts_of(found: Lowered, target: LoweringTarget) -> int:
     return max(1, min(target.parts, -(-found.most * width // _BYTES_OF_A_RANGE)))
 
 
-def by_shuffle(frame: DataFrame) -> DataFrame:
-    """Return a side of a join whose rows meet the others' in tasks, whatever size Spark takes it for.
-
 def _width(kind: pa.DataType, otherwise: int) -> int:
     """Return how many bytes a value takes, where that does not depend on the value."""
     try:
@@ -84,6 +84,9 @@ def _width(kind: pa.DataType, otherwise: int) -> int:
     except ValueError:
         return otherwise
 
+
+def by_shuffle(frame: DataFrame) -> DataFrame:
+    """Return a side of a join whose rows meet the others' in tasks, whatever size Spark takes it for.
 
     Rows that Python tasks read count for Spark as the few bytes of the numbers of their pieces: it would
     collect them all in the driver, to send them to every executor (exchange:E2).
@@ -133,17 +136,44 @@ def few_of(found: Lowered, parts: int) -> Lowered:
 
 
 def chosen_cuts(few: Lowered, parts: int) -> list[tuple[Any, ...]]:
-    """Return the orders of a few rows that cut them into parts."""
-    session = few.base.sparkSession
-    picked = few.frame.select(*few.layout.order_names).sort(*few.in_order)
+    """Return the orders of a few rows that cut them into parts, however many tasks have found some."""
+    from pyspark.sql import functions as f
+
+    session, layout = few.base.sparkSession, few.layout
+    begun = [
+        _begun(column(name), each.kind).alias(name)
+        for name, each in zip(layout.order_names, layout.order, strict=True)
+    ]
+    # Any of them will do, so that the first of a random order are as good as others.
+    some = (
+        few.frame.select(*begun).withColumn("at", f.rand(_SEED)).sort("at").limit(most_samples(layout, parts))
+    )
+    picked = some.drop("at").sort(*few.in_order)
     samples = run(engine_of(session), picked.toArrow, label="choosing ranges")
     rows = samples.num_rows
     at = sorted({rows * part // parts for part in range(1, parts)} - {0})
     return [tuple(samples.slice(place, 1).to_pylist()[0].values()) for place in at]
 
 
+def most_samples(layout: Layout, parts: int) -> int:
+    """Say how many orders pass the driver: enough for the parts, in no more bytes than it has room for."""
+    width = sum(_width(each.kind, _BYTES_OF_A_KEY) for each in layout.order)
+    return max(parts, min(_SAMPLES * parts, _BYTES_OF_SAMPLES // max(1, width)))
+
+
+def _begun(value: Column, kind: pa.DataType) -> Column:
+    """Return how a long text begins: an order by that is never against the order of all of it."""
+    from pyspark.sql import functions as f
+
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return f.substring(value, 1, _BYTES_OF_A_KEY)
+    return value
+
+
 def _told_apart(cuts: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return different cuts, of as few columns as tell them apart: fewer are compared for each row."""
+    # One NaN is another to a set.
+    known = [tuple("NaN" if value != value else value for value in cut) for cut in cuts]  # noqa: PLR0124
     width = next(
         (
             count
@@ -176,7 +206,7 @@ class SpreadRows:
             found = Chunk(chunk.rows, chunk.arrays).take(places)
             seen += chunk.rows
             held = found if held is None else together([held, found])
-            while held.rows > 2 * _SAMPLES:
+            while held.rows > 2 * _SAMPLES or (held.rows > 1 and bytes_of(held) > _BYTES_OF_SAMPLES):
                 held = held.take(np.arange(0, held.rows, 2))
                 step *= 2
         if held is not None:
@@ -185,8 +215,6 @@ class SpreadRows:
 
 def _numbered(cuts: Sequence[tuple[Any, ...]], layout: Layout, low: int, high: int) -> Column:
     """Return the number of cuts that are not after a row, found by halves among those from low to high."""
-    # One NaN is another to a set.
-    known = [tuple("NaN" if value != value else value for value in cut) for cut in cuts]  # noqa: PLR0124
     from pyspark.sql import functions as f
 
     if low >= high:
