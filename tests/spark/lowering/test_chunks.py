@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -13,11 +14,12 @@ import trueline as tl
 from trueline import types as t
 from trueline.identity import RowIds
 from trueline.kernel.chunk import Chunk, together
-from trueline.spark.lowering import layout, window
+from trueline.spark.lowering import layout, ordered_join, window
 from trueline.spark.lowering.exchange import NumberedRows, SpreadRows
 from trueline.spark.lowering.group_by import PartsTogether, PartsWork
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import CountedPiece
+from trueline.spark.lowering.ordered_join import RowsAtPlaces, WithLeftRows
 from trueline.spark.lowering.window import BlockWindow
 from trueline.view.execute.window import WindowPiece, WindowWork
 
@@ -129,6 +131,61 @@ def test_parts_of_a_group_come_together_over_chunks(size, is_alone):
         edges[:-1],
         [3 * n for n in edges[:-1]],
     ]
+
+
+# --- rows of the left of a join -------------------------------------------------------------
+
+
+class Left:
+    """Rows of a left side, whose ids are their offsets, in chunks of so many; says how many of these live."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.rows, self.size = rows, size
+        self.made: list[weakref.ref[np.ndarray]] = []
+        self.most = 0
+
+    def chunks(self, _, start):
+        """Yield those from an offset on."""
+        for first in range(start, self.rows, self.size):
+            offsets = np.arange(first, min(first + self.size, self.rows), dtype=np.uint64)
+            self.made.append(weakref.ref(offsets))
+            numbers = pa.array(offsets)
+            ids = RowIds(offsets.copy(), np.zeros(len(offsets), np.uint64))
+            del offsets
+            self.most = max(self.most, sum(each() is not None for each in self.made))
+            yield Chunk(len(numbers), (numbers,), ids)
+
+
+@pytest.mark.parametrize("most", [1, 64 << 20])
+@pytest.mark.parametrize("size", SIZES)
+def test_matches_get_their_rows_over_chunks_of_either_side(size, most, monkeypatch):
+    left = Left(ROWS, 9)
+    monkeypatch.setattr(ordered_join, "_from", left.chunks)
+    monkeypatch.setattr(ordered_join, "BYTES_OF_A_CHUNK", most)
+    places = np.sort(np.random.default_rng(4).integers(3, ROWS, 100))
+    below = Rows(chunk([f"right {n}" for n in range(100)], places, list(range(100))), size)
+    found = list(WithLeftRows(below, (), (0, None)).chunks())
+    assert lists(together(found))[:3] == [
+        places.tolist(),
+        [f"right {n}" for n in range(100)],
+        places.tolist(),
+    ]
+    if most == 1:
+        assert max(each.rows for each in found) == 1
+
+
+def test_of_the_left_no_more_than_a_chunk_is_held(monkeypatch):
+    left = Left(1_000, 10)
+    monkeypatch.setattr(ordered_join, "_from", left.chunks)
+    reader = RowsAtPlaces((), 5)
+    places = np.arange(5, 1_000, 10, dtype=np.uint64)
+    assert all_of_chunks(reader.take(places)).arrays[0].to_pylist() == places.tolist()
+    # The one that is read next, and what the loop above it still names.
+    assert left.most <= 2
+
+
+def all_of_chunks(found) -> Chunk:
+    return together(list(found))
 
 
 # --- wide rows ------------------------------------------------------------------------------
