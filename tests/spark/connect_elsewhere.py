@@ -78,10 +78,15 @@ def check_views_of_a_workspace_are_computed_by_the_client(user, folder):
 
 
 def check_a_large_table_is_refused_by_name(user, folder):
-    view = tl.View.from_arrow(pa.table({"n": np.arange(1 << 18)})).sort("n")
+    view = tl.View.from_arrow(pa.table({"n": np.arange(1 << 22)})).sort("n")
     error = caught(NotPortable, view.on_spark(user).to_arrow)
     assert error.code == "ProcessBound", repr(error)
     assert "rows in memory" in error.problem, error.problem
+def check_a_table_of_a_few_mebibytes_is_sent_along(user, folder):
+    view = tl.View.from_arrow(pa.table({"n": np.arange(1 << 18)})).sort("n", descending=True)
+    assert view.on_spark(user).head(2).to_arrow()["n"].to_pylist() == [(1 << 18) - 1, (1 << 18) - 2]
+
+
 
 
 def check_files_are_refused_by_name(user, folder):
