@@ -97,7 +97,8 @@ VERBS: Final[dict[str, Callable[[View], View]]] = {
     "`join` with `as_of`": lambda v: v.join(v.select("k", "at"), on="k", as_of="at"),
     "`window` with `by`": lambda v: v.window(1, by="k", s="sum(n)"),
     "`window` without `by`": lambda v: v.window(1, s="sum(n)"),
-    "`window` of `rank` or `row_number` without `by`": lambda v: v.window(r="rank(n)"),
+    "`window` of `row_number` without `by`": lambda v: v.window(r="row_number()"),
+    "`window` of `rank` without `by`": lambda v: v.window(r="rank(n)"),
     "`cache`": lambda v: v.cache(),
 }
 
