@@ -21,6 +21,7 @@ from trueline.errors import NotPortable
 from trueline.kernel.temporary import Temporary
 from trueline.spark.errors import translated
 from trueline.spark.frames import SMALL, Spooled, TooLarge, fetch, shares_folders, spool, write_pieces
+from trueline.spark.session import check_age
 from trueline.spark.shared_places import SharedPlace, give_back, shared_scratch
 from trueline.spark.types import arrow_schema_of
 from trueline.view.origin import Origin
@@ -45,6 +46,7 @@ def freeze(
 ) -> FrozenFrame:
     """Return the rows of a frame as a source, sorted by columns or as they come the first time."""
     with translated():
+        check_age(frame.sparkSession)
         schema = arrow_schema_of(frame.schema)
         for name in order_by or ():
             if name not in schema.names:

@@ -24,7 +24,7 @@ from trueline.spark.lowering.slices import MOST_SLICES, quoted, read_parquet
 from trueline.spark.packing import pack, unpack
 from trueline.spark.plans import check_sql
 from trueline.spark.query_columns import needed_columns, stand_in
-from trueline.spark.session import start
+from trueline.spark.session import check_age, start
 from trueline.spark.shared_places import SharedPlace
 from trueline.spark.types import arrow_schema_of, as_spark_values, to_spark_schema
 from trueline.spark.workers import versioned
@@ -48,6 +48,7 @@ __all__ = [
     "describe",
     "frame",
     "freeze",
+    "given",
     "lend",
     "session_of",
     "travels",
@@ -70,7 +71,7 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    session = start().session if session is None else session
+    session = start().session if session is None else given(session)()
     columns = node.schema.visible
     if not columns:
         raise SchemaError(
@@ -185,6 +186,13 @@ def lend(node: Node, place: SharedPlace) -> None:
             each.source.lend(place)
         elif isinstance(each, SourceNode):
             scan.lend(each, place)
+
+
+def given(session: SparkSession) -> Callable[[], SparkSession]:
+    """Return what returns a session that was handed in, if its Spark has all we use."""
+    with translated():
+        check_age(session)
+    return lambda: session
 
 
 def session_of(given: Callable[[], SparkSession] | None) -> SparkSession:

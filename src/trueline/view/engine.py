@@ -55,6 +55,9 @@ class Engine(Protocol):
     def deliver(self, node: Node, want: Want, session: Callable[[], Any] | None) -> Sequence[Piece]:
         """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
 
+    def given(self, session: Any) -> Callable[[], Any]:
+        """Return what returns a session that was handed in; one of a Spark that is too old is refused."""
+
     def session_of(self, given: Callable[[], Any] | None) -> Any:
         """Return the session that a plan runs in: one of ours, if none is given."""
 
