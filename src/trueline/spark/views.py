@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered
 from trueline.spark.lowering.places import advise, describe, travels
 from trueline.spark.lowering.slices import MOST_SLICES, quoted, read_parquet
-from trueline.spark.packing import pack, unpack
+from trueline.spark.packing import pack, shares, unpack
 from trueline.spark.plans import check_sql
 from trueline.spark.query_columns import needed_columns, stand_in
 from trueline.spark.session import check_age, start
@@ -95,12 +96,17 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
             return session.createDataFrame(target.empty_table(), schema)
         # Spark takes a time of day from Python in nanoseconds only.
         taken = to_arrow_schema(schema, timezone="UTC")
-        read = _Read([pack(part) for part in parts], columns, ours, taken, lasting_nonce())
-        if is_small(node, session):
-            # Spark may send them to all executors: it takes them for as small as the numbers of their pieces.
-            return session.range(0, len(parts), 1, len(parts)).mapInArrow(versioned(read, read.nonce), schema)
-        numbers = engine_of(session).numbers(len(parts), len(parts))
-        return _of_unknown_size(numbers.mapInArrow(versioned(read, read.nonce), schema))
+        packed, small = [pack(part) for part in parts], is_small(node, session)
+        shared: list[DataFrame] = []
+        for share in shares(packed):
+            count = len(share)
+            read = _Read(packed[share.start : share.stop], columns, ours, taken, lasting_nonce())
+            # What is small Spark may send to all executors: it takes it for as small as these numbers.
+            plain = session.range(0, count, 1, count)
+            numbers = plain if small else engine_of(session).numbers(count, count)
+            shared.append(numbers.mapInArrow(versioned(read, read.nonce), schema))
+        rows = reduce(lambda one, other: one.union(other), shared)
+        return rows if small else _of_unknown_size(rows)
 
 
 def _of_unknown_size(made: DataFrame) -> DataFrame:

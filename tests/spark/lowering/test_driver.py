@@ -13,8 +13,10 @@ import pytest
 import trueline as tl
 from tests.examples import some
 from tests.spark.lowering.nasty import everything
+from trueline.spark import packing
 from trueline.spark.lowering import limit
 from trueline.spark.lowering.deliver import delivered
+from trueline.spark.lowering.dispatch import LoweringTarget
 
 # Of both, tasks take a sample of the order that is as large as it gets.
 FEW, MANY = 8_000, 32_000
@@ -276,6 +278,24 @@ def test_frames_are_made_of_nothing_that_is_here_but_of_no_rows(few_and_many, sp
 
 @pytest.fixture
 def datasets(tmp_path):
+def test_a_task_is_sent_few_of_many_pieces(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "_BYTES_SENT", 30)
+    assert packing.shares([b"x" * 10] * 7) == [range(3), range(3, 6), range(6, 7)]
+    assert packing.shares([b"x", b"x" * 99, b"x"]) == [range(1), range(1, 2), range(2, 3)]
+    assert packing.shares([]) == [range(0)]
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text(f"n,t\n{number},a\nx,b\n")
+    given = pa.schema({"n": pa.int64(), "t": pa.string()})
+    rows = tl.View.read_csv(str(tmp_path / "*.csv"), schema=given)
+    for view in (rows, rows.sort("n"), rows.skip(2), rows.group_by("t").agg(s="sum(n)")):
+        found = LoweringTarget(spark).lower(rows.node, everything(rows))
+        assert found.base._jdf.queryExecution().analyzed().toString().count("MapInArrow") == 3
+        there = view.on_spark(spark)
+        assert there.to_arrow().equals(view.to_arrow())
+        assert there.bad == {"n": 3}
+    assert sorted(map(tuple, rows.drop_nulls().to_spark(spark).collect())) == [(0, "a"), (1, "a"), (2, "a")]
+
+
     with tl.open(tmp_path / "ws", create=True) as ws:
         many, keyed = ws.create("many"), ws.create("keyed", merge=tl.merge.upsert("n"))
         for part in range(40):

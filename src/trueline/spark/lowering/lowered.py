@@ -23,7 +23,7 @@ from trueline.spark.engines import engine_of
 from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.lowering.bad_cells import BadCellNotes
 from trueline.spark.lowering.layout import Layout, OrderColumn
-from trueline.spark.packing import pack, unpack
+from trueline.spark.packing import pack, shares, unpack
 from trueline.spark.workers import versioned
 from trueline.view.source_cells import arriving
 
@@ -196,7 +196,7 @@ class TaskPieces:
     """Packed pieces of a view, and the places of their first rows in its order; None if nobody asks.
 
     Where all pieces are counted a place is the number of the row; else each piece has room for more rows
-    than any has.
+    than any has. Of a share of the pieces, `before` is how many are in others before it.
     """
 
     packed: tuple[bytes, ...]
@@ -204,6 +204,7 @@ class TaskPieces:
     below: int
     count: int | None
     notes: BadCellNotes | None = None
+    before: int = 0
 
     @classmethod
     def of(cls, parts: Sequence[Piece], *, ordered: bool, notes: BadCellNotes | None = None) -> TaskPieces:
@@ -218,6 +219,12 @@ class TaskPieces:
         packed = tuple(pack(piece) for piece in parts)
         return cls(packed, tuple(firsts[:-1]) if ordered else None, max(1, firsts[-1]), count, notes)
 
+    def share(self, numbers: range) -> TaskPieces:
+        """Return some of the pieces."""
+        some = slice(numbers.start, numbers.stop)
+        firsts = None if self.firsts is None else self.firsts[some]
+        return replace(self, packed=self.packed[some], firsts=firsts, before=numbers.start)
+
     def chunks(self, number: int) -> Iterator[Chunk]:
         """Yield the rows of a piece, their places last; note its bad cells when it was read to its end."""
         with arriving() as counts:
@@ -228,7 +235,7 @@ class TaskPieces:
             yield Chunk(chunk.rows, (*chunk.arrays, *places), chunk.ids)
             start += chunk.rows
         if self.notes is not None:
-            self.notes.write(number, counts)
+            self.notes.write(self.before + number, counts)
 
 
 def count_from(start: int, rows: int) -> pa.Array:
@@ -330,8 +337,17 @@ def read_by_tasks(
     given = TaskPieces.of(parts, ordered=ordered, notes=told)
     order = (OrderColumn(pa.int64(), below=given.below),) if ordered else ()
     layout = Layout(types_of(node.schema, want.columns), want.ids, order)
-    frame = engine_of(session).numbers(len(parts), len(parts))
-    return Lowered(frame, given, (), layout, is_ordered=True, cuts=EvenCuts(given.below), most=given.count)
+    engine, cuts = engine_of(session), EvenCuts(given.below)
+    found = [
+        Lowered(engine.numbers(len(each), len(each)), given.share(each), (), layout, is_ordered=True)
+        for each in shares(given.packed)
+    ]
+    if len(found) == 1:
+        return replace(found[0], cuts=cuts, most=given.count)
+    frame = reduce(lambda one, other: one.union(other), (each.frame for each in found))
+    # Behind Connect the numbers are ranges, whose partitions a union may merge.
+    is_ordered = not engine.is_connect
+    return Lowered(frame, layout, (), layout, is_ordered=is_ordered, cuts=cuts, most=given.count)
 
 
 @dataclass(frozen=True)
