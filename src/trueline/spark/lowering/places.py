@@ -176,6 +176,8 @@ def _group_by(node: GroupBy) -> str:
 @describe.register(Join)
 def _join(node: Join) -> str:
     if node.as_of is not None:
+        if not node.on:
+            return "all rows of both sides meet in one task, in the order of time"
         return "a shuffle brings rows of equal keys to one task, in the order of time"
     text = "Spark's join, by a shuffle of both sides on keys compared as in this process"
     if not node.on:
