@@ -120,6 +120,11 @@ def test_rows_that_a_frame_is_asked_for_are_counted(few_and_many, spark):
     assert passed.bytes > FEW * PAYLOAD
 
 
+# Counting the rows of a side takes two jobs of Spark, which runs each exchange as one; where rows are sorted
+# a sample of their order comes before it.
+JOBS_OF_A_PLAN = {"window": 2, "limit": 3, "skip": 3, "zip": 5}
+
+
 @pytest.mark.contract("exchange:E2")
 @pytest.mark.parametrize("name", NAMES)
 def test_to_spark_starts_no_job_but_those_that_explain_names(name, few_and_many, spark, monkeypatch):
@@ -129,7 +134,7 @@ def test_to_spark_starts_no_job_but_those_that_explain_names(name, few_and_many,
     with counted(spark) as passed:
         view.to_spark(spark)
     assert is_counted == (passed.jobs > 0)
-    assert is_counted == (name in ("window", "limit", "skip", "zip"))
+    assert passed.jobs == JOBS_OF_A_PLAN.get(name, 0)
 
 
 # --- what else runs a view ----------------------------------------------------------------------
@@ -273,11 +278,6 @@ def test_frames_are_made_of_nothing_that_is_here_but_of_no_rows(few_and_many, sp
     assert set(sizes) == {0}
 
 
-# --- to_spark is lazy ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def datasets(tmp_path):
 def test_a_task_is_sent_few_of_many_pieces(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(packing, "_BYTES_SENT", 30)
     assert packing.shares([b"x" * 10] * 7) == [range(3), range(3, 6), range(6, 7)]
@@ -296,6 +296,11 @@ def test_a_task_is_sent_few_of_many_pieces(spark, tmp_path, monkeypatch):
     assert sorted(map(tuple, rows.drop_nulls().to_spark(spark).collect())) == [(0, "a"), (1, "a"), (2, "a")]
 
 
+# --- to_spark is lazy ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def datasets(tmp_path):
     with tl.open(tmp_path / "ws", create=True) as ws:
         many, keyed = ws.create("many"), ws.create("keyed", merge=tl.merge.upsert("n"))
         for part in range(40):
