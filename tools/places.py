@@ -95,9 +95,11 @@ VERBS: Final[dict[str, Callable[[View], View]]] = {
     "`join`": lambda v: v.join(v.select("k", "n").rename(m="n"), on="k"),
     '`join(how="cross")`': lambda v: v.join(v.select("n").rename(m="n"), how="cross"),
     "`join` with `as_of`": lambda v: v.join(v.select("k", "at"), on="k", as_of="at"),
+    "`join` with `as_of`, without `on`": lambda v: v.select("n", "at").join(v.select("at"), as_of="at"),
     "`window` with `by`": lambda v: v.window(1, by="k", s="sum(n)"),
     "`window` without `by`": lambda v: v.window(1, s="sum(n)"),
-    "`window` of `rank` or `row_number` without `by`": lambda v: v.window(r="rank(n)"),
+    "`window` of `row_number` without `by`": lambda v: v.window(r="row_number()"),
+    "`window` of `rank` without `by`": lambda v: v.window(r="rank(n)"),
     "`cache`": lambda v: v.cache(),
 }
 

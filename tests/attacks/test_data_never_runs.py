@@ -9,6 +9,7 @@ import json
 import pickle
 import re
 import secrets
+import struct
 import threading
 import typing
 from datetime import UTC, date, datetime, time, timedelta
@@ -36,6 +37,8 @@ from trueline.run import ERASED, Run, Step
 from trueline.spark import errors, frames, results, tasks
 from trueline.spark import run_executor as running
 from trueline.spark.errors import carried, expecting
+from trueline.spark.lowering import deliver
+from trueline.view import View
 
 pytestmark = pytest.mark.contract("guard:G1")
 
@@ -246,6 +249,66 @@ def test_a_task_says_the_name_of_its_file_and_not_the_folder(tmp_path, monkeypat
         said[:] = [frames.WrittenPiece(hostile, 1, 1)]
         with pytest.raises(SparkFailed, match="not the name of a piece"):
             frames.spool(frame, tmp_path)
+
+
+NAME = f"rows-00000-{'0' * 32}.arrow"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [3, "x", (NAME, "many"), (NAME, -1), (NAME, 1, 1), (NAME,), (3, 4), (f"../{NAME}", 1), {}],
+)
+def test_a_task_that_says_something_else_of_its_rows_is_not_believed(answer, spark, monkeypatch):
+    monkeypatch.setattr(deliver, "write_pieces", lambda *_, **__: [answer])
+    with pytest.raises(SparkFailed) as caught:
+        View.range(3).on_spark(spark).to_arrow()
+    assert caught.value.code == "BadAnswer"
+
+
+@pytest.mark.parametrize("answer", [3, "x", (NAME, 1), frames.WrittenPiece(NAME, -1, 1)])
+def test_a_task_that_says_something_else_of_its_piece_is_not_believed(answer, tmp_path, monkeypatch):
+    monkeypatch.setattr(frames, "write_pieces", lambda *_, **__: [answer])
+    monkeypatch.setattr(frames, "_checked", lambda frame: pa.schema({"a": pa.int64()}))
+    monkeypatch.setattr(frames, "engine_of", lambda session: type("C", (), {"is_connect": True}))
+    with pytest.raises(SparkFailed) as caught:
+        frames.spool(type("Frame", (), {"sparkSession": None}), tmp_path)
+    assert caught.value.code == "BadAnswer"
+
+
+@pytest.mark.parametrize(
+    "said", [{"name": 3}, {"rows": "many"}, {"rows": None}, {"size": 1.5}, {"name": {"builtins.tuple": []}}]
+)
+def test_fields_of_an_answer_are_what_they_are_declared_as(said):
+    found = {"trueline.spark.frames.WrittenPiece": {"name": "a", "rows": 1, "size": 1} | said}
+    with pytest.raises(SparkFailed) as caught:
+        results.decode(json.dumps(found).encode())
+    assert caught.value.code == "BadAnswer"
+
+
+def test_rows_of_executors_whose_offsets_are_wrong_are_not_read():
+    """Reading such a text would be reading beyond the memory it is in."""
+    sink = pa.BufferOutputStream()
+    table = pa.table({"s": ["seven__", "eleven_____"]})
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    good, right = sink.getvalue().to_pybytes(), struct.pack("<3i", 0, 7, 18)
+    assert good.count(right) == 1
+    assert pa.Table.from_batches(results.batches_of(good, ["s"])).equals(table)
+    for wrong in ((0, 7, 1 << 20), (0, -7, 18), (0, 18, 7)):
+        bad = good.replace(right, struct.pack("<3i", *wrong))
+        told = json.dumps({"pyarrow.lib.Table": base64.b64encode(bad).decode()}).encode()
+        for read in (
+            lambda bad=bad: list(results.batches_of(bad, ["s"])),
+            lambda told=told: results.decode(told),
+        ):
+            with pytest.raises(SparkFailed) as caught:
+                read()
+            assert caught.value.code == "BadAnswer"
+    with pytest.raises(SparkFailed, match="rows of the columns"):
+        list(results.batches_of(good, ["t"]))
+    for bad in (b"", b"nothing", good[: len(good) // 2]):
+        with pytest.raises(SparkFailed):
+            list(results.batches_of(bad, ["s"]))
 
 
 def test_every_answer_can_be_read_again():

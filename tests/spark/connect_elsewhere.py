@@ -63,6 +63,11 @@ def check_a_frame_of_small_rows_is_made_there(user, folder):
     assert sorted(map(tuple, grouped.collect())) == [(1, 3.0), (2, 1.5)]
 
 
+def check_a_frame_of_a_frame_is_made_there(user, folder):
+    frame = tl.View.from_spark(user.range(0, 100, 1, 3), order_by="id").to_spark(user)
+    assert sorted(row[0] for row in frame.where("id > 90").collect()) == list(range(91, 100))
+
+
 def check_views_of_a_workspace_are_computed_by_the_client(user, folder):
     with tl.open(folder / "ws", create=True, spark=user) as ws:
         ws.create("x").append(pa.table({"a": [3, 1, 2]}))
@@ -77,8 +82,13 @@ def check_views_of_a_workspace_are_computed_by_the_client(user, folder):
 # --- what cannot ----------------------------------------------------------------------------------------
 
 
+def check_a_table_of_a_few_mebibytes_is_sent_along(user, folder):
+    view = tl.View.from_arrow(pa.table({"n": np.arange(1 << 18)})).sort("n", descending=True)
+    assert view.on_spark(user).head(2).to_arrow()["n"].to_pylist() == [(1 << 18) - 1, (1 << 18) - 2]
+
+
 def check_a_large_table_is_refused_by_name(user, folder):
-    view = tl.View.from_arrow(pa.table({"n": np.arange(1 << 18)})).sort("n")
+    view = tl.View.from_arrow(pa.table({"n": np.arange(1 << 22)})).sort("n")
     error = caught(NotPortable, view.on_spark(user).to_arrow)
     assert error.code == "ProcessBound", repr(error)
     assert "rows in memory" in error.problem, error.problem

@@ -388,6 +388,15 @@ def check_a_change_that_is_large_is_followed_by_tasks(user, room):
         assert report.ok, report.problems
 
 
+def check_views_of_frames_and_queries_become_frames_again(user, room):
+    frame = tl.View.from_spark(user.range(0, 9, 1, 2)).to_spark(user)
+    assert sorted(row[0] for row in frame.where("id > 5").collect()) == [6, 7, 8]
+    with tl.open(Path(tempfile.mkdtemp()) / "ws", create=True, spark=user) as ws:
+        ws.create("x").append(pa.table({"a": [3, 1, 2]}))
+        answer = ws.sql("select a, a + 1 as b from x").to_spark()
+        assert sorted(map(tuple, answer.collect())) == [(1, 2), (2, 3), (3, 4)]
+
+
 def check_a_room_can_be_left(user, room):
     """Last: nothing else works in this room after it."""
     room.stop()

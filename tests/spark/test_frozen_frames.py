@@ -15,7 +15,7 @@ import trueline as tl
 from tests.chain.store.small_s3 import serving
 from tests.spark.passing import ROWS, WRITTEN, jobs_in, passing
 from trueline.errors import EnvironmentMissing, NotPortable
-from trueline.spark import frames, frozen_frames
+from trueline.spark import frames, frozen_frames, shared_places
 from trueline.spark.lowering import deliver, places, scan
 
 COUNT = 5_000
@@ -58,9 +58,7 @@ def opened(kind, folder, spark):
 def test_what_is_appended_passes_no_driver(kind, far, spark, tmp_path):
     far.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     far.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    far.setattr(
-        frozen_frames.FrozenFrame, "_shared_folder", lambda *_: pytest.fail("a folder of this machine")
-    )
+    far.setattr(shared_places, "shared_folder", lambda *_: pytest.fail("a folder of this machine"))
     with opened(kind, tmp_path, spark) as ws:
         first, second = ws.create("first"), ws.create("second")
         with passing() as passed, jobs_in(spark) as jobs:
@@ -110,7 +108,7 @@ def alone(far):
     def refused(*_):
         raise EnvironmentMissing("not to be seen", remedy="share it", code="FolderNotShared")
 
-    far.setattr(frozen_frames.FrozenFrame, "_shared_folder", refused)
+    far.setattr(shared_places, "shared_folder", refused)
     far.setattr(frozen_frames, "fetch", frames.fetch)
     return far
 

@@ -534,3 +534,16 @@ def test_a_spark_that_is_too_old_is_refused(version):
     assert caught.value.code == "SparkTooOld"
     assert version in caught.value.problem
     assert ".".join(map(str, OLDEST)) in caught.value.remedy
+
+
+@pytest.mark.parametrize("way", ["on_spark", "to_spark", "from_spark"])
+def test_views_are_not_given_to_a_spark_that_is_too_old(way):
+    old = SimpleNamespace(version="4.2.9")
+    ways = {
+        "on_spark": lambda: tl.View.range(3).on_spark(old),
+        "to_spark": lambda: tl.View.range(3).to_spark(old),
+        "from_spark": lambda: tl.View.from_spark(SimpleNamespace(sparkSession=old)),
+    }
+    with pytest.raises(EnvironmentMissing) as caught:
+        ways[way]()
+    assert caught.value.code == "SparkTooOld"

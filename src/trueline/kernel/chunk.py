@@ -28,6 +28,8 @@ T = TypeVar("T")
 _MANY: Final = 1 << 18
 
 ROWS_OF_A_CHUNK: Final = 65_536
+# Of wide rows fewer are put together: text of more than 2 GiB is no array.
+BYTES_OF_A_CHUNK: Final = 64 << 20
 # So many are as well made at once.
 _FEW: Final = 4_096
 

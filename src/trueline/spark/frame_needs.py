@@ -4,7 +4,8 @@ A frame of pyspark does not say when it goes, and what is made of it (a filter, 
 table) does not keep it. What reads our files is a function that is part of the plan, and all plans made of a
 plan share it as an object of Spark's JVM. So the JVM is asked, by weak references, whether it has dropped
 these functions. It drops them when it collects garbage; we look whenever another frame is made, and what is
-left goes with the process.
+left goes with the process. Behind Connect the JVM cannot be asked: there all stays until the session is
+stopped.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from trueline.spark.engines import engine_of
+from trueline.spark.session import is_stopped
+
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _READING: Final = "MapInArrow"
 _lock = threading.Lock()
-_needed: list[Needed] = []
+_needed: list[Needed | NeededAfar] = []
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +42,27 @@ class Needed:
         return all(each.refersTo(None) for each in self.functions)
 
 
+@dataclass(frozen=True, eq=False)
+class NeededAfar:
+    """Things that plans of a session behind Connect read, of which nobody says when they go."""
+
+    session: SparkSession
+    things: tuple[object, ...]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing can read them any more: the session was stopped."""
+        return is_stopped(self.session)
+
+
 def keep_for(frame: DataFrame, things: Sequence[object]) -> None:
     """Keep things as long as a frame, or anything that is made of it, may be read."""
     release_unneeded()
     if not things:
+        return
+    if engine_of(frame.sparkSession).is_connect:
+        with _lock:
+            _needed.append(NeededAfar(frame.sparkSession, tuple(things)))
         return
     context: Any = frame.sparkSession.sparkContext
     weak = context._jvm.java.lang.ref.WeakReference  # noqa: SLF001 (Python has no other way to the JVM)

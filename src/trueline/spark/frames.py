@@ -19,7 +19,7 @@ from trueline.kernel.tasks import failure
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import CarriedError, expecting, lasting_nonce, translated
 from trueline.spark.jobs import run
-from trueline.spark.results import decode, encode, unreadable
+from trueline.spark.results import batches_of, decode, encode, unreadable
 from trueline.spark.settings import LOCAL
 from trueline.spark.types import arrow_schema_of
 from trueline.spark.workers import versioned
@@ -99,7 +99,7 @@ def spool(frame: DataFrame, folder: str | Path | Inside, *, label: str = "readin
         if engine_of(frame.sparkSession).is_connect:
             written = write_pieces(frame, WritePiece(target, schema), label=label)
             # The driver chooses the folder, the task only names its file in it.
-            pieces = tuple(piece.inside(target) for piece in written if piece is not None)
+            pieces = tuple(_told(piece).inside(target) for piece in written if piece is not None)
             return _all_there(Spooled(schema, pieces), target, sum(piece.rows for piece in pieces))
         count = _written_by_jvm(frame, target.path, label)
         return _all_there(Spooled(schema, _pieces(target)), target, count)
@@ -134,9 +134,10 @@ def fetch(
         ):
             rows = size = 0
             for parcel in received:
-                table = pa.ipc.open_stream(parcel).read_all().cast(schema)
-                writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
-                rows, size = rows + table.num_rows, size + table.nbytes
+                for batch in batches_of(parcel, schema.names):
+                    table = pa.Table.from_batches([batch]).cast(schema)
+                    writer.write_table(table, row_group_size=_ROWS_OF_A_GROUP)
+                    rows, size = rows + table.num_rows, size + table.nbytes
                 if size > most:
                     raise TooLarge
             return rows
@@ -318,6 +319,13 @@ class WrittenPiece:
         if _PIECE.fullmatch(self.name) is None:
             raise unreadable(f"{self.name!r:.80} is not the name of a piece")
         return SpooledFile(folder / self.name, self.rows, self.size)
+
+
+def _told(answer: object) -> WrittenPiece:
+    """Return what a task says of its file, if that is what it says."""
+    if not isinstance(answer, WrittenPiece) or min(answer.rows, answer.size) < 0:
+        raise unreadable(f"a {type(answer).__name__} is not what a task says of its file")
+    return answer
 
 
 @dataclass(frozen=True, slots=True)

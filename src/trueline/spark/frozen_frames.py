@@ -6,28 +6,24 @@ folder of this machine that the others share. Where there is neither, only few r
 
 from __future__ import annotations
 
-import copy
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from trueline.chain.store.file import FileStore
-from trueline.chain.store.folders import Inside
 from trueline.dataset.append.pieces import IncomingPiece, WriteAsGiven
-from trueline.errors import EnvironmentMissing, NotPortable, StoreError
+from trueline.errors import NotPortable
 from trueline.kernel.temporary import Temporary
-from trueline.spark.engines import engine_of
 from trueline.spark.errors import translated
 from trueline.spark.frames import SMALL, Spooled, TooLarge, fetch, shares_folders, spool, write_pieces
+from trueline.spark.session import check_age
+from trueline.spark.shared_places import SharedPlace, give_back, shared_scratch
 from trueline.spark.types import arrow_schema_of
-from trueline.spark.workers import workers_of
 from trueline.view.origin import Origin
 from trueline.view.plan.node import NO_BOUNDS, Bounds
 from trueline.view.schema import unknown_column
@@ -37,10 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from trueline.chain.store.scratch import Scratch
-    from trueline.chain.store.store import Store
 
-# What returns a store that the tasks of a session see; it raises where they do not.
-SharedPlace: TypeAlias = "Callable[[], Store]"
 _KIND: Final = "frame"
 
 
@@ -53,6 +46,7 @@ def freeze(
 ) -> FrozenFrame:
     """Return the rows of a frame as a source, sorted by columns or as they come the first time."""
     with translated():
+        check_age(frame.sparkSession)
         schema = arrow_schema_of(frame.schema)
         for name in order_by or ():
             if name not in schema.names:
@@ -150,14 +144,12 @@ class FrozenFrame:
     def _computed(self, session: SparkSession) -> FrozenRows:
         if shares_folders(session):
             return self._of_files(spool(self.frame, self._temporary().path), is_everywhere=False)
-        places: list[SharedPlace] = [*self._places, partial(self._shared_folder, session)]
-        for place in places:
-            with ExitStack() as stack:
-                scratch = _opened(place, stack)
-                if scratch is not None:
-                    found = self._written_to(scratch)
-                    weakref.finalize(self, _clear, stack.pop_all())
-                    return found
+        with ExitStack() as stack:
+            scratch = shared_scratch(session, self._places, stack)
+            if scratch is not None:
+                found = self._written_to(scratch)
+                weakref.finalize(self, give_back, stack.pop_all())
+                return found
         try:
             return self._of_files(fetch(self.frame, self._temporary().path, most=SMALL), is_everywhere=False)
         except TooLarge:
@@ -167,15 +159,6 @@ class FrozenFrame:
         folder = Temporary(_KIND)
         weakref.finalize(self, folder.remove)
         return folder
-
-    def _shared_folder(self, session: SparkSession) -> Store:
-        """Return a folder for temporary files of this machine, if it is one of the others too."""
-        path = self._temporary().path
-        # All such folders are in one, about which workers are asked once.
-        store = FileStore(Inside(path.parent, (path.name,)), durable=False)
-        weakref.finalize(self, store.close)
-        workers_of(session).check(engine_of(session), writes=[store])
-        return store
 
     def _written_to(self, scratch: Scratch) -> FrozenRows:
         """Let tasks write the rows: the JVM where that is a folder, Python workers elsewhere."""
@@ -197,26 +180,6 @@ class FrozenFrame:
             remedy="append them to a dataset first: in a folder that all machines share, or an object store",
             code="ProcessBound",
         )
-
-
-def _opened(place: SharedPlace, stack: ExitStack) -> Scratch | None:
-    """Return scratch that a stack keeps; None where not all machines see it, or it is not ours to write."""
-    try:
-        # With its own lease: this one is held for as long as views are, those of commits are not.
-        own = stack.enter_context(closing(copy.copy(place())))
-        return stack.enter_context(own.scratch())
-    except StoreError:
-        return None
-    except EnvironmentMissing as error:
-        if error.code != "FolderNotShared":
-            raise
-        return None
-
-
-def _clear(stack: ExitStack) -> None:
-    """Give scratch back; where that fails, `gc` removes it."""
-    with suppress(Exception):
-        stack.close()
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any, Final, cast
 
 from trueline.errors import NotPortable
+
+_BYTES_SENT: Final = 4 << 20
 
 
 def pack(value: object) -> bytes:
@@ -21,6 +23,17 @@ def pack(value: object) -> bytes:
             remedy="open files, connections and locks where they are used: inside the step or the function",
             code="ProcessBound",
         ) from error
+
+
+def shares(packed: Sequence[bytes]) -> list[range]:
+    """Return which of many pieces of work are sent together: a task is sent a share for one of its pieces."""
+    found, start, size = [], 0, 0
+    for number, each in enumerate(packed):
+        if number > start and size + len(each) > _BYTES_SENT:
+            found.append(range(start, number))
+            start, size = number, 0
+        size += len(each)
+    return [*found, range(start, len(packed))]
 
 
 def unpack(data: bytes) -> Any:

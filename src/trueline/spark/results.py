@@ -10,12 +10,13 @@ import base64
 import builtins
 import json
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields as fields_of
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import cache
-from typing import Any, Final, NamedTuple
+from types import UnionType
+from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,9 @@ from trueline.run.step import Erased
 # Of an error so many characters of its problem, and of one field that is not plain, are sent.
 _MOST_TEXT: Final = 10_000
 _MOST_SHOWN: Final = 1_000
+# Fields of records of these types have to be what they are declared as.
+_CHECKED: Final = {bool, int, str, bytes, type(None)}
+Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 
 
 def encode(value: object) -> bytes:
@@ -56,6 +60,27 @@ def unreadable(why: str) -> SparkFailed:
     )
 
 
+def batches_of(parcel: bytes, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows that a task sent as a stream of Arrow, which has to have these columns."""
+    try:
+        with pa.ipc.open_stream(parcel) as stream:
+            if list(stream.schema.names) != list(names):
+                raise unreadable(f"rows of the columns {stream.schema.names!s:.200}")
+            for batch in stream:
+                yield checked(batch)
+    except (pa.ArrowException, OSError) as error:
+        raise unreadable(f"{type(error).__name__}: {error!s:.200}") from None
+
+
+def checked(rows: Rows) -> Rows:
+    """Return rows of other machines, if they are what they say: wrong offsets would be read out of bounds."""
+    try:
+        rows.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise unreadable(f"{error!s:.200}") from None
+    return rows
+
+
 # --- the types ------------------------------------------------------------------------------
 
 
@@ -75,7 +100,7 @@ def _table_bytes(table: pa.Table) -> str:
 
 def _table(text: str) -> pa.Table:
     with pa.ipc.open_stream(_bytes(text)) as stream:
-        return stream.read_all()
+        return checked(stream.read_all())
 
 
 def _bytes_text(data: bytes) -> str:
@@ -134,14 +159,23 @@ def _forms() -> dict[type, _Form]:
     return found
 
 
+def _kinds_of(hint: Any) -> set[Any]:
+    return set(get_args(hint)) if get_origin(hint) in (Union, UnionType) else {hint}
+
+
 def _record_form(kind: type) -> _Form:
     names = [field.name for field in fields_of(kind)]
+    plain = {name: hint for name, hint in get_type_hints(kind).items() if _kinds_of(hint) <= _CHECKED}
 
     def write(value: Any) -> dict[str, Any]:
         return {name: _tree(getattr(value, name)) for name in names}
 
     def read(found: dict[str, Any]) -> Any:
-        return kind(**{name: _value(found[name]) for name in names})
+        values = {name: _value(found[name]) for name in names}
+        for name, hint in plain.items():
+            if not isinstance(values[name], hint):
+                raise TypeError(f"{name} of a {kind.__name__} is a {type(values[name]).__name__}")
+        return kind(**values)
 
     return _Form(write, read)
 

@@ -47,7 +47,7 @@ class SparkRoom:
         from trueline.spark.errors import translated
 
         with translated():
-            _check_age(given)
+            check_age(given)
         self.given = given
         self._launched = launched
         self.sql_settings: Mapping[str, str] = SQL_SETTINGS
@@ -229,7 +229,7 @@ def adopt(session: SparkSession) -> SparkRoom:
     return SparkRoom(session)
 
 
-def _check_age(session: SparkSession) -> None:
+def check_age(session: SparkSession) -> None:
     """Refuse a Spark that lacks what we use, before anything is asked of it."""
     version = str(session.version)
     found = tuple(int(part) for part in re.findall(r"\d+", version)[:2])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ from trueline.kernel.chunk import Piece
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import carrying, lasting_nonce, translated
 from trueline.spark.frame_needs import keep_for
-from trueline.spark.frozen_frames import FrozenFrame, SharedPlace, freeze
-from trueline.spark.lowering import LoweringTarget
+from trueline.spark.frozen_frames import FrozenFrame, freeze
+from trueline.spark.lowering import LoweringTarget, scan
 from trueline.spark.lowering.deliver import counted, delivered, written_by
 from trueline.spark.lowering.dispatch import is_read_by_tasks
 from trueline.spark.lowering.join import is_small
@@ -21,15 +22,16 @@ from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered
 from trueline.spark.lowering.places import advise, describe, travels
 from trueline.spark.lowering.slices import MOST_SLICES, quoted, read_parquet
-from trueline.spark.packing import pack, unpack
+from trueline.spark.packing import pack, shares, unpack
 from trueline.spark.plans import check_sql
 from trueline.spark.query_columns import needed_columns, stand_in
-from trueline.spark.session import start
+from trueline.spark.session import check_age, start
+from trueline.spark.shared_places import SharedPlace
 from trueline.spark.types import arrow_schema_of, as_spark_values, to_spark_schema
 from trueline.spark.workers import versioned
 from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
-from trueline.view.plan.node import Node, Want, steps
+from trueline.view.plan.node import Node, SourceNode, Want, steps
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Column
@@ -47,6 +49,7 @@ __all__ = [
     "describe",
     "frame",
     "freeze",
+    "given",
     "lend",
     "session_of",
     "travels",
@@ -69,7 +72,7 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    session = start().session if session is None else session
+    session = start().session if session is None else given(session)()
     columns = node.schema.visible
     if not columns:
         raise SchemaError(
@@ -93,12 +96,17 @@ def frame(node: Node, session: SparkSession | None = None) -> DataFrame:
             return session.createDataFrame(target.empty_table(), schema)
         # Spark takes a time of day from Python in nanoseconds only.
         taken = to_arrow_schema(schema, timezone="UTC")
-        read = _Read([pack(part) for part in parts], columns, ours, taken, lasting_nonce())
-        if is_small(node, session):
-            # Spark may send them to all executors: it takes them for as small as the numbers of their pieces.
-            return session.range(0, len(parts), 1, len(parts)).mapInArrow(versioned(read, read.nonce), schema)
-        numbers = engine_of(session).numbers(len(parts), len(parts))
-        return _of_unknown_size(numbers.mapInArrow(versioned(read, read.nonce), schema))
+        packed, small = [pack(part) for part in parts], is_small(node, session)
+        shared: list[DataFrame] = []
+        for share in shares(packed):
+            count = len(share)
+            read = _Read(packed[share.start : share.stop], columns, ours, taken, lasting_nonce())
+            # What is small Spark may send to all executors: it takes it for as small as these numbers.
+            plain = session.range(0, count, 1, count)
+            numbers = plain if small else engine_of(session).numbers(count, count)
+            shared.append(numbers.mapInArrow(versioned(read, read.nonce), schema))
+        rows = reduce(lambda one, other: one.union(other), shared)
+        return rows if small else _of_unknown_size(rows)
 
 
 def _of_unknown_size(made: DataFrame) -> DataFrame:
@@ -178,10 +186,19 @@ def write(
 
 
 def lend(node: Node, place: SharedPlace) -> None:
-    """Offer a place that tasks see to the frames that a plan rests on, to be computed in."""
+    """Offer a place that tasks see to what a plan rests on: to frames, and to rows of this process."""
     for each in steps(node):
         if isinstance(each, SourceScan) and isinstance(each.source, FrozenFrame):
             each.source.lend(place)
+        elif isinstance(each, SourceNode):
+            scan.lend(each, place)
+
+
+def given(session: SparkSession) -> Callable[[], SparkSession]:
+    """Return what returns a session that was handed in, if its Spark has all we use."""
+    with translated():
+        check_age(session)
+    return lambda: session
 
 
 def session_of(given: Callable[[], SparkSession] | None) -> SparkSession:

@@ -47,13 +47,16 @@ class Engine(Protocol):
         """
 
     def lend(self, node: Node, place: Callable[[], Any]) -> None:
-        """Offer a store that tasks see to the frames that a plan rests on, to be computed in."""
+        """Offer a store that tasks see to frames and rows of this process that a plan rests on, to be in."""
 
     def frame(self, node: Node, session: Any = None) -> Any:
         """Return the rows of a plan as a frame of a session (ours, if none is given), in any order."""
 
     def deliver(self, node: Node, want: Want, session: Callable[[], Any] | None) -> Sequence[Piece]:
         """Return the rows of a plan that runs on Spark, in order; it runs when the first is read."""
+
+    def given(self, session: Any) -> Callable[[], Any]:
+        """Return what returns a session that was handed in; one of a Spark that is too old is refused."""
 
     def session_of(self, given: Callable[[], Any] | None) -> Any:
         """Return the session that a plan runs in: one of ours, if none is given."""
@@ -77,7 +80,7 @@ class Engine(Protocol):
         """Say where a plan is better computed, in this process or in a Spark that is at hand."""
 
     def travels(self, node: Node, session: Any) -> bool:
-        """Say whether the tasks of a session can read all that a plan rests on."""
+        """Say whether a plan is for the tasks of a session: they can read it, or it is more than is here."""
 
     def describe(self, node: Node) -> str:
         """Say what one step of a plan does on Spark, without its inputs."""

@@ -400,7 +400,7 @@ class View(Verbs, ViewHints):
         >>> View.range(9).on_spark().sort("n").explain().splitlines()[0]
         'computed on Spark: asked for'
         """
-        found = self._spark if session is None else lambda: session
+        found = self._spark if session is None else engine().given(session)
         return type(self)(self._node, found, ON_SPARK)
 
     @overload

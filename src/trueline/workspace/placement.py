@@ -75,7 +75,7 @@ def _on(room: Room, request: AppendRequest, store: Store) -> AppendRequest:
 
 
 def _lend(view: Any, store: Store) -> None:
-    """Let frames that a view rests on be computed beside the dataset, where tasks see them."""
+    """Let frames and rows of this process, which a view rests on, be where the tasks see the dataset."""
     from trueline.view.engine import engine
 
     engine().lend(view.node, lambda: store)

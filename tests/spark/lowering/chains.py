@@ -241,11 +241,12 @@ def _cross(at: Choice) -> View:
 def _as_of(at: Choice) -> View:
     time = at.one(at.having(_is_moment))
     key = at.one([name for name in at.having(_is_ordered) if name != time])
-    if time is None or key is None:
+    if time is None:
         return at.view
     right = at.fresh("r")
     how = at.random.choice(["inner", "left", "right", "full", "semi", "anti"])
-    return at.view.join(_partners(at), on={key: f"{right}_{key}"}, as_of=(time, f"{right}_{time}"), how=how)
+    on = None if key is None or at.random.random() < 0.2 else {key: f"{right}_{key}"}
+    return at.view.join(_partners(at), on=on, as_of=(time, f"{right}_{time}"), how=how)
 
 
 def _concat(at: Choice) -> View:

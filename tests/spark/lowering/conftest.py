@@ -6,6 +6,8 @@ import pytest
 
 from trueline.spark.lowering import exchange
 
+BYTES_OF_A_RANGE = exchange._BYTES_OF_A_RANGE
+
 
 @pytest.fixture(autouse=True)
 def many_ranges(monkeypatch):

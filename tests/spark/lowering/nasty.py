@@ -182,6 +182,8 @@ def views(rows: int = 240, source: Callable[[pa.Table], View] = tl.View.from_arr
         "as of": timed[0].join(timed[1], on="i", as_of="at"),
         "as of, left": timed[0].join(timed[1], on="i", as_of="at", how="left"),
         "as of, full": timed[0].join(timed[1], on="i", as_of="at", how="full"),
+        "as of, no key": timed[0].select("at", "n").join(timed[1].select("at", "m"), as_of="at", how="left"),
+        "as of, no key, full": timed[0].join(timed[1].rename(j="i"), as_of="at", how="full").sort("n"),
         "as of, semi": timed[0].join(timed[1], on="i", as_of="at", how="semi"),
         "window by a key": a.window(2, 1, by="s", m="sum(x)", g="lag(n, 3)"),
         "window": a.sort("x").window(2, 1, m="sum(x)", g="lead(n, 3)"),

@@ -13,8 +13,10 @@ import pytest
 import trueline as tl
 from tests.examples import some
 from tests.spark.lowering.nasty import everything
+from trueline.spark import packing
 from trueline.spark.lowering import limit
 from trueline.spark.lowering.deliver import delivered
+from trueline.spark.lowering.dispatch import LoweringTarget
 
 # Of both, tasks take a sample of the order that is as large as it gets.
 FEW, MANY = 8_000, 32_000
@@ -118,6 +120,11 @@ def test_rows_that_a_frame_is_asked_for_are_counted(few_and_many, spark):
     assert passed.bytes > FEW * PAYLOAD
 
 
+# Counting the rows of a side takes two jobs of Spark, which runs each exchange as one; where rows are sorted
+# a sample of their order comes before it.
+JOBS_OF_A_PLAN = {"window": 2, "limit": 3, "skip": 3, "zip": 5}
+
+
 @pytest.mark.contract("exchange:E2")
 @pytest.mark.parametrize("name", NAMES)
 def test_to_spark_starts_no_job_but_those_that_explain_names(name, few_and_many, spark, monkeypatch):
@@ -127,7 +134,7 @@ def test_to_spark_starts_no_job_but_those_that_explain_names(name, few_and_many,
     with counted(spark) as passed:
         view.to_spark(spark)
     assert is_counted == (passed.jobs > 0)
-    assert is_counted == (name in ("window", "limit", "skip", "zip"))
+    assert passed.jobs == JOBS_OF_A_PLAN.get(name, 0)
 
 
 # --- what else runs a view ----------------------------------------------------------------------
@@ -269,6 +276,24 @@ def test_frames_are_made_of_nothing_that_is_here_but_of_no_rows(few_and_many, sp
     queried(few_and_many[0], spark, tmp_path / "q")
     assert sizes
     assert set(sizes) == {0}
+
+
+def test_a_task_is_sent_few_of_many_pieces(spark, tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "_BYTES_SENT", 30)
+    assert packing.shares([b"x" * 10] * 7) == [range(3), range(3, 6), range(6, 7)]
+    assert packing.shares([b"x", b"x" * 99, b"x"]) == [range(1), range(1, 2), range(2, 3)]
+    assert packing.shares([]) == [range(0)]
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text(f"n,t\n{number},a\nx,b\n")
+    given = pa.schema({"n": pa.int64(), "t": pa.string()})
+    rows = tl.View.read_csv(str(tmp_path / "*.csv"), schema=given)
+    for view in (rows, rows.sort("n"), rows.skip(2), rows.group_by("t").agg(s="sum(n)")):
+        found = LoweringTarget(spark).lower(rows.node, everything(rows))
+        assert found.base._jdf.queryExecution().analyzed().toString().count("MapInArrow") == 3
+        there = view.on_spark(spark)
+        assert there.to_arrow().equals(view.to_arrow())
+        assert there.bad == {"n": 3}
+    assert sorted(map(tuple, rows.drop_nulls().to_spark(spark).collect())) == [(0, "a"), (1, "a"), (2, "a")]
 
 
 # --- to_spark is lazy ---------------------------------------------------------------------------

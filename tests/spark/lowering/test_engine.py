@@ -181,7 +181,14 @@ def test_on_a_cluster_auto_takes_it_for_all_but_the_small(numbers, spark, tmp_pa
             assert engine_of_views(ws, view) == "computed on Spark: it rests on a Spark frame"
         monkeypatch.setattr(dispatch, "_SENT_ALONG", 0)
         large = tl.View.from_arrow(pa.table({"id": [1]}))
-        assert "a cluster cannot read rows in memory" in engine_of_views(ws, frame.join(large, on="id"))
+        assert "a cluster cannot read rows in memory" in engine_of_views(ws, large)
+        # What is elsewhere does not come here for the sake of what is not.
+        both = frame.join(large, on="id")
+        assert engine_of_views(ws, both) == "computed on Spark: it rests on a Spark frame"
+        many = numbers.join(large, on={"n": "id"})
+        assert engine_of_views(ws, many) == "computed on Spark: the session is of a cluster"
+        monkeypatch.setattr(places, "_SMALL", 900 * 16)
+        assert "a cluster cannot read rows in memory" in engine_of_views(ws, many)
 
 
 def test_a_small_view_is_read_here_and_a_session_is_never_made_to_choose(spark, tmp_path):

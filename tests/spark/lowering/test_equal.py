@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache, partialmethod
-from itertools import count, product
+from itertools import combinations, count, product
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,16 @@ from trueline.view.plan.node import Node, OneInput, OwnSchema, SourceNode, steps
 from trueline.view.plan.on_spark import OnSpark
 from trueline.view.plan.sources import KnownSchema
 
-# Each with other partitions, with and without adaptive execution, in large and small batches, and with and
-# without small sides of joins that are sent to all tasks.
-SETTINGS = [(1, "true", 10_000, "-1"), (3, "false", 10, "10MB"), (7, "true", 10, "-1")]
+# Partitions, adaptive execution, rows of a batch, and up to which size sides of joins are sent to all tasks:
+# rows of the product in which each two values of different settings meet.
+SETTINGS = [
+    (1, "true", 10_000, "-1"),
+    (3, "false", 10_000, "-1"),
+    (20, "true", 10_000, "10MB"),
+    (1, "false", 10, "10MB"),
+    (3, "true", 10, "10MB"),
+    (20, "false", 10, "-1"),
+]
 # Where the rows of views come from: of datasets that only append Spark reads the slices itself, the current
 # rows of keyed ones are read by ranges of their state.
 SOURCES = ("memory", "slices", "keyed")
@@ -53,6 +60,15 @@ def every() -> list:
                 for at, name in enumerate(names)
             ]
     return found
+
+
+def test_each_two_values_of_different_settings_meet():
+    for one, other in combinations(range(4), 2):
+        pairs = {(each[one], each[other]) for each in SETTINGS}
+        values = [{each[at] for each in SETTINGS} for at in (one, other)]
+        assert pairs == set(product(*values))
+    met = {(settings, source) for _, settings, source in CASES}
+    assert met == set(product(SETTINGS, SOURCES))
 
 
 @pytest.fixture(scope="module")

@@ -149,10 +149,12 @@ def test_no_row_is_computed_to_find_ranges_that_are_known(rows, spark, samples):
 
 def test_few_rows_are_put_in_order_by_few_tasks(rows, spark, monkeypatch):
     monkeypatch.setattr(exchange, "_BYTES_OF_A_RANGE", 64 << 10)
-    view = rows.sort("x")
-    found = LoweringTarget(spark).lower(view.node, everything(view))
-    assert 1 < exchange.parts_of(found, LoweringTarget(spark)) < 10
-    check(view, spark)
+    view = rows.select("n", "x").sort("x")
+    session = spark.newSession()
+    session.conf.set("spark.sql.shuffle.partitions", "200")
+    found = LoweringTarget(session).lower(view.node, everything(view))
+    assert 1 < exchange.parts_of(found, LoweringTarget(session)) < 10
+    check(view, session)
 
 
 # --- joins ----------------------------------------------------------------------------------

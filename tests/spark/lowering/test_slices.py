@@ -363,5 +363,5 @@ def test_rows_are_read_at_their_places_however_they_are_asked_for(dataset):
     for _ in range(20):
         some = np.sort(chance.integers(0, len(offsets), 50))
         reader = ordered_join.RowsAtPlaces(parts, int(offsets[some[0]]))
-        found = [reader.take(offsets[some[at : at + 7]])[0] for at in range(0, 50, 7)]
+        found = [each.arrays[0] for at in range(0, 50, 7) for each in reader.take(offsets[some[at : at + 7]])]
         assert np.array_equal(np.concatenate([np.asarray(each) for each in found]), numbers[some])

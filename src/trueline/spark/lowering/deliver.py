@@ -34,7 +34,7 @@ from trueline.spark.lowering.lowered import Lowered, TaskWork
 from trueline.spark.lowering.ordered_join import join_in_order
 from trueline.spark.lowering.rows import column, columns_of
 from trueline.spark.lowering.scan import StoredPiece
-from trueline.spark.results import unreadable
+from trueline.spark.results import batches_of, unreadable
 from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Column
@@ -129,10 +129,8 @@ def _written(
         return tuple(_fetched(last.frame, target_folder)), target_folder, layout
     # What is left to do is done by the tasks that write.
     written = write_pieces(last.base, WriteRows(target_folder, last.work), label=_LABEL)
-    files = tuple(WrittenRows(*each) for each in written if each is not None)
+    files = tuple(WrittenRows.told(each) for each in written if each is not None)
     for each in files:
-        if _FILE.fullmatch(each.name) is None:
-            raise unreadable(f"{each.name!r:.80} is not the name of a file of rows")
         if not (target_folder / each.name).exists():
             raise EnvironmentMissing(
                 f"{target_folder / each.name} was written, but the driver does not see it",
@@ -179,8 +177,9 @@ def counted(node: Node, session: SparkSession) -> int:
     """Return how many rows a node has, counted where they are."""
     from pyspark.sql import functions as f
 
-    found = LoweringTarget(session).lower(node, Want(()))
-    counting = found.frame.agg(f.count(f.lit(1)).alias("rows"))
+    # It keeps the files that tasks read until they have.
+    target = LoweringTarget(session)
+    counting = target.lower(node, Want(())).frame.agg(f.count(f.lit(1)).alias("rows"))
     return int(run(engine_of(session), counting.toArrow, label="counting rows")["rows"][0].as_py())
 
 
@@ -191,8 +190,7 @@ def _fetched(frame: DataFrame, folder: Inside) -> list[WrittenRows]:
     def work() -> list[WrittenRows]:
         found = []
         for number, parcel in enumerate(engine.values(frame.mapInArrow(parcels, "parcel binary"))):
-            with pa.ipc.open_stream(parcel) as stream:
-                made = WriteRows(folder)(number, iter(stream))
+            made = WriteRows(folder)(number, batches_of(parcel, frame.columns))
             if made is not None:
                 found.append(WrittenRows(*made))
         return found
@@ -206,6 +204,14 @@ class WrittenRows:
 
     name: str
     rows: int
+
+    @classmethod
+    def told(cls, answer: object) -> WrittenRows:
+        """Return an answer of a task, if it is the name of a file of ours and a number of rows."""
+        match answer:
+            case (str(name), int(rows)) if _FILE.fullmatch(name) is not None and rows >= 0:
+                return cls(name, rows)
+        raise unreadable(f"{answer!r:.80} is not the name of a file of rows and how many there are")
 
 
 @dataclass(frozen=True)

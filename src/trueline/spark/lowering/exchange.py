@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from trueline.kernel.chunk import Chunk, Piece, together
+from trueline.kernel.chunk import Chunk, Piece, bytes_of, together
 from trueline.spark.engines import engine_of
 from trueline.spark.jobs import run
 from trueline.spark.lowering.layout import Layout, OrderColumn
@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 
 # Rows of a task whose order is looked at to choose cuts.
 _SAMPLES: Final = 500
+# Bytes of the orders that are looked at, which pass the driver; a long text counts by how it begins.
+_BYTES_OF_SAMPLES: Final = 16 << 20
+_BYTES_OF_A_KEY: Final = 1 << 10
 # What one task brings in order, by the widths of the columns: enough that there are few tasks.
 _BYTES_OF_A_RANGE: Final = 64 << 20
-_BYTES_OF_A_TEXT: Final = 32
+# How long texts and lists are is not known: a document is not wider, and of few rows there are few ranges.
+_BYTES_OF_A_TEXT: Final = 64 << 10
 _PART: Final = "part"
 # Which rows are looked at decides how even ranges are, and nothing else.
 _SEED: Final = 1
@@ -67,10 +71,18 @@ def parts_of(found: Lowered, target: LoweringTarget) -> int:
     """Say in how many ranges rows are put in order: no more than it takes, where they are counted."""
     if found.most is None:
         return target.parts
-    width = 8 * len(found.layout.names) + sum(
-        _BYTES_OF_A_TEXT for each in found.layout.wires if not pa.types.is_primitive(each.kind)
-    )
+    layout = found.layout
+    kinds = (*(each.kind for each in layout.wires), *(each.kind for each in layout.order))
+    width = sum(_width(kind, _BYTES_OF_A_TEXT) for kind in kinds) + 16 * layout.ids
     return max(1, min(target.parts, -(-found.most * width // _BYTES_OF_A_RANGE)))
+
+
+def _width(kind: pa.DataType, otherwise: int) -> int:
+    """Return how many bytes a value takes, where that does not depend on the value."""
+    try:
+        return max(8, int(kind.bit_width) // 8)
+    except ValueError:
+        return otherwise
 
 
 def by_shuffle(frame: DataFrame) -> DataFrame:
@@ -113,34 +125,65 @@ def sampled(found: Lowered, parts: int) -> list[tuple[Any, ...]]:
 
 def few_of(found: Lowered, parts: int) -> Lowered:
     """Return a few rows without ids, from all over them: enough to cut them into parts."""
-    if found.work is not None or found.most is None:
-        # The rows are in Python already, or nobody knows how many make a few.
-        return found.then(SpreadRows, Layout(found.layout.types, False, found.layout.order))
-    share = _SAMPLES * parts / max(1, found.most)
-    return replace(found, base=found.base.sample(share, _SEED)) if share < 1 else found
+    about = found.about if found.most is None else found.most
+    if found.work is None and about is not None:
+        share = _SAMPLES * parts / max(1, about)
+        found = replace(found, base=found.base.sample(share, _SEED)) if share < 1 else found
+        if found.most is not None:
+            return found
+    # The rows are in Python already, or nobody knows how many make a few.
+    return found.then(SpreadRows, Layout(found.layout.types, False, found.layout.order))
 
 
 def chosen_cuts(few: Lowered, parts: int) -> list[tuple[Any, ...]]:
-    """Return the orders of a few rows that cut them into parts."""
-    session = few.base.sparkSession
-    picked = few.frame.select(*few.layout.order_names).sort(*few.in_order)
+    """Return the orders of a few rows that cut them into parts, however many tasks have found some."""
+    from pyspark.sql import functions as f
+
+    session, layout = few.base.sparkSession, few.layout
+    begun = [
+        _begun(column(name), each.kind).alias(name)
+        for name, each in zip(layout.order_names, layout.order, strict=True)
+    ]
+    # Any of them will do, so that the first of a random order are as good as others.
+    some = (
+        few.frame.select(*begun).withColumn("at", f.rand(_SEED)).sort("at").limit(most_samples(layout, parts))
+    )
+    picked = some.drop("at").sort(*few.in_order)
     samples = run(engine_of(session), picked.toArrow, label="choosing ranges")
     rows = samples.num_rows
     at = sorted({rows * part // parts for part in range(1, parts)} - {0})
     return [tuple(samples.slice(place, 1).to_pylist()[0].values()) for place in at]
 
 
+def most_samples(layout: Layout, parts: int) -> int:
+    """Say how many orders pass the driver: enough for the parts, in no more bytes than it has room for."""
+    width = sum(_width(each.kind, _BYTES_OF_A_KEY) for each in layout.order)
+    return max(parts, min(_SAMPLES * parts, _BYTES_OF_SAMPLES // max(1, width)))
+
+
+def _begun(value: Column, kind: pa.DataType) -> Column:
+    """Return how a long text begins: an order by that is never against the order of all of it."""
+    from pyspark.sql import functions as f
+
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return f.substring(value, 1, _BYTES_OF_A_KEY)
+    return value
+
+
 def _told_apart(cuts: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return different cuts, of as few columns as tell them apart: fewer are compared for each row."""
+    # One NaN is another to a set.
+    known = [tuple("NaN" if value != value else value for value in cut) for cut in cuts]  # noqa: PLR0124
     width = next(
         (
             count
             for count in range(1, max(map(len, cuts), default=0))
-            if len({cut[:count] for cut in cuts}) == len(cuts)
+            if len({each[:count] for each in known}) == len(cuts)
         ),
         None,
     )
-    return list(dict.fromkeys(cut[:width] for cut in cuts))
+    different = {each[:width]: cut[:width] for each, cut in zip(known, cuts, strict=True)}
+    return list(different.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +206,7 @@ class SpreadRows:
             found = Chunk(chunk.rows, chunk.arrays).take(places)
             seen += chunk.rows
             held = found if held is None else together([held, found])
-            while held.rows > 2 * _SAMPLES:
+            while held.rows > 2 * _SAMPLES or (held.rows > 1 and bytes_of(held) > _BYTES_OF_SAMPLES):
                 held = held.take(np.arange(0, held.rows, 2))
                 step *= 2
         if held is not None:

@@ -119,7 +119,13 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
         places = [left_want.columns.index(node.line[index][0] or 0) for index in want.columns]
         names = [*(f"l_c{place}" for place in places), *_rest(left, "l", ids=want.ids)]
         kept = _selected(frame, [column(name) for name in names], layout)
-        return replace(kept, cuts=left.cuts, most=left.most, ids_are_places=left.ids_are_places)
+        return replace(
+            kept,
+            cuts=left.cuts,
+            most=left.most,
+            about=left.about,
+            ids_are_places=left.ids_are_places,
+        )
     values = []
     for index in want.columns:
         mine_at, theirs_at = node.line[index]
@@ -128,9 +134,7 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
         values.append(_either(of_left, of_right))
     last = (_LAST,) if node.keeps_right else ()
     order = (*last, *left.layout.order, *right.layout.order)
-    known = [each.most for each in (left, right) if each.most is not None]
-    # A guess: as many as the larger side has.
-    most = max(known) if len(known) == 2 and node.on else None
+    about = larger_side(left, right) if node.on else None
     cuts = _cuts(node, left, right)
     flags = [f.when(column("l_there").isNull(), 1).otherwise(0).cast("bigint")] if last else []
     names = [*_order(left, "l"), *_order(right, "r")]
@@ -138,15 +142,21 @@ def _by_keys(node: Join, want: Want, left: Lowered, right: Lowered, small: Side 
     by_places = left.ids_are_places and right.ids_are_places
     if by_places or not want.ids:
         made = _selected(frame, [*values, *found], Layout(types, False, order))
-        made = replace(made, cuts=cuts, most=most)
+        made = replace(made, cuts=cuts, about=about)
         return made.with_ids_of_places(sides=2) if want.ids else made
     pairs = Layout(types, True, (*order, _NUMBER, _NUMBER))
     # All ones are the id of a partner that is not there.
     words = [f.coalesce(column(name), f.lit(-1).cast("bigint")) for name in (*_ids("l"), *_ids("r"))]
     both = _selected(frame, [*values, *words[:2], *found, *words[2:]], pairs)
     return Lowered(
-        both.base, pairs, (CombinedIds,), Layout(types, True, order), cuts=cuts, most=most, late=True
+        both.base, pairs, (CombinedIds,), Layout(types, True, order), cuts=cuts, about=about, late=True
     )
+
+
+def larger_side(left: Lowered, right: Lowered) -> int | None:
+    """Guess how many rows a join has: as many as the larger side, if both are known; it may be far more."""
+    known = [each.about if each.most is None else each.most for each in (left, right)]
+    return None if None in known else max(each for each in known if each is not None)
 
 
 def _cuts(node: Join, left: Lowered, right: Lowered) -> CutPoints | None:

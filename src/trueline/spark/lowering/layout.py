@@ -8,7 +8,7 @@ does not, so nothing here is written by it).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from trueline import types as t
 from trueline.errors import NotPortable
 from trueline.identity import RowIds
-from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk
+from trueline.kernel.chunk import BYTES_OF_A_CHUNK, ROWS_OF_A_CHUNK, Chunk
 from trueline.kernel.vectors import apart, is_sparse, together
 from trueline.spark.types import to_spark_schema
 
@@ -128,17 +128,25 @@ class Layout:
     def chunks(self, batches: Iterator[pa.RecordBatch]) -> Iterator[Chunk]:
         """Return the rows of a task in chunks of the usual size, however Spark cuts them."""
         held: list[pa.RecordBatch] = []
-        rows = 0
+        rows = size = 0
         for batch in batches:
             if not batch.num_rows:
                 continue
+            if held and size + batch.nbytes > BYTES_OF_A_CHUNK:
+                yield self.decode(_as_one(held))
+                held, rows, size = [], 0, 0
             held.append(batch)
-            rows += batch.num_rows
+            rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows >= ROWS_OF_A_CHUNK:
-                yield self.decode(pa.concat_batches(held))
-                held, rows = [], 0
+                yield self.decode(_as_one(held))
+                held, rows, size = [], 0, 0
         if held:
-            yield self.decode(pa.concat_batches(held))
+            yield self.decode(_as_one(held))
+
+
+def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    # One batch would be copied too.
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 # --- how values travel ----------------------------------------------------------------------

@@ -23,7 +23,7 @@ from trueline.spark.engines import engine_of
 from trueline.spark.errors import carrying, lasting_nonce
 from trueline.spark.lowering.bad_cells import BadCellNotes
 from trueline.spark.lowering.layout import Layout, OrderColumn
-from trueline.spark.packing import pack, unpack
+from trueline.spark.packing import pack, shares, unpack
 from trueline.spark.workers import versioned
 from trueline.view.source_cells import arriving
 
@@ -44,8 +44,8 @@ class Lowered:
     """Rows on Spark, in no order of the frame's: `layout.order` says which they have.
 
     `cuts` says where ranges of the order begin, without a look at these rows; `most` how many rows there are
-    about, if that is known. Steps that are `late` may as well be taken after the rows of `base` were moved:
-    its order begins as theirs does.
+    at most, if that is known; `about` is a guess, by which a sample is taken. Steps that are `late` may as
+    well be taken after the rows of `base` were moved: its order begins as theirs does.
     """
 
     base: DataFrame
@@ -55,6 +55,7 @@ class Lowered:
     is_ordered: bool = False  # whether tasks, one after another, have the rows in order
     cuts: CutPoints | None = None
     most: int | None = None
+    about: int | None = None
     late: bool = False
     ids_are_places: bool = False  # whether the id of a row is its only column of order, and 0
 
@@ -71,7 +72,7 @@ class Lowered:
         """The rows to be moved: without the steps that may be taken after that."""
         if not self.late or not isinstance(self.given, Layout):
             return self
-        return Lowered(self.base, self.given, (), self.given, cuts=self.cuts, most=self.most)
+        return replace(Lowered(self.base, self.given, (), self.given), **self._known)
 
     @property
     def work(self) -> TaskWork | None:
@@ -79,6 +80,16 @@ class Lowered:
         if not self.steps and isinstance(self.given, Layout):
             return None
         return TaskWork(self.given, tuple(map(pack, self.steps)), self.layout, lasting_nonce())
+
+    @property
+    def _known(self) -> dict[str, Any]:
+        """What is known of the rows, whatever columns they have."""
+        return {"cuts": self.cuts, "most": self.most, "about": self.about}
+
+    @property
+    def multiplied(self) -> Lowered:
+        """The same of rows of which each may have become several: nobody knows how many there are."""
+        return replace(self, most=None, about=self.about if self.most is None else self.most)
 
     def then(self, step: Step, layout: Layout, *, keeps_order: bool = True) -> Lowered:
         """Return it with one more thing done to its rows in tasks."""
@@ -95,19 +106,19 @@ class Lowered:
 
     def per_task(self, frame: DataFrame, step: Step, layout: Layout) -> Lowered:
         """Return what a step makes of all rows of each task of a frame that has these columns."""
-        return Lowered(frame, self.layout, (step,), layout, cuts=self.cuts, most=self.most)
+        return replace(Lowered(frame, self.layout, (step,), layout), **self._known)
 
     def select(self, columns: Sequence[Column], layout: Layout) -> Lowered:
         """Return other columns, computed by Spark."""
         named = [column.alias(name) for column, name in zip(columns, layout.names, strict=True)]
-        cuts = self.cuts if layout.order == self.layout.order else None
-        return Lowered(self.frame.select(*named), layout, (), layout, cuts=cuts, most=self.most)
+        found = replace(Lowered(self.frame.select(*named), layout, (), layout), **self._known)
+        return found if layout.order == self.layout.order else replace(found, cuts=None)
 
     def with_ids_of_places(self, sides: int) -> Lowered:
         """Return rows without ids with those that their last columns of order are, made as late as can be."""
         layout = replace(self.layout, ids=True)
         step = partial(IdsOfPlaces, sides=sides)
-        return Lowered(self.base, self.layout, (step,), layout, cuts=self.cuts, most=self.most, late=True)
+        return replace(Lowered(self.base, self.layout, (step,), layout, late=True), **self._known)
 
     @property
     def makes_ids_late(self) -> bool:
@@ -185,7 +196,7 @@ class TaskPieces:
     """Packed pieces of a view, and the places of their first rows in its order; None if nobody asks.
 
     Where all pieces are counted a place is the number of the row; else each piece has room for more rows
-    than any has.
+    than any has. Of a share of the pieces, `before` is how many are in others before it.
     """
 
     packed: tuple[bytes, ...]
@@ -193,6 +204,7 @@ class TaskPieces:
     below: int
     count: int | None
     notes: BadCellNotes | None = None
+    before: int = 0
 
     @classmethod
     def of(cls, parts: Sequence[Piece], *, ordered: bool, notes: BadCellNotes | None = None) -> TaskPieces:
@@ -207,6 +219,12 @@ class TaskPieces:
         packed = tuple(pack(piece) for piece in parts)
         return cls(packed, tuple(firsts[:-1]) if ordered else None, max(1, firsts[-1]), count, notes)
 
+    def share(self, numbers: range) -> TaskPieces:
+        """Return some of the pieces."""
+        some = slice(numbers.start, numbers.stop)
+        firsts = None if self.firsts is None else self.firsts[some]
+        return replace(self, packed=self.packed[some], firsts=firsts, before=numbers.start)
+
     def chunks(self, number: int) -> Iterator[Chunk]:
         """Yield the rows of a piece, their places last; note its bad cells when it was read to its end."""
         with arriving() as counts:
@@ -217,7 +235,7 @@ class TaskPieces:
             yield Chunk(chunk.rows, (*chunk.arrays, *places), chunk.ids)
             start += chunk.rows
         if self.notes is not None:
-            self.notes.write(number, counts)
+            self.notes.write(self.before + number, counts)
 
 
 def count_from(start: int, rows: int) -> pa.Array:
@@ -319,8 +337,17 @@ def read_by_tasks(
     given = TaskPieces.of(parts, ordered=ordered, notes=told)
     order = (OrderColumn(pa.int64(), below=given.below),) if ordered else ()
     layout = Layout(types_of(node.schema, want.columns), want.ids, order)
-    frame = engine_of(session).numbers(len(parts), len(parts))
-    return Lowered(frame, given, (), layout, is_ordered=True, cuts=EvenCuts(given.below), most=given.count)
+    engine, cuts = engine_of(session), EvenCuts(given.below)
+    found = [
+        Lowered(engine.numbers(len(each), len(each)), given.share(each), (), layout, is_ordered=True)
+        for each in shares(given.packed)
+    ]
+    if len(found) == 1:
+        return replace(found[0], cuts=cuts, most=given.count)
+    frame = reduce(lambda one, other: one.union(other), (each.frame for each in found))
+    # Behind Connect the numbers are ranges, whose partitions a union may merge.
+    is_ordered = not engine.is_connect
+    return Lowered(frame, layout, (), layout, is_ordered=is_ordered, cuts=cuts, most=given.count)
 
 
 @dataclass(frozen=True)

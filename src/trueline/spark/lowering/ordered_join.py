@@ -14,13 +14,12 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from trueline.dataset.read.slice_reader import Slices
-from trueline.kernel.chunk import Chunk, Piece, together
+from trueline.kernel.chunk import BYTES_OF_A_CHUNK, Chunk, Piece, bytes_of, together
 from trueline.spark.lowering.dispatch import LoweringTarget
 from trueline.spark.lowering.exchange import ranges
-from trueline.spark.lowering.join import matched, small_side
+from trueline.spark.lowering.join import larger_side, matched, small_side
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import IdsOfPlaces, Lowered, types_of
 from trueline.spark.lowering.rows import column
@@ -97,10 +96,8 @@ def _matches(
         *(f"r_{name}" for name in theirs.layout.order_names),
     ]
     named = [column(each).alias(name) for each, name in zip(names, layout.names, strict=True)]
-    known = [each.most for each in (mine, theirs) if each.most is not None]
-    # A guess: as many as the larger side has.
-    most = max(known) if len(known) == 2 else None
-    return Lowered(frame.select(*named), layout, (), layout, cuts=mine.cuts, most=most)
+    about = larger_side(mine, theirs)
+    return Lowered(frame.select(*named), layout, (), layout, cuts=mine.cuts, about=about)
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,9 +127,13 @@ class WithLeftRows:
             places = np.asarray(chunk.arrays[of_right]).view(np.uint64)
             if reader is None:
                 reader = RowsAtPlaces(self.left, int(places[0]))
-            left, right = reader.take(places), iter(chunk.arrays[:of_right])
-            arrays = [next(right) if at is None else left[at] for at in self.line]
-            yield Chunk(chunk.rows, (*arrays, *chunk.arrays[of_right:]))
+            start = 0
+            for left in reader.take(places):
+                found = chunk.slice(start, left.rows)
+                right = iter(found.arrays[:of_right])
+                arrays = [next(right) if at is None else left.arrays[at] for at in self.line]
+                yield Chunk(left.rows, (*arrays, *found.arrays[of_right:]))
+                start += left.rows
 
 
 class RowsAtPlaces:
@@ -140,20 +141,29 @@ class RowsAtPlaces:
 
     def __init__(self, parts: Sequence[ScanPiece], start: int) -> None:
         self._waiting = _from(parts, start)
-        self._held: list[Chunk] = []
+        self._held: Chunk | None = None
 
-    def take(self, places: Offsets) -> tuple[pa.Array, ...]:
-        """Return the columns of the rows at these offsets; none is before those of the last call."""
-        while not self._held or _last(self._held[-1]) < places[-1]:
-            self._held.append(next(self._waiting))
-        self._held = [each for each in self._held if _last(each) >= places[0]]
-        found, start = [], 0
-        for each in self._held:
-            stop = int(np.searchsorted(places, _last(each), side="right"))
-            if start < stop:
-                found.append(_at(each, places[start:stop]))
-            start = stop
-        return together(found).arrays
+    def take(self, places: Offsets) -> Iterator[Chunk]:
+        """Yield the rows at these offsets, wide ones some at a time; none is before those of the last call.
+
+        No more than one chunk is held of those that they are in.
+        """
+        found: list[Chunk] = []
+        start = size = 0
+        while start < len(places):
+            if self._held is None or _last(self._held) < places[start]:
+                self._held = None
+                self._held = next(self._waiting)
+                continue
+            stop = int(np.searchsorted(places, _last(self._held), side="right"))
+            stop = min(stop, start + _taken_at_once(self._held))
+            part = _at(self._held, places[start:stop])
+            if found and size + bytes_of(part) > BYTES_OF_A_CHUNK:
+                yield together(found)
+                found, size = [], 0
+            found.append(part)
+            start, size = stop, size + bytes_of(part)
+        yield together(found)
 
 
 def _from(parts: Sequence[ScanPiece], start: int) -> Iterator[Chunk]:
@@ -168,6 +178,11 @@ def _from(parts: Sequence[ScanPiece], start: int) -> Iterator[Chunk]:
         for chunk in replace(part, source=inside).chunks():
             if chunk.rows:
                 yield chunk
+
+
+def _taken_at_once(chunk: Chunk) -> int:
+    """Say how many rows are taken of a chunk at a time, some of them several times."""
+    return max(1, BYTES_OF_A_CHUNK * chunk.rows // max(1, bytes_of(chunk)))
 
 
 def _last(chunk: Chunk) -> np.uint64:

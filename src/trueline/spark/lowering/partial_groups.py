@@ -25,7 +25,7 @@ from trueline.spark.engines import engine_of
 from trueline.spark.lowering.dispatch import LoweringTarget, is_read_by_tasks
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import Layout
-from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
+from trueline.spark.lowering.lowered import Lowered, TaskPieces, read_by_tasks, types_of
 from trueline.spark.lowering.rows import column
 from trueline.view.execute import pieces
 from trueline.view.execute.group_by import Grouping, PartialGroups, made_columns
@@ -61,7 +61,7 @@ def grouped_by_tasks(node: GroupBy, want: Want, target: LoweringTarget, *, order
     rows = found.most if found.most is not None else _source_rows(node.below)
     cores = target.session.sparkContext.defaultParallelism
     tasks = max(1, min(len(parts), max(_TASKS_OF_A_CORE * cores, -(-rows // _ROWS_OF_A_TASK))))
-    if rows < tasks * most * _ROWS_OF_A_PART:
+    if rows < tasks * most * _ROWS_OF_A_PART or not isinstance(found.given, TaskPieces):
         return None
     found = replace(found, base=engine_of(target.session).numbers(len(parts), tasks))
     return _lowered(node, want, below, found, most, ordered=ordered)

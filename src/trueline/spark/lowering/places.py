@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
@@ -55,7 +56,7 @@ def advise(node: Node, session: SparkSession) -> ChosenEngine:
     size = sum(map(_bytes_of, sources))
     if not shares_folders(session):
         bound = next((each for each in sources if not _is_seen(each)), None)
-        if bound is not None:
+        if bound is not None and not _is_elsewhere(sources):
             return ChosenEngine(False, f"a cluster cannot read {bound.title}")
         if any(map(_is_uncomputed, sources)):
             return ChosenEngine(True, "it rests on a Spark frame")
@@ -76,16 +77,25 @@ def _by_size(size: int, budget: int, why: str = "") -> ChosenEngine:
 
 
 def travels(node: Node, session: SparkSession) -> bool:
-    """Say whether the tasks of a session can read all that a plan rests on."""
+    """Say whether a plan is for the tasks of a session: they can read it, or it is more than is here.
+
+    What they cannot read is brought to them or refused by name; the rest never comes here for its sake.
+    """
     if shares_folders(session):
         return True
     sources = [each for each in steps(node) if isinstance(each, SourceNode)]
-    return all(map(_is_seen, sources))
+    return all(map(_is_seen, sources)) or _is_elsewhere(sources)
 
 
 def _is_seen(node: SourceNode) -> bool:
     """Say whether the tasks of a cluster can read a source; frames are computed where they can."""
     return _is_frame(node) or (portable(node) and not is_heavy(node))
+
+
+def _is_elsewhere(sources: Sequence[SourceNode]) -> bool:
+    """Say whether a cluster has rows that are too many for this process, or nobody knows how many."""
+    seen = [each for each in sources if _is_seen(each)]
+    return any(map(_is_uncomputed, seen)) or sum(map(_bytes_of, seen)) > _SMALL
 
 
 def _is_frame(node: SourceNode) -> bool:
@@ -132,7 +142,10 @@ def _source(node: SourceNode) -> str:
             "on a cluster in a place that all machines see, else refused unless it is small"
         )
     if not portable(node) or is_heavy(node):
-        return "written by this process to files that tasks read; refused on a cluster"
+        return (
+            "written by this process to files that tasks read; on a cluster sent along if it is small, "
+            "else written to a place that all machines see, or refused"
+        )
     if isinstance(node, Memory):
         return "sent along with the tasks that read it"
     if isinstance(node, SourceScan) and isinstance(node.source, Events):
@@ -163,6 +176,8 @@ def _group_by(node: GroupBy) -> str:
 @describe.register(Join)
 def _join(node: Join) -> str:
     if node.as_of is not None:
+        if not node.on:
+            return "all rows of both sides meet in one task, in the order of time"
         return "a shuffle brings rows of equal keys to one task, in the order of time"
     text = "Spark's join, by a shuffle of both sides on keys compared as in this process"
     if not node.on:

@@ -153,7 +153,7 @@ def _explode(node: Explode, want: Want, target: LoweringTarget) -> Lowered:
     at = where.at(below.columns.index(node.column))
     explode = partial(ExplodePiece, at=at, keep=where.kept, kind=node.vector, outer=node.outer)
     layout = with_order(layout_of(node, want, found.layout), OrderColumn(pa.int64()))
-    return found.then(StepChain((where.step, explode, CountedPiece)), layout)
+    return found.then(StepChain((where.step, explode, CountedPiece)), layout).multiplied
 
 
 @lowered.register(Sample)
@@ -166,9 +166,8 @@ def _sample(node: Sample, want: Want, target: LoweringTarget) -> Lowered:
     layout = layout_of(node, want, found.layout)
     if node.choice.draws is None:
         return found.then(StepChain((where.step, choose)), layout)
-    return found.then(
-        StepChain((where.step, choose, CountedPiece)), with_order(layout, OrderColumn(pa.int64()))
-    )
+    layout = with_order(layout, OrderColumn(pa.int64()))
+    return found.then(StepChain((where.step, choose, CountedPiece)), layout).multiplied
 
 
 @lowered.register(OnSpark)

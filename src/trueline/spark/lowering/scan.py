@@ -1,33 +1,38 @@
 """Sources that live in this process, where tasks cannot read them, and tables too large to send along.
 
 Where executors run on this machine, such rows are written to files they see, with no more than a few chunks
-in memory; on a cluster they are refused by name (exchange:E7). Frames are written by their own tasks, on a
-cluster where all machines see them.
+in memory. On a cluster few of them are sent along with the tasks, and many are written where all machines see
+them; where there is no such place they are refused by name (exchange:E7). Frames are written by their own
+tasks, on a cluster where all machines see them.
 """
 
 from __future__ import annotations
 
+import io
 import uuid
 import weakref
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Final
+from typing import BinaryIO, Final, Protocol
 
 import pyarrow as pa
 
-from trueline.chain.store.folders import Inside, inside
+from trueline.chain.store.folders import inside
+from trueline.chain.store.scratch import Scratch
 from trueline.errors import NotPortable
-from trueline.kernel.chunk import Chunk, Piece
+from trueline.kernel.chunk import Chunk, Piece, bytes_of
 from trueline.kernel.temporary import Temporary
-from trueline.spark.frames import shares_folders
+from trueline.spark.frames import SMALL, shares_folders
 from trueline.spark.frozen_frames import FrozenFrame
 from trueline.spark.lowering.dispatch import LoweringTarget, lowered
 from trueline.spark.lowering.layout import Layout
 from trueline.spark.lowering.lowered import Lowered, read_by_tasks, types_of
+from trueline.spark.shared_places import SharedPlace, give_back, shared_scratch
 from trueline.view.execute import pieces
-from trueline.view.plan.node import SourceNode, Want
+from trueline.view.plan.node import Node, NodeState, SourceNode, Want
 from trueline.view.plan.sources import SourceScan
 
 # A task for each: enough of them for the cores, few enough to begin quickly.
@@ -44,49 +49,149 @@ def _of_this_process(node: SourceNode, want: Want, target: LoweringTarget) -> Lo
         seen = here or node.source.frozen().is_everywhere
         read = node if seen else SourceScan(node.source.sent_along())
         return read_by_tasks(target.session, node, want, pieces(read, want), notes=target.notes)
-    if not here:
-        raise NotPortable(
-            f"{node.title}: its rows are in this process, where the tasks of a cluster cannot read them",
-            remedy="read them from files that all machines see, or append them to a dataset first",
-            code="ProcessBound",
-        )
     layout = Layout(types_of(node.schema, want.columns), want.ids, ())
-    stored = StoredRows(pieces(node, want), layout)
+    chunks = chain.from_iterable(part.chunks() for part in pieces(node, want))
+    stored = StoredRows.beside(chunks, layout) if here else _for_a_cluster(node, chunks, layout, target)
     target.needs.append(stored)
     return read_by_tasks(target.session, node, want, stored.parts)
+
+
+def lend(node: SourceNode, place: SharedPlace) -> None:
+    """Offer a place that tasks see to rows of this process, to be written to."""
+    _lent.of(node)[:] = [place]
+
+
+def _places_of(node: Node) -> list[SharedPlace]:
+    del node
+    return []
+
+
+_lent: Final = NodeState[list[SharedPlace]](_places_of)
+
+
+def _for_a_cluster(
+    node: SourceNode, chunks: Iterator[Chunk], layout: Layout, target: LoweringTarget
+) -> StoredRows:
+    """Return rows of this process as tasks of a cluster read them: sent along, or where all see them."""
+    few: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        few.append(chunk)
+        size += bytes_of(chunk)
+        if size > SMALL:
+            break
+    else:
+        return StoredRows.sent_along(few, layout)
+    with ExitStack() as stack:
+        scratch = shared_scratch(target.session, _lent.of(node), stack)
+        if scratch is not None:
+            stored = StoredRows(list(_stored(chain(few, chunks), layout, ScratchFile.of(scratch))))
+            weakref.finalize(stored, give_back, stack.pop_all())
+            return stored
+    raise NotPortable(
+        f"{node.title}: its rows, more than {SMALL >> 20} MiB, are in this process, where the tasks of a"
+        " cluster cannot read them",
+        remedy="read them from files that all machines see, or append them to a dataset first",
+        code="ProcessBound",
+    )
+
+
+class StoredFile(Protocol):
+    """A file that tasks can open where they are."""
+
+    def create(self) -> AbstractContextManager[BinaryIO]:
+        """Open it to be written."""
+
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        """Open it to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScratchFile:
+    """A file in scratch that all machines see."""
+
+    scratch: Scratch
+    name: str
+
+    @classmethod
+    def of(cls, scratch: Scratch) -> Callable[[str], StoredFile]:
+        """Return what makes one of a name."""
+        return partial(cls, scratch)
+
+    def create(self) -> AbstractContextManager[BinaryIO]:
+        """Open it to be written."""
+        return self.scratch.create(self.name)
+
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        """Open it to be read."""
+        return self.scratch.open(self.name)
+
+
+class SentFile:
+    """A file that is sent along with the tasks that read it."""
+
+    def __init__(self) -> None:
+        self._data = b""
+
+    @contextmanager
+    def create(self) -> Iterator[BinaryIO]:
+        """Open it to be written."""
+        with io.BytesIO() as file:
+            yield file
+            self._data = file.getvalue()
+
+    def open(self) -> AbstractContextManager[BinaryIO]:
+        """Open it to be read."""
+        return io.BytesIO(self._data)
 
 
 class StoredRows:
     """Rows of this process in files that tasks see; they go with it."""
 
-    def __init__(self, parts: Sequence[Piece], layout: Layout) -> None:
+    def __init__(self, parts: Sequence[Piece]) -> None:
+        self.parts = parts
+
+    @classmethod
+    def beside(cls, chunks: Iterator[Chunk], layout: Layout) -> StoredRows:
+        """Write rows into a folder of this machine."""
         folder = Temporary("rows")
-        weakref.finalize(self, folder.remove)
-        self.parts = list(_stored(parts, layout, inside(folder.path)))
+        try:
+            made = cls(list(_stored(chunks, layout, inside(folder.path).__truediv__)))
+        except BaseException:
+            folder.remove()
+            raise
+        weakref.finalize(made, folder.remove)
+        return made
+
+    @classmethod
+    def sent_along(cls, chunks: Sequence[Chunk], layout: Layout) -> StoredRows:
+        """Hold few rows, as they are sent along with tasks."""
+        return cls(list(_stored(iter(chunks), layout, lambda _: SentFile())))
 
 
-def _stored(parts: Sequence[Piece], layout: Layout, folder: Inside) -> Iterator[StoredPiece]:
+def _stored(
+    chunks: Iterator[Chunk], layout: Layout, file_of: Callable[[str], StoredFile]
+) -> Iterator[StoredPiece]:
     """Write rows to files of about the same size."""
-    chunks = chain.from_iterable(part.chunks() for part in parts)
     chunk = next(chunks, None)
     while chunk is not None:
-        name, rows, size = f"{uuid.uuid4().hex}.arrow", 0, 0
+        place, rows, size = file_of(f"{uuid.uuid4().hex}.arrow"), 0, 0
         with ExitStack() as stack:
-            file = stack.enter_context((folder / name).create())
+            file = stack.enter_context(place.create())
             writer = stack.enter_context(pa.ipc.new_file(file, layout.arrow_schema))
             while chunk is not None and size < _BYTES_OF_A_FILE:
                 batch = layout.encode(chunk)
                 writer.write_batch(batch)
                 rows, size = rows + chunk.rows, size + batch.nbytes
                 chunk = next(chunks, None)
-        yield StoredPiece(folder / name, rows, layout)
+        yield StoredPiece(place, rows, layout)
 
 
 @dataclass(frozen=True, eq=False)
 class StoredPiece:
     """Rows in a file that tasks see."""
 
-    place: Inside
+    place: StoredFile
     rows: int
     layout: Layout
 

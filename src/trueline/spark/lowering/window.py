@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from trueline.kernel.chunk import Chunk, Piece, together
+from trueline.kernel.chunk import BYTES_OF_A_CHUNK, Chunk, Piece, bytes_of, together
 from trueline.spark.lowering.dispatch import LoweringTarget, layout_of, lowered
 from trueline.spark.lowering.exchange import ranked
 from trueline.spark.lowering.keys import equal_key
@@ -119,26 +119,48 @@ class BlockWindow:
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield the rows of each block, without its neighbours."""
-        held: list[Chunk] = []
-        block = -1
+        block: _Block | None = None
         for chunk in self.below.chunks():
+            if not chunk.rows:
+                continue
+            rows = Chunk(chunk.rows, chunk.arrays[:-1], chunk.ids)
             blocks = np.asarray(chunk.arrays[-1])
-            edges = np.flatnonzero(np.diff(blocks, prepend=-1 if not held else block))
-            starts = [0, *[int(edge) for edge in edges if edge]]
+            starts = [0, *map(int, np.flatnonzero(np.diff(blocks)) + 1)]
             for first, last in zip(starts, [*starts[1:], chunk.rows], strict=True):
-                if held and int(blocks[first]) != block:
-                    yield from self._made(held, block)
-                    held = []
-                block = int(blocks[first])
-                held.append(chunk.slice(first, last - first))
-        if held:
-            yield from self._made(held, block)
+                number = int(blocks[first])
+                if block is None or block.number != number:
+                    if block is not None:
+                        yield from block.made()
+                    block = _Block(number, self.size, self.work)
+                yield from block.add(rows.slice(first, last - first))
+        if block is not None:
+            yield from block.made()
 
-    def _made(self, held: list[Chunk], block: int) -> Iterator[Chunk]:
-        whole = together(held)
-        numbers = np.asarray(whole.arrays[-2])
-        first = int(np.searchsorted(numbers, block * self.size))
-        last = int(np.searchsorted(numbers, (block + 1) * self.size))
+
+class _Block:
+    """The rows of a block as they come, whose last column is their number, and those whose turn is next."""
+
+    def __init__(self, number: int, size: int, work: WindowWork) -> None:
+        self.number, self._work = number, work
+        self._next, self._end = number * size, (number + 1) * size
+        self._held: list[Chunk] = []
+        self._new = self._kept = 0
+
+    def add(self, chunk: Chunk) -> Iterator[Chunk]:
+        """Take further rows; where they are wide, yield those that have all around them that they need."""
+        self._held.append(chunk)
+        self._new += bytes_of(chunk)
+        # Rows that stay for their neighbours' sake are looked at again: no more than new ones.
+        if self._new > max(BYTES_OF_A_CHUNK, self._kept):
+            yield from self.made(self._work.ahead)
+
+    def made(self, waiting: int = 0) -> Iterator[Chunk]:
+        """Yield the rows of the block itself that are next, but not so many last ones."""
+        whole = together(self._held)
+        gone = int(whole.arrays[-1][0].as_py())
+        first, last = self._next - gone, min(whole.rows - waiting, self._end - gone)
         if first < last:
-            gone = int(numbers[0])
-            yield self.work.rows(Chunk(whole.rows, whole.arrays[:-1], whole.ids), first, last, gone)
+            yield self._work.rows(whole, max(0, first), last, gone)
+            self._next = gone + last
+        kept = whole.slice(max(0, self._next - gone - self._work.behind))
+        self._held, self._new, self._kept = [kept], 0, bytes_of(kept)
