@@ -130,7 +130,7 @@ def new_root(folder: Path, name: str) -> Place:
 def new_derivative(folder: Path, name: str, *inputs: Place) -> Place:
     """Begin a derivative: seed, transform, schema."""
     place = _place(folder, name, *inputs)
-    query = TransformSql("trueline", queries=(SqlQueryStep(query="select * from a where price > 1e9"),))
+    query = TransformSql("bench", queries=(SqlQueryStep(query="select * from a where price > 1e9"),))
     sources = tuple(TransformInput(str(one.id), alias=one.folder.name) for one in inputs)
     schema = from_arrow(rows.with_system_columns(rows.table(1), 0, rows.START).schema)
     with opened(place) as chain:

@@ -76,7 +76,6 @@ MUTUAL = {
             "snapshot.snapshot",
             "cuts.transaction",
             "cuts.roots",
-            "dependencies",
         )
     ),
 }

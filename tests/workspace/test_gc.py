@@ -13,9 +13,9 @@ import pytest
 import trueline as tl
 from tests.workspace.records import column
 from trueline.chain.events import DisablePollingSource
+from trueline.chain.head_state import linked
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
-from trueline.dataset.commit import linked
 from trueline.errors import CorruptionError, InputError
 from trueline.workspace.pull import seen
 

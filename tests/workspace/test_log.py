@@ -8,9 +8,8 @@ import pytest
 import trueline as tl
 from trueline.chain.block import Block, CommitRecord
 from trueline.chain.events import DataSlice, OffsetInterval, SetInfo
-from trueline.chain.head_state import next_add_data, next_block
+from trueline.chain.head_state import linked, next_add_data, next_block
 from trueline.chain.instant import Instant
-from trueline.dataset.commit import linked
 from trueline.errors import InputError
 from trueline.identity.multihash import Multihash
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -240,3 +240,12 @@ def next_execute_transform(
         prev_offset=tail.last_offset,
         **(carried | new),
     )
+
+
+def linked(tail: Tail | None, events: Iterable[Event], system_time: Instant) -> list[Block]:
+    """Link the events of one commit to a tail; all have the same time."""
+    blocks: list[Block] = []
+    for event in events:
+        blocks.append(next_block(tail, event, system_time))
+        tail = follow(tail, blocks[-1])
+    return blocks

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from trueline.chain.chain import Chain
 from trueline.chain.datatypes import DataSchema, Option
 from trueline.chain.events import SetDataSchema
-from trueline.chain.head_state import Tail
+from trueline.chain.head_state import Tail, linked
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, hidden, is_hidden, show
-from trueline.dataset.commit import linked
 from trueline.dataset.definition import strategy_of
 from trueline.errors import SchemaError
 

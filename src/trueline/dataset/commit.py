@@ -21,8 +21,7 @@ from trueline.chain.block import (
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import STRATEGY, derived_checkpoint
 from trueline.chain.counts import derived_counts, kept_counts, left_by
-from trueline.chain.events import Event, ExecuteTransform, ExecuteTransformInput
-from trueline.chain.head_state import Tail, follow, next_block
+from trueline.chain.events import ExecuteTransform, ExecuteTransformInput, SetTransform
 from trueline.chain.instant import Instant
 from trueline.chain.store.store import Folder
 from trueline.errors import InputError, ObjectMissing, TruelineError
@@ -145,9 +144,7 @@ class Commit:
         left = left_by(chain, last.event) if inputs and chain is not None else None
         strategy = left.more.get(STRATEGY) if left is not None else None
         counted = derived_counts(left) if left is not None else None
-        from trueline.dataset.derivation import changed_by
-
-        on_change, replaces = changed_by(pairs, chain)
+        on_change, replaces = _changed_by(pairs, chain)
         return cls(
             dataset,
             name,
@@ -422,13 +419,13 @@ def _origins(noted: object) -> tuple[Origin, ...]:
     return tuple(origin for origin in found if origin is not None)
 
 
-def linked(tail: Tail | None, events: Iterable[Event], system_time: Instant) -> list[Block]:
-    """Link the events of one commit to a tail; all have the same time."""
-    blocks: list[Block] = []
-    for event in events:
-        blocks.append(next_block(tail, event, system_time))
-        tail = follow(tail, blocks[-1])
-    return blocks
+def _changed_by(pairs: list[Linked], chain: Chain | None) -> tuple[str | None, str | None]:
+    """Say by which `on_change` a commit defines a dataset anew, and in place of which other."""
+    if chain is None or not any(isinstance(block.event, SetTransform) for _, block in pairs):
+        return None, None
+    from trueline.dataset.derivation import changed_by
+
+    return changed_by(pairs, chain)
 
 
 def joined(older: Block, newer: Block) -> bool:

@@ -25,7 +25,7 @@ from trueline.chain.events import (
     SetPollingSource,
     SetVocab,
 )
-from trueline.chain.head_state import Tail
+from trueline.chain.head_state import Tail, linked
 from trueline.chain.instant import Instant
 from trueline.chain.sources import (
     MergeAppend,
@@ -39,7 +39,6 @@ from trueline.chain.sources import (
 from trueline.chain.text import read_document
 from trueline.check import DatasetCheck, checked, same_checks
 from trueline.dataset.append.new_columns import POLICIES, NewColumns, checked_policy
-from trueline.dataset.commit import linked
 from trueline.dataset.declared_source import (
     SKIP,
     STOP,

@@ -25,13 +25,12 @@ from trueline.chain.events import (
     SetVocab,
     TransformInput,
 )
-from trueline.chain.head_state import Tail
+from trueline.chain.head_state import Tail, linked
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, show
 from trueline.chain.sources import ENGINE, SqlQueryStep, TransformSql
 from trueline.chain.text import read_document
 from trueline.check import Action, DatasetCheck, same_checks
-from trueline.dataset.commit import linked
 from trueline.dataset.definition import PATH, addendum_at
 from trueline.errors import InputError, TruelineError, UnsupportedVersion
 from trueline.identity.dataset_id import DatasetId
@@ -221,12 +220,8 @@ class Derivation:
         return () if self.identity is KeyKind.BAG else self.key
 
 
-def changed_by(
-    commit: Sequence[tuple[Multihash, Block]], chain: Chain | None
-) -> tuple[str | None, str | None]:
+def changed_by(commit: Sequence[tuple[Multihash, Block]], chain: Chain) -> tuple[str | None, str | None]:
     """Say by which `on_change` a commit defines a dataset anew, and in place of which other (derive:V15)."""
-    if chain is None or not any(isinstance(block.event, SetTransform) for _, block in commit):
-        return None, None
     try:
         derivation = derivation_at(chain.tail_at(commit[-1][0]))
     except TruelineError:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from trueline.chain.block import Block
 from trueline.chain.chain import Chain
 from trueline.chain.events import Event
+from trueline.chain.head_state import linked
 from trueline.chain.instant import Instant
-from trueline.dataset.commit import linked
 from trueline.dataset.declared_source import check_no_secrets
 from trueline.dataset.definition import Definition, exists_otherwise
 from trueline.dataset.lost_head import head_missing

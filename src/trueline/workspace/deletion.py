@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from trueline.chain.store.store import Folder
 from trueline.dataset.derivation import checks_at
 from trueline.errors import CorruptionError, InputError
-from trueline.workspace.dependencies import referred
 from trueline.workspace.names import check_name, not_found
 from trueline.workspace.snapshot.lease import pinned
 from trueline.workspace.transfer.origin import forget_origin
@@ -112,6 +111,8 @@ def _resting_on(workspace: Workspace, dataset_id: str) -> list[str]:
 
 def _judged_by(workspace: Workspace, name: str) -> list[str]:
     """Return the names of the other datasets whose checks refer to one."""
+    from trueline.workspace.dependencies import referred
+
     found, names = [], workspace._names_by_id()
     for dataset in workspace.datasets():
         with suppress(CorruptionError, InputError):

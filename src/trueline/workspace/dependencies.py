@@ -28,12 +28,6 @@ if TYPE_CHECKING:
 _SELECTOR: Final = re.compile(r"(?:(\d*)\+)?([^+]+)(?:\+(\d*))?")
 
 
-def own_cuts(derivation: Derivation) -> Mapping[str, str]:
-    """Return the inputs that a definition reads at a cut of their own, each with the reason (cut:P16)."""
-    found: Mapping[str, str] = getattr(derivation, "nondet", {})
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class DatasetNode:
     """A dataset and what it is computed from here; `inputs` are names by the names they have in the query.
@@ -64,7 +58,7 @@ class DatasetNode:
         """The inputs, by name, that it reads at a cut of their own, with the reason."""
         if self.derivation is None or not self.is_computed:
             return {}
-        given = own_cuts(self.derivation)
+        given = self.derivation.nondet
         return {name: given[alias] for alias, name in self.inputs.items() if alias in given}
 
     @property

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.dataset.state.rows import applied, content, delta, reopened
 from tests.dataset.state.test_state import CHANGES, MAX, small_groups  # noqa: F401 (a fixture)
 from trueline.chain.store.memory import MemoryStore
-from trueline.dataset.state import State
+from trueline.dataset.state import State, rewrite
 from trueline.dataset.state.rewrite import LARGE, extended
 from trueline.kernel.tasks import InlineTasks
+
+
+@pytest.fixture(autouse=True)
+def few_are_merged(monkeypatch):
+    """Updates are merged with what is there though that is little."""
+    monkeypatch.setattr(rewrite, "MERGED_AT_LEAST", 1)
 
 
 def there(state: State) -> int:
     return sum(info.rows for generation in state.generations for info in generation)
 
 
-@settings(max_examples=MAX)
+@settings(max_examples=MAX, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(changes=CHANGES, as_files=st.data())
 def test_every_update_is_taken_however_large_and_however_it_comes(changes, as_files):
     state, rows = State.open(MemoryStore(), None), {}
@@ -47,3 +53,12 @@ def test_an_update_of_all_rows_does_not_read_what_it_replaces():
     after = extended(state, [delta(dict.fromkeys(range(100), "new"))], InlineTasks(), updated=100)
     assert state.reads.groups == 0
     assert set(content(after).values()) == {"new"}
+
+
+def test_small_states_and_those_beyond_one_file_take_an_update_beside_what_they_have(monkeypatch):
+    before = State.open(MemoryStore(), None).apply(delta(dict.fromkeys(range(100), "old")))
+    update = delta(dict.fromkeys(range(80), "new"))
+    for at_least, most in ((101, 1 << 20), (1, 179)):
+        monkeypatch.setattr(rewrite, "MERGED_AT_LEAST", at_least)
+        monkeypatch.setattr(rewrite, "ROWS_OF_A_FILE", most)
+        assert len(extended(before, [update], InlineTasks(), updated=0).generations) == 2

@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin
 from trueline.chain.events import SetTransform, TransformInput
+from trueline.chain.head_state import linked
 from trueline.chain.schema import hidden
 from trueline.chain.sources import ENGINE, SqlQueryStep
 from trueline.dataset.advance import Advance, commit_change, commit_result
 from trueline.dataset.append.incoming import from_table
 from trueline.dataset.append.intake import whole_schema
-from trueline.dataset.commit import linked
 from trueline.dataset.definition import vocabulary
 from trueline.dataset.derivation import COPY, Derivation, KeyKind, derivation_at
 from trueline.kernel.tasks import InlineTasks

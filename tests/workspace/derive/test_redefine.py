@@ -124,7 +124,7 @@ def log(ws):
 def test_rows_from_before_a_definition_stay_when_all_is_computed_again(log):
     with computing(together):
         log.pull("q")
-        made = defined(log, "other", ("log",), OnChange.FROM_HERE, **FLOW)
+        made = defined(log, "select account, total from log", ("log",), OnChange.FROM_HERE, **FLOW)
         log.pull("q")
         head = made.head
         for _ in range(2):
@@ -132,7 +132,7 @@ def test_rows_from_before_a_definition_stay_when_all_is_computed_again(log):
             assert (done.differed, done.not_refreshed, made.head) == (None, "from_here", head)
             assert "not computed again, since rows from before its definition are to stay" in done.told
             assert done.to_dict()["not_refreshed"] == "from_here"
-        defined(log, "other", ("log",), OnChange.REBUILD, **FLOW)
+        defined(log, "select account, total from log", ("log",), OnChange.REBUILD, **FLOW)
         assert log.pull("q", full_refresh=True)["q"].differed is False
 
 

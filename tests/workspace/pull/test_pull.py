@@ -14,6 +14,7 @@ import pytest
 import trueline as tl
 from tests.workspace.records import column
 from trueline.chain.events import DisablePollingSource, SetPollingSource
+from trueline.chain.head_state import linked
 from trueline.chain.instant import Instant
 from trueline.chain.sources import (
     CacheForever,
@@ -29,7 +30,6 @@ from trueline.chain.sources import (
     TransformSql,
 )
 from trueline.dataset.append import append as appending
-from trueline.dataset.commit import linked
 from trueline.errors import BrokenFile, DatasetNotFound, InputError, PullError, StoreError
 from trueline.readers import Source
 from trueline.workspace.pull import pull as pulling

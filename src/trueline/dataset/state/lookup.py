@@ -25,7 +25,7 @@ class RoomIsFull(Exception):
     """Rows have more bytes than there is room for."""
 
 
-class Room:
+class RoomForRows:
     """How many bytes rows may have together, any number if nothing is said."""
 
     def __init__(self, most: int | None = None) -> None:
@@ -40,7 +40,10 @@ class Room:
 
 
 def found_rows(
-    newest_first: Sequence[Sequence[SegmentReader]], keys: pa.BinaryArray, wanted: pa.Schema, room: Room
+    newest_first: Sequence[Sequence[SegmentReader]],
+    keys: pa.BinaryArray,
+    wanted: pa.Schema,
+    room: RoomForRows,
 ) -> pa.Table:
     """Return the rows of sorted, unique keys; each is looked for, newest first, until it is found."""
     schema = rows_of(wanted)
@@ -60,7 +63,7 @@ def found_rows(
 
 
 def _in_generation(
-    generation: Sequence[SegmentReader], keys: pa.BinaryArray, schema: pa.Schema, room: Room
+    generation: Sequence[SegmentReader], keys: pa.BinaryArray, schema: pa.Schema, room: RoomForRows
 ) -> Iterator[_Hit]:
     """Search segments, side by side if they have many groups; none waits for the end of a segment."""
     work = [(reader, groups) for reader in generation if (groups := reader.groups_with(keys))]
@@ -76,7 +79,7 @@ def _in_groups(
     groups: Sequence[tuple[int, int, int]],
     keys: pa.BinaryArray,
     schema: pa.Schema,
-    room: Room,
+    room: RoomForRows,
 ) -> list[_Hit]:
     """Search groups: first the keys alone, then the columns of those that have some."""
     found: list[_Hit] = []

@@ -15,6 +15,8 @@ from trueline.kernel.tasks import Tasks
 
 # Of the rows there are: an update with as many would be written once now and once more with the next one.
 LARGE: Final = 0.5
+# Fewer rows are written as soon as they are merged, and parts of them by tasks are not written for nothing.
+MERGED_AT_LEAST: Final = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ def extended(
     """Return the state after an update in parts of ascending keys; the files do not depend on the parts.
 
     What there is becomes fewer files before, so that none is written for nothing. An update in which all keys
-    there are were `updated` takes the place of what there is, a large one is merged with it.
+    there are were `updated` takes the place of what there is; a large one is merged with it, if one file can
+    hold both.
     """
     there = sum(info.rows for generation in state.generations for info in generation)
     if len(state.generations) == 1 and updated == there:
@@ -82,9 +85,9 @@ def extended(
     rows = sum(
         part.num_rows if isinstance(part, pa.Table) else sum(info.rows for info in part) for part in parts
     )
-    if not there or rows < LARGE * there:
+    if rows < LARGE * there or not MERGED_AT_LEAST <= there <= ROWS_OF_A_FILE - rows:
         return compacted(state, tasks).apply_parts(parts)
-    tables = [part for part in parts if isinstance(part, pa.Table)]
-    if len(tables) == len(parts) == 1 and rows + there <= ROWS_OF_A_FILE:
-        return state.merged_with(tables[0])
-    return compacted(state.apply_parts(parts), tasks)
+    if len(parts) == 1 and isinstance(parts[0], pa.Table):
+        return state.merged_with(parts[0])
+    after = state.apply_parts(parts)
+    return after.replaced(0, after.write_merged(0))

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from trueline.chain.checkpoint import CheckpointFile, StateFile
 from trueline.chain.store.store import Store
-from trueline.dataset.state.lookup import Room, RoomIsFull, found_rows
+from trueline.dataset.state.lookup import RoomForRows, RoomIsFull, found_rows
 from trueline.dataset.state.segment import (
     BOUND_BYTES,
     GONE,
@@ -147,18 +147,18 @@ class State:
 
         Groups of rows whose range holds none of the keys are not read.
         """
-        return self._lookup(keys, columns, Room())
+        return self._lookup(keys, columns, RoomForRows())
 
     def lookup_within(
         self, keys: pa.BinaryArray, most: int, columns: Sequence[str] | None = None
     ) -> pa.Table | None:
         """Return what `lookup` does; None as soon as that has more than so many bytes."""
         try:
-            return self._lookup(keys, columns, Room(most))
+            return self._lookup(keys, columns, RoomForRows(most))
         except RoomIsFull:
             return None
 
-    def _lookup(self, keys: pa.BinaryArray, columns: Sequence[str] | None, room: Room) -> pa.Table:
+    def _lookup(self, keys: pa.BinaryArray, columns: Sequence[str] | None, room: RoomForRows) -> pa.Table:
         wanted = self._wanted(columns)
         keys = as_array(keys)
         if keys.null_count:

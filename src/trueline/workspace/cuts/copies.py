@@ -13,9 +13,9 @@ from typing import Any, cast
 
 from trueline.chain.head_state import Position
 from trueline.identity.dataset_id import DatasetId
-from trueline.workspace.cuts.roots import ChainOf, RootHead, positions_of
+from trueline.workspace.cuts.roots import RootHead, positions_of
 from trueline.workspace.snapshot.histories import AbsentHistory, ChainHistory
-from trueline.workspace.snapshot.made_from import held_to, unlike
+from trueline.workspace.snapshot.made_from import ChainOf, held_to, unlike
 from trueline.workspace.snapshot.search import NOTHING, History, Search
 
 # The roots that one dataset rests on, for each of some datasets.

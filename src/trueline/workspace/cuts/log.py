@@ -33,10 +33,11 @@ from trueline.errors import InputError, OutcomeUnknown, RetryError, StoreError, 
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.copies import Groups, agreeing_positions
 from trueline.workspace.cuts.cut import Before, Cut, fold_cuts, unfold_cuts
-from trueline.workspace.cuts.roots import ChainOf, RootHead, Roots, heads_of
+from trueline.workspace.cuts.roots import RootHead, Roots, heads_of
 from trueline.workspace.cuts.transaction import Intent, IntentDocument, Intents, IntentState
 from trueline.workspace.locations import cuts_damaged
 from trueline.workspace.small_objects import SmallObjects
+from trueline.workspace.snapshot.made_from import ChainOf
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace

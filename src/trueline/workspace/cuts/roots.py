@@ -6,9 +6,9 @@ is a clone of; and one that reads inputs at cuts of their own, since no cut says
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from trueline.chain.branch import Branch
 from trueline.chain.chain import Chain
@@ -21,15 +21,12 @@ from trueline.dataset.derivation import derivation_at
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.catalogue import CatalogueEntry
-from trueline.workspace.dependencies import own_cuts
-from trueline.workspace.snapshot.made_from import is_copy
+from trueline.workspace.snapshot.made_from import ChainOf, is_copy
 from trueline.workspace.transfer.origin import origin_of
 
 if TYPE_CHECKING:
     from trueline.workspace.dataset import Dataset
     from trueline.workspace.workspace import Workspace
-
-ChainOf: TypeAlias = Callable[[DatasetId], Chain | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +126,7 @@ class Roots:
         if transform is None or origin_of(self._workspace._location, dataset._folder) is not None:
             return None
         derivation = derivation_at(dataset._tail)
-        if derivation is not None and own_cuts(derivation):
+        if derivation is not None and derivation.nondet:
             return None  # what reads inputs at other cuts is a root of its own
         inputs = [self.dataset(DatasetId.parse(source.dataset_ref)) for source in transform.inputs]
         # Without all of its inputs nobody here can bring it further.

@@ -39,9 +39,10 @@ from trueline.errors import (
 )
 from trueline.identity.dataset_id import DatasetId
 from trueline.workspace.cuts.cut import TRANSACTION, UNREADABLE, check_version, dataset_of, reason
-from trueline.workspace.cuts.roots import ChainOf, Roots, heads_of, positions_of
+from trueline.workspace.cuts.roots import Roots, heads_of, positions_of
 from trueline.workspace.locations import cuts_damaged
 from trueline.workspace.small_objects import SmallObjects
+from trueline.workspace.snapshot.made_from import ChainOf
 
 if TYPE_CHECKING:
     from trueline.workspace.workspace import Workspace

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 from trueline.chain.checkpoint import DerivedCheckpoint, DerivedOrigin
 from trueline.chain.events import SetTransform
-from trueline.chain.head_state import Position, Tail
+from trueline.chain.head_state import Position, Tail, linked
 from trueline.chain.instant import Instant
 from trueline.chain.sources import ENGINE
 from trueline.dataset.advance import Advance
 from trueline.dataset.append.append import Order, prepare
-from trueline.dataset.commit import Commit, linked
+from trueline.dataset.commit import Commit
 from trueline.dataset.derivation import CANONICAL, Derivation, derivation_at
 from trueline.errors import ChainError, InputError, InputReset, RefCASFailed, RetryError
 from trueline.identity.dataset_id import DatasetId

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from trueline.chain.datatypes import DataSchema
 from trueline.chain.events import DatasetKind, Event, SetDataSchema, SetInfo
+from trueline.chain.head_state import linked
 from trueline.chain.instant import Instant
 from trueline.chain.schema import fields_of, schema_findings
 from trueline.dataset.append.intake import EVENT_TIME
-from trueline.dataset.commit import linked
 from trueline.dataset.definition import strategy_of
 from trueline.dataset.derivation import COPY, Derivation, derivation_at, described
 from trueline.errors import CorruptionError, DatasetExists, DataWarning, InputError, visible

@@ -18,6 +18,7 @@ from trueline.errors import RetryError
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
 from trueline.workspace.snapshot.made_from import (
+    ChainOf,
     Left,
     MadeFrom,
     held_to,
@@ -28,7 +29,7 @@ from trueline.workspace.snapshot.made_from import (
 from trueline.workspace.snapshot.search import NOTHING, OFF_BRANCH, History, consumers_first
 
 if TYPE_CHECKING:
-    from trueline.workspace.cuts.roots import ChainOf, Roots
+    from trueline.workspace.cuts.roots import Roots
     from trueline.workspace.dataset import Dataset
 
 # Each time a dataset was defined anew between two instructions.

@@ -9,9 +9,9 @@ share, however many steps below them, here or not (cut:P6, cut:P18).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeAlias, TypeVar
 
 from trueline.chain.chain import Chain
 from trueline.chain.checkpoint import DerivedCheckpoint, derived_checkpoint
@@ -21,11 +21,9 @@ from trueline.dataset.derivation import derivation_at
 from trueline.errors import ObjectMissing
 from trueline.identity.dataset_id import DatasetId
 from trueline.identity.multihash import Multihash
-from trueline.workspace.dependencies import own_cuts
 
-if TYPE_CHECKING:
-    from trueline.workspace.cuts.roots import ChainOf
-
+# Finds the chain of a dataset, None of one that is not here.
+ChainOf: TypeAlias = Callable[[DatasetId], Chain | None]
 K = TypeVar("K", bound=Hashable)
 
 
@@ -97,7 +95,7 @@ def is_copy(tail: Tail | None) -> bool:
     if tail is None or tail.transform is None:
         return False
     derivation = derivation_at(tail)
-    return derivation is None or not own_cuts(derivation)
+    return derivation is None or not derivation.nondet
 
 
 def inputs_defined(definitions: Mapping[DatasetId, Multihash], chain_of: ChainOf) -> set[DatasetId]:

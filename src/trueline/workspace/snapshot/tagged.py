@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class MadeFrom:
+class TaggedOrigin:
     """What a commit was made from: where each root was (None: it had no data), and the definitions."""
 
     roots: dict[DatasetId, Position | None] = field(default_factory=dict)
@@ -37,7 +37,7 @@ class MadeFrom:
         """All that it rests on."""
         return {*self.roots, *self.definitions}
 
-    def add(self, other: MadeFrom) -> None:
+    def add(self, other: TaggedOrigin) -> None:
         """Add what one of its inputs was made from."""
         self.roots = other.roots | self.roots
         self.definitions = other.definitions | self.definitions
@@ -110,11 +110,11 @@ class TaggedCommits:
 
     # --- what they were made from -------------------------------------------------------
 
-    def made_from(self, dataset: Dataset, block: Multihash) -> MadeFrom:
+    def made_from(self, dataset: Dataset, block: Multihash) -> TaggedOrigin:
         """Return what a commit was made from: itself where it counts as a root here; of a copy both."""
         chain = self._chain(dataset, block)
         tail = chain.tail_at(block)
-        made = MadeFrom()
+        made = TaggedOrigin()
         is_root = self._roots.inputs(dataset, tail) is None
         if is_root:
             made.roots[dataset.id] = Position(block, tail.last_offset) if tail.data else None
@@ -134,14 +134,14 @@ class TaggedCommits:
             made.roots.setdefault(name, None)
         return made
 
-    def _of_copy(self, copy: Dataset, at: Position) -> MadeFrom:
+    def _of_copy(self, copy: Dataset, at: Position) -> TaggedOrigin:
         """What a root that is a copy was made from itself; nothing, if that is not kept."""
         try:
             return self.made_from(copy, at.block)
         except (CutGone, ObjectMissing):
-            return MadeFrom()
+            return TaggedOrigin()
 
-    def _add_inputs(self, made: MadeFrom, tail: Tail) -> None:
+    def _add_inputs(self, made: TaggedOrigin, tail: Tail) -> None:
         """Go by the inputs, where other software has left nothing that says more, or nobody has pulled."""
         assert tail.transform is not None
         event = tail.data
@@ -161,7 +161,7 @@ class TaggedCommits:
             else:
                 made.roots[name] = None if block is None else Position(block, read[name].last_offset)
 
-    def _without_data(self, made: MadeFrom) -> set[DatasetId]:
+    def _without_data(self, made: TaggedOrigin) -> set[DatasetId]:
         """The roots that had no data: definitions name them, positions do not."""
         found: set[DatasetId] = set()
         for name, block in made.definitions.items():
@@ -176,7 +176,7 @@ class TaggedCommits:
 
     # --- whether they agree -------------------------------------------------------------
 
-    def check(self, made: Mapping[str, MadeFrom]) -> None:
+    def check(self, made: Mapping[str, TaggedOrigin]) -> None:
         """Refuse commits that were made from other records of a root, or under other definitions."""
         seen: dict[DatasetId, tuple[str, Multihash | None]] = {}
         for name, each in made.items():
@@ -226,7 +226,7 @@ class TaggedCommits:
         found = None if entry.data is None else chain.entry_number(entry.data)
         return None if found is None else found.hash
 
-    def origin(self, made: Mapping[str, MadeFrom]) -> dict[DatasetId, Position]:
+    def origin(self, made: Mapping[str, TaggedOrigin]) -> dict[DatasetId, Position]:
         """Return where roots are that are here: as the tag names them, or as commits were made from them."""
         found: dict[DatasetId, Position] = {}
         for root, at in [pair for each in made.values() for pair in each.roots.items()]:
