@@ -150,11 +150,35 @@ def _tables(rows: int) -> Tables:
     )
     small = pa.table({"few": random.permutation(few), "price": random.random(few)})
     large = pa.table({"own": random.permutation(rows), "price": random.random(rows)})
+    half = small.slice(0, few // 2)
+    prices = pa.table(
+        {
+            "n": np.arange(0, rows, 10),
+            "city": cities.take(pa.array(random.integers(0, 1_000, len(range(0, rows, 10))))),
+            "price": random.random(len(range(0, rows, 10))),
+        }
+    )
+    holes = pa.table(
+        {
+            "n": np.arange(rows),
+            "whole": pa.array(t["whole"].to_numpy(), mask=random.random(rows) < 0.1),
+            "number": pa.array(t["number"].to_numpy(), mask=random.random(rows) < 0.1),
+        }
+    )
     lists = pa.ListArray.from_arrays(
         pa.array(np.arange(0, 5 * many + 1, 5, dtype=np.int32)), pa.array(random.random(5 * many))
     )
     vectors = pa.table({"n": np.arange(many), "v": lists})
-    return {"t": t, "small": small, "large": large, "vectors": vectors}
+    return {
+        "t": t,
+        "small": small,
+        "large": large,
+        "half": half,
+        "labels": pa.table({"label": t["label"], "price": large["price"]}),
+        "prices": prices,
+        "holes": holes,
+        "vectors": vectors,
+    }
 
 
 # --- operators --------------------------------------------------------------------------------
@@ -164,10 +188,13 @@ def _cases(rows: int) -> Iterator[Case]:
     many = max(1, rows // 5)
     yield from _groups("city", "1,000 text keys")
     yield from _groups("id", f"{many:,} whole keys")
+    yield from _statistics()
     yield from _hot()
     yield from _joins()
+    yield from _partners()
     yield from _sorts()
     yield from _row_by_row()
+    yield from _places()
 
 
 def _groups(key: str, what: str) -> Iterator[Case]:
@@ -206,6 +233,24 @@ def _polars(name: str) -> pl.Expr:
         "exact average of doubles": pl.col("number").mean(),
         "count distinct": pl.col("few").n_unique(),
     }[name]
+
+
+def _statistics() -> Iterator[Case]:
+    for what, text, sql, most in (
+        ("exact stddev of doubles", "stddev(number)", "stddev(number)", MOST_EXACT),
+        ("median of doubles", "median(number)", "median(number)", MOST),
+        ("first of doubles", "first(number)", "first(number ORDER BY n)", MOST),
+        ("collect int64", "collect(whole)", "list(whole ORDER BY n)", MOST),
+    ):
+        yield Case(
+            f"group by 1,000 text keys: {what}",
+            lambda views, text=text: views["t"].group_by("city").agg(x=text),  # type: ignore[misc]
+            f"SELECT city, {sql} AS x FROM t GROUP BY city ORDER BY min(n)",
+            lambda frames, what=what: (  # type: ignore[misc]
+                frames["t"].group_by("city", maintain_order=True).agg(x=_columns(what))
+            ),
+            most,
+        )
 
 
 def _hot() -> Iterator[Case]:
@@ -250,6 +295,54 @@ def _joins() -> Iterator[Case]:
         )
 
 
+def _partners() -> Iterator[Case]:
+    """Joins of other kinds, with a right side that lacks half of the keys."""
+    for how, sql, orders in (
+        ("left", "LEFT", "ORDER BY t.n"),
+        ("full", "FULL", "ORDER BY t.n NULLS LAST"),
+        ("semi", "SEMI", "ORDER BY t.n"),
+        ("anti", "ANTI", "ORDER BY t.n"),
+    ):
+        given = "t.n, few, t.number" + (", r.price" if how in ("left", "full") else "")
+        yield Case(
+            f"{how} join by whole keys, half of which have a partner",
+            lambda views, how=how: (  # type: ignore[misc]
+                views["t"].select("n", "few", "number").join(views["half"], on="few", how=how)
+            ),
+            f"SELECT {given} FROM t {sql} JOIN half r USING (few) {orders}",
+            lambda frames, how=how: (  # type: ignore[misc]
+                frames["t"]
+                .select("n", "few", "number")
+                .join(frames["half"], on="few", how=how, coalesce=how == "full" or None, **_ordered(how))
+            ),
+        )
+    yield Case(
+        "join by texts that all differ",
+        lambda views: views["t"].select("n", "label").join(views["labels"], on="label"),
+        "SELECT t.n, label, r.price FROM t JOIN labels r USING (label) ORDER BY t.n",
+        lambda frames: (
+            frames["t"].select("n", "label").join(frames["labels"], on="label", maintain_order="left_right")
+        ),
+    )
+    yield Case(
+        "join as of a time by 1,000 text keys",
+        lambda views: views["t"].select("city", "n").join(views["prices"], on="city", how="left", as_of="n"),
+        "SELECT t.city, t.n, r.price FROM t ASOF LEFT JOIN prices r ON t.city = r.city AND t.n >= r.n "
+        "ORDER BY t.n",
+        lambda frames: (
+            frames["t"]
+            .select("city", "n")
+            .set_sorted("n")
+            .join_asof(frames["prices"].set_sorted("n"), on="n", by="city", check_sortedness=False)
+        ),
+    )
+
+
+def _ordered(how: str) -> dict[str, Any]:
+    # Of the others the rows are some of the left, which polars leaves in order.
+    return {"maintain_order": "left_right"} if how in ("left", "full") else {"maintain_order": "left"}
+
+
 def _sorts() -> Iterator[Case]:
     for column, what in (
         ("whole", "int64"),
@@ -268,6 +361,13 @@ def _sorts() -> Iterator[Case]:
                 tables["t"].select([column, "n"]).sort_by(column)
             ),
         )
+
+    yield Case(
+        "shuffle",
+        lambda views: views["t"].select("n", "number").shuffle(seed=5),
+        "SELECT n, number FROM t ORDER BY hash(n)",
+        lambda frames: frames["t"].select("n", "number").sort(_columns("hash")),
+    )
 
 
 def _row_by_row() -> Iterator[Case]:
@@ -312,6 +412,54 @@ def _row_by_row() -> Iterator[Case]:
     )
 
 
+def _places() -> Iterator[Case]:
+    """What counts rows, or puts views beside and behind each other."""
+    yield Case(
+        "skip half",
+        lambda views: views["t"].select("n", "number").skip(views["t"].count() // 2),
+        "SELECT n, number FROM t OFFSET (SELECT count(*) // 2 FROM t)",
+        lambda frames: frames["t"].select("n", "number").slice(_half(frames)),
+    )
+    yield Case(
+        "concat with itself",
+        lambda views: views["t"].select("n", "number").concat(views["t"].select("n", "number")),
+        "SELECT n, number FROM t UNION ALL SELECT n, number FROM t",
+        lambda frames: _concat([frames["t"].select("n", "number")] * 2, "vertical"),
+    )
+    yield Case(
+        "zip with as many",
+        lambda views: views["t"].select("n", "number").zip(views["large"].select("price")),
+        "SELECT n, number, price FROM t POSITIONAL JOIN (SELECT price FROM large)",
+        lambda frames: _concat(
+            [frames["t"].select("n", "number"), frames["large"].select("price")], "horizontal"
+        ),
+    )
+    yield Case(
+        "fill nulls and drop them",
+        lambda views: views["holes"].fill_null(whole=0).drop_nulls("number"),
+        "SELECT n, coalesce(whole, 0) AS whole, number FROM holes WHERE number IS NOT NULL",
+        lambda frames: frames["holes"].with_columns(_columns("filled")).drop_nulls("number"),
+    )
+    yield Case(
+        "window of 10 rows, no keys: sum of int64",
+        lambda views: views["t"].select("n", "whole").window(9, x="sum(whole)"),
+        "SELECT n, whole, sum(whole) OVER (ORDER BY n ROWS 9 PRECEDING) AS x FROM t ORDER BY n",
+        lambda frames: frames["t"].select("n", "whole").with_columns(x=_columns("window all")),
+    )
+    yield Case(
+        "rank by 1,000 text keys",
+        lambda views: views["t"].select("n", "city", "number").window(by="city", x="rank(number)"),
+        "SELECT n, city, number, rank() OVER (PARTITION BY city ORDER BY number) AS x FROM t ORDER BY n",
+        lambda frames: frames["t"].select("n", "city", "number").with_columns(x=_columns("rank")),
+    )
+
+
+def _concat(frames: list[pl.LazyFrame], how: Any) -> pl.LazyFrame:
+    import polars as pl
+
+    return pl.concat(frames, how=how)
+
+
 def _half(frames: Mapping[str, Any]) -> int:
     import polars as pl
 
@@ -327,4 +475,12 @@ def _columns(name: str) -> pl.Expr:
         "y": pl.col("whole").abs(),
         "window whole": pl.col("whole").rolling_sum(10, min_samples=1).over("city"),
         "window number": pl.col("number").rolling_sum(10, min_samples=1).over("city"),
+        "window all": pl.col("whole").rolling_sum(10, min_samples=1),
+        "rank": pl.col("number").rank("min").over("city"),
+        "hash": pl.col("n").hash(5),
+        "filled": pl.col("whole").fill_null(0),
+        "exact stddev of doubles": pl.col("number").std(),
+        "median of doubles": pl.col("number").median(),
+        "first of doubles": pl.col("number").first(),
+        "collect int64": pl.col("whole"),
     }[name]

@@ -1,8 +1,8 @@
 """`python -m tests.lanes`: the suite as three processes side by side, and types and contracts beside them.
 
-One has all that uses the one Spark of the suite, one begins with what starts a Spark of its own; what needs
-no JVM is dealt out, file by file, to that one and the third as they come to it, so that the cores are busy to
-the end. Also the pytest plugin for it: `pytest --lane spark`, `--lane jvms`, `--lane rest`, or several.
+One begins with what starts a Spark of its own; the rest is dealt out, file by file, to whichever process comes
+to it: what uses the one Spark of a process to two of them, what needs no JVM to all, so that the cores are busy
+to the end. Also the pytest plugin for it: `pytest --lane spark`, `--lane jvms`, `--lane rest`, or several.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import pytest
 
 from tests.spark.jvms import make
 
-LANES = ("spark", "jvms", "rest")
-PROCESSES = (("jvms", "rest"), ("rest",), ("spark",))
-# What shares one Spark takes longest, and cannot be dealt out: on fewer cores than there are processes, what
-# needs no Spark waits for it.
+# In this order: what starts a Spark of its own needs a process that has none yet.
+LANES = ("jvms", "spark", "rest")
+DEALT = ("spark", "rest")
+PROCESSES = (("jvms", "spark", "rest"), ("rest",), ("spark", "rest"))
+# What uses Spark takes longest: on fewer cores than there are processes, what needs none waits for it.
 PATIENT = ("nice", "-n", "5")
 CHECKS = ("-m mypy", "-m tests.contracts --check")
 # Tests wait for the disk a fifth of their time. In memory, where there is plenty, they do not: what is synced
@@ -42,7 +43,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="only what uses the Spark of the suite, or starts its own, or needs none; may be repeated",
     )
     parser.addoption(
-        "--dealt", metavar="FOLDER", help="of what needs no JVM only files that no other process has taken"
+        "--dealt", metavar="FOLDER", help="only files that no other process has taken, but for what starts its own Spark"
     )
 
 
@@ -57,8 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    folder = item.config.getoption("--dealt")
-    if folder is None or lane_of(item) != "rest" or _is_ours(Path(folder), item.path):
+    folder, lane = item.config.getoption("--dealt"), lane_of(item)
+    if folder is None or lane not in DEALT or _is_ours(Path(folder, lane), item.path):
         return None
     # What was left standing for this one has to go, as if it had run.
     item.session._setupstate.teardown_exact(nextitem)
@@ -97,7 +98,8 @@ def main(words: list[str]) -> int:
     with ExitStack() as stack:
         made = stack.enter_context(tempfile.TemporaryDirectory(dir=folder(), ignore_cleanup_errors=True))
         dealt = Path(made, "dealt")
-        dealt.mkdir()
+        for lane in DEALT:
+            dealt.joinpath(lane).mkdir(parents=True)
         command = [sys.executable, "-m", "pytest", f"--dealt={dealt}", *words]
         *behind, shown = (
             [
