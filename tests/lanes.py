@@ -1,8 +1,8 @@
 """`python -m tests.lanes`: the suite as three processes side by side, and types and contracts beside them.
 
-One begins with what starts a Spark of its own; the rest is dealt out, file by file, to whichever process comes
-to it: what uses the one Spark of a process to two of them, what needs no JVM to all, so that the cores are busy
-to the end. Also the pytest plugin for it: `pytest --lane spark`, `--lane jvms`, `--lane rest`, or several.
+One begins with what starts a Spark of its own; the rest is dealt out, file by file, to whichever process
+comes to it: what uses the one Spark of a process to two of them, what needs no JVM to all, so that the cores
+are busy to the end. Also the pytest plugin for it: `pytest --lane spark`, `--lane jvms`, `--lane rest`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="only what uses the Spark of the suite, or starts its own, or needs none; may be repeated",
     )
     parser.addoption(
-        "--dealt", metavar="FOLDER", help="only files that no other process has taken, but for what starts its own Spark"
+        "--dealt",
+        metavar="FOLDER",
+        help="only files that no other process has taken, but for what starts its own Spark",
     )
 
 

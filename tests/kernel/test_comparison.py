@@ -250,6 +250,30 @@ def test_keys_are_numbered_by_their_first_rows_and_found_again(rows, others):
     ]
 
 
+@pytest.mark.parametrize(("mask", "known"), [(2**64 - 1, 60), (0xFF, 3)], ids=["apart", "shared"])
+def test_many_texts_are_numbered_as_few_are(monkeypatch, mask, known):
+    real = hash_values
+    monkeypatch.setattr(keys, "hash_values", lambda *given: real(*given) & np.uint64(mask))
+    monkeypatch.setattr(keys, "_MANY_TEXTS", 8)
+    rows = [f"text {number * number % 151}" for number in range(150)]
+    found, count = keys.codes([pa.array(rows)], len(rows), nulls=True)
+    firsts = list(dict.fromkeys(rows))
+    assert found.tolist() == [firsts.index(row) for row in rows]
+    assert count == len(firsts)
+    index = keys.KeyIndex([pa.array(firsts[:known])], known)
+    others, alone = ["none", *firsts, None], [-1] * (count - known + 1)
+    assert index.find([pa.array(others)], len(others)).tolist() == [-1, *range(known), *alone]
+
+
+@given(st.lists(st.sampled_from([None, 0.0, -0.0, 1.5, float("nan"), float("inf")]), max_size=30))
+def test_rows_are_like_the_one_before_where_their_codes_are(values):
+    for array in (pa.array(values, pa.float64()), pa.array([None if v is None else str(v) for v in values])):
+        order = keys.places_in_order([array], (False,))
+        code = keys.codes([array], len(array), nulls=True)[0][order]
+        like = [bool(at and code[at] == code[at - 1]) for at in range(len(code))]
+        assert keys.like_the_one_before(array, order).tolist() == like
+
+
 def test_keys_that_share_a_hash_are_kept_apart(monkeypatch):
     real = hash_values
 

@@ -15,13 +15,15 @@ import pyarrow as pa
 
 from trueline import types as t
 from trueline.kernel.aggregates import Spans, there
-from trueline.kernel.comparison import codes, places_in_order
+from trueline.kernel.comparison import like_the_one_before, places_in_order
 from trueline.kernel.exact_sums import prefix
-from trueline.kernel.limbs import Whole
+from trueline.kernel.limbs import Flags, Whole
 from trueline.kernel.word_order import Places, order_of_words
 
 # A quantile is named in parts of this.
 WHOLE: Final = 1_000_000_000
+# Whole numbers up to this are doubles.
+_EXACT: Final = 2.0**53
 
 
 def median(values: pa.Array, spans: Spans, kind: t.Type, _k: int) -> pa.Array:
@@ -40,24 +42,38 @@ def quantile(values: pa.Array, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
     number = high - low
     none = number == 0
     some = values.filter(pa.array(valid))
-    order = places_in_order([some], (False,))
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
     place, rest = _line(np.maximum(number - 1, 0), k)
     between = (rest > 0) & ~none
-    lower = order[_smallest(rank, low[~none], high[~none], place[~none])]
+    nth = _Ordered(some, low, high, are_groups=spans.at is None)
+    lower = nth(~none, place)
     found = np.zeros(len(number))
     found[~none] = _doubles(some.take(pa.array(lower)))
     if between.any():
-        upper = order[_smallest(rank, low[between], high[between], place[between] + 1)]
-        ends = zip(
-            some.take(pa.array(lower[between[~none]])).to_pylist(),
-            some.take(pa.array(upper)).to_pylist(),
-            rest[between].tolist(),
-            strict=True,
-        )
-        found[between] = [_between(one, other, part) for one, other, part in ends]
+        upper = nth(between, place + 1)
+        ends = some.take(pa.array(lower[between[~none]])), some.take(pa.array(upper))
+        found[between] = _between(*ends, rest[between])
     return pa.array(found + 0.0, mask=none)  # no -0.0
+
+
+class _Ordered:
+    """Finds the k-th smallest value of stretches, from 0 on."""
+
+    def __init__(self, values: pa.Array, low: Whole, high: Whole, *, are_groups: bool) -> None:
+        self.low, self.high = low, high
+        self.order = places_in_order([values], (False,))
+        self.rank = None
+        if are_groups:
+            # Groups lie one after another: each is put in order where it is.
+            group = np.repeat(np.arange(len(low), dtype=np.uint64), high - low)
+            self.order = self.order[order_of_words(group[self.order])]
+        else:
+            self.rank = np.empty(len(self.order), np.int64)
+            self.rank[self.order] = np.arange(len(self.order))
+
+    def __call__(self, some: Flags, k: Whole) -> Places:
+        """Return where the k-th value of some of the stretches is."""
+        low, high, k = self.low[some], self.high[some], k[some]
+        return self.order[low + k if self.rank is None else _smallest(self.rank, low, high, k)]
 
 
 def _line(steps: Whole, k: int) -> tuple[Whole, Whole]:
@@ -94,8 +110,25 @@ def _doubles(values: pa.Array) -> npt.NDArray[np.float64]:
     return np.asarray(values).astype(np.float64)
 
 
-def _between(one: Any, other: Any, part: int) -> float:
-    """Return what lies between two values, `part` billionths of the way; it is rounded once."""
+def _between(one: pa.Array, other: pa.Array, parts: Whole) -> npt.NDArray[np.float64]:
+    """Return what lies between values, so many billionths of the way; it is rounded once."""
+    if not pa.types.is_decimal(one.type) and (parts == WHOLE // 2).all():
+        low, high = _doubles(one), _doubles(other)
+        if pa.types.is_floating(one.type) or max(np.abs(low).max(), np.abs(high).max()) <= _EXACT:
+            return _halfway(low, high)
+    ends = zip(one.to_pylist(), other.to_pylist(), parts.tolist(), strict=True)
+    return np.array([_on_line(*each) for each in ends])
+
+
+def _halfway(one: npt.NDArray[np.float64], other: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the middle of doubles: what is rounded when they are added is halved exactly."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = one + other
+        too_large = np.isinf(total) & np.isfinite(one) & np.isfinite(other)
+        return np.where(too_large, one / 2 + other / 2, total / 2)
+
+
+def _on_line(one: Any, other: Any, part: int) -> float:
     if isinstance(one, float) and not (math.isfinite(one) and math.isfinite(other)):
         return one if one == other else one + other  # infinite, or NaN where it is both ways or not a number
     return float((Fraction(one) * (WHOLE - part) + Fraction(other) * part) / WHOLE)
@@ -112,12 +145,13 @@ def rank(values: pa.Array, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
     assert spans.start is not None
     if not len(values):
         return pa.array([], pa.int64())
+    # Keys lie one after another: numbered so, they are small numbers, by which is sorted by counting.
+    key = np.cumsum(np.diff(spans.start, prepend=spans.start[:1]) != 0)
     by_value = places_in_order([values], (bool(k),))
-    order = by_value[order_of_words(spans.start[by_value].astype(np.uint64))]
-    same, _ = codes([values], len(values), nulls=True)
-    start, code = spans.start[order], same[order]
-    new = np.ones(len(order), bool)
-    new[1:] = (start[1:] != start[:-1]) | (code[1:] != code[:-1])
+    order = by_value[order_of_words(key[by_value].astype(np.uint64))]
+    start = spans.start[order]
+    new = ~like_the_one_before(values, order)
+    new[1:] |= start[1:] != start[:-1]
     first = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))
     found = np.empty(len(order), np.int64)
     found[order] = first - start + 1

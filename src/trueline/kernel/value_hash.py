@@ -30,6 +30,8 @@ GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
 _MISSING: Final = np.uint64(0x6D697373696E6721)
 # So many words at a time stay in the second-level cache; RowIds found the same number.
 _BLOCK: Final = 16_384
+# So many rows at a time: 3 M texts took 0.2 s, all at once 0.55.
+_ROWS: Final = 65_536
 # Texts up to so many bytes are hashed word by word, all rows at once; longer ones by BLAKE2b, one by one.
 _SHORT: Final = 256
 
@@ -78,6 +80,16 @@ def hash_values(arrays: Sequence[pa.Array], rows: int, salt: Salt) -> Words:
     >>> found[0] == found[1] != found[2], found == hash_values([narrow], 3, Salt(0, 0)).tolist()
     (True, True)
     """
+    if rows <= _ROWS:
+        return _hashed(arrays, rows, salt)
+    found = np.empty(rows, np.uint64)
+    for start in range(0, rows, _ROWS):
+        part = found[start : start + _ROWS]
+        part[:] = _hashed([array.slice(start, len(part)) for array in arrays], len(part), salt)
+    return found
+
+
+def _hashed(arrays: Sequence[pa.Array], rows: int, salt: Salt) -> Words:
     found = np.full(rows, salt.low, np.uint64)
     spare = np.empty(rows, np.uint64)
     for array in arrays:

@@ -215,16 +215,18 @@ class Partners:
         # Keys are numbered in the order of their first rows: where each row has its own, it has its number.
         self.single = matching.right.as_of is None and self.index.count == right.rows
         if self.single:
-            self.order, self.words = np.arange(right.rows), None
+            self.order = np.arange(right.rows)
         elif matching.right.as_of is None:
-            self.order, self.words = order_of_words(found.astype(np.uint64)), None
-            self.order = self.order[: int(np.count_nonzero(found >= 0))]  # -1 is the largest word
+            order = order_of_words(found.astype(np.uint64))
+            self.order = order[: int(np.count_nonzero(found >= 0))]  # -1 is the largest word
         else:
             moments = right.arrays[matching.right.as_of]
             there = np.flatnonzero((found >= 0) & np.asarray(moments.is_valid()))
             words = order_words(moments)[there]
             by_both = np.lexsort((words, found[there]))
-            self.order, self.words = there[by_both], words[by_both]
+            self.order = there[by_both]
+            self.moments = np.unique(words)
+            self.places = self._places(found[self.order], np.searchsorted(self.moments, words[by_both]))
         counts = np.bincount(found[self.order], minlength=self.index.count)
         self.starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
@@ -238,22 +240,21 @@ class Partners:
         stop = np.where(code < 0, start, stop)
         if side.as_of is None:
             return start, stop - start
-        return self._last(left.arrays[side.as_of], start, stop)
+        return self._last(left.arrays[side.as_of], code, start)
 
-    def _last(self, moments: pa.Array, start: Codes, stop: Codes) -> tuple[Places, Places]:
-        """Return the last partner whose moment is not after ours: all rows look for it by halves at once."""
-        assert self.words is not None
-        words = order_words(moments)
-        low, high = start.copy(), np.where(np.asarray(moments.is_valid()), stop, start)
-        active = np.flatnonzero(low < high)
-        while len(active):
-            middle = (low[active] + high[active]) // 2
-            before = self.words[middle] <= words[active]
-            low[active[before]] = middle[before] + 1
-            high[active[~before]] = middle[~before]
-            active = active[low[active] < high[active]]
-        count = (low > start).astype(np.int64)
-        return np.maximum(low - 1, 0), count
+    def _last(self, moments: pa.Array, code: Codes, start: Places) -> tuple[Places, Places]:
+        """Return the last partner whose moment is not after ours; it is found sooner if searched by key."""
+        known = np.searchsorted(self.moments, order_words(moments), side="right")
+        wanted = self._places(code, known)
+        order = order_of_words(np.maximum(code, 0).astype(np.uint64))
+        after = np.empty(len(code), np.int64)
+        after[order] = np.searchsorted(self.places, wanted[order])
+        count = (after > start) & (code >= 0) & np.asarray(moments.is_valid())
+        return np.maximum(after - 1, 0), count.astype(np.int64)
+
+    def _places(self, code: Codes, moment: Places) -> Places:
+        """Put a key and how many moments come before another into one number: both are below the rows."""
+        return code * (len(self.moments) + 1) + moment
 
 
 class Joiner:
