@@ -106,7 +106,12 @@ def _shop(run: Run, commits: int) -> Iterator[tl.Workspace]:
 def _derived(workspace: tl.Workspace, root: tl.Dataset) -> tl.Dataset:
     step = SqlQueryStep(query="select * from root")
     derivation = Derivation(
-        (step,), (TransformInput(str(root.id), "root"),), ("id",), KeyKind.DECLARED, step.query
+        (step,),
+        (TransformInput(str(root.id), "root"),),
+        ("id",),
+        KeyKind.DECLARED,
+        step.query,
+        canonical=(step.query,),
     )
     whole = whole_schema(rows.table(1).schema, vocabulary(None))
     plan = CreationPlan(lambda owner, now: derivation.blocks(owner, whole, now), lambda _: [])
