@@ -447,12 +447,17 @@ class PartialSums:
 
     def as_integers(self) -> list[int]:
         """Return the totals of whole numbers, however large."""
+        totals, unit = self.in_units()
+        return [total << unit for total in totals]
+
+    def in_units(self) -> tuple[list[int], int]:
+        """Return the totals as whole numbers, and the power of two that they count."""
+        lowest = int(self.place.min(initial=0))
         totals = [0] * self.groups
-        for group, place, limb in zip(
-            self.group.tolist(), self.place.tolist(), self.limb.tolist(), strict=True
-        ):
+        entries = (self.group.tolist(), (self.place - lowest).tolist(), self.limb.tolist())
+        for group, place, limb in zip(*entries, strict=True):
             totals[group] += limb << (BITS * place)
-        return totals
+        return totals, BITS * lowest
 
     # --- as Arrow ---------------------------------------------------------------------
 

@@ -14,14 +14,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trueline import types as t
-from trueline.kernel.aggregates import Spans, there
-from trueline.kernel.comparison import like_the_one_before, places_in_order
+from trueline.kernel.aggregates import Spans, from_words, there
+from trueline.kernel.comparison import has_words, like_the_one_before, order_words, places_in_order
 from trueline.kernel.exact_sums import prefix
 from trueline.kernel.limbs import Flags, Whole
 from trueline.kernel.word_order import Places, order_of_words
 
 # A quantile is named in parts of this.
 WHOLE: Final = 1_000_000_000
+# Groups of so many rows are each divided about the one that is looked for; more, smaller ones are sorted
+# together: of 5 M rows in 1,000 groups 0.3 s instead of 1.
+_MANY_ROWS: Final = 256
 # Whole numbers up to this are doubles.
 _EXACT: Final = 2.0**53
 
@@ -44,22 +47,42 @@ def quantile(values: pa.Array, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
     some = values.filter(pa.array(valid))
     place, rest = _line(np.maximum(number - 1, 0), k)
     between = (rest > 0) & ~none
-    nth = _Ordered(some, low, high, are_groups=spans.at is None)
+    are_groups = spans.at is None
+    is_divided = are_groups and has_words(some.type) and len(some) >= _MANY_ROWS * len(low)
+    nth = _Divided(some, low, high) if is_divided else _Ordered(some, low, high, are_groups=are_groups)
     lower = nth(~none, place)
     found = np.zeros(len(number))
-    found[~none] = _doubles(some.take(pa.array(lower)))
+    found[~none] = _doubles(lower)
     if between.any():
-        upper = nth(between, place + 1)
-        ends = some.take(pa.array(lower[between[~none]])), some.take(pa.array(upper))
+        ends = lower.filter(pa.array(between[~none])), nth(between, place + 1)
         found[between] = _between(*ends, rest[between])
     return pa.array(found + 0.0, mask=none)  # no -0.0
+
+
+class _Divided:
+    """Finds the k-th smallest value of large groups, from 0 on: each is divided by it, and not sorted."""
+
+    def __init__(self, values: pa.Array, low: Whole, high: Whole) -> None:
+        self.kind = t.of(values.type)
+        self.low, self.high = low, high
+        self.words = order_words(values)
+
+    def __call__(self, some: Flags, k: Whole) -> pa.Array:
+        """Return the k-th value of some of the groups."""
+        found = np.empty(int(some.sum()), np.uint64)
+        wanted = zip(self.low[some].tolist(), self.high[some].tolist(), k[some].tolist(), strict=True)
+        for at, (low, high, place) in enumerate(wanted):
+            part = self.words[low:high]
+            part.partition(place)
+            found[at] = part[place]
+        return from_words(found, np.zeros(len(found), bool), self.kind)
 
 
 class _Ordered:
     """Finds the k-th smallest value of stretches, from 0 on."""
 
     def __init__(self, values: pa.Array, low: Whole, high: Whole, *, are_groups: bool) -> None:
-        self.low, self.high = low, high
+        self.values, self.low, self.high = values, low, high
         self.order = places_in_order([values], (False,))
         self.rank = None
         if are_groups:
@@ -70,10 +93,11 @@ class _Ordered:
             self.rank = np.empty(len(self.order), np.int64)
             self.rank[self.order] = np.arange(len(self.order))
 
-    def __call__(self, some: Flags, k: Whole) -> Places:
-        """Return where the k-th value of some of the stretches is."""
+    def __call__(self, some: Flags, k: Whole) -> pa.Array:
+        """Return the k-th value of some of the stretches."""
         low, high, k = self.low[some], self.high[some], k[some]
-        return self.order[low + k if self.rank is None else _smallest(self.rank, low, high, k)]
+        places = self.order[low + k if self.rank is None else _smallest(self.rank, low, high, k)]
+        return self.values.take(pa.array(places))
 
 
 def _line(steps: Whole, k: int) -> tuple[Whole, Whole]:

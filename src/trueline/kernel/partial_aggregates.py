@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from trueline import types as t
 from trueline.kernel import aggregates as s
+from trueline.kernel import moments
 from trueline.kernel.comparison import (
     Codes,
     codes,
@@ -34,6 +35,7 @@ from trueline.kernel.limbs import (
     carried_once,
     integers_by_group,
 )
+from trueline.kernel.moment_sums import WIDTH, MomentSums
 from trueline.kernel.value_hash import Words
 from trueline.kernel.word_order import sort_words
 
@@ -278,6 +280,19 @@ def _limbs(values: pa.Array, found: Codes, groups: int) -> Whole:
     return carried_once(np.array(limbs))
 
 
+def _moments(finish: Callable[[int, int], float]) -> PartialAggregate:
+    """Return how variances are made, or their roots."""
+
+    def of(values: Values, found: Codes, groups: int) -> MomentSums:
+        assert values is not None
+        return MomentSums.of(*_there(values, found), groups, finish)
+
+    def merge(parts: Sequence[pa.Array], found: Codes, groups: int) -> MomentSums:
+        return MomentSums.merge(parts, found, groups, finish)
+
+    return PartialAggregate(of, merge, WIDTH, large=True)
+
+
 # --- extremes -------------------------------------------------------------------------------
 
 
@@ -388,6 +403,10 @@ _ALWAYS: Final[Mapping[s.AggregateKernel, PartialAggregate]] = {
     s.first: FIRST,
     s.last: ChosenValues.made(_last),
 }
+_MOMENTS: Final[Mapping[s.AggregateKernel, PartialAggregate]] = {
+    moments.variance: _moments(moments.quotient),
+    moments.deviation: _moments(moments.root),
+}
 
 
 def partial_aggregate(make: s.AggregateKernel, values: pa.DataType | None) -> PartialAggregate | None:
@@ -400,4 +419,6 @@ def partial_aggregate(make: s.AggregateKernel, values: pa.DataType | None) -> Pa
     if make in (s.smallest, s.largest):
         largest = make is s.largest
         return ExtremeWords.made(largest) if has_words(values) else ChosenValues.made(_best(largest))
+    if make in _MOMENTS and not pa.types.is_decimal(values):
+        return _MOMENTS[make]
     return None

@@ -130,7 +130,7 @@ def limbs_of(kind: str, x: Numbers, y: Numbers) -> Whole:
     kept = [np.where(flags == 0, each, 0.0) for each in given]
     found = [limb for each in kept for limb in _cut(each, MOMENT if products else WIDE)]
     for one, other in products:
-        nearest, rest = _product(kept[one], kept[other])
+        nearest, rest = exact_product(kept[one], kept[other])
         found += [
             upper + lower for upper, lower in zip(_cut(nearest, PRODUCT), _cut(rest, PRODUCT), strict=True)
         ]
@@ -164,7 +164,7 @@ def _cut(numbers: Numbers, limbs: tuple[int, int]) -> list[Whole]:
     return found
 
 
-def _product(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
+def exact_product(x: Numbers, y: Numbers) -> tuple[Numbers, Numbers]:
     """Return the nearest doubles of products, and what they leave: together they are exact."""
     nearest = x * y
     x_high = x * _HALVES - (x * _HALVES - x)
