@@ -19,6 +19,7 @@ from trueline.spark.lowering.limit import is_few
 from trueline.spark.session import is_stopped
 from trueline.view.engine import ChosenEngine
 from trueline.view.execute import portable, row_count
+from trueline.view.plan.aggregates import needs_all_rows
 from trueline.view.plan.cache import Cache
 from trueline.view.plan.concat import Concat
 from trueline.view.plan.group_by import GroupBy
@@ -190,10 +191,10 @@ def _join(node: Join) -> str:
 def _window(node: Window) -> str:
     if node.by:
         return "a shuffle brings rows of equal keys to one task, in their order"
-    if not node.streams(Want(tuple(range(len(node.schema))))):
-        # Ranks are of all rows.
-        return "all rows meet in one task, in their order"
-    return f"blocks of rows go to tasks with their neighbours; {_COUNTS}"
+    blocks = "blocks of rows go to tasks with their neighbours"
+    ranges = "ranges of values go to tasks to be ranked, rows of a frequent value to any of them"
+    ranks = list(map(needs_all_rows, node.calls))
+    return f"{'; '.join([ranges] * any(ranks) + [blocks] * (not all(ranks)))}; {_COUNTS}"
 
 
 @describe.register(Limit)
