@@ -52,10 +52,12 @@ class RankedBy:
 class ValueRanges:
     """The values that cut an order into `2 * len(cuts) + 1` ranges, and how many rows are before each.
 
-    Even numbers are those of ranges between two cuts, odd ones those of the cuts themselves.
+    Even numbers are those of ranges between two cuts, odd ones those of the cuts themselves. Rows go to so
+    many `parts`, which are more than the cuts.
     """
 
     by: RankedBy
+    parts: int
     cuts: Sequence[Any]
     starts: tuple[int, ...] = ()
 
@@ -94,7 +96,7 @@ def ranges_of_values(
         if parts > 1:
             sort = Sort(node, (each.column,), (each.descending,))
             cuts = told_apart([cut[:1] for cut in KeyCuts(sort, below, found, target)(parts)])
-        chosen.append(ValueRanges(each, [cut[0] for cut in cuts]))
+        chosen.append(ValueRanges(each, parts, [cut[0] for cut in cuts]))
     if is_read_by_tasks(node):
         # Nothing but what is ranked is read.
         below = Want(tuple(dict.fromkeys(each.column for each in by)))
@@ -123,22 +125,20 @@ def _counted(
     ]
 
 
-def with_rank(
-    node: Node, below: Want, found: Lowered, ranges: ValueRanges, target: LoweringTarget
-) -> Lowered:
+def with_rank(node: Node, below: Want, found: Lowered, ranges: ValueRanges) -> Lowered:
     """Return rows with one more column, their ranks by ranges that were counted."""
     from pyspark.sql import functions as f
 
-    layout, parts = found.layout, parts_of(found, target)
+    layout = found.layout
     key, order = ranges.by.key(node, below.columns)
     given = replace(layout, order=(*layout.order, order, OrderColumn(pa.int64())))
     value, number = given.order_names[-2:]
     frame = found.frame.select(*(column(name) for name in layout.names), key.alias(value))
     frame = frame.withColumn(number, ranges.number(column(value), order))
     # Rows of a cut go anywhere, but to the same place when a task is run again.
-    anywhere = f.pmod(f.xxhash64(*(layout.order_names or (value,))), f.lit(parts))
+    anywhere = f.pmod(f.xxhash64(*(layout.order_names or (value,))), f.lit(ranges.parts))
     part = f.when(column(number) % 2 == 1, anywhere).otherwise(f.floor(column(number) / 2))
-    moved = frame.repartitionById(parts, part.cast("int"))
+    moved = frame.repartitionById(ranges.parts, part.cast("int"))
     frame = moved.sortWithinPartitions(column(number), order_of(given)[-2])
     made = replace(layout, types=(*layout.types, t.int64))
     step = partial(RankedRows, starts=ranges.starts, at=len(layout.types))

@@ -1,4 +1,7 @@
-"""Windows: rows of a key meet in one task; without a key, blocks of rows with their neighbours do."""
+"""Windows: rows of a key meet in one task; without a key, blocks of rows with their neighbours do.
+
+Ranks of all rows are made before that (`ranks.py`).
+"""
 
 from __future__ import annotations
 
@@ -75,7 +78,7 @@ def _with_ranks(
     is_alone = all(map(needs_all_rows, node.made(want)))
     rows = found if is_alone else ranked(found, target).rows
     for each in ranges:
-        rows = with_rank(node.below, below, rows, each, target)
+        rows = with_rank(node.below, below, rows, each)
     work = work.with_ranks(len(below.columns))
     layout = layout_of(node, want, rows.layout)
     if not is_alone:
