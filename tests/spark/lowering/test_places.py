@@ -33,11 +33,11 @@ def test_a_step_that_says_something_else_is_found(monkeypatch):
 PLANS = {
     "in the tasks that have the rows": ("MapInArrow", "Exchange"),
     "each row gets its place": ("", "Exchange"),
-    "Spark keeps the first rows of the order": ("TakeOrderedAndProject", "MapInPandas"),
+    "Spark keeps the first rows of the order": ("TakeOrderedAndProject", "hashpartitioning"),
     "rows by number": ("REPARTITION_BY", "SinglePartition"),
     "rows of equal number are joined": ("SortMergeJoin", "Broadcast"),
     "a union": ("Union", "Exchange"),
-    "else Spark's aggregation does": ("HashAggregate", "Broadcast"),
+    "else Spark's aggregation does": ("Aggregate", "Broadcast"),
     "a shuffle brings rows of equal keys to one task": ("hashpartitioning", "SinglePartition"),
     "Spark's join, by a shuffle": ("SortMergeJoin", "Broadcast"),
     "Spark's join, by a task for each part": ("CartesianProduct", "Broadcast"),
