@@ -36,8 +36,8 @@ PLANS = {
     "Spark keeps the first rows of the order": ("TakeOrderedAndProject", "hashpartitioning"),
     "rows by number": ("REPARTITION_BY", "SinglePartition"),
     "rows of equal number are joined": ("SortMergeJoin", "Broadcast"),
-    "a union": ("Union", "Exchange"),
-    "else Spark's aggregation does": ("Aggregate", "Broadcast"),
+    "else a union": ("", "Exchange"),
+    "exact parts of groups": ("Exchange", "Broadcast"),
     "a shuffle brings rows of equal keys to one task": ("hashpartitioning", "SinglePartition"),
     "Spark's join, by a shuffle": ("SortMergeJoin", "Broadcast"),
     "Spark's join, by a task for each part": ("CartesianProduct", "Broadcast"),
@@ -105,3 +105,17 @@ def test_a_small_side_of_a_join_goes_to_all_tasks_where_that_is_said(session):
         view = places.UNCOUNTED.join(right, on="n")
         assert ("goes to all tasks instead" in describe(view.node)) == is_said
         assert ("Broadcast" in plan_of(lowered(view, session)[0].frame)) == is_said
+
+
+@pytest.mark.contract("exchange:E7")
+def test_what_tasks_cannot_read_piece_by_piece_is_done_by_spark_where_that_is_said(session):
+    rows = places.UNCOUNTED
+    for view, has, lacks in (
+        (rows.concat(rows), "MapInArrow", "Union"),
+        (rows.sort("n").concat(rows), "Union", "Exchange"),
+        (rows.group_by().agg(s="sum(n)"), "SinglePartition", "Aggregate"),
+        (rows.group_by("k").agg(s="sum(n)"), "Aggregate", "SinglePartition"),
+    ):
+        plan = plan_of(lowered(view, session)[0].frame)
+        assert has in plan
+        assert lacks not in plan

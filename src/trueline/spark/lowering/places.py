@@ -165,9 +165,9 @@ def _sort(node: Sort | Shuffle) -> str:
 def _group_by(node: GroupBy) -> str:
     if is_in_parts(node, Want(tuple(range(len(node.schema))))):
         return (
-            "tasks that read a dataset combine its rows to exact parts of groups where keys are few whole "
-            "numbers, else Spark's aggregation does; the code of this process puts parts together; of sorted "
-            "rows a shuffle brings those of equal keys to one task instead, in their order"
+            "tasks that read rows combine them to exact parts of groups where there is no key, or those of a "
+            "dataset are few whole numbers, else Spark's aggregation does; the code of this process puts parts "
+            "together; of sorted rows a shuffle brings those of equal keys to one task instead, in their order"
         )
     if not node.by:
         return "all rows meet in one task, in their order"
@@ -217,7 +217,7 @@ def _zip(node: Zip) -> str:
 @describe.register(Concat)
 def _concat(node: Concat) -> str:
     del node
-    return "a union, in which each row keeps its place"
+    return "piece by piece where tasks read all inputs, else a union, in which each row keeps its place"
 
 
 @describe.register(Cache)
