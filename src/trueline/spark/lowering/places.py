@@ -166,8 +166,9 @@ def _group_by(node: GroupBy) -> str:
     if is_in_parts(node, Want(tuple(range(len(node.schema))))):
         return (
             "tasks that read rows combine them to exact parts of groups where there is no key, or those of a "
-            "dataset are few whole numbers, else Spark's aggregation does; the code of this process puts parts "
-            "together; of sorted rows a shuffle brings those of equal keys to one task instead, in their order"
+            "dataset are few whole numbers, else Spark's aggregation does; the code of this process puts "
+            "parts together; of sorted rows a shuffle brings those of equal keys to one task instead, in "
+            "their order"
         )
     if not node.by:
         return "all rows meet in one task, in their order"
