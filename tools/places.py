@@ -100,6 +100,7 @@ VERBS: Final[dict[str, Callable[[View], View]]] = {
     "`window` without `by`": lambda v: v.window(1, s="sum(n)"),
     "`window` of `row_number` without `by`": lambda v: v.window(r="row_number()"),
     "`window` of `rank` without `by`": lambda v: v.window(r="rank(n)"),
+    "`window` of `rank` and others without `by`": lambda v: v.window(r="rank(n)", s="sum(n)"),
     "`cache`": lambda v: v.cache(),
 }
 

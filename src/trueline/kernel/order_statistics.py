@@ -180,3 +180,26 @@ def rank(values: pa.Array, spans: Spans, _kind: t.Type, k: int) -> pa.Array:
     found = np.empty(len(order), np.int64)
     found[order] = first - start + 1
     return pa.array(found)
+
+
+class RanksInOrder:
+    """Ranks of values that come in their order, some at a time: no more than one is remembered.
+
+    >>> ranks = RanksInOrder(10)
+    >>> ranks(pa.array([2, 3, 3])).tolist(), ranks(pa.array([3, None])).tolist()
+    ([11, 12, 12], [12, 15])
+    """
+
+    def __init__(self, before: int = 0) -> None:
+        self._first = self._seen = before
+        self._last: pa.Array | None = None
+
+    def __call__(self, values: pa.Array) -> Whole:
+        """Return one more than the rows before the first equal value; there is one value at least."""
+        known = values if self._last is None else pa.concat_arrays([self._last, values])
+        same = like_the_one_before(known, np.arange(len(known)))[-len(values) :]
+        at = np.arange(self._seen, self._seen + len(values))
+        first = np.maximum.accumulate(np.where(same, self._first, at))
+        self._first, self._seen = int(first[-1]), self._seen + len(values)
+        self._last = values.slice(len(values) - 1)
+        return first + 1

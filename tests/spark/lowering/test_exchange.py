@@ -76,7 +76,7 @@ def test_wide_rows_and_rows_that_nobody_counted_are_not_put_in_order_by_one_task
     ],
 )
 def test_cuts_are_told_apart_by_their_values(cuts, expected):
-    assert list(map(repr, exchange._told_apart(cuts))) == list(map(repr, expected))
+    assert list(map(repr, exchange.told_apart(cuts))) == list(map(repr, expected))
 
 
 def written(folder, groups):

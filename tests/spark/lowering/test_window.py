@@ -102,10 +102,12 @@ def test_rows_that_are_counted_are_not_brought_to_one_task(name, session, monkey
 
 @pytest.mark.contract("exchange:E7")
 def test_explain_says_where_all_rows_meet_in_one_task(session):
+    timed = A.select("k", "n")
     for view, is_one in (
         (A.window(1, 1, s="sum(k)"), False),
-        (A.window(r="rank(x)"), True),
+        (A.window(r="rank(x)"), False),
         (A.window(by="k", r="rank(x)"), False),
+        (timed.join(timed, as_of="k"), True),
     ):
         plan = LoweringTarget(session).lower(view.node, everything(view)).frame._jdf.queryExecution()
         assert ("SinglePartition" in plan.toString()) == is_one

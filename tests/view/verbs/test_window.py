@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,6 +17,8 @@ from tests.examples import examples
 from tests.view.verbs.reading import Counting, agree, divided, ids, memory, serial, values
 from tests.view.verbs.test_group_by import quantile, root, variance
 from trueline.errors import InputError, SchemaError
+from trueline.kernel import exchange, external_sort
+from trueline.view.execute import window
 
 AGGREGATES = {
     "rows": "count(*)",
@@ -160,6 +164,32 @@ def test_a_rank_counts_the_rows_before_it_wherever_they_are(rows, limit):
         alone = view.window(1, a="rank(x asc)", b="sum(k)")
         assert values(alone, "a") == ranked([x for _, x in rows], False)
         assert [each.low for each in ids(alone)] == list(range(len(rows)))
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 200_000])
+def test_all_rows_are_ranked_in_the_memory_there_is(limit, monkeypatch):
+    """Beyond it no more rows are put in order at a time than have room."""
+    rows, most, real = 50_000, [0], exchange.places_in_order
+
+    def noted(keys, descending):
+        most[0] = max(most[0], len(keys[0]))
+        return real(keys, descending)
+
+    for module in (exchange, external_sort, window):
+        monkeypatch.setattr(module, "places_in_order", noted)
+    random = np.random.default_rng(1)
+    table = pa.table({"x": random.integers(0, 9, rows), "s": random.choice(["a", "b", "c"], rows)})
+    with memory(limit):
+        view = tl.View(divided(table, 20_000, 10, 29_990)).window(
+            1, r="rank(x)", q="rank(s desc)", t="sum(x)"
+        )
+        found = view.select("r", "q", "t").to_arrow()
+    x = np.asarray(table["x"])
+    before = np.concatenate([[0], np.cumsum(np.bincount(x))])
+    assert found["r"].to_pylist() == (before[x] + 1).tolist()
+    assert found["q"].to_pylist() == pc.rank(table["s"], sort_keys="descending", tiebreaker="min").to_pylist()
+    assert found["t"].to_pylist() == (x + np.concatenate([[0], x[:-1]])).tolist()
+    assert (most[0] == rows) if limit > 1 << 20 else (most[0] < rows / 4)
 
 
 def test_the_last_row_of_each_key_is_found_by_its_number():

@@ -63,7 +63,7 @@ def ranges(found: Lowered, target: LoweringTarget) -> Ranges:
         return Ranges(found.frame.withColumn(_PART, number), layout, count)
     cuts: Sequence[tuple[Any, ...]] = ()
     if parts > 1 and layout.order:
-        cuts = _told_apart(found.cuts(parts) if found.cuts is not None else sampled(found, parts))
+        cuts = told_apart(found.cuts(parts) if found.cuts is not None else sampled(found, parts))
     return Ranges(found.frame.withColumn(_PART, _numbered(cuts, layout, 0, len(cuts))), layout, len(cuts) + 1)
 
 
@@ -170,7 +170,7 @@ def _begun(value: Column, kind: pa.DataType) -> Column:
     return value
 
 
-def _told_apart(cuts: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+def told_apart(cuts: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """Return different cuts, of as few columns as tell them apart: fewer are compared for each row."""
     # One NaN is another to a set.
     known = [tuple("NaN" if value != value else value for value in cut) for cut in cuts]  # noqa: PLR0124
@@ -226,20 +226,25 @@ def _numbered(cuts: Sequence[tuple[Any, ...]], layout: Layout, low: int, high: i
 
 
 def _before(cut: tuple[Any, ...], layout: Layout) -> Column:
-    """Say whether a row is before a cut, null being last whatever the direction."""
+    """Say whether a row is before a cut."""
     from pyspark.sql import functions as f
 
     found = f.lit(False)
     for name, each, limit in reversed(list(zip(layout.order_names, layout.order, cut, strict=False))):
-        value = column(name)
-        if limit is None:
-            less, same = value.isNotNull(), value.isNull()
-        else:
-            known = f.lit(limit).cast(layout.spark_schema[name].dataType)
-            nearer = value > known if each.descending else value < known
-            less, same = f.coalesce(nearer, f.lit(False)), value.eqNullSafe(known)
+        less, same = compared(column(name), each, limit)
         found = less | (same & found)
     return found
+
+
+def compared(value: Column, order: OrderColumn, limit: Any) -> tuple[Column, Column]:
+    """Say whether a value of an order is before a limit, and whether it is equal; null is last in each."""
+    from pyspark.sql import functions as f
+
+    if limit is None:
+        return value.isNotNull(), value.isNull()
+    known = f.lit(limit).cast(Layout((), False, (order,)).spark_schema[0].dataType)
+    nearer = value > known if order.descending else value < known
+    return f.coalesce(nearer, f.lit(False)), value.eqNullSafe(known)
 
 
 # --- numbers of rows ------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from trueline.spark.lowering.limit import is_few
 from trueline.spark.session import is_stopped
 from trueline.view.engine import ChosenEngine
 from trueline.view.execute import portable, row_count
+from trueline.view.plan.aggregates import needs_all_rows
 from trueline.view.plan.cache import Cache
 from trueline.view.plan.concat import Concat
 from trueline.view.plan.group_by import GroupBy
@@ -164,9 +165,10 @@ def _sort(node: Sort | Shuffle) -> str:
 def _group_by(node: GroupBy) -> str:
     if is_in_parts(node, Want(tuple(range(len(node.schema))))):
         return (
-            "tasks that read a dataset combine its rows to exact parts of groups where keys are few whole "
-            "numbers, else Spark's aggregation does; the code of this process puts parts together; of sorted "
-            "rows a shuffle brings those of equal keys to one task instead, in their order"
+            "tasks that read rows combine them to exact parts of groups where there is no key, or those of a "
+            "dataset are few whole numbers, else Spark's aggregation does; the code of this process puts "
+            "parts together; of sorted rows a shuffle brings those of equal keys to one task instead, in "
+            "their order"
         )
     if not node.by:
         return "all rows meet in one task, in their order"
@@ -190,10 +192,10 @@ def _join(node: Join) -> str:
 def _window(node: Window) -> str:
     if node.by:
         return "a shuffle brings rows of equal keys to one task, in their order"
-    if not node.streams(Want(tuple(range(len(node.schema))))):
-        # Ranks are of all rows.
-        return "all rows meet in one task, in their order"
-    return f"blocks of rows go to tasks with their neighbours; {_COUNTS}"
+    blocks = "blocks of rows go to tasks with their neighbours"
+    ranges = "ranges of values go to tasks to be ranked, rows of a frequent value to any of them"
+    ranks = list(map(needs_all_rows, node.calls))
+    return f"{'; '.join([ranges] * any(ranks) + [blocks] * (not all(ranks)))}; {_COUNTS}"
 
 
 @describe.register(Limit)
@@ -216,7 +218,7 @@ def _zip(node: Zip) -> str:
 @describe.register(Concat)
 def _concat(node: Concat) -> str:
     del node
-    return "a union, in which each row keeps its place"
+    return "piece by piece where tasks read all inputs, else a union, in which each row keeps its place"
 
 
 @describe.register(Cache)

@@ -1,4 +1,7 @@
-"""Windows: rows of a key meet in one task; without a key, blocks of rows with their neighbours do."""
+"""Windows: rows of a key meet in one task; without a key, blocks of rows with their neighbours do.
+
+Ranks of all rows are made before that (`ranks.py`).
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,10 @@ from trueline.spark.lowering.exchange import ranked
 from trueline.spark.lowering.keys import equal_key
 from trueline.spark.lowering.layout import Layout, OrderColumn
 from trueline.spark.lowering.lowered import Lowered
+from trueline.spark.lowering.ranks import RankedBy, ranges_of_values, with_rank
 from trueline.spark.lowering.rows import column, columns_of
 from trueline.view.execute.window import ToWindow, WindowWork
-from trueline.view.plan.aggregates import AggregateCall
+from trueline.view.plan.aggregates import AggregateCall, needs_all_rows
 from trueline.view.plan.node import Want
 from trueline.view.plan.window import Window
 
@@ -44,11 +48,12 @@ def _window(node: Window, want: Want, target: LoweringTarget) -> Lowered:
         else:
             call = node.calls[place.output]
             order.append((call, None if call.column is None else at[call.column]))
-    count = len(below.columns)
     work = WindowWork(node.before, node.after, tuple(at[place] for place in node.by), tuple(order))
-    if not node.streams(want):
-        return _by_key(node, work, found, layout, count)
-    return _by_number(work, ranked(found, target).rows, layout, count)
+    if node.by:
+        return _by_key(node, work, found, layout, len(below.columns))
+    if node.streams(want):
+        return _by_number(work, ranked(found, target).rows, layout)
+    return _with_ranks(node, want, work, found, target)
 
 
 def _by_key(node: Window, work: WindowWork, found: Lowered, layout: Layout, count: int) -> Lowered:
@@ -56,12 +61,30 @@ def _by_key(node: Window, work: WindowWork, found: Lowered, layout: Layout, coun
         equal_key(column(f"c{place}"), node.below.schema[of].type)
         for place, of in zip(work.by, node.by, strict=True)
     ]
-    # Ranks without a key are of all rows.
-    moved = found.frame.repartition(*keys) if keys else found.frame.repartition(1)
-    frame = moved.sortWithinPartitions(*found.in_order)
+    frame = found.frame.repartition(*keys).sortWithinPartitions(*found.in_order)
     width = count + len(layout.order)
     carried = WindowWork(work.before, work.after, work.by, (*work.order, *range(count, width)))
     return found.per_task(frame, partial(KeyedWindow, work=carried, width=width, ids=layout.ids), layout)
+
+
+def _with_ranks(
+    node: Window, want: Want, work: WindowWork, found: Lowered, target: LoweringTarget
+) -> Lowered:
+    """Rank all rows by ranges of values; look at rows beside others after that, if anything else is made."""
+    (below,) = node.wants(want)
+    by = [RankedBy(below.columns[each.at], each.descending) for each in work.ranks]
+    # Values are counted here, so that nothing is ranked to be counted.
+    ranges = ranges_of_values(node.below, below, found, by, target)
+    is_alone = all(map(needs_all_rows, node.made(want)))
+    rows = found if is_alone else ranked(found, target).rows
+    for each in ranges:
+        rows = with_rank(node.below, below, rows, each)
+    work = work.with_ranks(len(below.columns))
+    layout = layout_of(node, want, rows.layout)
+    if not is_alone:
+        return _by_number(work, rows, layout)
+    places = [each for each in work.order if isinstance(each, int)]
+    return columns_of(rows, places, layout)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +106,7 @@ class KeyedWindow:
         yield from ToWindow((self.below,), self.work, self.width, self.ids)().part(0)
 
 
-def _by_number(work: WindowWork, numbers: Lowered, layout: Layout, count: int) -> Lowered:
+def _by_number(work: WindowWork, numbers: Lowered, layout: Layout) -> Lowered:
     """Give each block of rows its own task, with as many neighbours as windows reach."""
     from pyspark.sql import functions as f
 
@@ -99,7 +122,7 @@ def _by_number(work: WindowWork, numbers: Lowered, layout: Layout, count: int) -
     block, rank = given.order_names[-1], given.order_names[0]
     frame = frame.repartition(column(block)).sortWithinPartitions(block, rank)
     made = Layout(layout.types, layout.ids, numbers.layout.order)
-    carried = WindowWork(work.before, work.after, (), (*work.order, count))
+    carried = WindowWork(work.before, work.after, (), (*work.order, len(numbers.layout.types)))
     step = partial(BlockWindow, work=carried, size=size)
     return Lowered(frame, given, (step,), made, cuts=numbers.cuts, most=numbers.most)
 

@@ -1,13 +1,14 @@
 """Columns computed over the rows around each row.
 
 Without `by` rows stream through, and no more are in memory than the window and a chunk need; with `by` rows
-of equal values are brought together first and put back in order afterwards.
+of equal values are brought together first and put back in order afterwards. Ranks of all rows are made in
+the order of their values first, then the rest as rows stream through.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 import numpy as np
@@ -15,9 +16,21 @@ import pyarrow as pa
 
 from trueline.kernel import aggregates as s
 from trueline.kernel.chunk import ROWS_OF_A_CHUNK, Chunk, Piece, as_one, together
-from trueline.kernel.comparison import codes
-from trueline.kernel.exchange import ByKeyHash, HeldParts, Once, RowParts, SharedPiece, gather, in_order_again
-from trueline.kernel.external_sort import SortSpec
+from trueline.kernel.comparison import codes, places_in_order
+from trueline.kernel.exchange import (
+    ByColumns,
+    ByKeyHash,
+    Gathered,
+    HeldParts,
+    Once,
+    OrderedParts,
+    RowParts,
+    SharedPiece,
+    gather,
+    in_order_again,
+)
+from trueline.kernel.external_sort import SortSpec, position
+from trueline.kernel.order_statistics import RanksInOrder
 from trueline.kernel.word_order import Places, order_of_words
 from trueline.view.execute.dispatch import pieces, portable, row_count
 from trueline.view.plan.aggregates import AggregateCall, needs_all_rows
@@ -44,6 +57,9 @@ def _window(node: Window, want: Want) -> Sequence[Piece]:
     work = WindowWork(node.before, node.after, tuple(at[place] for place in node.by), tuple(order))
     if node.streams(want):
         return [WindowPiece(as_one(found), work)]
+    if not node.by:
+        ranked = Once(ToRank(tuple(found), tuple(work.ranks), len(below.columns), want.ids))
+        return [WindowPiece(SharedPiece(ranked, 0, row_count(node)), work.with_ranks(len(below.columns) + 1))]
     shared = Once(ToWindow(tuple(found), work, len(below.columns), want.ids))
     return [SharedPiece(shared, 0, row_count(node))]
 
@@ -52,6 +68,14 @@ def _window(node: Window, want: Want) -> Sequence[Piece]:
 def _portable(node: Window) -> bool:
     """With `by`, or for ranks, each process would bring all rows together again."""
     return portable(node.below) and not node.by and not any(map(needs_all_rows, node.calls))
+
+
+@dataclass(frozen=True)
+class RankOf:
+    """A column whose values are ranked, by where it is in a chunk, and in which direction."""
+
+    at: int
+    descending: bool
 
 
 @dataclass(frozen=True)
@@ -78,6 +102,17 @@ class WindowWork:
     def ahead(self) -> int:
         """How many rows after a row are looked at."""
         return max(self.after, self._reach(s.lead))
+
+    @property
+    def ranks(self) -> list[RankOf]:
+        """The ranks that are made, each once."""
+        return list(dict.fromkeys(filter(None, map(_rank_of, self.order))))
+
+    def with_ranks(self, first: int) -> WindowWork:
+        """Return it for rows that have their ranks, in columns from the first one on."""
+        places = {rank: place for place, rank in enumerate(self.ranks, first)}
+        order = (each if (rank := _rank_of(each)) is None else places[rank] for each in self.order)
+        return replace(self, order=tuple(order))
 
     def values(self, chunk: Chunk, spans: s.Spans) -> list[pa.Array | None]:
         """Return the columns that are made, for the rows of the spans; None for those passed on."""
@@ -138,6 +173,12 @@ class WindowWork:
             yield Chunk(found.rows, (*found.arrays, chunk.arrays[-1]), found.ids)
 
 
+def _rank_of(each: int | tuple[AggregateCall, int | None]) -> RankOf | None:
+    if isinstance(each, int) or each[1] is None or not needs_all_rows(each[0]):
+        return None
+    return RankOf(each[1], bool(each[0].k))
+
+
 @dataclass(frozen=True, eq=False)
 class WindowPiece:
     """All rows of the input, with what is around them."""
@@ -188,3 +229,80 @@ class ToWindow:
         if rows.held is not None or not rows.rows:
             return HeldParts(None if rows.held is None else work.partitions(rows.held), 1)
         return in_order_again([rows], work, len(work.order), self.ids, 1)
+
+
+@dataclass(frozen=True)
+class ToRank:
+    """What gives all rows their places and ranks, as columns after `width` others, when it is asked to."""
+
+    below: tuple[Piece, ...]
+    ranks: tuple[RankOf, ...]
+    width: int
+    ids: bool
+
+    def __call__(self) -> RowParts:
+        pieces = [PlacedPiece(piece, number) for number, piece in enumerate(self.below)]
+        rows = gather(pieces, self._by(self.ranks[0], 0))
+        if rows.held is not None or not rows.rows:
+            return HeldParts(None if rows.held is None else self._ranked(rows.held), 1)
+        # Each time the rows come in the order of other values, at last in that of their places.
+        orders = (*self.ranks[1:], RankOf(self.width, descending=False))
+        for made, (rank, following) in enumerate(zip(self.ranks, orders, strict=True), 1):
+            rows = gather([RankedPiece(rows, rank.at)], self._by(following, made))
+        return OrderedParts(rows, 1)
+
+    def _by(self, rank: RankOf, made: int) -> SortSpec:
+        """Order rows that have so many ranks by the values of another one."""
+        return SortSpec(ByColumns((rank.at,), (rank.descending,)), self.width + 1 + made, self.ids)
+
+    def _ranked(self, rows: Chunk) -> Chunk:
+        made = (_ranks(rows.arrays[each.at], descending=each.descending) for each in self.ranks)
+        return Chunk(rows.rows, (*rows.arrays, *made), rows.ids)
+
+
+def _ranks(values: pa.Array, *, descending: bool) -> pa.Array:
+    """Return the rank of each of all values."""
+    order = places_in_order([values], (descending,))
+    found = np.empty(len(values), np.int64)
+    found[order] = RanksInOrder()(values.take(pa.array(order)))
+    return pa.array(found)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedPiece:
+    """A piece whose rows know their places, which are in the order of the pieces."""
+
+    below: Piece
+    number: int
+
+    @property
+    def rows(self) -> int | None:
+        """Those of the piece."""
+        return self.below.rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows, their places last."""
+        start = position(self.number, 0)
+        for chunk in self.below.chunks():
+            places = pa.array(np.arange(start, start + chunk.rows))
+            yield Chunk(chunk.rows, (*chunk.arrays, places), chunk.ids)
+            start += chunk.rows
+
+
+@dataclass(frozen=True, eq=False)
+class RankedPiece:
+    """All rows in the order of the values of a column, with their ranks."""
+
+    below: Gathered
+    at: int
+
+    @property
+    def rows(self) -> int | None:
+        """All of them."""
+        return self.below.rows
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Yield the rows, their ranks last."""
+        ranks = RanksInOrder()
+        for chunk in OrderedParts(self.below, 1).part(0):
+            yield Chunk(chunk.rows, (*chunk.arrays, pa.array(ranks(chunk.arrays[self.at]))), chunk.ids)
