@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from trueline.chain.store.file import FileStore
 from trueline.chain.store.folders import Inside
+from trueline.chain.store.scratch import MemoryScratch
 from trueline.errors import EnvironmentMissing, StoreError
 from trueline.kernel.temporary import Temporary
 from trueline.spark.engines import engine_of
@@ -42,6 +43,12 @@ def shared_scratch(session: SparkSession, lent: Sequence[SharedPlace], stack: Ex
     return None
 
 
+def seen_by_all(session: SparkSession, store: Store) -> Store:
+    """Return a store, if all machines see it."""
+    workers_of(session).check(engine_of(session), writes=[store])
+    return store
+
+
 def shared_folder(session: SparkSession, stack: ExitStack) -> Store:
     """Return a folder for temporary files of this machine, if it is one of the others too."""
     folder = Temporary("frame")
@@ -49,8 +56,7 @@ def shared_folder(session: SparkSession, stack: ExitStack) -> Store:
     # All such folders are in one, about which workers are asked once.
     store = FileStore(Inside(folder.path.parent, (folder.path.name,)), durable=False)
     stack.callback(store.close)
-    workers_of(session).check(engine_of(session), writes=[store])
-    return store
+    return seen_by_all(session, store)
 
 
 def _opened(place: SharedPlace, stack: ExitStack) -> Scratch | None:
@@ -58,7 +64,8 @@ def _opened(place: SharedPlace, stack: ExitStack) -> Scratch | None:
     try:
         # With its own lease: this one is held for as long as views are, those of commits are not.
         own = stack.enter_context(closing(copy.copy(place())))
-        return stack.enter_context(own.scratch())
+        found = stack.enter_context(own.scratch())
+        return None if isinstance(found, MemoryScratch) else found
     except StoreError:
         return None
     except EnvironmentMissing as error:

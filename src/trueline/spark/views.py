@@ -13,7 +13,7 @@ from trueline.kernel.chunk import Piece
 from trueline.spark.engines import engine_of
 from trueline.spark.errors import carrying, lasting_nonce, translated
 from trueline.spark.frame_needs import keep_for
-from trueline.spark.frozen_frames import FrozenFrame, freeze
+from trueline.spark.frozen_frames import freeze
 from trueline.spark.lowering import LoweringTarget, scan
 from trueline.spark.lowering.deliver import counted, delivered, written_by
 from trueline.spark.lowering.dispatch import is_read_by_tasks
@@ -31,7 +31,7 @@ from trueline.spark.types import arrow_schema_of, as_spark_values, to_spark_sche
 from trueline.spark.workers import versioned
 from trueline.view.execute import pieces
 from trueline.view.execute.dispatch import batch_of
-from trueline.view.plan.node import Node, SourceNode, Want, steps
+from trueline.view.plan.node import Node, Want
 from trueline.view.plan.select import Select
 from trueline.view.plan.sources import SourceScan
 from trueline.view.schema import Column
@@ -187,11 +187,7 @@ def write(
 
 def lend(node: Node, place: SharedPlace) -> None:
     """Offer a place that tasks see to what a plan rests on: to frames, and to rows of this process."""
-    for each in steps(node):
-        if isinstance(each, SourceScan) and isinstance(each.source, FrozenFrame):
-            each.source.lend(place)
-        elif isinstance(each, SourceNode):
-            scan.lend(each, place)
+    scan.lend(node, place)
 
 
 def given(session: SparkSession) -> Callable[[], SparkSession]:

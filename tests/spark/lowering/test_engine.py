@@ -228,8 +228,3 @@ def test_a_workspace_without_a_session_starts_none_to_choose(ws):
     assert not ws._spark._rooms
 
 
-def test_rows_of_machines_that_share_no_folder_are_fetched(spark, monkeypatch):
-    monkeypatch.setattr(deliver, "shares_folders", lambda session: False)
-    view = tl.View.from_arrow(table(240, 1)).sort("x", descending=True)
-    plan = view.on_spark(spark)._plan
-    assert difference(in_process(view), rows_of(pieces(plan, everything(view))), view) == ""

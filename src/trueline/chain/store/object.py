@@ -444,6 +444,13 @@ class ObjectStore:
             raise StoreError(f"{key} is not in {self.location}", remedy="start the work again", path=key)
         return meta["size"]
 
+    def scratch_names(self, prefix: str) -> tuple[str, ...]:
+        import obstore
+
+        with self._refusing("list", prefix):
+            pages = obstore.list(self._client, prefix)
+            return tuple(sorted(meta["path"].rpartition("/")[2] for page in pages for meta in page))
+
     def scratch_store(self, place: ObjectScratch) -> ObjectStore:
         below = place.prefix.removeprefix(self._prefix).strip("/")
         return _reopen(f"{self.location}/{below}", self._lease_seconds, self._options)
