@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import pyarrow as pa
@@ -15,7 +16,7 @@ from trueline.spark.errors import carrying, lasting_nonce, translated
 from trueline.spark.frame_needs import keep_for
 from trueline.spark.frozen_frames import freeze
 from trueline.spark.lowering import LoweringTarget, scan
-from trueline.spark.lowering.deliver import counted, delivered, written_by
+from trueline.spark.lowering.deliver import counted, delivered, written_by, written_whole
 from trueline.spark.lowering.dispatch import is_read_by_tasks
 from trueline.spark.lowering.join import is_small
 from trueline.spark.lowering.layout import Layout
@@ -54,6 +55,7 @@ __all__ = [
     "session_of",
     "travels",
     "write",
+    "write_whole",
 ]
 
 Written = TypeVar("Written")
@@ -183,6 +185,19 @@ def write(
 ) -> list[Written]:
     """Hand the visible columns of a plan to a function in tasks; return what it returns, in order."""
     return written_by(node, session_of(session), function)
+
+
+def write_whole(
+    node: Node,
+    session: Callable[[], SparkSession] | None,
+    folder: Path,
+    function: Callable[[Iterator[pa.RecordBatch]], Written],
+) -> Written | None:
+    """Hand the visible columns of a plan, in order, to a function in one task that sees a folder.
+
+    None where this process is as near to the rows, or the machines of a cluster do not share the folder.
+    """
+    return written_whole(node, session_of(session), folder, function)
 
 
 def lend(node: Node, place: SharedPlace) -> None:

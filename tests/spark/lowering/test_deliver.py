@@ -1,4 +1,4 @@
-"""Rows that are read here from a Spark elsewhere: files where all machines see them, or parcels that are fetched.
+"""Rows that are read here from a Spark elsewhere: from files that all machines see, or fetched in parcels.
 
 The suite's Spark runs on this machine; here it is taken for one that need not.
 """
@@ -21,11 +21,12 @@ from tests.spark.lowering.nasty import difference, everything, in_process, rows_
 from tests.spark.lowering.test_driver import counted
 from tests.spark.passing import jobs_in
 from tests.spark.test_frozen_frames import scratch_of
-from trueline.errors import EnvironmentMissing
-from trueline.spark import engines, frames, parcels, shared_places
+from trueline.errors import EnvironmentMissing, SchemaError, StoreError
+from trueline.spark import engines, frames, parcels, shared_places, views, workers
 from trueline.spark.engines import Classic
 from trueline.spark.lowering import deliver, places, scan
 from trueline.spark.lowering.deliver import delivered
+from trueline.view.export import export
 
 FETCHED, BYTES = "values fetched", "bytes fetched"
 PAYLOAD = 100
@@ -125,7 +126,8 @@ def test_bad_cells_are_counted_where_a_place_is_shared(kind, far, spark, tmp_pat
         if kind == "object store":
             monkeypatch.setattr(shared_places, "shared_folder", lambda *_: pytest.fail("a folder"))
             with tl.open("s3://bucket/lake", create=True, **server.options) as ws:
-                scan.lend(view.node, lambda store=ws.create("x").chain.store: store)
+                store = ws.create("x").chain.store
+                scan.lend(view.node, lambda: store)
         assert view.on_spark(spark).to_arrow()["t"].to_pylist() == ["a", "c", "b", "d"]
     assert view.bad == {"n": 2}
     assert not far
@@ -173,8 +175,8 @@ class largest_result:  # noqa: N801 (used as a function that is a context)
         sizes = []
         for stage in new:
             tasks = store.taskList(stage.stageId(), stage.attemptId(), 10_000)
-            for task in (tasks.apply(at) for at in range(tasks.size())):
-                sizes.append(task.taskMetrics().get().resultSize())
+            found = (tasks.apply(at).taskMetrics().get() for at in range(tasks.size()))
+            sizes += [each.resultSize() for each in found]
         self.found.append(max(sizes))
 
     def _stages(self):
@@ -196,3 +198,79 @@ def test_what_was_kept_to_be_fetched_is_let_go(alone, spark):
     before = spark.sparkContext._jsc.getPersistentRDDs().size()
     rows_of(delivered(view.node, everything(view), spark))
     assert spark.sparkContext._jsc.getPersistentRDDs().size() == before
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read_here(monkeypatch):
+    """The rows that this process reads of those delivered; tasks do it in processes of their own."""
+    found, part = Counter(), deliver.DeliveredRows.part
+
+    def counting(rows, number):
+        for chunk in part(rows, number):
+            found["rows"] += chunk.rows
+            yield chunk
+
+    monkeypatch.setattr(deliver.DeliveredRows, "part", counting)
+    return found
+
+
+READERS = {
+    "parquet": pq.read_table,
+    "arrow": lambda path: pa.ipc.open_file(path).read_all(),
+    "jsonl": Path.read_bytes,
+    "csv": Path.read_bytes,
+}
+
+
+@pytest.mark.contract("exchange:E2")
+@pytest.mark.parametrize("ending", READERS)
+def test_a_file_that_all_machines_see_is_written_by_a_task(ending, far, read_here, spark, tmp_path):
+    rows = pa.table({"n": range(900), "k": [n % 7 for n in range(900)], "t": ["a", "b", "c"] * 300})
+    view = tl.View.from_arrow(rows).sort("k")
+    here, there = tmp_path / f"here.{ending}", tmp_path / f"there.{ending}"
+    written = export(view.node, here)
+    with counted(spark) as passed:
+        found = export(view.on_spark(spark)._plan, there)
+    # Chunks of rows end elsewhere in the files that have such.
+    assert READERS[ending](there) == READERS[ending](here)
+    assert found.rows == written.rows == 900
+    assert found.size == there.stat().st_size
+    assert passed.bytes > 0
+    assert not read_here
+    assert not far
+    assert sorted(path.name for path in tmp_path.iterdir()) == [here.name, "temporary", there.name]
+    view.on_spark(spark).to_arrow()
+    assert read_here["rows"] == 900, "the count above can fail"
+
+
+def test_what_a_file_cannot_hold_is_said_as_in_this_process(far, spark, tmp_path):
+    view = tl.View.from_arrow(pa.table({"n": [2, 1], "t": ["a", "\0"]})).sort("n")
+    said = []
+    for each in (view, view.on_spark(spark)):
+        with pytest.raises(SchemaError, match="a zero character in row 0") as error:
+            each.write_csv(tmp_path / "x.csv")
+        said.append(str(error.value))
+    assert said[0] == said[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["temporary"]
+
+
+def test_a_file_in_a_folder_of_this_machine_is_written_here(far, read_here, spark, tmp_path, monkeypatch):
+    def refused(*_, **named):
+        if named.get("files"):
+            raise EnvironmentMissing("not to be seen", remedy="share it", code="FolderNotShared")
+
+    monkeypatch.setattr(workers.Workers, "check", refused)
+    found = tl.View.range(90).sort("n", descending=True).on_spark(spark).write_parquet(tmp_path / "x.parquet")
+    assert (found.rows, read_here["rows"]) == (90, 90)
+    assert pq.read_table(tmp_path / "x.parquet")["n"].to_pylist() == list(range(89, -1, -1))
+
+
+def test_a_name_that_was_not_given_is_not_taken(far, spark, tmp_path, monkeypatch):
+    (tmp_path / "mine").write_text("rows")
+    monkeypatch.setattr(views, "written_whole", lambda *_: ("mine", 1))
+    with pytest.raises(StoreError, match="not a name that was given"):
+        tl.View.range(9).on_spark(spark).write_parquet(tmp_path / "x.parquet")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine", "temporary"]

@@ -13,7 +13,8 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import pyarrow as pa
 
@@ -36,7 +37,8 @@ from trueline.spark.lowering.rows import column, columns_of
 from trueline.spark.lowering.scan import ScratchFile, StoredPiece, places_of
 from trueline.spark.parcels import PACKED, fetched
 from trueline.spark.results import batches_of, unreadable
-from trueline.spark.shared_places import give_back, shared_scratch
+from trueline.spark.shared_places import give_back, is_seen_by_all, shared_scratch
+from trueline.spark.tasks import SparkTasks
 from trueline.view.execute.dispatch import batch_of
 from trueline.view.plan.node import Node, Want
 from trueline.view.schema import Column
@@ -170,6 +172,41 @@ def written_by(
             work = WriteColumns(layout, columns, node.schema.to_arrow(), function)
             frame = in_order(found, target).frame.select([column(name) for name in layout.names])
             return write_pieces(frame, work, label=_LABEL)
+
+
+def written_whole(
+    node: Node, session: SparkSession, folder: Path, function: Callable[[Iterator[pa.RecordBatch]], Written]
+) -> Written | None:
+    """Hand the visible columns of a node, in order, to a function in one task, which sees a folder.
+
+    None on this machine, and where the machines of a cluster do not see the folder, or share no place.
+    """
+    if shares_folders(session) or not is_seen_by_all(session, folder):
+        return None
+    columns = node.schema.visible
+    with ExitStack() as stack:
+        place = DeliveryPlace.of(node, session, stack)
+        if not place.is_seen:
+            return None
+        with noting(node, session, place) as target:
+            found = _lowered(node, Want(tuple(column.index for column in columns)), target)
+            rows = DeliveredRows(*_written(found, target, place), 1)
+        work = WriteWhole(columns, node.schema.to_arrow(), function)
+        ((_, answer),) = SparkTasks(engine_of(session)).map(work, [rows], label=_LABEL)
+        return cast("Written", answer)
+
+
+@dataclass(frozen=True)
+class WriteWhole:
+    """Hands all rows on, in one task, as Arrow has them in this process."""
+
+    columns: tuple[Column, ...]
+    schema: pa.Schema
+    function: Callable[[Iterator[pa.RecordBatch]], Any]
+
+    def __call__(self, rows: DeliveredRows) -> Any:
+        """Return what the function makes of them."""
+        return self.function(batch_of(chunk, self.columns, self.schema) for chunk in rows.part(0))
 
 
 @dataclass(frozen=True)
