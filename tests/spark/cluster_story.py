@@ -25,6 +25,7 @@ import trueline as tl
 from tests.spark.lowering.nasty import difference, everything, in_process, rows_of
 from tests.spark.lowering.test_driver import counted
 from tests.spark.stalling import StallingRows, StallingStore
+from trueline import console
 from trueline.chain import Instant
 from trueline.dataset.append import append as committing
 from trueline.dataset.append import pieces
@@ -231,14 +232,15 @@ def delivered_where_a_folder_is_shared(session, config, seen) -> dict[str, Any]:
         expected = read.pop("rows")
         written = sorted_rows(config["folder"]).on_spark(session).write_parquet(out)
         while_writing = read["rows"]
-        told = cells.on_spark(session).to_arrow().num_rows
+        with console.use(console.CapturedConsole()) as warned:
+            told = cells.on_spark(session).to_arrow().num_rows
     there = pq.read_table(out)
     sorted_rows(config["folder"]).write_parquet(out, overwrite=True)
     return found | {
         "read": [expected, while_writing, read["rows"] - while_writing],
         "written": written.rows,
         "same file": there.equals(pq.read_table(out)),
-        "bad": [told, dict(cells.bad)],
+        "bad": [told, dict(cells.bad), warned.text.count("and are null")],
     }
 
 
